@@ -1,0 +1,113 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fqdn
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Limits of names, in bytes.
+const (
+	// MaxName is the longest domain name in text, without a trailing dot: 255
+	// octets on the wire (RFC 1035 section 2.3.4) less the first length octet
+	// and the root.
+	MaxName = 253
+
+	// MaxLabel is the longest label (RFC 1035 section 2.3.4).
+	MaxLabel = 63
+)
+
+// LabelProblems says why s is not a DNS-1123 label, in the words of the
+// Kubernetes API; it is nil for a label. The kubelet puts these words into the
+// errors of pods that it refuses.
+func LabelProblems(s string) []string {
+	var problems []string
+	if len(s) > MaxLabel {
+		problems = append(problems, tooLong(MaxLabel))
+	}
+	switch {
+	case isLabel(s):
+	case isSubdomain(s):
+		problems = append(problems, "must not contain dots")
+	default:
+		problems = append(problems, mismatch(
+			"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+			"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "my-name", "123-abc"))
+	}
+	return problems
+}
+
+// SubdomainProblems says why s is not a DNS-1123 subdomain, that is labels
+// joined by dots, in the words of the Kubernetes API; it is nil for a subdomain.
+// As in the API, the length of the single labels is not looked at.
+func SubdomainProblems(s string) []string {
+	var problems []string
+	if len(s) > MaxName {
+		problems = append(problems, tooLong(MaxName))
+	}
+	if !isSubdomain(s) {
+		problems = append(problems, mismatch(
+			"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+			`[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`, "example.com"))
+	}
+	return problems
+}
+
+// DomainProblem says why a resolver cannot ask for names below the domain s; it
+// is "" for a usable one. A trailing dot is allowed, and so is every character
+// that the protocol can carry (RFC 2181 section 11): only lengths and empty
+// labels are refused.
+func DomainProblem(s string) string {
+	if s == "." {
+		return ""
+	}
+	s = strings.TrimSuffix(s, ".")
+	if len(s) > MaxName {
+		return fmt.Sprintf("is %d bytes long, a domain name has at most %d", len(s), MaxName)
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		switch {
+		case label == "":
+			return "has an empty label"
+		case len(label) > MaxLabel:
+			return fmt.Sprintf("has a label of %d bytes, a label has at most %d", len(label), MaxLabel)
+		}
+	}
+	return ""
+}
+
+func isSubdomain(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if !isLabel(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// isLabel leaves the length aside: the API reports it apart from the characters.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		inner := c == '-' && i > 0 && i < len(s)-1
+		if !inner && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func tooLong(limit int) string {
+	return fmt.Sprintf("must be no more than %d characters", limit)
+}
+
+func mismatch(rule, pattern string, examples ...string) string {
+	quoted := make([]string, len(examples))
+	for i, e := range examples {
+		quoted[i] = "'" + e + "'"
+	}
+	// The API writes the examples with ", " after each and " or " between them.
+	return fmt.Sprintf("%s (e.g. %s, regex used for validation is '%s')", rule, strings.Join(quoted, ",  or "), pattern)
+}

@@ -1,0 +1,49 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// FromPod returns what of pod decides about its DNS and its host name. It sets no
+// defaults: pod is as the kubelet sees it.
+func FromPod(pod *corev1.Pod) policy.Pod {
+	p := policy.Pod{
+		Namespace:        pod.Namespace,
+		Name:             pod.Name,
+		UID:              string(pod.UID),
+		Policy:           policy.Policy(pod.Spec.DNSPolicy),
+		Override:         policy.Policy(pod.Annotations[policy.OverrideAnnotation]),
+		HostNetwork:      pod.Spec.HostNetwork,
+		Windows:          pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows,
+		Hostname:         pod.Spec.Hostname,
+		Subdomain:        pod.Spec.Subdomain,
+		HostnameOverride: pod.Spec.HostnameOverride,
+	}
+	if fqdn := pod.Spec.SetHostnameAsFQDN; fqdn != nil {
+		p.SetHostnameAsFQDN = *fqdn
+	}
+	if c := pod.Spec.DNSConfig; c != nil {
+		p.Config = &policy.DNSConfig{Nameservers: c.Nameservers, Searches: c.Searches}
+		for _, o := range c.Options {
+			option := policy.Option{Name: o.Name}
+			if o.Value != nil {
+				option.Value = *o.Value
+			}
+			p.Config.Options = append(p.Config.Options, option)
+		}
+	}
+	return p
+}
+
+// SetDefaults sets the fields of spec that the API server would set and that
+// decide about DNS.
+func SetDefaults(spec *corev1.PodSpec) {
+	if spec.DNSPolicy == "" {
+		spec.DNSPolicy = corev1.DNSClusterFirst
+	}
+}

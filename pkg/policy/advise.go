@@ -1,0 +1,99 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Limits of C libraries, which nobody enforces: the resolver in the container
+// loses what is beyond them.
+const (
+	// MaxMuslLine is the longest line, its newline not counted, that musl reads;
+	// it skips a longer one whole (its reader has 256 bytes, measured).
+	MaxMuslLine = 254
+
+	// MaxOldGlibcSearches and MaxOldGlibcSearchLine are what glibc before 2.26
+	// keeps of a search list (resolv.conf(5) of that time).
+	MaxOldGlibcSearches   = 6
+	MaxOldGlibcSearchLine = 256
+)
+
+// advise adds findings about what the node lets pass and the container will not
+// like. It changes nothing else.
+func (d *Decision) advise(pod *Pod) {
+	if pod.Windows {
+		d.adviseWindows(pod)
+	}
+	if len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
+		d.advice(SeverityWarning, CodeEmptyConfig, "spec.dnsConfig",
+			"the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf",
+			"give dnsConfig at least one nameserver")
+	}
+	d.adviseServers(pod)
+	for _, s := range d.Searches {
+		if p := fqdn.DomainProblem(s.Text); p != "" {
+			d.advice(SeverityWarning, CodeUnusableDomain, s.field(),
+				fmt.Sprintf("search domain %q %s: every name tried with it fails", s.Text, p), "correct or remove it")
+		}
+	}
+	d.adviseSearchLine()
+}
+
+func (d *Decision) adviseWindows(pod *Pod) {
+	if known(pod.Policy) == ClusterFirstWithHostNet {
+		d.advice(SeverityError, CodeWindowsHostNet, "spec.dnsPolicy",
+			"Windows nodes do not support dnsPolicy ClusterFirstWithHostNet", "use ClusterFirst")
+	}
+	if len(d.Searches) > 1 {
+		d.advice(SeverityInfo, CodeWindowsSuffix, "spec.dnsConfig.searches",
+			fmt.Sprintf("Windows uses the first search domain only: %s", d.Searches[0].Text), "use full names for the rest")
+	}
+}
+
+func (d *Decision) adviseServers(pod *Pod) {
+	autopath := slices.Contains(d.Steps, BaseAutopath)
+	for _, s := range d.Nameservers {
+		if s.Source.Origin == FromPod && autopath {
+			d.advice(SeverityWarning, CodeForeignNameserver, s.field(),
+				fmt.Sprintf("nameserver %s does not expand the autopath search domain: short names fail when it answers", s.Text),
+				"remove it, or use ClusterFirst")
+		}
+		if !pod.HostNetwork && (s.Source.Origin == FromHost || s.Source.Origin == FromPod) && staysOnNode(s.Text) {
+			d.advice(SeverityWarning, CodeLoopbackServer, s.field(),
+				fmt.Sprintf("nameserver %s is an address of the node that the pod network does not reach", s.Text),
+				"use an address that pods reach, for systemd-resolved the ones in /run/systemd/resolve/resolv.conf")
+		}
+	}
+}
+
+// staysOnNode tells whether server is a loopback address or an IPv6 link-local
+// one. IPv4 link-local addresses are meant: node caches and cloud resolvers have
+// them.
+func staysOnNode(server string) bool {
+	addr, err := netip.ParseAddr(server)
+	return err == nil && (addr.IsLoopback() || addr.Is6() && addr.IsLinkLocalUnicast())
+}
+
+func (d *Decision) adviseSearchLine() {
+	length := joinedLen(d.Searches)
+	if line := len("search ") + length; length > 0 && line > MaxMuslLine {
+		d.advice(SeverityWarning, CodeMuslSearchLine, "spec.dnsConfig.searches",
+			fmt.Sprintf("musl skips the search line of %d bytes whole, it reads at most %d: in Alpine images no search domain works", line, MaxMuslLine),
+			"shorten the list, or use ClusterFirstWithAutopath")
+	}
+	if len(d.Searches) > MaxOldGlibcSearches || length > MaxOldGlibcSearchLine {
+		d.advice(SeverityInfo, CodeOldGlibcSearch, "spec.dnsConfig.searches",
+			fmt.Sprintf("%d search domains of %d bytes: glibc before 2.26 keeps %d and %d", len(d.Searches), length, MaxOldGlibcSearches, MaxOldGlibcSearchLine),
+			"no action for images with glibc 2.26 and later")
+	}
+}
+
+func (d *Decision) advice(s Severity, code Code, field, message, hint string) {
+	d.find(Finding{Code: code, Severity: s, EnforcedBy: EnforcedByDNSConfigurer, Message: message, Field: field, Hint: hint})
+}

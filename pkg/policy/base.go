@@ -1,0 +1,236 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// base fills d with what pod's policy takes from the node. It reports false when
+// the pod cannot start for want of the host's file.
+func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
+	rule := e.chooseBase(d, pod)
+	d.step(rule)
+	if rule == BaseHost && host.Err != nil {
+		d.step(HostRefused)
+		d.refuse(CodeHostFileRefused, "resolvConf", host.Err.Error(),
+			"mend "+e.node.ResolvConf+" on the node; pods with another policy start without it")
+		d.turnAway(pod, host)
+		return false
+	}
+	if host.Err != nil {
+		d.find(Finding{
+			Code: CodeHostFileNotNeeded, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+			Message: "the kubelet starts no pod with this host file: " + host.Err.Error(),
+			Field:   "resolvConf",
+			Hint:    "mend " + e.node.ResolvConf + " on the node; this pod does not need what is missing",
+		})
+	}
+	switch rule {
+	case BaseNone:
+		d.dropHost(host.Searches, Search, NoneWithoutHost)
+		d.dropHost(host.Nameservers, Nameserver, NoneWithoutHost)
+		d.dropHost(host.Options, OptionKind, NoneWithoutHost)
+	case BaseHost:
+		e.hostBase(d, host)
+	case BaseCluster:
+		e.clusterBase(d, pod, host)
+	case BaseAutopath:
+		e.autopathBase(d, pod, host)
+	}
+	return true
+}
+
+// chooseBase picks one of the four Base rules, by rules P1, P2, P4, A1 and A2.
+func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
+	policy := d.effective(pod)
+	switch {
+	case policy == None:
+		return BaseNone
+	case policy == Default:
+		return BaseHost
+	case policy == ClusterFirst && pod.HostNetwork:
+		d.step(HostNetworkAsDefault)
+		d.find(Finding{
+			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
+			Field:   "spec.dnsPolicy",
+			Hint:    "use ClusterFirstWithHostNet, or Default if the host's DNS is meant",
+		})
+		return BaseHost
+	case policy == "":
+		d.unknownPolicy(pod.Policy)
+	}
+	if policy == ClusterFirstWithAutopath && e.canAutopath(d, pod) {
+		return BaseAutopath
+	}
+	if len(e.servers) == 0 {
+		d.missingClusterDNS(pod)
+		return BaseHost
+	}
+	return BaseCluster
+}
+
+// hostBase is rule P5.
+func (e *Engine) hostBase(d *Decision, host *resolvconf.File) {
+	if e.node.ResolvConf != "" {
+		d.takeHost(host.Nameservers, Nameserver, HostEntry)
+		d.takeHost(host.Searches, Search, HostEntry)
+		d.takeHost(host.Options, OptionKind, HostEntry)
+		return
+	}
+	for i, ip := range e.node.IPs {
+		server := "127.0.0.1"
+		if ip.Unmap().Is6() {
+			server = "::1"
+		}
+		d.take(Entry{server, Nameserver, NodeServer, Source{FromNodeIP, i}})
+	}
+	if len(e.node.IPs) == 0 {
+		d.take(Entry{"127.0.0.1", Nameserver, NodeServer, Source{Origin: FromRule}})
+	}
+	d.take(Entry{".", Search, NodeRootDomain, Source{Origin: FromRule}})
+}
+
+// clusterBase is rule P3. Without a cluster domain the host's search domains
+// stay as they are; with one, each domain is kept once.
+func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	d.Nameservers = append(d.Nameservers, e.servers...)
+	domain := Source{Origin: FromClusterDomain}
+	if e.node.ClusterDomain == "" {
+		d.takeHost(host.Searches, Search, ClusterHostDomain)
+	} else {
+		d.take(Entry{pod.Namespace + "." + e.svcDomain, Search, ClusterDomain, domain})
+		d.take(Entry{e.svcDomain, Search, ClusterDomain, domain})
+		d.take(Entry{e.node.ClusterDomain, Search, ClusterDomain, domain})
+		d.takeHost(host.Searches, Search, ClusterHostDomain)
+		d.dedupe(Search, MaxSearches)
+	}
+	d.take(Entry{"ndots:5", OptionKind, ClusterNdots, Source{Origin: FromRule}})
+	d.dropHost(host.Nameservers, Nameserver, ClusterWithoutHost)
+	d.dropHost(host.Options, OptionKind, ClusterWithoutHost)
+}
+
+// autopathBase is rule A1: one server, one search domain.
+func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	servers := e.servers
+	if a := e.node.Autopath.NodeCache; a.IsValid() {
+		d.take(Entry{a.Unmap().String(), Nameserver, AutopathServer, Source{Origin: FromNodeCache}})
+	} else {
+		d.take(withRule(servers[0], AutopathServer))
+		servers = servers[1:]
+	}
+	if e.node.Autopath.ClusterDNSFallback && len(servers) > 0 {
+		d.take(withRule(servers[0], AutopathServer))
+	}
+	d.take(Entry{e.autopathDomain(pod), Search, AutopathDomain, Source{Origin: FromClusterDomain}})
+	d.take(Entry{"ndots:5", OptionKind, ClusterNdots, Source{Origin: FromRule}})
+	d.dropHost(host.Nameservers, Nameserver, AutopathWithoutHost)
+	d.dropHost(host.Searches, Search, AutopathWithoutHost)
+	d.dropHost(host.Options, OptionKind, AutopathWithoutHost)
+}
+
+func (e *Engine) autopathDomain(pod *Pod) string {
+	return "search." + pod.Namespace + e.suffix
+}
+
+// canAutopath is rule A2: without a server, a cluster domain or room for the
+// suffix the pod is served as with ClusterFirstWithHostNet.
+func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
+	var why string
+	switch {
+	case !e.node.Autopath.NodeCache.IsValid() && len(e.servers) == 0:
+		why = "the node knows neither a node cache nor a cluster DNS server"
+	case e.node.ClusterDomain == "":
+		why = "the node has no cluster domain"
+	default:
+		domain := e.autopathDomain(pod)
+		if p := fqdn.DomainProblem(domain); p != "" {
+			why = "its search domain " + domain + " " + p
+		} else if unsafe(Search, domain) {
+			why = fmt.Sprintf("its search domain %q is not one word", domain)
+		}
+	}
+	if why == "" {
+		return true
+	}
+	d.step(WithoutAutopath)
+	d.find(Finding{
+		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
+		Message: "ClusterFirstWithAutopath counts as ClusterFirstWithHostNet: " + why,
+		Field:   "spec.dnsPolicy",
+		Hint:    "give the node a cluster DNS and a cluster domain, or use ClusterFirst",
+	})
+	return false
+}
+
+func (d *Decision) unknownPolicy(p Policy) {
+	d.step(UnknownAsCluster)
+	hint := "use Default, ClusterFirst, ClusterFirstWithHostNet, None or ClusterFirstWithAutopath"
+	if p == "Custom" { // the first draft of the KEP, still found in old manifests
+		hint = "Custom became None: use dnsPolicy: None with dnsConfig"
+	}
+	d.find(Finding{
+		Code: CodeUnknownPolicy, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
+		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(p)),
+		Field:   "spec.dnsPolicy", Hint: hint,
+	})
+}
+
+// missingClusterDNS is rule P4. The kubelet says ClusterFirst whatever the policy.
+func (d *Decision) missingClusterDNS(pod *Pod) {
+	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
+	const hint = "set clusterDNS in the KubeletConfiguration"
+	d.step(WithoutClusterDNS)
+	d.find(Finding{
+		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+		Reason: reasonMissing, Message: message, Field: "clusterDNS", Hint: hint,
+	})
+	d.find(Finding{
+		Code: CodeMissingClusterDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+		Reason:  reasonMissing,
+		Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), message),
+		Field:   "spec.dnsPolicy", Hint: hint,
+	})
+}
+
+// turnAway drops all that a pod which does not start was offered.
+func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
+	d.dropHost(host.Nameservers, Nameserver, HostRefused)
+	d.dropHost(host.Searches, Search, HostRefused)
+	d.dropHost(host.Options, OptionKind, HostRefused)
+	for _, e := range pod.Config.entries() {
+		d.drop(e, HostRefused)
+	}
+}
+
+// take appends e to its list, unless it would break the file.
+func (d *Decision) take(e Entry) {
+	if unsafe(e.Kind, e.Text) {
+		d.dropUnsafe(e)
+		return
+	}
+	list := d.list(e.Kind)
+	*list = append(*list, e)
+}
+
+func (d *Decision) takeHost(entries []resolvconf.Entry, k Kind, r Rule) {
+	for _, e := range entries {
+		d.take(Entry{e.Text, k, r, Source{FromHost, e.Line}})
+	}
+}
+
+func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {
+	for _, e := range entries {
+		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, e.Line}}, r)
+	}
+}
+
+func withRule(e Entry, r Rule) Entry {
+	e.Rule = r
+	return e
+}

@@ -1,0 +1,89 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+
+// Decision is what a pod gets, and why. It shares no memory with the Pod that
+// it was made for.
+type Decision struct {
+	// What the pod's resolv.conf holds, in order.
+	Nameservers []Entry
+	Searches    []Entry
+	Options     []Entry
+
+	// Hostname is the kernel's host name in the pod; "" on the host's network,
+	// where it is the node's, and when Error says that there is none.
+	Hostname string
+
+	// FQDN is Hostname with the domain that spec.subdomain gives the pod; ""
+	// without such a domain.
+	FQDN string
+
+	// Error is the kubelet's error when it would not make the pod's sandbox; ""
+	// when it would. A refused host file leaves the three lists empty, a refused
+	// host name leaves them as they are.
+	Error string
+
+	// Dropped lists the entries of the host's file, the node and the pod that
+	// the pod does not get, each with the rule that says why.
+	Dropped []Entry
+
+	// Ignored are the lines and values of the host's file that the kubelet's
+	// reader passes over. They belong to the File that was decided on.
+	Ignored []resolvconf.Ignored
+
+	// Steps are the rules that chose the way, in order.
+	Steps []Rule
+
+	// Findings in the order in which the kubelet would report them.
+	Findings []Finding
+
+	hostFile string // Node.ResolvConf, for Explain
+}
+
+// Config returns the resolv.conf of the pod.
+func (d *Decision) Config() resolvconf.Config {
+	return resolvconf.Config{Nameservers: texts(d.Nameservers), Searches: texts(d.Searches), Options: texts(d.Options)}
+}
+
+func texts(entries []Entry) []string {
+	s := make([]string, len(entries))
+	for i := range entries {
+		s[i] = entries[i].Text
+	}
+	return s
+}
+
+// Starts tells whether a pod with these findings would start: nothing that the
+// API server or the node refuses stands in its way.
+func (d *Decision) Starts() bool {
+	for _, f := range d.Findings {
+		if f.Severity == SeverityError && f.EnforcedBy != EnforcedByDNSConfigurer {
+			return false
+		}
+	}
+	return d.Error == ""
+}
+
+func (d *Decision) step(r Rule) { d.Steps = append(d.Steps, r) }
+
+func (d *Decision) find(f Finding) { d.Findings = append(d.Findings, f) }
+
+func (d *Decision) drop(e Entry, r Rule) {
+	e.Rule = r
+	d.Dropped = append(d.Dropped, e)
+}
+
+// list returns the list that entries of kind k go to.
+func (d *Decision) list(k Kind) *[]Entry {
+	switch k {
+	case Nameserver:
+		return &d.Nameservers
+	case Search:
+		return &d.Searches
+	default:
+		return &d.Options
+	}
+}

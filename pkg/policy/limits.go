@@ -1,0 +1,133 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// The limits that the kubelet holds every pod's resolv.conf to.
+const (
+	MaxNameservers = 3            // MAXNS in resolv.h; k8s.io/kubernetes/pkg/apis/core/validation MaxDNSNameservers
+	MaxSearches    = 32           // MaxDNSSearchPaths there; in the node's file, less the cluster's three
+	MaxSearchLine  = 2048         // bytes of the domains joined by blanks; MaxDNSSearchListChars there
+	MaxDomain      = fqdn.MaxName // bytes, a trailing dot counts; longer ones made glibc 2.28 abort
+)
+
+// fit is rules L1 and L2, in the kubelet's order. What one step cuts does not come
+// back when a later one makes room.
+func (d *Decision) fit() {
+	if len(d.Nameservers) > MaxNameservers {
+		d.cut(&d.Nameservers, MaxNameservers, ServerLimit)
+		d.step(ServerLimit)
+		d.find(Finding{
+			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
+			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + join(d.Nameservers),
+			Field:   "spec.dnsConfig.nameservers",
+			Hint:    fmt.Sprintf("a resolver asks %d servers at most, the node's come first: drop some, or use dnsPolicy None", MaxNameservers),
+		})
+	}
+	if d.fitSearches() {
+		d.find(Finding{
+			Code: CodeSearchLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
+			Message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + join(d.Searches),
+			Field:   "spec.dnsConfig.searches",
+			Hint:    fmt.Sprintf("at most %d domains of %d bytes and %d bytes together, with those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
+		})
+	}
+}
+
+// fitSearches reports whether it took anything away.
+func (d *Decision) fitSearches() bool {
+	before := len(d.Searches)
+	if before > MaxSearches {
+		d.step(SearchLimit)
+		d.cut(&d.Searches, MaxSearches, SearchLimit)
+	}
+
+	kept := d.Searches[:0]
+	for _, s := range d.Searches {
+		if len(s.Text) > MaxDomain {
+			d.drop(s, DomainTooLong)
+			continue
+		}
+		kept = append(kept, s)
+	}
+	if len(kept) < len(d.Searches) {
+		d.step(DomainTooLong)
+	}
+	d.Searches = kept
+
+	n := len(d.Searches)
+	for length := joinedLen(d.Searches); length > MaxSearchLine; n-- {
+		length -= len(d.Searches[n-1].Text) + 1
+	}
+	if n < len(d.Searches) {
+		d.step(SearchLineTooLong)
+		d.cut(&d.Searches, n, SearchLineTooLong)
+	}
+	return len(d.Searches) < before
+}
+
+// cut shortens list to its first n entries.
+func (d *Decision) cut(list *[]Entry, n int, r Rule) {
+	for _, e := range (*list)[n:] {
+		d.drop(e, r)
+	}
+	*list = (*list)[:n]
+}
+
+func joinedLen(entries []Entry) int {
+	n := max(0, len(entries)-1)
+	for i := range entries {
+		n += len(entries[i].Text)
+	}
+	return n
+}
+
+func join(entries []Entry) string { return strings.Join(texts(entries), " ") }
+
+// CheckHost is rule L4, which the kubelet applies to its own file once, when it
+// starts: the first problem, in its words. host is the file at Node.ResolvConf;
+// nothing is checked on a node without one.
+func (e *Engine) CheckHost(host resolvconf.File) []Finding {
+	path := e.node.ResolvConf
+	if path == "" {
+		return nil
+	}
+	searches := MaxSearches
+	if e.node.ClusterDomain != "" {
+		searches -= 3 // namespace, svc and the cluster domain itself
+	}
+	longest, length := 0, max(0, len(host.Searches)-1)
+	for _, s := range host.Searches {
+		longest = max(longest, len(s.Text))
+		length += len(s.Text)
+	}
+	var message string
+	switch {
+	case host.Err != nil:
+		message = host.Err.Error()
+		if parse, ok := errors.AsType[*resolvconf.ParseError](host.Err); ok {
+			message = parse.Err.Error()
+		}
+	case len(host.Searches) > searches:
+		message = fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, searches)
+	case longest > MaxDomain:
+		message = fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, MaxDomain)
+	case length > MaxSearchLine:
+		message = fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, MaxSearchLine)
+	default:
+		return nil
+	}
+	return []Finding{{
+		Code: CodeNodeHostFile, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
+		Message: message, Field: "resolvConf", Hint: "shorten or mend " + path + " on the node",
+	}}
+}

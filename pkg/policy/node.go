@@ -1,0 +1,56 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// DefaultAutopathSuffix is the domain under which servers expand search lists
+// (KEP-2009).
+const DefaultAutopathSuffix = "ap.k8s.io"
+
+// Node is what a node's kubelet knows, and what decides about all its pods. The
+// zero value is a kubelet without cluster DNS and without a resolv.conf.
+type Node struct {
+	ClusterDNS    []netip.Addr // KubeletConfiguration clusterDNS, without entries that are no IP address; IPv4 in IPv6 counts as IPv4
+	ClusterDomain string       // clusterDomain, as written; "": cluster policies search the host's domains only
+	ResolvConf    string       // resolvConf; "": the kubelet hands no host file to pods
+	IPs           []netip.Addr // the node's own addresses, asked when ResolvConf is ""
+
+	Autopath Autopath
+}
+
+// Autopath is how ClusterFirstWithAutopath works on a node. The zero value sends
+// pods to the cluster DNS.
+type Autopath struct {
+	NodeCache netip.Addr // the node's DNS cache; zero: none, the cluster DNS is asked
+	Suffix    string     // "": DefaultAutopathSuffix
+
+	// ClusterDNSFallback adds the (next) cluster DNS server as a second one. The
+	// price: musl asks all servers at once, so each of its queries is sent twice.
+	ClusterDNSFallback bool
+}
+
+// validate refuses what would make the resolv.conf of every pod unreadable.
+func (n Node) validate() error {
+	for i, a := range n.ClusterDNS {
+		if !a.IsValid() || a.Zone() != "" {
+			return fmt.Errorf("clusterDNS[%d]: %q is no address without a zone", i, a)
+		}
+	}
+	for i, a := range n.IPs {
+		if !a.IsValid() {
+			return fmt.Errorf("nodeIPs[%d]: is no address", i)
+		}
+	}
+	if unsafe(Search, n.ClusterDomain) {
+		return fmt.Errorf("clusterDomain: %q is not one word of a search line", n.ClusterDomain)
+	}
+	if unsafe(Search, n.Autopath.Suffix) {
+		return fmt.Errorf("autopath.suffix: %q is not one word of a search line", n.Autopath.Suffix)
+	}
+	return nil
+}

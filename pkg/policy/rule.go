@@ -1,0 +1,131 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+// Rule is one rule of the engine. Its String is a stable identifier, which
+// docs/rules.md explains: H, P, M, L and N are the kubelet's rules, A the
+// autopath policy's, D those where this engine leaves the kubelet.
+type Rule uint8
+
+// The rules, in the order in which the engine comes to them.
+const (
+	_ Rule = iota
+
+	// Which base a pod gets.
+	BaseNone
+	BaseCluster
+	BaseHost
+	BaseAutopath
+	HostNetworkAsDefault
+	UnknownAsCluster
+	WithoutClusterDNS
+	WithoutAutopath
+	HostDisabled
+	HostRefused
+
+	// What the base is made of, and what of the host it leaves out.
+	ClusterServer
+	ClusterDomain
+	ClusterHostDomain
+	ClusterNdots
+	HostEntry
+	NodeServer
+	NodeRootDomain
+	AutopathServer
+	AutopathDomain
+	NoneWithoutHost
+	ClusterWithoutHost
+	AutopathWithoutHost
+
+	// How dnsConfig is merged.
+	Merge
+	PodEntry
+	PodOption
+	Duplicate
+	OverriddenOption
+	UnsafeValue
+
+	// How the host name comes about.
+	HostnameOfNode
+	HostnameOverridden
+	HostnameOfPod
+	HostnameField
+	HostnameCut
+	DomainOfSubdomain
+	HostnameIsFQDN
+	HostnameRefused
+
+	// What the limits cut.
+	ServerLimit
+	SearchLimit
+	DomainTooLong
+	SearchLineTooLong
+)
+
+// stage is one of the steps that Engine numbers.
+type stage string
+
+const (
+	base     stage = "1 base"
+	merge    stage = "2 merge"
+	hostname stage = "3 hostname"
+	limits   stage = "4 limits"
+)
+
+var rules = [...]struct {
+	id    string
+	stage stage
+	text  string
+}{
+	BaseNone:             {"P1", base, "None takes nothing from the node"},
+	BaseCluster:          {"P1", base, "the policy takes the cluster's DNS"},
+	BaseHost:             {"P1", base, "Default takes the host's resolv.conf"},
+	BaseAutopath:         {"A1", base, "ClusterFirstWithAutopath takes the cluster's DNS and one search domain, which the server expands"},
+	HostNetworkAsDefault: {"P1", base, "ClusterFirst on the host's network counts as Default"},
+	UnknownAsCluster:     {"P2", base, "an unknown policy counts as ClusterFirst on every network"},
+	WithoutClusterDNS:    {"P4", base, "the node knows no cluster DNS: cluster policies count as Default"},
+	WithoutAutopath:      {"A2", base, "the autopath domain cannot be formed: counts as ClusterFirstWithHostNet"},
+	HostDisabled:         {"H1", base, "the node has no resolv.conf for pods"},
+	HostRefused:          {"H2", base, "the pod needs the host's resolv.conf, and the kubelet refuses the file"},
+
+	ClusterServer:       {"P3", base, "the cluster's DNS servers replace the host's"},
+	ClusterDomain:       {"P3", base, "the pod's namespace, svc and the cluster domain are searched first"},
+	ClusterHostDomain:   {"P3", base, "the host's search domains follow the cluster's"},
+	ClusterNdots:        {"P3", base, "cluster policies set ndots:5"},
+	HostEntry:           {"P5", base, "taken from the host as it is"},
+	NodeServer:          {"P5", base, "without a host file the node itself is asked"},
+	NodeRootDomain:      {"P5", base, "without a host file only the root is searched"},
+	AutopathServer:      {"A1", base, "one server that expands the search domain"},
+	AutopathDomain:      {"A1", base, "one search domain instead of the cluster's and the host's"},
+	NoneWithoutHost:     {"P1", base, "None takes nothing from the host"},
+	ClusterWithoutHost:  {"P3", base, "cluster policies take only search domains from the host"},
+	AutopathWithoutHost: {"A1", base, "the server knows the host's search domains, the pod does not need them"},
+
+	Merge:            {"M1", merge, "dnsConfig follows the base, duplicates are dropped"},
+	PodEntry:         {"M1", merge, "added by the pod"},
+	PodOption:        {"M4", merge, "set by the pod"},
+	Duplicate:        {"M1", merge, "an earlier entry says the same"},
+	OverriddenOption: {"M4", merge, "the pod sets this option itself, the last time wins"},
+	UnsafeValue:      {"D3", merge, "the value would not stay one value of one line"},
+
+	HostnameOfNode:     {"N1", hostname, "on the host's network the host name is the node's"},
+	HostnameOverridden: {"N2", hostname, "hostnameOverride is the host name, without a domain"},
+	HostnameOfPod:      {"N3", hostname, "the host name is the pod's name"},
+	HostnameField:      {"N3", hostname, "the host name is spec.hostname"},
+	HostnameCut:        {"N4", hostname, "a host name of more than 63 bytes is cut"},
+	DomainOfSubdomain:  {"N5", hostname, "spec.subdomain gives the pod a domain"},
+	HostnameIsFQDN:     {"N6", hostname, "setHostnameAsFQDN makes the FQDN the host name"},
+	HostnameRefused:    {"N7", hostname, "the kubelet refuses the name"},
+
+	ServerLimit:       {"L1", limits, "at most 3 nameservers"},
+	SearchLimit:       {"L2", limits, "at most 32 search domains"},
+	DomainTooLong:     {"L2", limits, "a search domain has at most 253 bytes"},
+	SearchLineTooLong: {"L2", limits, "the search line has at most 2048 bytes, it is cut from its end"},
+}
+
+// String returns the identifier, such as "P3".
+func (r Rule) String() string { return rules[r].id }
+
+// Text says in one sentence what the rule does.
+func (r Rule) Text() string { return rules[r].text }

@@ -1,0 +1,81 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package resolvconf
+
+// File is a resolv.conf as the kubelet reads it: what it says, where it says so,
+// and what was passed over. The zero value is an empty file. A File is a value
+// that several readers may share: nobody changes it after it was read.
+type File struct {
+	Nameservers []Entry // in order, duplicates kept
+	Searches    []Entry // of the last search line; without "."; one trailing dot cut
+	Options     []Entry // one for each key, in order of the key's first line, with the last value
+
+	// Ignored lists every other value and line, save comments and blank lines,
+	// in the order in which it was found to be of no effect.
+	Ignored []Ignored
+
+	// Err is not nil when the kubelet refuses the file, and then has the
+	// kubelet's words: it was not opened, not read to its end, or holds a
+	// nameserver line without a value. What could be read is in the lists all
+	// the same.
+	Err error
+}
+
+// Entry is one value of a File.
+type Entry struct {
+	Text string
+	Line int // 1 is the first
+}
+
+// Ignored is an entry that has no effect on pods.
+type Ignored struct {
+	Entry
+	Why Reason
+	By  int // the line that overrules this one, for Replaced and Overridden; else 0
+}
+
+// Reason tells why an entry has no effect.
+type Reason uint8
+
+// The reasons, each with the rule of the kubelet's reader behind it.
+const (
+	_              Reason = iota
+	UnknownKeyword        // only nameserver, search and options are keywords, in lower case
+	NoValue               // nameserver without an address
+	TrailingText          // text after the first address of a nameserver line
+	RootDomain            // the search domain "."
+	Replaced              // a later search line replaces the whole list
+	Overridden            // a later value for the same option
+)
+
+var reasons = [...]struct{ rule, text string }{
+	UnknownKeyword: {"H6", "the kubelet reads only nameserver, search and options lines"},
+	NoValue:        {"H7", "a nameserver line needs an address"},
+	TrailingText:   {"H7", "a nameserver line has one address"},
+	RootDomain:     {"H8", `the search domain "." is dropped`},
+	Replaced:       {"H8", "a later search line replaces this one"},
+	Overridden:     {"H9", "a later value of the same option wins"},
+}
+
+// Rule returns the rule of the kubelet's reader, as docs/rules.md names it.
+func (r Reason) Rule() string { return reasons[r].rule }
+
+// String says in one sentence what the rule does.
+func (r Reason) String() string { return reasons[r].text }
+
+// Config returns what f says, without the lines.
+func (f File) Config() Config {
+	return Config{Nameservers: texts(f.Nameservers), Searches: texts(f.Searches), Options: texts(f.Options)}
+}
+
+func texts(entries []Entry) []string {
+	if len(entries) == 0 {
+		return nil
+	}
+	s := make([]string, len(entries))
+	for i, e := range entries {
+		s[i] = e.Text
+	}
+	return s
+}
