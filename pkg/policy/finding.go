@@ -68,6 +68,8 @@ const (
 	CodeMuslSearchLine      Code = "musl-search-line"
 	CodeOldGlibcSearch      Code = "old-glibc-search"
 	CodeNodeHostFile        Code = "node-host-file"
+	CodeIgnoredHostLine     Code = "ignored-host-line"
+	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"
 )
 
 // Reasons of the kubelet's events.

@@ -110,10 +110,10 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		longest = max(longest, len(s.Text))
 		length += len(s.Text)
 	}
-	var message string
+	severity, message := SeverityWarning, ""
 	switch {
 	case host.Err != nil:
-		message = host.Err.Error()
+		severity, message = SeverityError, host.Err.Error() // the kubelet starts no pod
 		if parse, ok := errors.AsType[*resolvconf.ParseError](host.Err); ok {
 			message = parse.Err.Error()
 		}
@@ -127,7 +127,7 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Code: CodeNodeHostFile, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
+		Code: CodeNodeHostFile, Severity: severity, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
 		Message: message, Field: "resolvConf", Hint: "shorten or mend " + path + " on the node",
 	}}
 }

@@ -1,0 +1,157 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Write and check configuration files",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(configDefaultsCommand(), configCheckCommand())
+	return cmd
+}
+
+func configDefaultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "defaults KIND",
+		Short:     "Print a configuration file with every field at its default",
+		Long:      "Print a configuration file with every field at its default. KIND is " + v1alpha1.KindShim + ".",
+		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim,
+		ValidArgs: []string{v1alpha1.KindShim},
+		Args:      oneArgument("KIND"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != v1alpha1.KindShim {
+				return usageError{fmt.Errorf("there is no kind %q, only %s", args[0], v1alpha1.KindShim)}
+			}
+			text, err := yaml.Marshal(defaultShim())
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}
+
+// defaultShim is the configuration that acts as an empty one does.
+func defaultShim() v1alpha1.ShimConfiguration {
+	c := v1alpha1.ShimConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindShim}}
+	c.Autopath.Suffix = policy.DefaultAutopathSuffix
+	return c
+}
+
+func configCheckCommand() *cobra.Command {
+	c := checker{}
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a ShimConfiguration or a KubeletConfiguration",
+		Long: `Check a ShimConfiguration or a KubeletConfiguration, and the host's resolv.conf
+that it names: every address, the domain, the limits that the kubelet checks when
+it starts, and what the kubelet passes over in the resolv.conf. Exit code 1 when
+the file or the resolv.conf has errors.`,
+		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
+  dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
+		Args: oneArgument("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
+	}
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding a line)")
+	return cmd
+}
+
+type checker struct{ output string }
+
+func (c *checker) run(cmd *cobra.Command, path string) error {
+	if err := outputFlag(c.output, "text", "json"); err != nil {
+		return err
+	}
+	node, err := loadNode(path)
+	if err != nil {
+		return err
+	}
+	found, err := checkNode(node)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	bad := false
+	for _, f := range findings(found, "") {
+		bad = bad || f.Severity == string(policy.SeverityError)
+		if c.output == "json" {
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(f)
+		} else {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s:%s: %s: %s\nhint: %s\n", path, f.Field, f.Severity, f.Message, f.Hint)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	if bad {
+		return errReported
+	}
+	return nil
+}
+
+// loadNode reads the node that the file at path describes, of either kind.
+func loadNode(path string) (node, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return node{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	t, err := v1alpha1.ReadTypeMeta(data)
+	if err != nil {
+		return node{}, fmt.Errorf("%s: %w", path, err)
+	}
+	f := nodeFlags{resolvConf: kube.DefaultResolvConf}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	switch t.Kind {
+	case v1alpha1.KindShim:
+		f.config = path
+	case kube.KubeletKind:
+		f.kubeletConfig = path
+	default:
+		return node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, t.Kind, v1alpha1.KindShim, kube.KubeletKind)
+	}
+	return f.load(flags)
+}
+
+// checkNode lists what is wrong with n and with the host's resolv.conf.
+func checkNode(n node) ([]policy.Finding, error) {
+	engine, err := policy.New(n.Node)
+	if err != nil {
+		return nil, err
+	}
+	found := n.findings
+	if len(n.ClusterDNS) == 0 {
+		found = append(found, policy.Finding{
+			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
+			Message: "the node has no cluster DNS: pods with a cluster policy get the host's DNS",
+			Field:   "clusterDNS", Hint: "give the address of the cluster's DNS Service",
+		})
+	}
+	host := n.host()
+	found = append(found, engine.CheckHost(host)...)
+	for _, i := range host.Ignored {
+		found = append(found, policy.Finding{
+			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
+			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", n.ResolvConf, i.Line, i.Text, i.Why),
+			Field:   "resolvConf", Hint: "no action if that is meant",
+		})
+	}
+	return found, nil
+}

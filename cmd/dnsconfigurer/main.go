@@ -1,0 +1,94 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command dnsconfigurer decides, explains and serves the DNS configuration of
+// Kubernetes pods.
+//
+// Results go to standard output, everything else to standard error: a line
+// "dnsconfigurer: what failed" in lower case without a period, and where something
+// can be done about it a line "hint: what to do".
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes of every command.
+const (
+	exitOK    = 0
+	exitInput = 1 // the input has errors
+	exitUsage = 2 // the command line has
+)
+
+// errReported ends a command whose problems are on standard error already.
+var errReported = errors.New("reported")
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "dnsconfigurer",
+		Short:         "The DNS configuration of Kubernetes pods: decided, explained, served",
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no command %q", args[0])}
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(renderCommand(), configCommand(), versionCommand())
+
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "dnsconfigurer: %v\nhint: see %s --help\n", err, cmd.CommandPath())
+		return exitUsage
+	case !errors.Is(err, errReported):
+		report(stderr, err)
+	}
+	return exitInput
+}
+
+// noArguments accepts flags only.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}
+
+// oneArgument accepts one argument, which it calls name when it is missing.
+func oneArgument(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError{fmt.Errorf("want one %s, got %d", name, len(args))}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+)
+
+// readManifests reads the pods and pod templates of all paths: files, directories
+// (the .yaml, .yml and .json files in them, not deeper) and "-" for in. What can
+// be read is returned beside the error.
+func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
+	var workloads []kube.Workload
+	var others []string
+	var errs []error
+	for _, path := range paths {
+		files, err := manifestFiles(path)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, file := range files {
+			m, err := readManifest(file, in)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			workloads = append(workloads, m.Workloads...)
+			others = append(others, m.Others...)
+		}
+	}
+	if len(workloads)+len(errs) == 0 {
+		slices.Sort(others)
+		err := fmt.Errorf("no pod and no pod template in %s, only %s",
+			strings.Join(paths, ", "), strings.Join(slices.Compact(others), ", "))
+		errs = append(errs, err)
+	}
+	return workloads, errors.Join(errs...)
+}
+
+// manifestFiles lists the files that path stands for, in order of their names.
+func manifestFiles(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if files == nil {
+		return nil, fmt.Errorf("%s: holds no .yaml, .yml or .json file", path)
+	}
+	return files, nil
+}
+
+func readManifest(file string, in io.Reader) (kube.Manifest, error) {
+	name := file
+	if file == "-" {
+		name = "stdin"
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return kube.Manifest{}, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, kube.MaxManifest+1))
+	if err != nil {
+		return kube.Manifest{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return kube.ParseManifest(name, data)
+}

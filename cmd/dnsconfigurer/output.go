@@ -1,0 +1,65 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// report writes err to w, each joined error on its own, with the hints there are.
+func report(w io.Writer, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			report(w, e)
+		}
+		return
+	}
+	fmt.Fprintf(w, "dnsconfigurer: %v\n", err)
+	if input, ok := errors.AsType[*kube.InputError](err); ok && input.Hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", input.Hint)
+	}
+}
+
+// reportFinding writes one finding about the object at l.
+func reportFinding(w io.Writer, l kube.Location, f v1alpha1.Finding) {
+	l.Field = f.Field
+	fmt.Fprintf(w, "dnsconfigurer: %s: %s: %s\nhint: %s\n", l, f.Severity, f.Message, f.Hint)
+}
+
+// outputFlag checks the value of -o.
+func outputFlag(value string, allowed ...string) error {
+	if !slices.Contains(allowed, value) {
+		return usageError{fmt.Errorf("-o %q: want %s", value, strings.Join(allowed, ", "))}
+	}
+	return nil
+}
+
+// findings turns findings into their wire form; path leads from the object to the
+// pod in it.
+func findings(found []policy.Finding, path string) []v1alpha1.Finding {
+	wire := make([]v1alpha1.Finding, 0, len(found))
+	for _, f := range found {
+		if strings.HasPrefix(f.Field, "spec.") {
+			f.Field = path + f.Field
+		}
+		wire = append(wire, v1alpha1.Finding{
+			Code:       string(f.Code),
+			Severity:   string(f.Severity),
+			EnforcedBy: string(f.EnforcedBy),
+			Reason:     f.Reason,
+			Field:      f.Field,
+			Message:    f.Message,
+			Hint:       f.Hint,
+		})
+	}
+	return wire
+}

@@ -1,0 +1,138 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+func renderCommand() *cobra.Command {
+	r := renderer{}
+	cmd := &cobra.Command{
+		Use:   "render -f FILE|DIR|-",
+		Short: "Print the resolv.conf and the host name that pods get",
+		Long: `Print what the node gives to every Pod and to the pods of every template
+(Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
+CronJob, PodTemplate, List) in YAML or JSON.
+
+The result is the kubelet's, save for what docs/divergences.md lists. Warnings go
+to standard error. Exit code 1 when the input has errors or a pod would not start.`,
+		Example: `  dnsconfigurer render -f examples/ --resolv-conf examples/host.resolv.conf
+  dnsconfigurer render -f pod.yaml -o explain
+  helm template chart/ | dnsconfigurer render -f - -o json --kubelet-config /var/lib/kubelet/config.yaml`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	cmd.Flags().StringArrayVarP(&r.files, "filename", "f", nil, "`FILE|DIR|-` to read; repeatable")
+	cmd.Flags().StringVarP(&r.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
+	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object a line) or explain")
+	r.node.register(cmd.Flags())
+	return cmd
+}
+
+type renderer struct {
+	files     []string
+	namespace string
+	output    string
+	node      nodeFlags
+}
+
+func (r *renderer) run(cmd *cobra.Command) error {
+	if err := outputFlag(r.output, "resolv.conf", "json", "explain"); err != nil {
+		return err
+	}
+	if len(r.files) == 0 {
+		return usageError{errors.New("-f is missing")}
+	}
+	node, err := r.node.load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	engine, err := policy.New(node.Node)
+	if err != nil {
+		return err
+	}
+	for _, f := range node.findings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: warning: %s\nhint: %s\n", f.Message, f.Hint)
+	}
+
+	workloads, bad := readManifests(r.files, cmd.InOrStdin())
+	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1}
+	host := node.host()
+	starts := true
+	for _, w := range workloads {
+		if w.Pod.Namespace == "" {
+			w.Pod.Namespace = r.namespace
+		}
+		if w.Kind == "Pod" && node.name != "" {
+			w.Pod = kube.StaticPod(w.Pod, node.name)
+			w.Name = w.Pod.Name
+		}
+		d := engine.Decide(kube.FromPod(w.Pod), host)
+		starts = starts && d.Starts()
+		if err := out.print(w, &d); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	if bad != nil {
+		return bad
+	}
+	if !starts {
+		return errReported
+	}
+	return nil
+}
+
+// printer writes decisions in one of the formats of render.
+type printer struct {
+	stdout, stderr io.Writer
+	format         string
+	several        bool // more than one decision is to come
+}
+
+func (p printer) print(w kube.Workload, d *policy.Decision) error {
+	if p.format == "json" {
+		return json.NewEncoder(p.stdout).Encode(rendered(w, d))
+	}
+	title := fmt.Sprintf("# %s %s/%s\n", w.Kind, w.Pod.Namespace, w.Name)
+	if p.format == "explain" {
+		_, err := io.WriteString(p.stdout, title+d.Explain())
+		return err
+	}
+	for _, f := range findings(d.Findings, w.Path) {
+		if f.Severity != string(policy.SeverityInfo) {
+			reportFinding(p.stderr, w.Location, f)
+		}
+	}
+	if !p.several {
+		title = ""
+	}
+	_, err := io.WriteString(p.stdout, title+d.Config().String())
+	return err
+}
+
+func rendered(w kube.Workload, d *policy.Decision) v1alpha1.RenderedPod {
+	c := d.Config()
+	return v1alpha1.RenderedPod{
+		Kind:        w.Kind,
+		Namespace:   w.Pod.Namespace,
+		Name:        w.Name,
+		Nameservers: c.Nameservers,
+		Searches:    c.Searches,
+		Options:     c.Options,
+		Hostname:    d.Hostname,
+		FQDN:        d.FQDN,
+		Findings:    findings(d.Findings, w.Path),
+		Error:       d.Error,
+	}
+}

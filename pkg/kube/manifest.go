@@ -1,0 +1,166 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxManifest is the size in bytes of the largest manifest that is read. It holds
+// about ten thousand pods.
+const MaxManifest = 32 << 20
+
+// Location says where in the input something stands: "file:document:field".
+type Location struct {
+	File     string
+	Document int    // 1 is the first; 0: the file as a whole
+	Field    string // path from the object; "": the object as a whole
+}
+
+func (l Location) String() string {
+	s := l.File
+	if l.Document > 0 {
+		s += fmt.Sprintf(":%d", l.Document)
+		if l.Field != "" {
+			s += ":" + l.Field
+		}
+	}
+	return s
+}
+
+// InputError is something in a manifest that cannot be understood.
+type InputError struct {
+	Location
+	Err  error
+	Hint string // what to do; "": Err says it
+}
+
+func (e *InputError) Error() string { return e.Location.String() + ": " + e.Err.Error() }
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// Manifest is what a file holds.
+type Manifest struct {
+	Workloads []Workload
+	Others    []string // kinds of the objects that make no pods, as "Service", in order
+}
+
+// ParseManifest reads YAML documents or a stream of JSON values and returns the
+// pods and pod templates in them, with the API's defaults. The error joins one
+// *InputError for each thing that is wrong; what is right is returned beside it.
+func ParseManifest(file string, data []byte) (Manifest, error) {
+	r := reader{file: file}
+	if len(data) > MaxManifest {
+		r.fail(0, "", fmt.Errorf("has more than %d bytes", MaxManifest), "split it")
+		return r.Manifest, errors.Join(r.errs...)
+	}
+	documents := r.documents(data)
+	for i, d := range documents {
+		r.document = i + 1
+		r.object(d, header{})
+	}
+	if len(documents) == 0 && len(r.errs) == 0 {
+		r.fail(0, "", errors.New("holds no Kubernetes object"), "give it a Pod, a workload or a List of them")
+	}
+	return r.Manifest, errors.Join(r.errs...)
+}
+
+type reader struct {
+	Manifest
+	file     string
+	document int
+	errs     []error
+}
+
+func (r *reader) fail(document int, field string, err error, hint string) {
+	r.errs = append(r.errs, &InputError{Location{r.file, document, field}, err, hint})
+}
+
+// documents returns the JSON of each document that is not empty.
+func (r *reader) documents(data []byte) [][]byte {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+		if values, err := jsonStream(trimmed); err == nil {
+			return values
+		}
+		// YAML has flow mappings that start alike.
+	}
+	var values [][]byte
+	n := 0
+	for text, line := range yamlDocuments(data) {
+		n++
+		value, err := yaml.YAMLToJSONStrict(text)
+		if err != nil {
+			r.fail(n, "", fmt.Errorf("document at line %d: %w", line, err), "")
+			continue
+		}
+		if string(value) != "null" {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// header is what tells the type of an object.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + h.Kind) }
+
+// object reads one object; inherited is its type when it has none of its own, as
+// in a PodList.
+func (r *reader) object(data []byte, inherited header) {
+	var h header
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &h); err != nil {
+		r.fail(r.document, "", fmt.Errorf("is no Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
+		return
+	}
+	if h == (header{}) {
+		h = inherited
+	}
+	switch {
+	case h.APIVersion == "":
+		r.fail(r.document, "apiVersion", errors.New("is missing"), "")
+	case h.Kind == "":
+		r.fail(r.document, "kind", errors.New("is missing"), "")
+	case strings.HasSuffix(h.Kind, "List"):
+		r.list(data, h, inherited)
+	default:
+		r.workload(data, h)
+	}
+}
+
+func (r *reader) list(data []byte, h, inherited header) {
+	if inherited != (header{}) {
+		r.fail(r.document, "items", errors.New("a List inside a List"), "make it one List")
+		return
+	}
+	var list struct {
+		Items []rawObject `json:"items"`
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &list); err != nil {
+		r.fail(r.document, "items", err, "")
+		return
+	}
+	item := header{h.APIVersion, strings.TrimSuffix(h.Kind, "List")}
+	for _, o := range list.Items {
+		r.object(o, item)
+	}
+}
+
+// rawObject is an object that is decoded later.
+type rawObject []byte
+
+func (o *rawObject) UnmarshalJSON(b []byte) error {
+	*o = bytes.Clone(b)
+	return nil
+}

@@ -1,0 +1,214 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/json"
+)
+
+// Workload is an object that is a pod or makes pods.
+type Workload struct {
+	Location
+	Kind      string
+	Namespace string // "" when the manifest leaves it open
+	Name      string
+
+	// Pod is the pod, or one like those that the object makes, with the API's
+	// defaults. A generated name has its longest form, with an x for each random
+	// character.
+	Pod *corev1.Pod
+
+	// Path leads from the object to the pod in it: "" for a pod, "spec.template."
+	// for most others.
+	Path string
+}
+
+// workload reads an object that is no list.
+func (r *reader) workload(data []byte, h header) {
+	read, known := makers[h]
+	if !known {
+		r.other(h)
+		return
+	}
+	w, problems := read(data)
+	for _, p := range problems {
+		field, hint := fieldOf(p)
+		r.fail(r.document, field, p, hint)
+	}
+	if len(problems) > 0 {
+		return
+	}
+	w.Location = Location{File: r.file, Document: r.document}
+	w.Kind = h.Kind
+	if w.Pod.Name == "" {
+		r.fail(r.document, "metadata.name", errors.New("is missing"), "")
+		return
+	}
+	w.Pod.Namespace = w.Namespace
+	SetDefaults(&w.Pod.Spec)
+	r.Workloads = append(r.Workloads, w)
+}
+
+// other takes note of an object without pods. In the API groups of ours, a kind
+// that does not exist is an error; other groups may hold anything.
+func (r *reader) other(h header) {
+	gv, err := schema.ParseGroupVersion(h.APIVersion)
+	if err != nil {
+		r.fail(r.document, "apiVersion", err, "")
+		return
+	}
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
+		if err := add(known); err != nil {
+			r.fail(r.document, "kind", err, "")
+			return
+		}
+	}
+	ours := known.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
+	if ours && !known.Recognizes(gv.WithKind(h.Kind)) {
+		hint := "check the spelling of apiVersion and kind"
+		for m := range makers {
+			if m.Kind == h.Kind {
+				hint = "use apiVersion " + m.APIVersion
+			}
+		}
+		r.fail(r.document, "kind", fmt.Errorf("there is no %s", h), hint)
+		return
+	}
+	r.Others = append(r.Others, h.Kind)
+}
+
+// makers holds the kinds that make pods.
+var makers = map[header]func([]byte) (Workload, []error){
+	{"v1", "Pod"}: decode(func(o *corev1.Pod) Workload {
+		w := Workload{Namespace: o.Namespace, Name: o.Name, Pod: o}
+		if o.Name == "" && o.GenerateName != "" {
+			o.Name = generated(o.GenerateName)
+			w.Name = o.Name
+		}
+		return w
+	}),
+	{"v1", "PodTemplate"}: decode(func(o *corev1.PodTemplate) Workload {
+		return templated(o.ObjectMeta, o.Template, "template.", generated(o.Name+"-"))
+	}),
+	{"v1", "ReplicationController"}: decode(func(o *corev1.ReplicationController) Workload {
+		if o.Spec.Template == nil {
+			o.Spec.Template = &corev1.PodTemplateSpec{}
+		}
+		return templated(o.ObjectMeta, *o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+	}),
+	{"apps/v1", "ReplicaSet"}: decode(func(o *appsv1.ReplicaSet) Workload {
+		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+	}),
+	{"apps/v1", "DaemonSet"}: decode(func(o *appsv1.DaemonSet) Workload {
+		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+	}),
+	{"apps/v1", "Deployment"}: decode(func(o *appsv1.Deployment) Workload {
+		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"+strings.Repeat("x", maxTemplateHash)+"-"))
+	}),
+	{"apps/v1", "StatefulSet"}: decode(func(o *appsv1.StatefulSet) Workload {
+		w := templated(o.ObjectMeta, o.Spec.Template, "spec.template.", fmt.Sprintf("%s-%d", o.Name, lastOrdinal(o.Spec)))
+		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain = w.Pod.Name, o.Spec.ServiceName
+		return w
+	}),
+	{"batch/v1", "Job"}: decode(func(o *batchv1.Job) Workload {
+		return job(o.ObjectMeta, o.Spec, "spec.template.", o.Name)
+	}),
+	{"batch/v1", "CronJob"}: decode(func(o *batchv1.CronJob) Workload {
+		return job(o.ObjectMeta, o.Spec.JobTemplate.Spec, "spec.jobTemplate.spec.template.", o.Name+"-"+strings.Repeat("0", minuteDigits))
+	}),
+}
+
+// decode returns a function that reads a T strictly and hands it to workload.
+func decode[T any](workload func(*T) Workload) func([]byte) (Workload, []error) {
+	return func(data []byte) (Workload, []error) {
+		var o T
+		problems, err := json.UnmarshalStrict(data, &o)
+		if err != nil {
+			return Workload{}, []error{err}
+		}
+		if len(problems) > 0 {
+			return Workload{}, problems
+		}
+		return workload(&o), nil
+	}
+}
+
+func templated(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podName string) Workload {
+	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	pod.Name = podName
+	if owner.Name == "" {
+		pod.Name = ""
+	}
+	return Workload{Namespace: owner.Namespace, Name: owner.Name, Pod: pod, Path: path}
+}
+
+// job returns the pod of a Job with the given name. The pods of an Indexed Job
+// have their index in the host name.
+func job(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workload {
+	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
+		return templated(owner, spec.Template, path, generated(name+"-"))
+	}
+	last := int32(0)
+	if spec.Completions != nil && *spec.Completions > 0 {
+		last = *spec.Completions - 1
+	}
+	host := fmt.Sprintf("%s-%d", name, last)
+	w := templated(owner, spec.Template, path, generated(host+"-"))
+	w.Pod.Spec.Hostname = host
+	return w
+}
+
+// Parts of the names that controllers generate.
+const (
+	maxTemplateHash  = 10 // a ReplicaSet's hash is a 32-bit number in decimal, re-spelled
+	minuteDigits     = 8  // a CronJob's Jobs carry the minutes since 1970
+	randomCharacters = 5  // k8s.io/apiserver/pkg/storage/names
+	maxGeneratedBase = 63 - randomCharacters
+)
+
+// generated returns the name that the API server makes of a generateName.
+func generated(base string) string {
+	if len(base) > maxGeneratedBase {
+		base = base[:maxGeneratedBase]
+	}
+	return base + strings.Repeat("x", randomCharacters)
+}
+
+// lastOrdinal is the highest, so the longest, ordinal of a StatefulSet's pods.
+func lastOrdinal(spec appsv1.StatefulSetSpec) int32 {
+	last := int32(0)
+	if spec.Replicas != nil && *spec.Replicas > 0 {
+		last = *spec.Replicas - 1
+	}
+	if spec.Ordinals != nil {
+		last += spec.Ordinals.Start
+	}
+	return last
+}
+
+// fieldOf returns the field that a decoding error is about, and what to do.
+func fieldOf(err error) (field, hint string) {
+	if f, ok := errors.AsType[json.FieldError](err); ok {
+		return f.FieldPath(), "check its spelling and its place"
+	}
+	if t, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
+		if t.Value == "number" && strings.HasSuffix(t.Field, "dnsConfig.options.value") {
+			return t.Field, `quote the number: value: "2"` // an early draft of the API had numbers
+		}
+		return t.Field, ""
+	}
+	return "", ""
+}
