@@ -32,9 +32,7 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	}
 	switch rule {
 	case BaseNone:
-		d.dropHost(host.Searches, Search, NoneWithoutHost)
-		d.dropHost(host.Nameservers, Nameserver, NoneWithoutHost)
-		d.dropHost(host.Options, OptionKind, NoneWithoutHost)
+		d.dropFile(host, NoneWithoutHost)
 	case BaseHost:
 		e.hostBase(d, host)
 	case BaseCluster:
@@ -129,9 +127,7 @@ func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
 	}
 	d.take(Entry{e.autopathDomain(pod), Search, AutopathDomain, Source{Origin: FromClusterDomain}})
 	d.take(Entry{"ndots:5", OptionKind, ClusterNdots, Source{Origin: FromRule}})
-	d.dropHost(host.Nameservers, Nameserver, AutopathWithoutHost)
-	d.dropHost(host.Searches, Search, AutopathWithoutHost)
-	d.dropHost(host.Options, OptionKind, AutopathWithoutHost)
+	d.dropFile(host, AutopathWithoutHost)
 }
 
 func (e *Engine) autopathDomain(pod *Pod) string {
@@ -200,9 +196,7 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 
 // turnAway drops all that a pod which does not start was offered.
 func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
-	d.dropHost(host.Nameservers, Nameserver, HostRefused)
-	d.dropHost(host.Searches, Search, HostRefused)
-	d.dropHost(host.Options, OptionKind, HostRefused)
+	d.dropFile(host, HostRefused)
 	for _, e := range pod.Config.entries() {
 		d.drop(e, HostRefused)
 	}
@@ -222,6 +216,12 @@ func (d *Decision) takeHost(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
 		d.take(Entry{e.Text, k, r, Source{FromHost, e.Line}})
 	}
+}
+
+func (d *Decision) dropFile(host *resolvconf.File, r Rule) {
+	d.dropHost(host.Nameservers, Nameserver, r)
+	d.dropHost(host.Searches, Search, r)
+	d.dropHost(host.Options, OptionKind, r)
 }
 
 func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,43 +20,84 @@ func (d *Decision) Explain() string {
 	for _, r := range d.Steps {
 		fmt.Fprintf(&b, "%-10s  %s %s\n", rules[r].stage, r, r.Text())
 	}
+	kept, dropped := d.keptRows(), d.droppedRows()
+	width := widths(slices.Concat(kept, dropped))
 	b.WriteString("kept\n")
-	for _, list := range [][]Entry{d.Nameservers, d.Searches, d.Options} {
-		for _, e := range list {
-			row(&b, e.Kind.String(), e.Text, e.source(d.hostFile), e.Rule.String()+" "+e.Rule.Text())
-		}
-	}
-	row(&b, "hostname", d.Hostname, "", "")
-	if d.FQDN != "" {
-		row(&b, "fqdn", d.FQDN, "", "")
-	}
-	if len(d.Dropped)+len(d.Ignored) > 0 {
+	width.write(&b, kept)
+	if len(dropped) > 0 {
 		b.WriteString("dropped\n")
-	}
-	for _, i := range d.Ignored {
-		row(&b, "line", i.Text, d.hostFile+":"+strconv.Itoa(i.Line), i.Why.Rule()+" "+i.Why.String())
-	}
-	for _, e := range d.Dropped {
-		row(&b, e.Kind.String(), e.Text, e.source(d.hostFile), e.Rule.String()+" "+e.Rule.Text())
+		width.write(&b, dropped)
 	}
 	if d.Error != "" {
-		fmt.Fprintf(&b, "error\n  %s\n", d.Error)
+		fmt.Fprintf(&b, "error\n  %s\n", strings.TrimRight(d.Error, " "))
 	}
 	if len(d.Findings) > 0 {
 		b.WriteString("findings\n")
 	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "  %s %s (%s): %s; %s\n", f.Severity, f.Code, f.Field, f.Message, f.Hint)
+		fmt.Fprintf(&b, "  %s %s at %s\n    %s\n    hint: %s\n", f.Severity, f.Code, f.Field, strings.TrimRight(f.Message, " "), f.Hint)
 	}
 	return b.String()
 }
 
-// row writes one line of a table whose columns fit what pods usually have; a
-// longer value pushes its line to the right.
-func row(b *strings.Builder, kind, text, source, why string) {
-	line := fmt.Sprintf("  %-10s %-34s %-24s %s", kind, printable(text), source, why)
-	b.WriteString(strings.TrimRight(line, " "))
-	b.WriteByte('\n')
+// row is a line of the explanation: what it is, its text, where it comes from, why.
+type row [4]string
+
+func (d *Decision) row(e Entry) row {
+	return row{e.Kind.String(), printable(e.Text), e.source(d.hostFile), e.Rule.String() + " " + e.Rule.Text()}
+}
+
+func (d *Decision) keptRows() []row {
+	var rows []row
+	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options) {
+		rows = append(rows, d.row(e))
+	}
+	rows = append(rows, row{"hostname", printable(d.Hostname)})
+	if d.FQDN != "" {
+		rows = append(rows, row{"fqdn", printable(d.FQDN)})
+	}
+	return rows
+}
+
+func (d *Decision) droppedRows() []row {
+	var rows []row
+	for _, i := range d.Ignored {
+		why := i.Why.Rule() + " " + i.Why.String()
+		if i.By > 0 {
+			why += ", line " + strconv.Itoa(i.By)
+		}
+		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), why})
+	}
+	for _, e := range d.Dropped {
+		rows = append(rows, d.row(e))
+	}
+	return rows
+}
+
+// columns are the widths of the first three columns of rows.
+type columns [3]int
+
+// widths fits the columns to rows. A text beyond the usual length pushes its own
+// line to the right, not the whole table.
+func widths(rows []row) columns {
+	const usual = 44
+	var c columns
+	for _, r := range rows {
+		for i := range c {
+			if n := len(r[i]); n <= usual {
+				c[i] = max(c[i], n)
+			}
+		}
+	}
+	return c
+}
+
+func (c columns) write(b *strings.Builder, rows []row) {
+	for _, r := range rows {
+		line := fmt.Sprintf("  %-*s  %-*s  %-*s  %s", c[0], r[0], c[1], r[1], c[2], r[2], r[3])
+		b.WriteString(strings.TrimRight(line, " "))
+		b.WriteByte('\n')
+	}
 }
 
 // printable quotes a text that would be invisible or break the table.

@@ -1,0 +1,102 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+var update = flag.Bool("update", false, "write what the engine says into the golden files; read the diff before you keep it")
+
+// TestGolden runs the stories in testdata. Each has a pod, may have a host file
+// and a node, and says what the pod gets and why.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("found %d stories, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { checkStory(t, file) })
+	}
+}
+
+func checkStory(t *testing.T, path string) {
+	story, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string][]byte{}
+	for _, f := range story.Files {
+		in[f.Name] = f.Data
+	}
+	engine, err := policy.New(storyNode(t, in["node.yaml"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(in["pod.yaml"], &pod); err != nil {
+		t.Fatal(err)
+	}
+	host := resolvconf.Parse(string(in["host"]))
+	if _, there := in["host"]; !there {
+		_, err := os.Open("/nonexistent/resolv.conf")
+		host = resolvconf.File{Err: err}
+	}
+
+	d := engine.Decide(kube.FromPod(&pod), host)
+
+	got := map[string]string{"resolv.conf": d.Config().String(), "explain": d.Explain()}
+	for i, f := range story.Files {
+		text, ours := got[f.Name]
+		if !ours {
+			continue
+		}
+		delete(got, f.Name)
+		if *update {
+			story.Files[i].Data = []byte(text)
+		} else if diff := cmp.Diff(string(f.Data), text); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", f.Name, diff)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range got {
+		t.Errorf("the story has no %s", name)
+	}
+}
+
+// storyNode reads a node; without one it is a kubeadm node.
+func storyNode(t *testing.T, text []byte) policy.Node {
+	in := struct {
+		ClusterDNS    []netip.Addr `json:"clusterDNS"`
+		ClusterDomain string       `json:"clusterDomain"`
+		ResolvConf    string       `json:"resolvConf"`
+		NodeIPs       []netip.Addr `json:"nodeIPs"`
+		NodeCache     netip.Addr   `json:"nodeCache"`
+		Fallback      bool         `json:"clusterDNSFallback"`
+	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false}
+	if err := yaml.UnmarshalStrict(text, &in); err != nil {
+		t.Fatal(err)
+	}
+	return policy.Node{
+		ClusterDNS: in.ClusterDNS, ClusterDomain: in.ClusterDomain, ResolvConf: in.ResolvConf, IPs: in.NodeIPs,
+		Autopath: policy.Autopath{NodeCache: in.NodeCache, ClusterDNSFallback: in.Fallback},
+	}
+}

@@ -1,0 +1,326 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// situation is one input of the engine.
+type situation struct {
+	node policy.Node
+	pod  policy.Pod
+	host string
+	err  error // of opening the host file
+}
+
+func (s situation) file() resolvconf.File {
+	f := resolvconf.Parse(s.host)
+	if s.err != nil {
+		return resolvconf.File{Err: s.err}
+	}
+	return f
+}
+
+func (s situation) decide(t *testing.T) policy.Decision {
+	t.Helper()
+	e, err := policy.New(s.node)
+	if err != nil {
+		t.Fatalf("New(%+v): %v", s.node, err)
+	}
+	return e.Decide(s.pod, s.file())
+}
+
+// TestProperties checks what holds for every input on many that are made up, most
+// of them worse than any real one.
+func TestProperties(t *testing.T) {
+	const cases = 20_000
+	g := generator{rand.New(rand.NewPCG(1, 2))}
+	stable := 0
+	for range cases {
+		s := g.situation()
+		d := checkProperties(t, s)
+		if checkStable(t, &d) {
+			stable++
+		}
+		if t.Failed() {
+			t.Fatalf("input: %+v", s)
+		}
+	}
+	if stable < cases/10 {
+		t.Errorf("only %d cases could be decided again", stable)
+	}
+}
+
+func checkProperties(t *testing.T, s situation) policy.Decision {
+	d := s.decide(t)
+	if again := s.decide(t); d.Explain() != again.Explain() || !cmp.Equal(d.Config(), again.Config()) {
+		t.Error("two decisions on the same input differ")
+	}
+	checkLimits(t, &d)
+	checkAccount(t, s, &d)
+	checkExplained(t, &d)
+	checkFindings(t, &d)
+	return d
+}
+
+func checkLimits(t *testing.T, d *policy.Decision) {
+	if n := len(d.Nameservers); n > policy.MaxNameservers {
+		t.Errorf("%d nameservers", n)
+	}
+	if n := len(d.Searches); n > policy.MaxSearches {
+		t.Errorf("%d search domains", n)
+	}
+	c := d.Config()
+	if n := len(strings.Join(c.Searches, " ")); n > policy.MaxSearchLine {
+		t.Errorf("a search line of %d bytes", n)
+	}
+	for _, s := range c.Searches {
+		if len(s) > policy.MaxDomain {
+			t.Errorf("a search domain of %d bytes", len(s))
+		}
+	}
+	if len(d.Hostname) > 64 {
+		t.Errorf("a host name of %d bytes", len(d.Hostname))
+	}
+	lines := len(c.Nameservers) + min(1, len(c.Searches)) + min(1, len(c.Options))
+	if text := c.String(); strings.Count(text, "\n") != lines || strings.Contains(text, "\x00") {
+		t.Errorf("a value breaks out of its line in %q", text)
+	}
+}
+
+// checkAccount checks that every entry of the host's file and of the pod's
+// dnsConfig is kept or dropped, once.
+func checkAccount(t *testing.T, s situation, d *policy.Decision) {
+	type place struct {
+		kind   policy.Kind
+		source policy.Source
+		text   string
+	}
+	balance := map[place]int{}
+	count := func(k policy.Kind, source policy.Source, text string, n int) {
+		if k == policy.OptionKind {
+			text = strings.TrimRight(text, ":") // a merge rewrites "ndots:" to "ndots"
+		}
+		balance[place{k, source, text}] += n
+	}
+	if s.node.ResolvConf != "" {
+		f := s.file()
+		for k, list := range [][]resolvconf.Entry{f.Nameservers, f.Searches, f.Options} {
+			for _, e := range list {
+				count(policy.Kind(k), policy.Source{Origin: policy.FromHost, Index: e.Line}, e.Text, 1)
+			}
+		}
+	}
+	if c := s.pod.Config; c != nil {
+		for i, text := range c.Nameservers {
+			count(policy.Nameserver, policy.Source{Origin: policy.FromPod, Index: i}, text, 1)
+		}
+		for i, text := range c.Searches {
+			count(policy.Search, policy.Source{Origin: policy.FromPod, Index: i}, text, 1)
+		}
+		for i, o := range c.Options {
+			count(policy.OptionKind, policy.Source{Origin: policy.FromPod, Index: i}, o.Name+":"+o.Value, 1)
+		}
+	}
+	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {
+		if e.Source.Origin == policy.FromHost || e.Source.Origin == policy.FromPod {
+			count(e.Kind, e.Source, e.Text, -1)
+		}
+	}
+	for p, n := range balance {
+		if n != 0 {
+			t.Errorf("%v is offered %d times more than it is accounted for", p, n)
+		}
+	}
+}
+
+// checkExplained checks that the explanation names every entry, its rule and its
+// source.
+func checkExplained(t *testing.T, d *policy.Decision) {
+	lines := strings.Split(d.Explain(), "\n")
+	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {
+		if e.Rule.String() == "" || e.Rule.Text() == "" {
+			t.Errorf("%v has no rule", e)
+		}
+		named := func(line string) bool {
+			return strings.HasPrefix(line, "  "+e.Kind.String()) && strings.Contains(line, sourceText(e)) &&
+				strings.HasSuffix(line, "  "+e.Rule.String()+" "+e.Rule.Text())
+		}
+		if !slices.ContainsFunc(lines, named) {
+			t.Errorf("%v is not explained", e)
+		}
+	}
+	for _, i := range d.Ignored {
+		named := func(line string) bool {
+			return strings.HasPrefix(line, "  line") && strings.Contains(line, fmt.Sprintf(":%d ", i.Line)) && strings.Contains(line, i.Why.String())
+		}
+		if !slices.ContainsFunc(lines, named) {
+			t.Errorf("%v is not explained", i)
+		}
+	}
+}
+
+// sourceText is what an explanation must say about where e comes from.
+func sourceText(e policy.Entry) string {
+	switch e.Source.Origin {
+	case policy.FromHost:
+		return fmt.Sprintf("/etc/resolv.conf:%d ", e.Source.Index)
+	case policy.FromPod:
+		return fmt.Sprintf("spec.dnsConfig.%s[%d] ", []string{"nameservers", "searches", "options"}[e.Kind], e.Source.Index)
+	case policy.FromClusterDNS:
+		return fmt.Sprintf("clusterDNS[%d] ", e.Source.Index)
+	case policy.FromNodeIP:
+		return fmt.Sprintf("nodeIPs[%d] ", e.Source.Index)
+	case policy.FromClusterDomain:
+		return "clusterDomain "
+	case policy.FromNodeCache:
+		return "nodeCache "
+	default:
+		return "built in "
+	}
+}
+
+func checkFindings(t *testing.T, d *policy.Decision) {
+	for _, f := range d.Findings {
+		if f.Code == "" || f.Severity == "" || f.EnforcedBy == "" || f.Message == "" || f.Field == "" || f.Hint == "" {
+			t.Errorf("incomplete finding %+v", f)
+		}
+	}
+	if d.Error != "" && d.Starts() {
+		t.Error("a pod with an error starts")
+	}
+	if d.Error == "" && len(d.Nameservers) > 0 && len(d.Config().String()) == 0 {
+		t.Error("no text for a configuration")
+	}
+}
+
+// checkStable checks that a pod that takes a decided resolv.conf from its host
+// gets the same one: limits cut nothing twice. It reports false for texts that a
+// reader changes, such as dots at the end and blanks.
+func checkStable(t *testing.T, d *policy.Decision) bool {
+	c := d.Config()
+	same := cmp.Transformer("text", func(s []string) string { return strings.Join(s, "\n") })
+	if d.Error != "" || !cmp.Equal(c, resolvconf.Parse(c.String()).Config(), same) {
+		return false
+	}
+	s := situation{node: policy.Node{ResolvConf: "/etc/resolv.conf"}, pod: policy.Pod{Policy: policy.Default}, host: c.String()}
+	if second := s.decide(t); !second.Config().Equal(c) {
+		t.Errorf("not stable (-first +second):\n%s", cmp.Diff(c, second.Config()))
+	}
+	return true
+}
+
+// generator makes up inputs. It draws from small pools, so that duplicates,
+// overrides and limits are common.
+type generator struct{ *rand.Rand }
+
+func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
+
+func several[T any](g generator, most int, one func() T) []T {
+	list := make([]T, g.IntN(most+1))
+	for i := range list {
+		list[i] = one()
+	}
+	return list
+}
+
+func (g generator) address() string {
+	return pick(g, "10.96.0.10", "192.0.2.1", "192.0.2.2", "127.0.0.53", "::1", "fe80::1%eth0", "2001:db8::1", "FD00::A", "dns.example", "", "192.0.2.1\nsearch x", "a\x00b", "a b")
+}
+
+func (g generator) domain() string {
+	switch g.IntN(6) {
+	case 0:
+		return pick(g, ".", "..", "a.", "a..", "", "A.example", "#", ";", "a b", "a\nb", "a\x00", "a\u00a0b", "\xff")
+	case 1:
+		return strings.Repeat("x", pick(g, 62, 63, 64, 252, 253, 254, 255))
+	default:
+		return fmt.Sprintf("d%d.%s", g.IntN(12), pick(g, "example", "svc.cluster.local", "cluster.local", strings.Repeat("long.", 10)+"example"))
+	}
+}
+
+func (g generator) option() policy.Option {
+	return policy.Option{
+		Name:  pick(g, "ndots", "ndots:2", "timeout", "edns0", "rotate", "a:b:c", "", "x y", "n\nl"),
+		Value: pick(g, "", "", "1", "5", "16", "a:b", "1\nnameserver 192.0.2.9", "1\x00"),
+	}
+}
+
+func (g generator) label() string {
+	return pick(g, "", "web-0", "web-0", "db", "-lead", "Upper", "has.dot", strings.Repeat("h", 31), strings.Repeat("h", 63), strings.Repeat("h", 64))
+}
+
+func (g generator) hostFile() string {
+	var b strings.Builder
+	for range g.IntN(9) {
+		switch g.IntN(6) {
+		case 0:
+			fmt.Fprintf(&b, "nameserver %s\n", g.address())
+		case 1, 2:
+			fmt.Fprintf(&b, "search %s\n", strings.Join(several(g, 40, g.domain), " "))
+		case 3:
+			fmt.Fprintf(&b, "options %s:%d %s\n", g.option().Name, g.IntN(3), g.option().Name)
+		case 4:
+			b.WriteString(pick(g, "# remark\n", ";x\n", "domain d\n", "nameserver\n", "\r\n", "search a\r\n"))
+		default:
+			fmt.Fprintf(&b, "nameserver 192.0.2.%d\n", g.IntN(9))
+		}
+	}
+	return b.String()
+}
+
+func (g generator) situation() situation {
+	s := situation{host: g.hostFile()}
+	s.node = policy.Node{
+		ClusterDomain: pick(g, "cluster.local", "cluster.local", "", "Cluster.Local.", strings.Repeat("c", 230)),
+		ResolvConf:    pick(g, "/etc/resolv.conf", "/etc/resolv.conf", "/etc/resolv.conf", ""),
+	}
+	addr := func() netip.Addr {
+		return netip.MustParseAddr(pick(g, "10.96.0.10", "10.96.0.11", "fd00:10:96::a", "::ffff:10.96.0.10"))
+	}
+	s.node.ClusterDNS, s.node.IPs = several(g, 4, addr), several(g, 2, addr)
+	s.node.Autopath.ClusterDNSFallback = g.IntN(2) == 0
+	if g.IntN(2) == 0 {
+		s.node.Autopath.NodeCache = addr()
+	}
+	if g.IntN(20) == 0 {
+		s.err = errors.New("open /etc/resolv.conf: no such file or directory")
+	}
+	s.pod = policy.Pod{
+		Namespace: pick(g, "default", "team-a", "", "a b", strings.Repeat("n", 63)),
+		Name:      pick(g, "web-0", "web.east.example", strings.Repeat("p", 253), strings.Repeat("-", 70), "a\nb"),
+		UID:       "65e1773a",
+		Policy: pick(g, policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None,
+			policy.ClusterFirstWithAutopath, "clusterFirstWithAutopath", "", "Bogus", "Custom"),
+		Override:          pick(g, "", "", "", "", policy.ClusterFirstWithAutopath, policy.None, "Bogus"),
+		HostNetwork:       g.IntN(4) == 0,
+		Windows:           g.IntN(20) == 0,
+		Hostname:          g.label(),
+		Subdomain:         g.label(),
+		SetHostnameAsFQDN: g.IntN(2) == 0,
+	}
+	if g.IntN(6) == 0 {
+		s.pod.HostnameOverride = new(g.label())
+	}
+	if g.IntN(3) > 0 {
+		s.pod.Config = &policy.DNSConfig{
+			Nameservers: several(g, 5, g.address),
+			Searches:    several(g, 40, g.domain),
+			Options:     several(g, 5, g.option),
+		}
+	}
+	return s
+}
