@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -27,6 +28,13 @@ const (
 // advise adds findings about what the node lets pass and the container will not
 // like. It changes nothing else.
 func (d *Decision) advise(pod *Pod) {
+	if p := fqdn.SubdomainProblems(pod.Name); p != nil {
+		d.find(Finding{
+			Code: CodeInvalidName, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
+			Message: fmt.Sprintf("the pod's name %q is not a valid DNS subdomain: %s", pod.Name, strings.Join(p, ";")),
+			Field:   "metadata.name", Hint: "a node would make it the host name as it is; rename the pod",
+		})
+	}
 	if pod.Windows {
 		d.adviseWindows(pod)
 	}

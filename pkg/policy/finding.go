@@ -58,6 +58,7 @@ const (
 	CodeEmptyConfig         Code = "empty-config"
 	CodeLoopbackServer      Code = "loopback-nameserver"
 	CodeUnusableDomain      Code = "unusable-search-domain"
+	CodeInvalidName         Code = "invalid-pod-name"
 	CodeInvalidHostname     Code = "invalid-hostname"
 	CodeInvalidSubdomain    Code = "invalid-subdomain"
 	CodeInvalidOverride     Code = "invalid-hostname-override"

@@ -1,0 +1,252 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+func newEngine(t testing.TB, n policy.Node) *policy.Engine {
+	t.Helper()
+	e, err := policy.New(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+var kubeadm = policy.Node{
+	ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+	ClusterDomain: "cluster.local",
+	ResolvConf:    "/etc/resolv.conf",
+}
+
+// domains returns n different domains of the given length.
+func domains(n, length int) []string {
+	list := make([]string, n)
+	for i := range list {
+		s := fmt.Sprintf("d%02d.", i)
+		for len(s) < length {
+			s += strings.Repeat("x", min(60, length-len(s))) + "."
+		}
+		list[i] = s[:length-1] + "z"
+	}
+	return list
+}
+
+// joining returns domains whose text, joined by blanks, has total bytes.
+func joining(total int) []string {
+	list := domains(8, 252)
+	rest := total - len(strings.Join(list, " ")) - 1
+	return append(list, domains(1, rest)[0])
+}
+
+// TestLimits stands on both sides of every limit.
+func TestLimits(t *testing.T) {
+	servers := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}
+	tests := []struct {
+		name      string
+		servers   []string
+		searches  []string
+		wantKept  int // servers, when some are given, else domains
+		wantCodes []policy.Code
+	}{
+		{name: "3 nameservers", servers: servers[:3], wantKept: 3},
+		{name: "4 nameservers", servers: servers, wantKept: 3, wantCodes: []policy.Code{policy.CodeServerLimit}},
+		{name: "32 domains", searches: domains(32, 7), wantKept: 32},
+		{name: "33 domains", searches: domains(33, 7), wantKept: 32, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "a domain of 253 bytes", searches: domains(1, 253), wantKept: 1},
+		{name: "a domain of 254 bytes", searches: domains(1, 254), wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "the final dot counts", searches: []string{domains(1, 253)[0] + "."}, wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "2048 bytes", searches: joining(2048), wantKept: 9},
+		{name: "2049 bytes", searches: joining(2049), wantKept: 8, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "a label of 63 bytes", searches: []string{strings.Repeat("l", 63)}, wantKept: 1},
+		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1, wantCodes: []policy.Code{policy.CodeUnusableDomain}},
+		{name: "a line of 254 bytes for musl", searches: domains(2, (254-8)/2), wantKept: 2},
+		{name: "a line of 256 bytes for musl", searches: domains(2, (256-8)/2), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
+		{name: "6 domains for old glibc", searches: domains(6, 7), wantKept: 6},
+		{name: "7 domains for old glibc", searches: domains(7, 7), wantKept: 7, wantCodes: []policy.Code{policy.CodeOldGlibcSearch}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.None, Config: &policy.DNSConfig{Nameservers: tt.servers, Searches: tt.searches}}
+			d := newEngine(t, kubeadm).Decide(pod, resolvconf.File{})
+			kept := d.Searches
+			if tt.servers != nil {
+				kept = d.Nameservers
+			}
+			if len(kept) != tt.wantKept {
+				t.Errorf("%d entries kept, want %d", len(kept), tt.wantKept)
+			}
+			var codes []policy.Code
+			for _, f := range d.Findings {
+				// Long lists trouble the C libraries too, and an empty one everybody;
+				// rows about other limits leave that aside.
+				libc := f.Code == policy.CodeMuslSearchLine || f.Code == policy.CodeOldGlibcSearch || f.Code == policy.CodeEmptyConfig
+				if !libc || slices.Contains(tt.wantCodes, f.Code) || strings.Contains(tt.name, "libc") || strings.Contains(tt.name, "musl") {
+					codes = append(codes, f.Code)
+				}
+			}
+			if diff := cmp.Diff(tt.wantCodes, codes); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHostnameLimits stands on both sides of 63 and 64 bytes.
+func TestHostnameLimits(t *testing.T) {
+	name := func(n int) string { return strings.Repeat("h", n) }
+	fqdn := func(n int) policy.Pod { // "h.<subdomain>.n.svc.cluster.local" of n bytes
+		return policy.Pod{Name: "h", Namespace: "n", Subdomain: name(n - len("h..n.svc.cluster.local")), SetHostnameAsFQDN: true}
+	}
+	tests := []struct {
+		name         string
+		pod          policy.Pod
+		wantHostname int // bytes
+		wantCodes    []policy.Code
+	}{
+		{"pod name of 63", policy.Pod{Name: name(63)}, 63, nil},
+		{"pod name of 64", policy.Pod{Name: name(64)}, 63, []policy.Code{policy.CodeHostnameCut}},
+		{"hostname of 63", policy.Pod{Hostname: name(63)}, 63, nil},
+		{"hostname of 64", policy.Pod{Hostname: name(64)}, 0, []policy.Code{policy.CodeInvalidHostname}},
+		{"subdomain of 63", policy.Pod{Name: "h", Subdomain: name(63)}, 1, nil},
+		{"subdomain of 64", policy.Pod{Name: "h", Subdomain: name(64)}, 0, []policy.Code{policy.CodeInvalidSubdomain}},
+		{"override of 63", policy.Pod{HostnameOverride: new(name(63))}, 63, nil},
+		{"override of 64", policy.Pod{HostnameOverride: new(name(64))}, 63, []policy.Code{policy.CodeHostnameCut}},
+		{"override of 253", policy.Pod{HostnameOverride: new(name(253))}, 63, []policy.Code{policy.CodeHostnameCut}},
+		{"override of 254", policy.Pod{HostnameOverride: new(name(254))}, 0, []policy.Code{policy.CodeInvalidOverride}},
+		{"FQDN of 64", fqdn(64), 64, nil},
+		{"FQDN of 65", fqdn(65), 0, []policy.Code{policy.CodeFQDNTooLong}},
+		{"nothing left of the name", policy.Pod{Name: strings.Repeat(".", 64)}, 0, []policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
+		// The kubelet does not look at the pod's name. It is checked, never edited.
+		{"a newline in the pod's name", policy.Pod{Name: "a\nb"}, 3, []policy.Code{policy.CodeInvalidName}},
+		{"a NUL in hostname", policy.Pod{Hostname: "a\x00"}, 0, []policy.Code{policy.CodeInvalidHostname}},
+		{"a blank in the override", policy.Pod{HostnameOverride: new("a b")}, 0, []policy.Code{policy.CodeInvalidOverride}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.pod.Policy, tt.pod.Namespace = policy.ClusterFirst, "n"
+			if tt.pod.Name == "" {
+				tt.pod.Name = "p"
+			}
+			d := newEngine(t, kubeadm).Decide(tt.pod, resolvconf.File{})
+			if len(d.Hostname) != tt.wantHostname {
+				t.Errorf("host name %q has %d bytes, want %d", d.Hostname, len(d.Hostname), tt.wantHostname)
+			}
+			var codes []policy.Code
+			for _, f := range d.Findings {
+				codes = append(codes, f.Code)
+			}
+			if diff := cmp.Diff(tt.wantCodes, codes); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if refused := tt.wantHostname == 0; refused != (d.Error != "") {
+				t.Errorf("error %q", d.Error)
+			}
+		})
+	}
+}
+
+// TestCheckHost is rule L4: what the kubelet says of its own file when it starts.
+func TestCheckHost(t *testing.T) {
+	search := func(list []string) string { return "search " + strings.Join(list, " ") + "\n" }
+	tests := []struct {
+		name, domain, host string
+		want               string
+	}{
+		{"29 domains and a cluster domain", "cluster.local", search(domains(29, 7)), ""},
+		{"30 domains and a cluster domain", "cluster.local", search(domains(30, 7)), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!"},
+		{"32 domains", "", search(domains(32, 7)), ""},
+		{"33 domains", "", search(domains(33, 7)), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"},
+		{"253 bytes", "", search(domains(1, 253)), ""},
+		{"254 bytes", "", search(domains(1, 254)), `Resolv.conf file "/etc/resolv.conf" contains a search path which length is more than allowed 253 chars!`},
+		{"2048 bytes", "", search(joining(2048)), ""},
+		{"2049 bytes", "", search(joining(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
+		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			found := newEngine(t, policy.Node{ClusterDomain: tt.domain, ResolvConf: "/etc/resolv.conf"}).CheckHost(resolvconf.Parse(tt.host))
+			got := ""
+			for _, f := range found {
+				got += f.Message
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	missing := resolvconf.File{Err: errors.New("open /etc/resolv.conf: no such file or directory")}
+	if found := newEngine(t, kubeadm).CheckHost(missing); len(found) != 1 || found[0].Message != missing.Err.Error() {
+		t.Errorf("missing file: %v", found)
+	}
+	if found := newEngine(t, policy.Node{}).CheckHost(missing); found != nil {
+		t.Errorf("a node without a file: %v", found)
+	}
+}
+
+func TestNewRefusesNodes(t *testing.T) {
+	tests := []struct {
+		node policy.Node
+		want string
+	}{
+		{policy.Node{}, ""},
+		{policy.Node{ClusterDomain: "Cluster.Local."}, ""}, // the kubelet never checks it
+		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b" is not one word of a search line`},
+		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" is not one word of a search line`},
+		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is no address without a zone`},
+		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is no address without a zone`},
+		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0]: is no address"},
+		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" is not one word of a search line`},
+	}
+	for _, tt := range tests {
+		_, err := policy.New(tt.node)
+		if got := fmt.Sprint(err); got != tt.want && (err != nil || tt.want != "") {
+			t.Errorf("New(%+v): %q, want %q", tt.node, got, tt.want)
+		}
+	}
+}
+
+// An autopath domain that does not fit into a name serves the pod as without it.
+func TestAutopathDomainLimit(t *testing.T) {
+	pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.ClusterFirstWithAutopath}
+	for _, tt := range []struct {
+		bytes int
+		want  bool
+	}{{253, true}, {254, false}} {
+		node := kubeadm
+		node.ClusterDomain = domains(1, tt.bytes-len("search.n..ap.k8s.io"))[0]
+		d := newEngine(t, node).Decide(pod, resolvconf.File{})
+		if got := slices.Contains(d.Steps, policy.BaseAutopath); got != tt.want {
+			t.Errorf("a domain of %d bytes: autopath %v, want %v", tt.bytes, got, tt.want)
+		}
+	}
+}
+
+// A host file as large as the kubelet allows must not stop the node.
+func TestDecideHostileHostFile(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("search")
+	for i := 0; b.Len() < resolvconf.MaxFile/2; i++ {
+		fmt.Fprintf(&b, " s%d", i%50_000)
+	}
+	host := resolvconf.Parse(b.String())
+	for _, p := range []policy.Policy{policy.Default, policy.ClusterFirst, policy.None} {
+		d := newEngine(t, kubeadm).Decide(policy.Pod{Name: "p", Policy: p, Config: &policy.DNSConfig{Nameservers: []string{"192.0.2.1"}}}, host)
+		if d.Error != "" || len(d.Searches) > policy.MaxSearches {
+			t.Errorf("%s: %d domains, error %q", p, len(d.Searches), d.Error)
+		}
+	}
+}
