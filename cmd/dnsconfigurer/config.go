@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
@@ -32,29 +32,19 @@ func configDefaultsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "defaults KIND",
 		Short:     "Print a configuration file with every field at its default",
-		Long:      "Print a configuration file with every field at its default. KIND is " + v1alpha1.KindShim + ".",
-		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim,
-		ValidArgs: []string{v1alpha1.KindShim},
+		Long:      "Print a configuration file that names and explains every field and changes nothing.\nKIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
+		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
+		ValidArgs: v1alpha1.Kinds(),
 		Args:      oneArgument("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] != v1alpha1.KindShim {
-				return usageError{fmt.Errorf("there is no kind %q, only %s", args[0], v1alpha1.KindShim)}
-			}
-			text, err := yaml.Marshal(defaultShim())
+			text, err := v1alpha1.Defaults(args[0])
 			if err != nil {
-				return err
+				return usageError{err}
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
 	}
-}
-
-// defaultShim is the configuration that acts as an empty one does.
-func defaultShim() v1alpha1.ShimConfiguration {
-	c := v1alpha1.ShimConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindShim}}
-	c.Autopath.Suffix = policy.DefaultAutopathSuffix
-	return c
 }
 
 func configCheckCommand() *cobra.Command {

@@ -48,7 +48,7 @@ func outputFlag(value string, allowed ...string) error {
 func findings(found []policy.Finding, path string) []v1alpha1.Finding {
 	wire := make([]v1alpha1.Finding, 0, len(found))
 	for _, f := range found {
-		if strings.HasPrefix(f.Field, "spec.") {
+		if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
 			f.Field = path + f.Field
 		}
 		wire = append(wire, v1alpha1.Finding{

@@ -44,7 +44,8 @@ func separator(line []byte) (rest []byte, ok bool) {
 	return rest, true
 }
 
-// jsonStream returns the values of a stream of JSON values.
+// jsonStream returns the values of a stream of JSON values. A text that is none,
+// as YAML, is an error at its first byte that is not JSON.
 func jsonStream(data []byte) ([][]byte, error) {
 	var values [][]byte
 	d := stdjson.NewDecoder(bytes.NewReader(data))

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"sigs.k8s.io/json"
@@ -61,12 +62,13 @@ func ParseManifest(file string, data []byte) (Manifest, error) {
 		r.fail(0, "", fmt.Errorf("has more than %d bytes", MaxManifest), "split it")
 		return r.Manifest, errors.Join(r.errs...)
 	}
-	documents := r.documents(data)
-	for i, d := range documents {
-		r.document = i + 1
+	found := false
+	for number, d := range r.documents(data) {
+		found = true
+		r.document = number
 		r.object(d, header{})
 	}
-	if len(documents) == 0 && len(r.errs) == 0 {
+	if !found && len(r.errs) == 0 {
 		r.fail(0, "", errors.New("holds no Kubernetes object"), "give it a Pod, a workload or a List of them")
 	}
 	return r.Manifest, errors.Join(r.errs...)
@@ -83,29 +85,30 @@ func (r *reader) fail(document int, field string, err error, hint string) {
 	r.errs = append(r.errs, &InputError{Location{r.file, document, field}, err, hint})
 }
 
-// documents returns the JSON of each document that is not empty.
-func (r *reader) documents(data []byte) [][]byte {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		if values, err := jsonStream(trimmed); err == nil {
-			return values
+// documents yields the documents that hold something, as JSON, by their numbers.
+func (r *reader) documents(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		data = bytes.TrimPrefix(data, []byte("\ufeff"))
+		values, err := jsonStream(data)
+		if err == nil {
+			for i, v := range values {
+				if !yield(i+1, v) {
+					return
+				}
+			}
+			return
 		}
-		// YAML has flow mappings that start alike.
+		n := 0
+		for text, line := range yamlDocuments(data) {
+			n++
+			value, err := yaml.YAMLToJSONStrict(text)
+			if err != nil {
+				r.fail(n, "", fmt.Errorf("document at line %d: %w", line, err), "")
+			} else if string(value) != "null" && !yield(n, value) {
+				return
+			}
+		}
 	}
-	var values [][]byte
-	n := 0
-	for text, line := range yamlDocuments(data) {
-		n++
-		value, err := yaml.YAMLToJSONStrict(text)
-		if err != nil {
-			r.fail(n, "", fmt.Errorf("document at line %d: %w", line, err), "")
-			continue
-		}
-		if string(value) != "null" {
-			values = append(values, value)
-		}
-	}
-	return values
 }
 
 // header is what tells the type of an object.

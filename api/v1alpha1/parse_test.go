@@ -1,0 +1,134 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+const head = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
+
+func TestParseShim(t *testing.T) {
+	got, err := v1alpha1.ParseShim([]byte(head + `
+node:
+  kubeletConfig: kubelet.yaml
+  clusterDNS: []
+  clusterDomain: ""
+  resolvConf: /run/resolv.conf
+  nodeIPs: [10.0.0.1]
+  nodeName: worker
+autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: true}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.ShimConfiguration{
+		TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindShim},
+		Node: v1alpha1.NodeConfiguration{
+			KubeletConfig: "kubelet.yaml",
+			ClusterDNS:    &[]string{},
+			ClusterDomain: new(""),
+			ResolvConf:    new("/run/resolv.conf"),
+			NodeIPs:       []string{"10.0.0.1"},
+			NodeName:      "worker",
+		},
+		Autopath: v1alpha1.AutopathConfiguration{NodeCache: "169.254.20.10", Suffix: "ap.example", ClusterDNSFallback: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseShimRefuses(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"empty", "", `apiVersion: is "", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "", must be "ShimConfiguration"`},
+		{"other kind", "apiVersion: v1\nkind: Pod\n", `apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
+		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n", `unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
+		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
+		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs"},
+		{"no mapping", "- a\n", "cannot unmarshal array"},
+		{"not YAML", "a: [\n", "did not find expected node content"},
+		{"binary", "\x00\x01\x02", "control characters are not allowed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := v1alpha1.ParseShim([]byte(tt.text))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for want := range strings.SplitSeq(tt.want, "\n") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want it to say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestDefaults checks that the printed file is what it claims: every field is in
+// it, and it reads as a configuration that changes nothing.
+func TestDefaults(t *testing.T) {
+	if _, err := v1alpha1.Defaults("Pod"); err == nil {
+		t.Error("defaults of a kind that is not ours")
+	}
+	text, err := v1alpha1.Defaults(v1alpha1.KindShim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := v1alpha1.ParseShim(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := v1alpha1.ParseShim([]byte(head + "node: {nodeIPs: []}\nautopath: {suffix: ap.k8s.io}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the defaults change something (-want +got):\n%s", diff)
+	}
+
+	all := regexp.MustCompile(`(?m)^( *)# (\w+: ?\S*)$`).ReplaceAll(text, []byte("$1$2"))
+	if _, err := v1alpha1.ParseShim(all); err != nil {
+		t.Errorf("with the optional fields: %v", err)
+	}
+	for _, field := range fields(reflect.TypeFor[v1alpha1.ShimConfiguration]()) {
+		if !slices.Contains(strings.Fields(string(all)), field+":") {
+			t.Errorf("field %s is missing", field)
+		}
+	}
+}
+
+func fields(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" {
+			names = append(names, name)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			names = append(names, fields(f.Type)...)
+		}
+	}
+	return names
+}
+
+func FuzzParseShim(f *testing.F) {
+	f.Add(head + "node: {clusterDNS: [10.96.0.10]}\n")
+	f.Add("{\"apiVersion\":\"dnsconfigurer.dev/v1alpha1\",\"kind\":\"ShimConfiguration\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := v1alpha1.ParseShim([]byte(text))
+		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindShim) {
+			t.Errorf("accepted %q as %v", text, c.TypeMeta)
+		}
+	})
+}
