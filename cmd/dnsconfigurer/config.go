@@ -80,7 +80,7 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	bad := false
-	for _, f := range findings(found, "") {
+	for _, f := range findings(found) {
 		bad = bad || f.Severity == string(policy.SeverityError)
 		if c.output == "json" {
 			err = json.NewEncoder(cmd.OutOrStdout()).Encode(f)

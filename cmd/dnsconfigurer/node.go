@@ -92,6 +92,11 @@ func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
 	}
 	if flags.Changed("node-ip") {
 		c.Node.NodeIPs = f.nodeIPs
+		for _, s := range f.nodeIPs {
+			if _, ok := parseAddr(s); !ok {
+				return node{}, usageError{fmt.Errorf("--node-ip: %q is no IP address", s)}
+			}
+		}
 	}
 	if flags.Changed("node-name") {
 		c.Node.NodeName = f.nodeName
@@ -157,7 +162,7 @@ func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
 	for _, s := range c.Node.NodeIPs {
 		a, ok := parseAddr(s)
 		if !ok {
-			return n, fmt.Errorf("node IP %q is no IP address", s)
+			return n, fmt.Errorf("node.nodeIPs: %q is no IP address", s)
 		}
 		n.IPs = append(n.IPs, a)
 	}
@@ -188,7 +193,7 @@ func readConfig(path string) (v1alpha1.ShimConfiguration, error) {
 	}
 	c, err := v1alpha1.ParseShim(data)
 	if err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
+		return c, within(path, err)
 	}
 	c.Node.KubeletConfig = besides(path, c.Node.KubeletConfig)
 	return c, nil

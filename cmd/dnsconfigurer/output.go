@@ -29,6 +29,20 @@ func report(w io.Writer, err error) {
 	}
 }
 
+// within puts the name of a file before err, before each of them when err joins
+// several.
+func within(file string, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	var errs []error
+	for _, e := range joined.Unwrap() {
+		errs = append(errs, within(file, e))
+	}
+	return errors.Join(errs...)
+}
+
 // reportFinding writes one finding about the object at l.
 func reportFinding(w io.Writer, l kube.Location, f v1alpha1.Finding) {
 	l.Field = f.Field
@@ -43,14 +57,10 @@ func outputFlag(value string, allowed ...string) error {
 	return nil
 }
 
-// findings turns findings into their wire form; path leads from the object to the
-// pod in it.
-func findings(found []policy.Finding, path string) []v1alpha1.Finding {
+// findings turns findings into their wire form.
+func findings(found []policy.Finding) []v1alpha1.Finding {
 	wire := make([]v1alpha1.Finding, 0, len(found))
 	for _, f := range found {
-		if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
-			f.Field = path + f.Field
-		}
 		wire = append(wire, v1alpha1.Finding{
 			Code:       string(f.Code),
 			Severity:   string(f.Severity),

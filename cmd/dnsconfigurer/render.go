@@ -78,7 +78,9 @@ func (r *renderer) run(cmd *cobra.Command) error {
 			w.Pod = kube.StaticPod(w.Pod, node.name)
 			w.Name = w.Pod.Name
 		}
-		d := engine.Decide(kube.FromPod(w.Pod), host)
+		pod := kube.FromPod(w.Pod)
+		pod.Path = w.Path
+		d := engine.Decide(pod, host)
 		starts = starts && d.Starts()
 		if err := out.print(w, &d); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
@@ -109,7 +111,7 @@ func (p printer) print(w kube.Workload, d *policy.Decision) error {
 		_, err := io.WriteString(p.stdout, title+d.Explain())
 		return err
 	}
-	for _, f := range findings(d.Findings, w.Path) {
+	for _, f := range findings(d.Findings) {
 		if f.Severity != string(policy.SeverityInfo) {
 			reportFinding(p.stderr, w.Location, f)
 		}
@@ -132,7 +134,7 @@ func rendered(w kube.Workload, d *policy.Decision) v1alpha1.RenderedPod {
 		Options:     c.Options,
 		Hostname:    d.Hostname,
 		FQDN:        d.FQDN,
-		Findings:    findings(d.Findings, w.Path),
+		Findings:    findings(d.Findings),
 		Error:       d.Error,
 	}
 }

@@ -3,7 +3,11 @@
 
 package policy
 
-import "github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+import (
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
 
 // Decision is what a pod gets, and why. It shares no memory with the Pod that
 // it was made for.
@@ -40,7 +44,8 @@ type Decision struct {
 	// Findings in the order in which the kubelet would report them.
 	Findings []Finding
 
-	hostFile string // Node.ResolvConf, for Explain
+	hostFile string // Node.ResolvConf
+	path     string // Pod.Path
 }
 
 // Config returns the resolv.conf of the pod.
@@ -69,7 +74,13 @@ func (d *Decision) Starts() bool {
 
 func (d *Decision) step(r Rule) { d.Steps = append(d.Steps, r) }
 
-func (d *Decision) find(f Finding) { d.Findings = append(d.Findings, f) }
+// find adds f, whose field is a path from the pod.
+func (d *Decision) find(f Finding) {
+	if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
+		f.Field = d.path + f.Field // names and namespaces are the owner's
+	}
+	d.Findings = append(d.Findings, f)
+}
 
 func (d *Decision) drop(e Entry, r Rule) {
 	e.Rule = r

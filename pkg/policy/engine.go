@@ -50,7 +50,7 @@ func New(n Node) (*Engine, error) {
 // with that error; the File of a node without one (Node.ResolvConf "") is not
 // looked at.
 func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
-	d := Decision{hostFile: e.node.ResolvConf}
+	d := Decision{hostFile: e.node.ResolvConf, path: pod.Path}
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
 		d.step(HostDisabled)

@@ -53,13 +53,12 @@ type Entry struct {
 	Source Source
 }
 
-// source names the place of e for a reader; hostFile is the path of the host's
-// resolv.conf.
-func (e Entry) source(hostFile string) string {
+// source names the place of e for a reader.
+func (d *Decision) source(e Entry) string {
 	index := strconv.Itoa(e.Source.Index)
 	switch e.Source.Origin {
 	case FromHost:
-		return hostFile + ":" + index
+		return d.hostFile + ":" + index
 	case FromClusterDNS:
 		return "clusterDNS[" + index + "]"
 	case FromClusterDomain:
@@ -69,7 +68,7 @@ func (e Entry) source(hostFile string) string {
 	case FromNodeIP:
 		return "nodeIPs[" + index + "]"
 	case FromPod:
-		return dnsConfigField(e.Kind, e.Source.Index)
+		return d.path + dnsConfigField(e.Kind, e.Source.Index)
 	default:
 		return "built in"
 	}

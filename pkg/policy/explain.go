@@ -44,7 +44,7 @@ func (d *Decision) Explain() string {
 type row [4]string
 
 func (d *Decision) row(e Entry) row {
-	return row{e.Kind.String(), printable(e.Text), e.source(d.hostFile), e.Rule.String() + " " + e.Rule.Text()}
+	return row{e.Kind.String(), printable(e.Text), d.source(e), e.Rule.String() + " " + e.Rule.Text()}
 }
 
 func (d *Decision) keptRows() []row {

@@ -17,7 +17,6 @@ func (e *Engine) name(d *Decision, pod *Pod) {
 	if pod.HostNetwork {
 		d.step(HostnameOfNode)
 		if _, _, refused := e.names(&Decision{}, pod); refused != nil {
-			refused.Reason = "" // no event of the sandbox
 			d.find(*refused)
 		}
 		return

@@ -26,6 +26,7 @@ type Pod struct {
 	Namespace string
 	Name      string
 	UID       string // only for the text of one event
+	Path      string // leads to the pod in the object that holds it, as "spec.template."; only for the fields that findings name
 
 	Policy      Policy     // spec.dnsPolicy
 	Override    Policy     // from the annotation [OverrideAnnotation]; "": none

@@ -1,0 +1,106 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into the golden files; read the diff before you keep it")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"dnsconfigurer": main})
+}
+
+// TestScripts runs the commands as they are typed.
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("EXAMPLES", examples)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exit": exit, "stretch": stretch},
+	})
+}
+
+// exit CODE COMMAND... runs a command that must end with that exit code.
+func exit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit CODE COMMAND [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exited, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exited.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// stretch FILE BYTES fills a file up with remarks.
+func stretch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: stretch FILE BYTES")
+	}
+	size, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, append(text, bytes.Repeat([]byte("#"), size-len(text))...), 0o600))
+}
+
+// TestExamples keeps what the examples are said to give.
+func TestExamples(t *testing.T) {
+	t.Chdir("../..")
+	for _, golden := range []struct{ file, command string }{
+		{"examples.resolv.conf", "render -f examples --kubelet-config examples/node/kubelet.yaml"},
+		{"examples.json", "render -f examples -o json --kubelet-config examples/node/kubelet.yaml"},
+		{"examples-node-cache.explain", "render -f examples/autopath.yaml -o explain --config examples/node/shim.yaml"},
+		{"trouble.explain", "render -f examples/trouble -o explain --kubelet-config examples/node/kubelet.yaml"},
+	} {
+		t.Run(golden.file, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			run(context.Background(), strings.Fields(golden.command), nil, &stdout, &stderr)
+			path := filepath.Join("cmd/dnsconfigurer/testdata", golden.file)
+			got := "$ dnsconfigurer " + golden.command + "\n" + stdout.String() + stderr.String()
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
