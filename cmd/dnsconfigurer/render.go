@@ -116,10 +116,14 @@ func (p printer) print(w kube.Workload, d *policy.Decision) error {
 			reportFinding(p.stderr, w.Location, f)
 		}
 	}
-	if !p.several {
-		title = ""
+	text := ""
+	if p.several {
+		text = title
 	}
-	_, err := io.WriteString(p.stdout, title+d.Config().String())
+	if d.Error == "" { // a pod that does not start gets no file
+		text += d.Config().String()
+	}
+	_, err := io.WriteString(p.stdout, text)
 	return err
 }
 

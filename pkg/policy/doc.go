@@ -17,8 +17,8 @@
 // # Compatibility
 //
 // Within a major version no exported identifier is removed or changes its type,
-// and no Code, Rule identifier or constant changes its value. New fields, codes
-// and rules may come: compose struct literals with field names, and expect codes
-// that you do not know. A Decision follows the kubelet's newest release; where a
+// and no Code, no limit and no text of a Rule changes its value; the numbers behind
+// Rule, Kind and Origin may. New fields, codes and rules may come: compose struct
+// literals with field names, and expect codes that you do not know. A Decision follows the kubelet's newest release; where a
 // release changes an answer, the changelog says so.
 package policy

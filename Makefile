@@ -1,0 +1,49 @@
+# The commands of the project; CONTRIBUTING.md says when to use which.
+
+SHELL := /bin/bash -o pipefail
+GO    ?= go
+TOOL  := $(GO) tool -modfile=test/tools/go.mod
+
+.PHONY: build demo test test-unit test-cluster lint fuzz bench clean
+
+build: ## the binary at bin/dnsconfigurer, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
+
+demo: build ## the two-minute tour
+	@bash examples/demo.sh
+
+test: lint test-unit test-cluster ## everything; a skip on root Linux is a failure
+
+# The race detector needs a C compiler; so do the C programs of test/libc.
+test-unit: ## the fast part
+	$(GO) test -race -timeout 20m ./...
+
+# The kubelet's code is large: its module is apart, and its first build takes minutes.
+test-cluster: ## the policy engine beside the kubelet's own code
+	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -v ./...
+
+lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	cd test/cluster && CGO_ENABLED=0 $(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) test ./test/arch
+
+# Every fuzz target for FUZZTIME; their seeds run in test-unit too.
+FUZZTIME ?= 30s
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+# Side by side with the peers in one process; docs/benchmarks.md keeps the last table.
+BENCH_COUNT ?= 10
+bench: ## parse and decide beside the kubelet's GetPodDNS, with ratios
+	cd test/cluster && CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 200ms -count $(BENCH_COUNT) . | tee bench.txt
+	cd test/cluster && $(GO) tool -modfile=../tools/go.mod benchstat -col /engine bench.txt
+
+clean:
+	rm -rf bin test/cluster/bench.txt

@@ -1,0 +1,120 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dnsconfigurer/dnsconfigurer"
+
+// values are the packages that compute and touch nothing: no files, no clock, no
+// network, no locks, no log.
+var values = []string{"bytes", "errors", "fmt", "io", "net/netip", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
+
+// imports says what each package may import besides its own module's entries:
+// "std" is all of the standard library, a trailing "/..." a tree. What is not
+// listed is forbidden, and so is a package that has no row.
+var imports = map[string][]string{
+	"pkg/fqdn":          values,
+	"pkg/resolvconf":    append(values, "pkg/fqdn"),
+	"pkg/policy":        append(values, "pkg/fqdn", "pkg/resolvconf"),
+	"pkg/kube":          {"std", "pkg/policy", "pkg/fqdn", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"api/v1alpha1":      {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net"},
+	"test/arch":         {"std"},
+	"test/libc":         {"std"},
+}
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Doc          string
+	Imports      []string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+}
+
+func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+func listPackages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range listPackages(t) {
+		allowed, listed := imports[p.name()]
+		if !listed {
+			t.Errorf("%s has no row in the table of imports", p.name())
+		}
+		seen[p.name()] = true
+		for _, i := range p.Imports {
+			i = strings.TrimPrefix(i, module+"/")
+			if !slices.ContainsFunc(allowed, func(a string) bool { return permits(a, i) }) {
+				t.Errorf("%s imports %s, which its row does not allow", p.name(), i)
+			}
+		}
+	}
+	for row := range imports {
+		if !seen[row] {
+			t.Errorf("the table has a row for %s, which does not exist", row)
+		}
+	}
+}
+
+func permits(allowed, imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	switch tree, isTree := strings.CutSuffix(allowed, "/..."); {
+	case allowed == "std":
+		ours := first == "pkg" || first == "api" || first == "cmd" || first == "test"
+		return !strings.Contains(first, ".") && !ours
+	case isTree:
+		return strings.HasPrefix(imported, tree+"/")
+	default:
+		return allowed == imported
+	}
+}
+
+func TestPackageDocs(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if p.Doc == "" {
+			t.Errorf("%s does not say why it exists", p.name())
+		}
+		inDoc := slices.Contains(p.GoFiles, "doc.go") || slices.Equal(p.GoFiles, []string{"main.go"}) || strings.HasPrefix(p.name(), "cmd/")
+		if !inDoc {
+			t.Errorf("%s has no doc.go", p.name())
+		}
+		for _, banned := range []string{"util", "utils", "common", "helpers", "misc", "shared", "base", "types"} {
+			if path.Base(p.name()) == banned {
+				t.Errorf("%s: %q names nothing", p.name(), banned)
+			}
+		}
+	}
+}
