@@ -67,7 +67,9 @@ func DomainProblem(s string) string {
 	if len(s) > MaxName {
 		return fmt.Sprintf("is %d bytes long, a domain name has at most %d", len(s), MaxName)
 	}
-	for label := range strings.SplitSeq(s, ".") {
+	for more := true; more; {
+		var label string
+		label, s, more = strings.Cut(s, ".")
 		switch {
 		case label == "":
 			return "has an empty label"

@@ -6,6 +6,7 @@ package policy
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // unsafe tells whether text would break out of its place in a resolv.conf: a
@@ -13,8 +14,16 @@ import (
 // in C, and a blank in a domain makes two of it. A blank elsewhere is left alone:
 // it spoils that one value only, and a nameserver with a remark behind it works.
 func unsafe(k Kind, text string) bool {
-	if k == Search {
-		return strings.ContainsFunc(text, func(r rune) bool { return r == 0 || unicode.IsSpace(r) })
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '\n' || c == 0:
+			return true
+		case k != Search:
+		case c == ' ' || '\t' <= c && c <= '\r':
+			return true
+		case c >= utf8.RuneSelf:
+			return strings.ContainsFunc(text[i:], unicode.IsSpace) || strings.Contains(text[i:], "\x00")
+		}
 	}
-	return strings.ContainsAny(text, "\n\x00")
+	return false
 }
