@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // Limits of C libraries, which nobody enforces: the resolver in the container
@@ -51,6 +52,7 @@ func (d *Decision) advise(pod *Pod) {
 		}
 	}
 	d.adviseSearchLine()
+	d.adviseSurvival()
 }
 
 func (d *Decision) adviseWindows(pod *Pod) {
@@ -99,6 +101,26 @@ func (d *Decision) adviseSearchLine() {
 		d.advice(SeverityInfo, CodeOldGlibcSearch, "spec.dnsConfig.searches",
 			fmt.Sprintf("%d search domains of %d bytes: glibc before 2.26 keeps %d and %d", len(d.Searches), length, MaxOldGlibcSearches, MaxOldGlibcSearchLine),
 			"no action for images with glibc 2.26 and later")
+	}
+}
+
+// adviseSurvival warns of the files that end every process of a pod at its first
+// lookup. Only a long search list and the option attempts can make one.
+func (d *Decision) adviseSurvival() {
+	attempts := func(e Entry) bool { return strings.HasPrefix(e.Text, "attempts") }
+	if joinedLen(d.Searches) < MaxMuslLine && !slices.ContainsFunc(d.Options, attempts) {
+		return
+	}
+	text := d.Config().String()
+	if resolvconf.Glibc(text).Dies {
+		d.advice(SeverityWarning, CodeGlibcDies, "spec.dnsConfig.searches",
+			"glibc 2.36 fails an assertion on a search list of these lengths: every process that looks up a name is aborted",
+			"shorten the long domain, or put it behind the others")
+	}
+	if resolvconf.Musl(text).Dies {
+		d.advice(SeverityWarning, CodeMuslDies, "spec.dnsConfig.options",
+			"musl 1.2.3 divides by the number of attempts: every process that looks up a name is killed",
+			"set attempts to 1 at least")
 	}
 }
 

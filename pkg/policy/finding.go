@@ -68,6 +68,8 @@ const (
 	CodeSearchLimit         Code = "search-limit"
 	CodeMuslSearchLine      Code = "musl-search-line"
 	CodeOldGlibcSearch      Code = "old-glibc-search"
+	CodeGlibcDies           Code = "glibc-dies"
+	CodeMuslDies            Code = "musl-dies"
 	CodeNodeHostFile        Code = "node-host-file"
 	CodeIgnoredHostLine     Code = "ignored-host-line"
 	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"

@@ -1,0 +1,152 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// recorded is a case with the answer of a real kubelet, from test/cluster.
+type recorded struct {
+	ID             string         `json:"id"`
+	Pod            map[string]any `json:"pod"`
+	HostResolvConf string         `json:"hostResolvConf"`
+	ResolvConfMode string         `json:"resolvConfMode"` // file, disabled, missing
+	ClusterDNS     []string       `json:"clusterDNS"`
+	ClusterDomain  string         `json:"clusterDomain"`
+	NodeIPs        []string       `json:"nodeIPs"`
+	NodeName       string         `json:"nodeName"`
+	Manifest       bool           `json:"manifest"`
+	Expected       struct {
+		Servers    []string `json:"servers"`
+		Searches   []string `json:"searches"`
+		Options    []string `json:"options"`
+		Hostname   string   `json:"hostname"`
+		Error      string   `json:"error"`
+		ErrorStage string   `json:"errorStage"`
+		Events     []struct{ Reason, Message string }
+	} `json:"expected"`
+}
+
+// TestRenderIsTheKubelets runs recorded cases through the command as a user would:
+// a manifest, a host file, flags.
+func TestRenderIsTheKubelets(t *testing.T) {
+	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := map[string]int{}
+	compared := 0
+	for line := range strings.Lines(string(text)) {
+		var r recorded
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if why := r.divergence(); why != "" {
+			skipped[why]++
+			continue
+		}
+		compared++
+		t.Run(r.ID, r.check)
+	}
+	t.Logf("compared %d, left aside %v", compared, skipped)
+	if compared < 200 {
+		t.Errorf("only %d cases were compared: %v", compared, skipped)
+	}
+}
+
+// divergence names what makes a case incomparable: an entry of docs/divergences.md,
+// or that a manifest cannot say it.
+func (r recorded) divergence() string {
+	spec := r.Pod["spec"].(map[string]any)
+	policy, _ := spec["dnsPolicy"].(string)
+	hostNetwork, _ := spec["hostNetwork"].(bool)
+	pod, _ := json.Marshal(spec["dnsConfig"])
+	var config struct{ Searches []string }
+	_ = json.Unmarshal(pod, &config)
+	blank := func(s string) bool { return strings.ContainsFunc(s, unicode.IsSpace) }
+	switch {
+	case r.Expected.ErrorStage == "dns" && policy != "Default":
+		return "D1 D2 the host file is not needed"
+	case bytes.Contains(pod, []byte(`\n`)) || bytes.Contains(pod, []byte(`\u0000`)) || strings.Contains(r.HostResolvConf, "\x00") ||
+		slices.ContainsFunc(config.Searches, blank):
+		return "D3 unsafe value"
+	case strings.EqualFold(policy, "ClusterFirstWithAutopath"):
+		return "D5 autopath"
+	case policy == "" && hostNetwork:
+		return "a manifest without dnsPolicy gets the API's default"
+	case r.Expected.ErrorStage == "decode":
+		return "refused by the API's validation"
+	}
+	return ""
+}
+
+func (r recorded) check(t *testing.T) {
+	dir := t.TempDir()
+	host, pod := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json")
+	manifest := maps.Clone(r.Pod)
+	manifest["apiVersion"], manifest["kind"] = "v1", "Pod"
+	js, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, pod, js)
+	if r.ResolvConfMode != "missing" {
+		write(t, host, []byte(r.HostResolvConf))
+	}
+	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--cluster-dns", strings.Join(r.ClusterDNS, ","), "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	if r.ResolvConfMode == "disabled" {
+		args = append(args, "--resolv-conf", "")
+	} else {
+		args = append(args, "--resolv-conf", host)
+	}
+	if r.Manifest {
+		args = append(args, "--node-name", r.NodeName)
+	}
+
+	var stdout, stderr bytes.Buffer
+	run(t.Context(), args, nil, &stdout, &stderr)
+	var got v1alpha1.RenderedPod
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s%s", err, stdout.Bytes(), stderr.Bytes())
+	}
+	want := v1alpha1.RenderedPod{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches, Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
+	var events []string
+	for _, e := range r.Expected.Events {
+		events = append(events, e.Reason+": "+e.Message)
+	}
+	var found []string
+	for _, f := range got.Findings {
+		if f.Reason != "" && f.Reason != "FailedCreatePodSandBox" { // that one is Error, compared below
+			found = append(found, f.Reason+": "+f.Message)
+		}
+	}
+	if diff := cmp.Diff(events, found); diff != "" {
+		t.Errorf("events (-kubelet +ours):\n%s", diff)
+	}
+	slices.Sort(got.Options)
+	got = v1alpha1.RenderedPod{Nameservers: got.Nameservers, Searches: got.Searches, Options: got.Options, Hostname: got.Hostname, Error: strings.ReplaceAll(got.Error, host, "/etc/resolv.conf")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-kubelet +ours):\n%s", diff)
+	}
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,259 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libc
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// answer is what a C library understood, in the words of its struct.
+type answer struct {
+	Nameservers                       []string // with the number of the interface: "fe80::1 1"
+	Search                            []string
+	Ndots, Timeout, Attempts, Options int
+}
+
+// The bits of the options in glibc's struct __res_state (resolv.h).
+const (
+	initialised, recurse, defnames, dnsrch = 0x1, 0x40, 0x80, 0x200 // always there
+
+	useVC, rotate, singleRequest, singleRequestReopen = 0x8, 0x4000, 0x200000, 0x400000
+	edns0, noTLDQuery, noReload, trustAD, noAAAA      = 0x100000, 0x1000000, 0x2000000, 0x4000000, 0x8000000
+)
+
+// interfaces are those of the namespace.
+var interfaces = map[string]string{"lo": "1"}
+
+// want translates r to the words of glibc and musl.
+func want(r resolvconf.Resolver) answer {
+	a := answer{Search: r.Search, Ndots: r.Ndots, Timeout: r.Timeout, Attempts: r.Attempts}
+	for _, s := range r.Nameservers {
+		scope := interfaces[s.Zone()]
+		if n, err := strconv.ParseUint(s.Zone(), 10, 32); err == nil && scope == "" {
+			scope = strconv.FormatUint(n, 10)
+		}
+		if scope == "" {
+			scope = "0"
+		}
+		a.Nameservers = append(a.Nameservers, s.WithZone("").String()+" "+scope)
+	}
+	for _, o := range []struct {
+		set bool
+		bit int
+	}{
+		{r.Rotate, rotate}, {r.EDNS0, edns0}, {r.SingleRequest, singleRequest},
+		{r.SingleRequestReopen, singleRequestReopen}, {r.NoTLDQuery, noTLDQuery},
+		{r.NoReload, noReload}, {r.UseVC, useVC}, {r.TrustAD, trustAD}, {r.NoAAAA, noAAAA},
+	} {
+		if o.set {
+			a.Options |= o.bit
+		}
+	}
+	return a
+}
+
+// wantGlibc adds what the library knows of the host. A program that sees the
+// public struct alone sees six domains, or what 256 bytes can hold with a NUL
+// after each.
+func wantGlibc(text string, public bool) answer {
+	a := want(resolvconf.Glibc(text))
+	a.Options |= initialised | recurse | defnames | dnsrch
+	if len(a.Search) == 0 {
+		a.Search = []string{hostDomain}
+	}
+	if public {
+		size := 0
+		for i, domain := range a.Search {
+			if size += len(domain) + 1; size > 256 || i == 6 {
+				a.Search = a.Search[:i]
+				break
+			}
+		}
+	}
+	return a
+}
+
+func TestGlibc(t *testing.T) {
+	public, whole := build(t, "gcc", "glibc.c"), build(t, "gcc", "glibc.c", "-static", "-DWHOLE")
+	file := isolate(t)
+	for _, text := range texts(2500, func(string) bool { return true }) {
+		write(t, file, text)
+		if resolvconf.Glibc(text).Dies {
+			if _, err := tell(public); !killed(err) {
+				t.Fatalf("%q: got %v, want a signal", text, err)
+			}
+			continue
+		}
+		for _, program := range []string{public, whole} {
+			got, err := tell(program)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			got.Timeout, got.Attempts = max(got.Timeout, 1), max(got.Attempts, 0) // TestSilence has the proof
+			if diff := cmp.Diff(wantGlibc(text, program == public), got); diff != "" {
+				t.Fatalf("%q (-Glibc +the library):\n%s", text, diff)
+			}
+		}
+	}
+}
+
+func TestMusl(t *testing.T) {
+	program := build(t, "musl-gcc", "musl.c", "-static")
+	file := isolate(t)
+	for _, text := range texts(12000, knownZones) {
+		write(t, file, text)
+		got, err := tell(program)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(want(resolvconf.Musl(text)), got); diff != "" {
+			t.Fatalf("%q (-Musl +the library):\n%s", text, diff)
+		}
+	}
+}
+
+// knownZones tells whether the zones of text are of the namespace: a Resolver
+// does not know interfaces, and musl passes over a line with another one.
+func knownZones(text string) bool {
+	for _, s := range resolvconf.Musl(text).Nameservers {
+		_, err := strconv.ParseUint(s.Zone(), 10, 32)
+		if s.Zone() != "" && interfaces[s.Zone()] == "" && err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// TestUnknownZone proves what Resolver.Nameservers says of a zone that is no
+// interface.
+func TestUnknownZone(t *testing.T) {
+	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
+	write(t, isolate(t), "nameserver fe80::1%eth9\nnameserver 127.0.0.2\n")
+	if got, err := tell(glibc); err != nil || !cmp.Equal(got.Nameservers, []string{"fe80::1 0", "127.0.0.2 0"}) {
+		t.Errorf("glibc asks %q, %v", got.Nameservers, err)
+	}
+	if got, err := tell(musl); err != nil || !cmp.Equal(got.Nameservers, []string{"127.0.0.2 0"}) {
+		t.Errorf("musl asks %q, %v", got.Nameservers, err)
+	}
+}
+
+// texts returns the telling texts and n random ones, of which each mixes pieces
+// that a library treats in its own way. It is the same list at each run.
+func texts(n int, fit func(string) bool) []string {
+	list := telling()
+	random := rand.New(rand.NewPCG(2026, 36))
+	for len(list) < n {
+		var text string
+		if random.IntN(3) == 0 {
+			text = mutate(random, list[random.IntN(len(list))])
+		} else {
+			text = compose(random)
+		}
+		if fit(text) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// build compiles a program and returns its path. It must run before isolate.
+func build(t *testing.T, compiler, source string, flags ...string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for namespaces")
+	}
+	if _, err := exec.LookPath(compiler); err != nil {
+		install(t, "gcc", "libc6-dev", "musl-tools")
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-Wall", "-Werror", "-O1", "-o", program, filepath.Join("testdata", source)}, flags...)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", compiler, args, err, out)
+	}
+	return program
+}
+
+func install(t *testing.T, packages ...string) {
+	t.Helper()
+	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
+	if exec.Command("apt-get", args...).Run() == nil {
+		return
+	}
+	_ = exec.Command("apt-get", "update").Run() // install says what is wrong
+	if out, err := exec.Command("apt-get", args...).CombinedOutput(); err != nil {
+		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a program without the variables that glibc reads, and not for long.
+func run(program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = []string{}
+	out, err := c.Output()
+	return string(out), err
+}
+
+// tell returns what the program says of the file.
+func tell(program string) (answer, error) {
+	out, err := run(program)
+	if err != nil {
+		return answer{}, err
+	}
+	return parse(out)
+}
+
+func parse(out string) (a answer, err error) {
+	numbers := map[string]*int{"ndots": &a.Ndots, "timeout": &a.Timeout, "attempts": &a.Attempts, "options": &a.Options}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "":
+		case "nameserver":
+			address, scope, _ := strings.Cut(value, " ")
+			parsed, err := netip.ParseAddr(address) // the library may write it in another way
+			if err != nil {
+				return a, err
+			}
+			a.Nameservers = append(a.Nameservers, parsed.String()+" "+scope)
+		case "search":
+			domain, err := hex.DecodeString(value)
+			if err != nil {
+				return a, err
+			}
+			a.Search = append(a.Search, string(domain))
+		default:
+			if numbers[key] == nil {
+				return a, fmt.Errorf("no such key: %q", key)
+			}
+			if *numbers[key], err = strconv.Atoi(value); err != nil {
+				return a, err
+			}
+		}
+	}
+	return a, nil
+}

@@ -1,0 +1,238 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// query is a packet that a server got.
+type query struct{ Server, Name string }
+
+// serverAddresses are those at which the servers of a lookup listen.
+var serverAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"}
+
+// lookup lets the program look up the name, and returns the queries in the order
+// in which the servers got them, and the error of the program. The servers know
+// no name, or say nothing at all.
+func lookup(t *testing.T, program, name string, silent bool) ([]query, error) {
+	t.Helper()
+	var (
+		wait sync.WaitGroup
+		mu   sync.Mutex
+		got  []query
+	)
+	var conns []net.PacketConn
+	for _, address := range serverAddresses {
+		conn, err := net.ListenPacket("udp", net.JoinHostPort(address, "53"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+		wait.Go(func() {
+			serve(conn, silent, func(name string) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, query{address, name})
+			})
+		})
+	}
+	_, failed := run(program, name)
+	// A packet on the loopback is in the socket when it is sent, so that the one
+	// that ends a server comes after all others.
+	for _, conn := range conns {
+		if _, err := conn.WriteTo([]byte{0}, conn.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.Wait()
+	return got, failed
+}
+
+// serve notes the name of each query until a packet comes that is none.
+func serve(conn net.PacketConn, silent bool, note func(name string)) {
+	buf := make([]byte, 512)
+	for {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil || n < 12 {
+			return
+		}
+		var labels []string
+		for i := 12; i < n && buf[i] != 0 && i+1+int(buf[i]) <= n; i += 1 + int(buf[i]) {
+			labels = append(labels, string(buf[i+1:i+1+int(buf[i])]))
+		}
+		note(strings.Join(labels, "."))
+		if !silent {
+			buf[2], buf[3] = buf[2]|0x80, 3 // a response, no such name
+			_, _ = conn.WriteTo(buf[:n], from)
+		}
+	}
+}
+
+// TestLookup looks names up and compares the packets with what the Resolver says:
+// the proof that what the programs tell of their libraries is what these do.
+func TestLookup(t *testing.T) {
+	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
+	file := isolate(t)
+	random := rand.New(rand.NewPCG(53, 53))
+	for range 1000 {
+		text, name := lookupText(random), pick(random, []string{"a", "a.b", "a.b.c", "a.b.c.d.e.f"})
+		write(t, file, text)
+
+		got, err := lookup(t, glibc, name, false)
+		if diff := cmp.Diff(glibcQueries(resolvconf.Glibc(text), name), got); diff != "" || err != nil {
+			t.Fatalf("glibc: look up %q with %q: %v\n%s", name, text, err, diff)
+		}
+		got, err = lookup(t, musl, name, false)
+		if diff := cmp.Diff(byServer(muslQueries(resolvconf.Musl(text), name)), byServer(got)); diff != "" || err != nil {
+			t.Fatalf("musl: look up %q with %q: %v\n%s", name, text, err, diff)
+		}
+	}
+}
+
+// lookupText returns a text whose servers are all there, and which kills neither
+// library.
+func lookupText(r *rand.Rand) string {
+	lines := []string{
+		"nameserver 127.0.0.1", "nameserver 127.0.0.2", "nameserver 127.3", "nameserver 127.0.0.0x4", "nameserver ::1", "nameserver nowhere", "nameserver 127.0.0.2 x", " nameserver 127.0.0.3",
+		"search one two.example three", "search one", "search", "domain d.example", "search 1.x 2.x 3.x 4.x 5.x 6.x 7.x 8.x", "search a." + strings.Repeat("b.", 90) + "c d." + strings.Repeat("e.", 30) + "f",
+		"options ndots:2", "options ndots:0", "options ndots:5 timeout:2", "options attempts:3 edns0", "options ndots:15", "# nothing", "x\x00",
+	}
+	n := r.IntN(7)
+	r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	return strings.Join(lines[:n], "\n") + "\n"
+}
+
+// glibcQueries are those of a lookup in which the first server knows no name.
+func glibcQueries(r resolvconf.Resolver, name string) []query {
+	var names []string
+	search := r.Search
+	if len(search) == 0 {
+		search = []string{hostDomain}
+	}
+	asItIs := strings.Count(name, ".") >= r.Ndots
+	if asItIs {
+		names = append(names, name)
+	}
+	for _, domain := range search {
+		names = append(names, name+"."+domain)
+	}
+	if !asItIs {
+		names = append(names, name)
+	}
+	var list []query
+	for _, n := range names {
+		list = append(list, query{r.Nameservers[0].String(), n})
+	}
+	return list
+}
+
+// muslQueries are those of a lookup in which no server knows a name: all are
+// asked at once, and a name with enough dots is tried as it is and no other way.
+func muslQueries(r resolvconf.Resolver, name string) []query {
+	names := []string{name}
+	if strings.Count(name, ".") < r.Ndots {
+		names = nil
+		for _, domain := range r.Search {
+			names = append(names, name+"."+domain)
+		}
+		names = append(names, name)
+	}
+	var list []query
+	for _, n := range names {
+		for _, server := range r.Nameservers {
+			list = append(list, query{server.String(), n})
+		}
+	}
+	return list
+}
+
+// byServer sorts the queries by server, those of each in their order: of several
+// servers that are asked at once, any may be the first to note it.
+func byServer(list []query) []query {
+	slices.SortStableFunc(list, func(a, b query) int { return strings.Compare(a.Server, b.Server) })
+	return list
+}
+
+// TestSilence looks a name up at servers that do not answer: attempts, timeout and
+// the number of servers as the network has them.
+func TestSilence(t *testing.T) {
+	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
+	const two = "nameserver 127.0.0.1\nnameserver 127.0.0.2\n"
+	const four = two + "nameserver 127.0.0.3\nnameserver 127.0.0.4\n"
+	for _, c := range []struct {
+		program, text string
+		servers       string // the last byte of each server asked, in order
+		seconds       int    // that it takes
+	}{
+		{glibc, "options timeout:1 attempts:1\n", "1", 1},
+		{glibc, four + "options timeout:1 attempts:1\n", "123", 3},
+		{glibc, two + "options timeout:1 attempts:2\n", "1212", 4},
+		{glibc, "options timeout:1 attempts:5\n", "11111", 5},
+		{glibc, "options timeout:1 attempts:6\n", "11111", 5},
+		{glibc, "options timeout:0 attempts:1\n", "1", 1},
+		{glibc, two + "options timeout:-9 attempts:1\n", "12", 2},
+		{glibc, "options timeout:1 attempts:0\n", "", 0},
+		{glibc, "options timeout:1 attempts:-1\n", "", 0},
+		{glibc, "options timeout:3 attempts:1\n", "1", 3},
+		{musl, "options timeout:1 attempts:1\n", "1", 1},
+		{musl, four + "options timeout:1 attempts:1\n", "123", 1},
+		{musl, two + "options timeout:2 attempts:2\n", "1212", 2},
+		{musl, "options timeout:3 attempts:10\n", "1111111111", 3},
+		{musl, "options timeout:3 attempts:11\n", "1111111111", 3},
+		{musl, "options timeout:0\n", "", 0},
+		{musl, "", "11", 5},
+		{musl, "options attempts:0\n", "", 0},
+		{musl, "options timeout:0 attempts:0\n", "", 0},
+	} {
+		library, read := "glibc", resolvconf.Glibc
+		if c.program == musl {
+			library, read = "musl", resolvconf.Musl
+		}
+		t.Run(fmt.Sprintf("%s %q", library, c.text), func(t *testing.T) {
+			t.Parallel()
+			write(t, isolate(t), c.text)
+			start := time.Now()
+			queries, err := lookup(t, c.program, "probe.", true)
+			took := time.Since(start)
+			if dies := read(c.text).Dies; dies != (err != nil) || dies != killed(err) {
+				t.Fatalf("got %v, but Dies is %t", err, dies)
+			}
+			got := ""
+			for _, q := range queries {
+				got += q.Server[len(q.Server)-1:]
+			}
+			if c.program == musl {
+				got = inRounds(got, len(read(c.text).Nameservers))
+			}
+			if got != c.servers {
+				t.Errorf("asked the servers %q, want %q", got, c.servers)
+			}
+			if want := time.Duration(c.seconds) * time.Second; took < want-100*time.Millisecond || took > want+2*time.Second {
+				t.Errorf("took %v, want %v", took, want)
+			}
+		})
+	}
+}
+
+// inRounds sorts the servers of each round: musl asks all at once.
+func inRounds(servers string, n int) string {
+	b := []byte(servers)
+	for round := range slices.Chunk(b, n) {
+		slices.Sort(round)
+	}
+	return string(b)
+}
