@@ -16,11 +16,11 @@ test: lint test-unit test-cluster ## everything; a skip on root Linux is a failu
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -timeout 20m -json ./... | $(GO) run ./test/summary
 
 # The kubelet's code is large: its module is apart, and its first build takes minutes.
 test-cluster: ## the policy engine beside the kubelet's own code
-	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -v ./...
+	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
 
 lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
