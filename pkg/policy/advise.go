@@ -107,8 +107,8 @@ func (d *Decision) adviseSearchLine() {
 // adviseSurvival warns of the files that end every process of a pod at its first
 // lookup. Only a long search list and the option attempts can make one.
 func (d *Decision) adviseSurvival() {
-	attempts := func(e Entry) bool { return strings.HasPrefix(e.Text, "attempts") }
-	if joinedLen(d.Searches) < MaxMuslLine && !slices.ContainsFunc(d.Options, attempts) {
+	none := func(e Entry) bool { return strings.Contains(e.Text, "attempts:0") }
+	if joinedLen(d.Searches) < MaxMuslLine && !slices.ContainsFunc(d.Options, none) {
 		return
 	}
 	text := d.Config().String()

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -21,6 +22,9 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 			"mend "+e.node.ResolvConf+" on the node; pods with another policy start without it")
 		d.turnAway(pod, host)
 		return false
+	}
+	if slices.Contains(d.Steps, WithoutClusterDNS) {
+		d.missingClusterDNS(pod)
 	}
 	if host.Err != nil {
 		d.find(Finding{
@@ -67,7 +71,7 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 		return BaseAutopath
 	}
 	if len(e.servers) == 0 {
-		d.missingClusterDNS(pod)
+		d.step(WithoutClusterDNS)
 		return BaseHost
 	}
 	return BaseCluster
@@ -177,11 +181,11 @@ func (d *Decision) unknownPolicy(p Policy) {
 	})
 }
 
-// missingClusterDNS is rule P4. The kubelet says ClusterFirst whatever the policy.
+// missingClusterDNS is the events of rule P4, which come only when the host file can
+// be used (H2). The kubelet says ClusterFirst whatever the policy.
 func (d *Decision) missingClusterDNS(pod *Pod) {
 	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
 	const hint = "set clusterDNS in the KubeletConfiguration"
-	d.step(WithoutClusterDNS)
 	d.find(Finding{
 		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 		Reason: reasonMissing, Message: message, Field: "clusterDNS", Hint: hint,

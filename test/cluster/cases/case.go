@@ -1,0 +1,105 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cases
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// HostPath is the path of the host's resolv.conf in every text of an Answer.
+const HostPath = "/etc/resolv.conf"
+
+// The values of Case.ResolvConfMode.
+const (
+	FileMode     = ""         // the kubelet hands HostResolvConf to pods
+	DisabledMode = "disabled" // the kubelet runs with --resolv-conf ""
+	MissingMode  = "missing"  // no file is where the kubelet looks for it
+)
+
+// Case is what a kubelet knows when it makes a pod's sandbox. The JSON form is
+// that of testdata/kubelet-300.ndjson, which has a few fields more.
+type Case struct {
+	ID             string      `json:"id"`
+	Pod            *corev1.Pod `json:"pod"`
+	HostResolvConf string      `json:"hostResolvConf"`
+	HostSize       int         `json:"hostSize,omitempty"` // fill the file with a comment up to this size
+	ResolvConfMode string      `json:"resolvConfMode,omitempty"`
+	ClusterDNS     []string    `json:"clusterDNS"`
+	ClusterDomain  string      `json:"clusterDomain"`
+	NodeIPs        []string    `json:"nodeIPs,omitempty"`
+	NodeName       string      `json:"nodeName,omitempty"` // "": node-1
+	Manifest       bool        `json:"manifest,omitempty"` // Pod is a manifest in the static pod directory
+
+	Expected *Answer `json:"expected,omitempty"`
+}
+
+// Answer is what a kubelet makes of a Case. Lists are in its order, except
+// Options, which are sorted: the kubelet's order is random.
+type Answer struct {
+	Servers  []string `json:"servers"`
+	Searches []string `json:"searches"`
+	Options  []string `json:"options"`
+	Hostname string   `json:"hostname"`
+
+	// Domain follows the short host name in the pod's FQDN.
+	Domain string `json:"domain,omitempty"`
+
+	Error      string  `json:"error"`
+	ErrorStage string  `json:"errorStage,omitempty"`
+	Events     []Event `json:"events"`
+
+	// NodeEvents are those that the kubelet sends once, when it starts.
+	NodeEvents []Event `json:"nodeEvents,omitempty"`
+
+	// ContainerError stops the containers of a pod on the host's network, whose
+	// sandbox is made without a host name.
+	ContainerError string `json:"containerError,omitempty"`
+
+	// PodName is what the kubelet calls a static pod.
+	PodName string `json:"podName,omitempty"`
+}
+
+// The values of Answer.ErrorStage.
+const (
+	DecodeStage   = "decode" // a manifest that never becomes a pod
+	DNSStage      = "dns"
+	HostnameStage = "hostname"
+)
+
+// Event is an event that a kubelet sends.
+type Event struct {
+	Object  string `json:"object"` // "Pod <namespace>/<name>" or "Node <name>"
+	UID     string `json:"uid,omitempty"`
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Node returns the node's name.
+func (c *Case) Node() string { return cmp.Or(c.NodeName, "node-1") }
+
+// HostText returns the host's file.
+func (c *Case) HostText() string {
+	text := c.HostResolvConf
+	if fill := c.HostSize - len(text) - len("\n#"); fill > 0 {
+		text += "\n#" + strings.Repeat("-", fill)
+	}
+	return text
+}
+
+// String returns c as one line of JSON, to be run again.
+func (c *Case) String() string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(c); err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

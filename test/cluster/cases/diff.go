@@ -1,0 +1,171 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cases
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	netutils "k8s.io/utils/net"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// Diff puts c to pkg/policy and returns what is different in want, the kubelet's
+// answer: nothing, or one line for each field.
+func Diff(c Case, want Answer) []string {
+	engine, err := policy.New(c.node())
+	if err != nil {
+		return []string{"the engine refuses the node: " + err.Error()}
+	}
+	host := c.hostFile()
+	pod := c.Pod
+	if c.Manifest {
+		pod = kube.StaticPod(pod, c.Node())
+	}
+	d := engine.Decide(kube.FromPod(pod), host)
+	got := d.Config()
+
+	var diffs differences
+	if c.Manifest {
+		diffs.text("pod name", pod.Name, want.PodName)
+	}
+	diffs.list("servers", got.Nameservers, want.Servers)
+	diffs.list("searches", got.Searches, want.Searches)
+	diffs.list("options", slices.Sorted(slices.Values(got.Options)), slices.Sorted(slices.Values(want.Options)))
+	diffs.text("hostname", d.Hostname, want.Hostname)
+	diffs.text("error", d.Error, want.Error)
+	if want.Error == "" && !pod.Spec.HostNetwork {
+		diffs.text("FQDN", d.FQDN, want.fqdn(pod.Spec.SetHostnameAsFQDN))
+	}
+	diffs.list("events", podEvents(d.Findings), eventTexts(want.Events))
+	diffs.list("node events", checkEvents(engine.CheckHost(host)), eventTexts(want.NodeEvents))
+	diffs.text("container error", containerErrors(d.Findings), want.ContainerError)
+	diffs.owned(&c, d.Findings)
+	return diffs
+}
+
+// owned checks that we say so where we leave the kubelet, and only there.
+func (d *differences) owned(c *Case, findings []policy.Finding) {
+	names, _ := Diverge(*c)
+	for _, v := range Divergences {
+		said := slices.ContainsFunc(findings, func(f policy.Finding) bool { return f.Code == v.code })
+		if applies := slices.Contains(names, v.Name); v.code != "" && applies != said {
+			*d = append(*d, fmt.Sprintf("divergence %s: applies %t, finding %t", v.Name, applies, said))
+		}
+	}
+}
+
+// node returns the facts about the node of c, as our own commands pass them on.
+func (c *Case) node() policy.Node {
+	n := policy.Node{ClusterDomain: c.ClusterDomain}
+	if c.ResolvConfMode != DisabledMode {
+		n.ResolvConf = HostPath
+	}
+	for _, s := range c.ClusterDNS {
+		if a, ok := ParseAddr(s); ok {
+			n.ClusterDNS = append(n.ClusterDNS, a)
+		}
+	}
+	for _, s := range c.NodeIPs {
+		n.IPs = append(n.IPs, netip.MustParseAddr(s))
+	}
+	return n
+}
+
+// ParseAddr reads an entry of clusterDNS; what is no address, the kubelet skips.
+func ParseAddr(s string) (netip.Addr, bool) {
+	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
+	return a.Unmap(), ok
+}
+
+func (c *Case) hostFile() resolvconf.File {
+	switch c.ResolvConfMode {
+	case MissingMode:
+		return resolvconf.File{Err: errors.New("open " + HostPath + ": no such file or directory")}
+	case DisabledMode:
+		return resolvconf.File{}
+	}
+	return resolvconf.Read(strings.NewReader(c.HostText()))
+}
+
+// fqdn returns the name under which the answer's pod is known in the cluster.
+func (a *Answer) fqdn(asHostname *bool) string {
+	switch {
+	case a.Domain == "":
+		return ""
+	case asHostname != nil && *asHostname:
+		return a.Hostname
+	}
+	return a.Hostname + "." + a.Domain
+}
+
+// podEvents returns those findings that a kubelet sends as events when it makes a
+// sandbox, in the form of eventTexts.
+func podEvents(findings []policy.Finding) []string {
+	var events []string
+	for _, f := range findings {
+		switch {
+		case f.Reason != "DNSConfigForming" && f.Reason != "MissingClusterDNS":
+		case f.Code == policy.CodeNodeMissingDNS:
+			events = append(events, eventText("Node", f.Reason, f.Message))
+		default:
+			events = append(events, eventText("Pod", f.Reason, f.Message))
+		}
+	}
+	return events
+}
+
+func checkEvents(findings []policy.Finding) []string {
+	var events []string
+	for _, f := range findings {
+		events = append(events, eventText("Node", f.Reason, f.Message))
+	}
+	return events
+}
+
+// containerErrors returns the errors that the node meets after the sandbox is made,
+// which are no events.
+func containerErrors(findings []policy.Finding) string {
+	var texts []string
+	for _, f := range findings {
+		if f.Severity == policy.SeverityError && f.EnforcedBy == policy.EnforcedByNode && f.Reason == "" {
+			texts = append(texts, f.Message)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func eventTexts(events []Event) []string {
+	var texts []string
+	for _, e := range events {
+		kind, _, _ := strings.Cut(e.Object, " ")
+		texts = append(texts, eventText(kind, e.Reason, e.Message))
+	}
+	return texts
+}
+
+func eventText(kind, reason, message string) string {
+	return kind + " " + reason + ": " + message
+}
+
+// differences collects the lines of Diff.
+type differences []string
+
+func (d *differences) text(what, ours, kubelet string) {
+	if ours != kubelet {
+		*d = append(*d, fmt.Sprintf("%s: kubelet %q, ours %q", what, kubelet, ours))
+	}
+}
+
+func (d *differences) list(what string, ours, kubelet []string) {
+	if !slices.Equal(ours, kubelet) {
+		*d = append(*d, fmt.Sprintf("%s: kubelet %q, ours %q", what, kubelet, ours))
+	}
+}

@@ -1,0 +1,196 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cases
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// Divergence is a reason for which our engine's answer is not the kubelet's. It is
+// known from the input alone. What we answer instead is what a kubelet answers to
+// another question, the twin: so our answer is checked in full here too. Only the
+// events of the kubelet's start are those of the case itself.
+type Divergence struct {
+	Name    string
+	applies func(*Case) bool
+	twin    func(*Case)
+	code    policy.Code // of the finding that owns up to it; "": the pod asked for it
+}
+
+// Divergences are all that there are, in the order in which they are undone;
+// docs/divergences.md gives the reasons: D5 and D6, D3, D1 and D2.
+var Divergences = []Divergence{
+	{"autopath", isAutopath, withoutAutopath, ""},
+	{"unsafe-value", isUnsafe, withoutUnsafe, policy.CodeUnsafeValue},
+	{"host-file-not-needed", isHostFileNotNeeded, withHostFile, policy.CodeHostFileNotNeeded},
+}
+
+// Diverge returns the names of the divergences that apply to c, and its twin. The
+// twin of a case without divergences is the case.
+func Diverge(c Case) (names []string, twin Case) {
+	twin = c
+	for _, d := range Divergences {
+		if !d.applies(&twin) {
+			continue
+		}
+		names = append(names, d.Name)
+		twin.Pod = twin.Pod.DeepCopy()
+		d.twin(&twin)
+	}
+	return names, twin
+}
+
+// Refused tells whether c is a manifest that a kubelet turns away as the API server
+// would, before any rule of DNS: it has a node name or a nameserver that no API
+// accepts. There is nothing to compare then; finding these faults is the work of the
+// command validate.
+func Refused(c *Case) bool {
+	if !c.Manifest {
+		return false
+	}
+	if len(validation.IsDNS1123Subdomain(c.Node())) > 0 {
+		return true
+	}
+	config := c.Pod.Spec.DNSConfig
+	return config != nil && slices.ContainsFunc(config.Nameservers, func(s string) bool {
+		a, err := netip.ParseAddr(s)
+		return err != nil || a.Zone() != "" || a.Is4In6()
+	})
+}
+
+// isAutopath: ClusterFirstWithAutopath is ours, and so is the annotation that
+// replaces a pod's policy by it or by one of the API's. A kubelet takes the policy for
+// an unknown one and does not read the annotation.
+func isAutopath(c *Case) bool { return effective(c) != c.acted(c.Pod.Spec.DNSPolicy) }
+
+// withoutAutopath writes the policy out: None with one cluster DNS server, the one
+// search domain that the server expands, and ndots:5 before what the pod has.
+func withoutAutopath(c *Case) {
+	spec := &c.Pod.Spec
+	p := effective(c)
+	delete(c.Pod.Annotations, policy.OverrideAnnotation)
+	if p != autopath {
+		spec.DNSPolicy = p
+		return
+	}
+	config := spec.DNSConfig
+	if config == nil {
+		config = new(corev1.PodDNSConfig)
+	}
+	five := "5"
+	spec.DNSPolicy = corev1.DNSNone
+	spec.DNSConfig = &corev1.PodDNSConfig{
+		Nameservers: append(c.clusterServers()[:1:1], config.Nameservers...),
+		Searches:    append([]string{autopathDomain(c)}, config.Searches...),
+		Options:     append([]corev1.PodDNSConfigOption{{Name: "ndots", Value: &five}}, config.Options...),
+	}
+}
+
+const autopath corev1.DNSPolicy = "ClusterFirstWithAutopath"
+
+// effective returns the policy that our engine goes by: the annotation's when it names
+// one, else the pod's. Autopath counts only where it can work.
+func effective(c *Case) corev1.DNSPolicy {
+	p := c.Pod.Spec.DNSPolicy
+	switch o := corev1.DNSPolicy(c.Pod.Annotations[policy.OverrideAnnotation]); {
+	case isAutopathName(o), o == corev1.DNSNone, o == corev1.DNSDefault, o == corev1.DNSClusterFirst, o == corev1.DNSClusterFirstWithHostNet:
+		p = o
+	}
+	domain := autopathDomain(c)
+	if isAutopathName(p) && len(c.clusterServers()) > 0 && c.ClusterDomain != "" && len(domain) <= 253 && !strings.Contains(domain, "..") {
+		return autopath
+	}
+	return c.acted(p)
+}
+
+func isAutopathName(p corev1.DNSPolicy) bool { return strings.EqualFold(string(p), string(autopath)) }
+
+func autopathDomain(c *Case) string {
+	return "search." + c.Pod.Namespace + "." + c.ClusterDomain + ".ap.k8s.io"
+}
+
+// isUnsafe: a kubelet writes a newline of dnsConfig through into the pod's
+// resolv.conf, and a NUL of the host's file. A blank inside a search domain makes two
+// of it. We leave such values out.
+func isUnsafe(c *Case) bool {
+	base := c.Base()
+	if base == HostBase && c.hostRefused() {
+		return false // the pod does not start
+	}
+	if config := c.Pod.Spec.DNSConfig; config != nil {
+		if slices.ContainsFunc(config.Nameservers, isUnsafeValue) || slices.ContainsFunc(config.Searches, isUnsafeDomain) ||
+			slices.ContainsFunc(config.Options, isUnsafeOption) {
+			return true
+		}
+	}
+	return base != NoBase && c.hostHasNUL(base)
+}
+
+// hostHasNUL tells whether a value with a NUL comes from the host's file to pods of
+// base. A NUL in an option's value has to be the key's last one.
+func (c *Case) hostHasNUL(base Base) bool {
+	var servers, searches, options bool
+	for _, fields := range c.HostLines() {
+		switch fields[0] {
+		case "nameserver":
+			servers = servers || len(fields) > 1 && isUnsafeValue(fields[1])
+		case "search":
+			searches = slices.ContainsFunc(fields, isUnsafeValue)
+		case "options":
+			options = options || slices.ContainsFunc(fields, isUnsafeValue)
+		}
+	}
+	return searches || base == HostBase && (servers || options)
+}
+
+func withoutUnsafe(c *Case) {
+	if config := c.Pod.Spec.DNSConfig; config != nil {
+		config.Nameservers = slices.DeleteFunc(config.Nameservers, isUnsafeValue)
+		config.Searches = slices.DeleteFunc(config.Searches, isUnsafeDomain)
+		config.Options = slices.DeleteFunc(config.Options, isUnsafeOption)
+	}
+	c.editHost(func(fields []string) []string {
+		if fields[0] == "nameserver" && len(fields) > 1 && isUnsafeValue(fields[1]) {
+			return nil
+		}
+		return slices.DeleteFunc(fields, isUnsafeValue)
+	})
+}
+
+func isUnsafeValue(s string) bool { return strings.ContainsAny(s, "\n\x00") }
+
+func isUnsafeDomain(s string) bool {
+	return strings.ContainsRune(s, 0) || strings.ContainsFunc(s, unicode.IsSpace)
+}
+
+func isUnsafeOption(o corev1.PodDNSConfigOption) bool {
+	return isUnsafeValue(o.Name) || o.Value != nil && isUnsafeValue(*o.Value)
+}
+
+// isHostFileNotNeeded: a kubelet reads the host's file before it looks at the policy
+// and starts no pod without it. We serve the pods that need nothing of it.
+func isHostFileNotNeeded(c *Case) bool { return c.Base() != HostBase && c.hostRefused() }
+
+// withHostFile mends the file of c: what could not be read is not there.
+func withHostFile(c *Case) {
+	if c.ResolvConfMode == MissingMode || len(c.HostText()) >= resolvconf.MaxFile {
+		c.ResolvConfMode, c.HostResolvConf, c.HostSize = FileMode, "", 0
+		return
+	}
+	c.editHost(func(fields []string) []string {
+		if len(fields) == 1 && fields[0] == "nameserver" {
+			return nil
+		}
+		return fields
+	})
+}

@@ -1,0 +1,171 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cases
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// pod gives c a pod as an API server of any age might: a kubelet checks little of it.
+func (g generator) pod(c *Case) {
+	c.Pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pick(g, "default", "default", "team-a", "kube-system", "", g.label(1+g.IntN(63))),
+			Name:      g.podName(),
+			UID:       types.UID(fmt.Sprintf("%08x-0000-4000-8000-000000000000", g.Uint32())),
+		},
+		Spec: corev1.PodSpec{
+			DNSPolicy:   g.policy(),
+			HostNetwork: g.chance(0.22),
+		},
+	}
+	if g.chance(0.02) {
+		c.NodeName = pick(g, "node-2", "worker.example", "Node-3")
+	}
+	if g.chance(0.003) {
+		c.Pod.Annotations = map[string]string{policy.OverrideAnnotation: pick(g,
+			"ClusterFirstWithAutopath", "clusterFirstWithAutopath", "Default", "None", "clusterfirst", "")}
+	}
+	g.names(c)
+	if g.chance(0.55) {
+		c.Pod.Spec.DNSConfig = g.dnsConfig()
+	}
+	if g.chance(0.01) {
+		c.Pod.Spec.OS = &corev1.PodOS{Name: pick(g, corev1.Linux, corev1.Windows)}
+	}
+}
+
+func (g generator) policy() corev1.DNSPolicy {
+	switch n := g.IntN(1000); {
+	case n < 380:
+		return corev1.DNSClusterFirst
+	case n < 600:
+		return corev1.DNSDefault
+	case n < 740:
+		return corev1.DNSNone
+	case n < 870:
+		return corev1.DNSClusterFirstWithHostNet
+	case n < 872:
+		return pick[corev1.DNSPolicy](g, "ClusterFirstWithAutopath", "clusterFirstWithAutopath")
+	}
+	return pick[corev1.DNSPolicy](g, "", "clusterFirst", "Bogus", "Default ", "NONE", "Custom")
+}
+
+// podName returns a pod's name, often of a length at which host names are cut.
+func (g generator) podName() string {
+	if g.chance(0.6) {
+		return pick(g, "web-0", "web-0.east.example", "db", g.label(8+g.IntN(40)))
+	}
+	return pick(g, g.label(60+g.IntN(7)), g.domain(60+g.IntN(194)), g.cutName())
+}
+
+// cutName returns a long name whose first 63 bytes end in what a host name must not
+// end in, or hold nothing else.
+func (g generator) cutName() string {
+	end := pick(g, "-", ".", "--", ".-", "-.", "..-", "-")
+	if g.chance(0.05) {
+		return strings.Repeat(pick(g, "-", "."), 64+g.IntN(3))
+	}
+	return g.label(63-len(end)) + end + g.label(1+g.IntN(20))
+}
+
+// names sets the fields that decide about host name and FQDN.
+func (g generator) names(c *Case) {
+	spec := &c.Pod.Spec
+	if g.chance(0.25) {
+		spec.Hostname = g.hostname()
+	}
+	if g.chance(0.3) {
+		spec.Subdomain = pick(g, "db", "db", "headless", g.hostname())
+	}
+	if g.chance(0.12) {
+		name := pick(g, g.hostname(), g.domain(62+g.IntN(5)), g.cutName(), "", "a.b", "Upper.Example", "a..b", "a.", g.domain(252+g.IntN(3)))
+		spec.HostnameOverride = &name
+	}
+	if g.chance(0.35) {
+		set := g.chance(0.8)
+		spec.SetHostnameAsFQDN = &set
+	}
+	if g.chance(0.06) {
+		g.exactFQDN(c)
+	}
+}
+
+func (g generator) hostname() string {
+	if g.chance(0.5) {
+		return pick(g, "web", "a", "0", g.label(1+g.IntN(63)), g.label(62), g.label(63))
+	}
+	return pick(g, g.label(64), g.label(65), "has.dot", "-lead", "trail-", "under_score", "Web", "h h", "a..b", ".", "é", g.domain(70), strings.ToUpper(g.label(64)))
+}
+
+// exactFQDN makes the FQDN as long as the kernel's field, a byte shorter or longer.
+func (g generator) exactFQDN(c *Case) {
+	spec := &c.Pod.Spec
+	c.Pod.Namespace = pick(g, "default", "team-a", "")
+	spec.Subdomain = pick(g, "db", "headless")
+	set := g.chance(0.95)
+	spec.SetHostnameAsFQDN = &set
+	domain := "." + spec.Subdomain + "." + c.Pod.Namespace + ".svc." + c.ClusterDomain
+	n := 63 + g.IntN(3) - len(domain)
+	if n < 1 {
+		return
+	}
+	if g.chance(0.5) {
+		spec.Hostname = g.label(n)
+		return
+	}
+	c.Pod.Name, spec.Hostname = g.label(n), ""
+}
+
+func (g generator) dnsConfig() *corev1.PodDNSConfig {
+	config := new(corev1.PodDNSConfig)
+	if g.chance(0.1) {
+		return config
+	}
+	for range g.count(2, 2, 3, 4, 6) {
+		config.Nameservers = append(config.Nameservers, g.server())
+	}
+	config.Searches = g.searches(g.count(3, 6, 7))
+	if g.chance(0.08) {
+		config.Searches = append(config.Searches, g.manyDomains(pick(g, 28, 29, 30, 31, 32, 33, 40))...)
+	}
+	for range g.IntN(4) {
+		config.Options = append(config.Options, g.podOption())
+	}
+	if g.chance(0.0025) {
+		g.breakLine(config)
+	}
+	return config
+}
+
+func (g generator) podOption() corev1.PodDNSConfigOption {
+	o := corev1.PodDNSConfigOption{Name: pick(g, "ndots", "ndots", "ndots", "timeout", "rotate", "edns0", "a", "Ndots", "", ":", "ndots:2", "ndots:5")}
+	if g.chance(0.7) {
+		value := pick(g, "5", "2", "1", "", "x y", "3:4", ":")
+		o.Value = &value
+	}
+	return o
+}
+
+// breakLine adds a value that does not stay one value of one line.
+func (g generator) breakLine(config *corev1.PodDNSConfig) {
+	evil := pick(g, "1.1.1.1\nsearch evil.example", "a\x00", "\n", "x\n")
+	switch g.IntN(4) {
+	case 0:
+		config.Nameservers = append([]string{evil}, config.Nameservers...)
+	case 1:
+		config.Searches = append([]string{pick(g, evil, "a b", "a\u00a0b", "tab\t")}, config.Searches...)
+	case 2:
+		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "broken", Value: &evil})
+	case 3:
+		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: evil})
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/reference"
+)
+
+const (
+	seeds        = 4
+	casesPerSeed = 20000
+	maxFailures  = 10 // printed for each seed
+)
+
+// TestDifferential puts generated cases to the kubelet and to pkg/policy.
+func TestDifferential(t *testing.T) {
+	total := newTally()
+	t.Run("generated", func(t *testing.T) {
+		for seed := range uint64(seeds) {
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				t.Parallel()
+				list := slices.Collect(cases.Generate(seed, casesPerSeed))
+				compare(t, list, total)
+			})
+		}
+	})
+	total.check(t)
+}
+
+// TestCorpus puts the 300 recorded cases to a live kubelet and to pkg/policy. The
+// live one must still answer what is recorded.
+func TestCorpus(t *testing.T) {
+	list := readCorpus(t)
+	answers := ask(t, list)
+	for i, c := range list {
+		ignored := cmpopts.IgnoreFields(cases.Answer{}, "ContainerError") // not recorded
+		noUID := cmpopts.IgnoreFields(cases.Event{}, "UID")
+		if diff := cmp.Diff(*c.Expected, answers[i], cmpopts.EquateEmpty(), ignored, noUID); diff != "" {
+			t.Errorf("%s: the kubelet has changed its answer (-recorded +live):\n%s", c.ID, diff)
+		}
+	}
+	compare(t, list, newTally())
+	if !slices.ContainsFunc(list, func(c cases.Case) bool { return cases.Refused(&c) }) {
+		t.Error("no manifest that the kubelet refuses")
+	}
+}
+
+// compare checks our answers to list against the kubelet's, and counts in met what
+// they met.
+func compare(t *testing.T, list []cases.Case, met *tally) {
+	kubelet, want, names := askTwins(t, list)
+	failures := 0
+	for i, c := range list {
+		met.count(&c, &kubelet[i])
+		if len(names[i]) > 0 {
+			met.diverge(names[i], len(cases.Diff(c, kubelet[i])) > 0)
+		}
+		if err := checkReferences(&c, &kubelet[i]); err != nil {
+			t.Errorf("%v\n%s", err, c.String())
+		}
+		diffs := check(c, kubelet[i], want[i])
+		if len(diffs) == 0 {
+			continue
+		}
+		if failures++; failures <= maxFailures {
+			t.Errorf("%s\n\t%s", c.String(), strings.Join(diffs, "\n\t"))
+		}
+	}
+	if failures > maxFailures {
+		t.Errorf("%d of %d cases differ", failures, len(list))
+	}
+}
+
+// check compares our answer to c with want; kubelet is its answer to c itself.
+func check(c cases.Case, kubelet, want cases.Answer) []string {
+	refused := kubelet.ErrorStage == cases.DecodeStage
+	if cases.Refused(&c) != refused {
+		return []string{fmt.Sprintf("refused: kubelet %t (%s)", refused, kubelet.Error)}
+	}
+	if refused {
+		return nil
+	}
+	return cases.Diff(c, want)
+}
+
+// checkReferences is rule L5: a DNS event on the node carries no UID, which kubectl
+// describe looks for; one on a pod does.
+func checkReferences(c *cases.Case, a *cases.Answer) error {
+	for _, e := range slices.Concat(a.Events, a.NodeEvents) {
+		switch kind, _, _ := strings.Cut(e.Object, " "); {
+		case e.Type != "Warning":
+			return fmt.Errorf("event %+v is no warning", e)
+		case kind == "Node" && (e.UID != "" || e.Object != "Node "+c.Node()):
+			return fmt.Errorf("event %+v is not on the bare reference of the node", e)
+		case kind == "Pod" && !c.Manifest && e.UID != string(c.Pod.UID):
+			return fmt.Errorf("event %+v is not on the pod", e)
+		}
+	}
+	return nil
+}
+
+// ask returns a real kubelet's answers.
+func ask(t *testing.T, list []cases.Case) []cases.Answer {
+	t.Helper()
+	answers, err := reference.Answers(t.Context(), memoryDir(t), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// askTwins returns a real kubelet's answers to list, those that ours have to be like,
+// and the names of the divergences between the two.
+func askTwins(t *testing.T, list []cases.Case) (kubelet, want []cases.Answer, names [][]string) {
+	t.Helper()
+	names = make([][]string, len(list))
+	var twins []cases.Case
+	for i, c := range list {
+		var twin cases.Case
+		if names[i], twin = cases.Diverge(c); len(names[i]) > 0 {
+			twins = append(twins, twin)
+		}
+	}
+	kubelet = ask(t, list)
+	want = slices.Clone(kubelet)
+	answers := ask(t, twins)
+	for i := range list {
+		if len(names[i]) > 0 {
+			answers[0].NodeEvents = kubelet[i].NodeEvents
+			want[i], answers = answers[0], answers[1:]
+		}
+	}
+	return kubelet, want, names
+}
+
+// memoryDir returns a directory in memory where there is one: a kubelet reads the
+// host's file anew for each pod.
+func memoryDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "kubelet")
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func readCorpus(t *testing.T) []cases.Case {
+	t.Helper()
+	data, err := os.ReadFile("testdata/kubelet-300.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []cases.Case
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data))
+	for lines.Scan() {
+		var c cases.Case
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+	}
+	return list
+}

@@ -1,0 +1,165 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+)
+
+// replayed is how many generated cases a mutant must survive.
+const replayed = 20000
+
+// mutants are mistakes that one could make in pkg: each is a text that occurs once in
+// its file, the text that replaces it, and the rule that is then broken.
+var mutants = []struct{ file, old, new, breaks string }{
+	{"resolvconf/parse.go", `len(text) >= MaxFile`, `len(text) > MaxFile`, "H1: the read limit is a byte too high"},
+	{"resolvconf/parse.go", `keyword, rest := cutField(s)`, `s, _, _ = strings.Cut(s, "#"); keyword, rest := cutField(s)`, "H5: # opens a remark anywhere"},
+	{"resolvconf/parse.go", `case "search":`, `case "search", "domain":`, "H6: domain is a keyword"},
+	{"resolvconf/parse.go", `p.Searches = p.Searches[:0]`, ``, "H8: search lines add up"},
+	{"resolvconf/parse.go", `TrimSuffix(domain, ".")`, `TrimRight(domain, ".")`, "H8: all trailing dots are cut"},
+	{"resolvconf/parse.go", `p.Options[i] = e`, ``, "H9: the first value of an option wins"},
+	{"policy/base.go", `policy == ClusterFirst && pod.HostNetwork`, `policy == ClusterFirst && pod.Windows`, "P1: ClusterFirst gives the cluster's DNS on the host's network"},
+	{"policy/base.go", `d.take(Entry{e.svcDomain, Search, ClusterDomain, domain})`, ``, "P3: the svc domain is missing"},
+	{"policy/base.go", `d.dedupe(Search, MaxSearches)`, ``, "P3: the host repeats the cluster's domains"},
+	{"policy/base.go", `ip.Unmap().Is6()`, `ip.Is6()`, "P5: IPv4 in IPv6 counts as IPv6"},
+	{"policy/merge.go", `d.dedupe(Nameserver, MaxNameservers)`, ``, "M1: servers repeat"},
+	{"policy/merge.go", "if c == nil {\n\t\treturn\n", "if len(c.entries()) == 0 {\n\t\treturn\n", "M3: an empty dnsConfig does nothing"},
+	{"policy/merge.go", `places[name] = len(d.Options)`, ``, "M4: an option repeats"},
+	{"policy/merge.go", `o.Text = name`, ``, "M4: an empty value keeps its colon"},
+	{"policy/limits.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
+	{"policy/limits.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
+	{"policy/limits.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
+	{
+		"policy/limits.go", `d.cut(&d.Searches, MaxSearches, SearchLimit)`,
+		`kept := d.Searches[:0]
+		for _, s := range d.Searches {
+			if len(s.Text) <= MaxDomain {
+				kept = append(kept, s)
+			}
+		}
+		d.Searches = kept
+		d.cut(&d.Searches, min(len(kept), MaxSearches), SearchLimit)`, "L2: long domains are dropped first",
+	},
+	{"policy/limits.go", `searches -= 3`, ``, "L4: the cluster's three domains do not count"},
+	{"policy/name.go", "if pod.HostNetwork {", "if pod.HostNetwork && pod.Windows {", "N1: a host name on the host's network"},
+	{"policy/name.go", `pod.HostnameOverride != nil || pod.Subdomain == ""`, `pod.Subdomain == ""`, "N2: hostnameOverride gets a domain"},
+	{"fqdn/hostname.go", `MaxHostname = 63`, `MaxHostname = 64`, "N4: host names of 64 bytes"},
+	{"fqdn/hostname.go", `"-.")`, `"-")`, "N4: a dot stays at the cut"},
+	{"fqdn/hostname.go", `MaxNodename = 64`, `MaxNodename = 63`, "N6: an FQDN of 64 bytes is too long"},
+	{"fqdn/label.go", `len(s) > MaxLabel {`, `len(s) >= MaxLabel {`, "N7: a label of 63 bytes is too long"},
+}
+
+// TestMutants makes each of the mistakes and lets recorded answers of the kubelet find
+// it. Without a mistake the answers must all agree.
+func TestMutants(t *testing.T) {
+	recorded := record(t)
+	program := build(t, t.TempDir(), nil)
+	checkSmall(t, program)
+	if difference := replay(t, program, recorded); difference != "" {
+		t.Fatalf("without a mutant: %s", difference)
+	}
+	for _, m := range mutants {
+		t.Run(m.breaks, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, err := filepath.Abs(filepath.Join("../../pkg", m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), m.old); n != 1 {
+				t.Fatalf("%s has %d times %q, want once", m.file, n, m.old)
+			}
+			mutated := filepath.Join(dir, "mutated.go")
+			if err := os.WriteFile(mutated, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			difference := replay(t, build(t, dir, map[string]string{path: mutated}), recorded)
+			if difference == "" {
+				t.Error("not caught")
+			}
+			t.Logf("caught by %.200s", difference)
+		})
+	}
+}
+
+// record writes cases with the kubelet's answers to a file.
+func record(t *testing.T) string {
+	t.Helper()
+	list := slices.Collect(cases.Generate(0, replayed))
+	_, want, _ := askTwins(t, list)
+	path := filepath.Join(memoryDir(t), "cases.ndjson")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := json.NewEncoder(f)
+	for i := range list {
+		list[i].Expected = &want[i]
+		if err := lines.Encode(list[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// build builds the replay program with some files of pkg replaced by others.
+func build(t *testing.T, dir string, replaced map[string]string) string {
+	t.Helper()
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayPath, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "replay")
+	if err := os.WriteFile(overlayPath, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlayPath, "-o", program, "./cmd/replay")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	return program
+}
+
+// checkSmall fails when program links the kubelet: each mutant would take long to build.
+func checkSmall(t *testing.T, program string) {
+	t.Helper()
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range info.Deps {
+		if module.Path == "k8s.io/kubernetes" {
+			t.Error("cmd/replay links the kubelet")
+		}
+	}
+}
+
+// replay runs program and returns the first difference that it finds.
+func replay(t *testing.T, program, recorded string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, recorded).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+		return strings.TrimSpace(string(out))
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	return ""
+}
