@@ -67,14 +67,17 @@ func DomainProblem(s string) string {
 	if len(s) > MaxName {
 		return fmt.Sprintf("is %d bytes long, a domain name has at most %d", len(s), MaxName)
 	}
-	for more := true; more; {
-		var label string
-		label, s, more = strings.Cut(s, ".")
+	label := 0 // bytes of the present one
+	for i := range len(s) + 1 {
 		switch {
-		case label == "":
+		case i < len(s) && s[i] != '.':
+			label++
+		case label == 0:
 			return "has an empty label"
-		case len(label) > MaxLabel:
-			return fmt.Sprintf("has a label of %d bytes, a label has at most %d", len(label), MaxLabel)
+		case label > MaxLabel:
+			return fmt.Sprintf("has a label of %d bytes, a label has at most %d", label, MaxLabel)
+		default:
+			label = 0
 		}
 	}
 	return ""

@@ -29,6 +29,9 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
 		p.Config = &policy.DNSConfig{Nameservers: c.Nameservers, Searches: c.Searches}
+		if len(c.Options) > 0 {
+			p.Config.Options = make([]policy.Option, 0, len(c.Options))
+		}
 		for _, o := range c.Options {
 			option := policy.Option{Name: o.Name}
 			if o.Value != nil {

@@ -36,9 +36,10 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	}
 	switch rule {
 	case BaseNone:
+		d.reserve(pod.Config, 0, 0, 0, host.Len())
 		d.dropFile(host, NoneWithoutHost)
 	case BaseHost:
-		e.hostBase(d, host)
+		e.hostBase(d, pod.Config, host)
 	case BaseCluster:
 		e.clusterBase(d, pod, host)
 	case BaseAutopath:
@@ -78,8 +79,9 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 }
 
 // hostBase is rule P5.
-func (e *Engine) hostBase(d *Decision, host *resolvconf.File) {
+func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
 	if e.node.ResolvConf != "" {
+		d.reserve(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
 		d.takeHost(host.Nameservers, Nameserver, HostEntry)
 		d.takeHost(host.Searches, Search, HostEntry)
 		d.takeHost(host.Options, OptionKind, HostEntry)
@@ -90,7 +92,7 @@ func (e *Engine) hostBase(d *Decision, host *resolvconf.File) {
 		if ip.Unmap().Is6() {
 			server = "::1"
 		}
-		d.take(Entry{server, Nameserver, NodeServer, Source{FromNodeIP, i}})
+		d.take(Entry{server, Nameserver, NodeServer, Source{FromNodeIP, int32(i)}})
 	}
 	if len(e.node.IPs) == 0 {
 		d.take(Entry{"127.0.0.1", Nameserver, NodeServer, Source{Origin: FromRule}})
@@ -101,6 +103,7 @@ func (e *Engine) hostBase(d *Decision, host *resolvconf.File) {
 // clusterBase is rule P3. Without a cluster domain the host's search domains
 // stay as they are; with one, each domain is kept once.
 func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	d.reserve(pod.Config, len(e.servers), 3+len(host.Searches), 1, len(host.Nameservers)+len(host.Options))
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
@@ -119,6 +122,7 @@ func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
 
 // autopathBase is rule A1: one server, one search domain.
 func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	d.reserve(pod.Config, 2, 1, 1, host.Len())
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
 		d.take(Entry{a.Unmap().String(), Nameserver, AutopathServer, Source{Origin: FromNodeCache}})
@@ -201,8 +205,26 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 // turnAway drops all that a pod which does not start was offered.
 func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
 	d.dropFile(host, HostRefused)
-	for _, e := range pod.Config.entries() {
+	for e := range pod.Config.entries {
 		d.drop(e, HostRefused)
+	}
+}
+
+// reserve makes room, in one piece, for so many entries and those of c. A list that
+// outgrows its part grows by itself, as does one of a hostile file.
+func (d *Decision) reserve(c *DNSConfig, nameservers, searches, options, dropped int) {
+	if c != nil {
+		nameservers += len(c.Nameservers)
+		searches += len(c.Searches)
+		options += len(c.Options)
+		dropped += len(c.Options) // each may override one
+	}
+	const most = 64
+	sizes := [...]int{min(nameservers, most), min(searches, most), min(options, most), min(dropped, most)}
+	room := make([]Entry, sizes[0]+sizes[1]+sizes[2]+sizes[3])
+	for i, list := range [...]*[]Entry{&d.Nameservers, &d.Searches, &d.Options, &d.Dropped} {
+		*list = room[:0:sizes[i]]
+		room = room[sizes[i]:]
 	}
 }
 
@@ -218,7 +240,7 @@ func (d *Decision) take(e Entry) {
 
 func (d *Decision) takeHost(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
-		d.take(Entry{e.Text, k, r, Source{FromHost, e.Line}})
+		d.take(Entry{e.Text, k, r, Source{FromHost, int32(e.Line)}})
 	}
 }
 
@@ -230,7 +252,7 @@ func (d *Decision) dropFile(host *resolvconf.File, r Rule) {
 
 func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
-		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, e.Line}}, r)
+		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, int32(e.Line)}}, r)
 	}
 }
 

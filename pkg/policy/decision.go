@@ -50,15 +50,15 @@ type Decision struct {
 
 // Config returns the resolv.conf of the pod.
 func (d *Decision) Config() resolvconf.Config {
-	return resolvconf.Config{Nameservers: texts(d.Nameservers), Searches: texts(d.Searches), Options: texts(d.Options)}
-}
-
-func texts(entries []Entry) []string {
-	s := make([]string, len(entries))
-	for i := range entries {
-		s[i] = entries[i].Text
+	all := make([]string, 0, len(d.Nameservers)+len(d.Searches)+len(d.Options))
+	part := func(entries []Entry) []string {
+		from := len(all)
+		for i := range entries {
+			all = append(all, entries[i].Text)
+		}
+		return all[from:len(all):len(all)]
 	}
-	return s
+	return resolvconf.Config{Nameservers: part(d.Nameservers), Searches: part(d.Searches), Options: part(d.Options)}
 }
 
 // Starts tells whether a pod with these findings would start: nothing that the

@@ -40,7 +40,7 @@ func New(n Node) (*Engine, error) {
 	}
 	e := &Engine{node: n, svcDomain: "svc." + n.ClusterDomain, suffix: "." + n.ClusterDomain + "." + n.Autopath.Suffix}
 	for i, a := range n.ClusterDNS {
-		e.servers = append(e.servers, Entry{a.Unmap().String(), Nameserver, ClusterServer, Source{FromClusterDNS, i}})
+		e.servers = append(e.servers, Entry{a.Unmap().String(), Nameserver, ClusterServer, Source{FromClusterDNS, int32(i)}})
 	}
 	return e, nil
 }
@@ -50,13 +50,12 @@ func New(n Node) (*Engine, error) {
 // with that error; the File of a node without one (Node.ResolvConf "") is not
 // looked at.
 func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
-	d := Decision{hostFile: e.node.ResolvConf, path: pod.Path}
+	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.node.ResolvConf, path: pod.Path}
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
 		d.step(HostDisabled)
 	}
 	d.Ignored = host.Ignored
-	d.reserve(len(e.servers), &pod, &host)
 
 	if e.base(&d, &pod, &host) {
 		d.merge(pod.Config)
@@ -65,27 +64,6 @@ func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 		d.advise(&pod)
 	}
 	return d
-}
-
-// reserve makes room for all that pod may get or lose, in one piece. A list that
-// outgrows its part, as those of a hostile file, grows by itself.
-func (d *Decision) reserve(servers int, pod *Pod, host *resolvconf.File) {
-	const most, node = 64, 4 // node: the cluster's three domains, ndots and their like
-	n := servers + node + len(host.Nameservers)
-	s := node + len(host.Searches)
-	o := node + len(host.Options)
-	if c := pod.Config; c != nil {
-		n, s, o = n+len(c.Nameservers), s+len(c.Searches), o+len(c.Options)
-	}
-	n, s, o = min(n, most), min(s, most), min(o, most)
-	room := make([]Entry, 2*(n+s+o))
-	part := func(size int) []Entry {
-		p := room[:0:size]
-		room = room[size:]
-		return p
-	}
-	d.Nameservers, d.Searches, d.Options, d.Dropped = part(n), part(s), part(o), part(n+s+o)
-	d.Steps = append(make([]Rule, 0, 8), d.Steps...)
 }
 
 // refuse records that the kubelet does not start the pod because of text.

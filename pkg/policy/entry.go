@@ -41,7 +41,7 @@ const (
 // Source is where an entry comes from, precisely.
 type Source struct {
 	Origin Origin
-	Index  int
+	Index  int32 // a host file has fewer than resolvconf.MaxFile lines
 }
 
 // Entry is one value that a pod's resolv.conf was offered, where it came from,
@@ -55,7 +55,7 @@ type Entry struct {
 
 // source names the place of e for a reader.
 func (d *Decision) source(e Entry) string {
-	index := strconv.Itoa(e.Source.Index)
+	index := strconv.Itoa(int(e.Source.Index))
 	switch e.Source.Origin {
 	case FromHost:
 		return d.hostFile + ":" + index
@@ -75,8 +75,8 @@ func (d *Decision) source(e Entry) string {
 }
 
 // dnsConfigField names an entry of a pod's dnsConfig by its path from the pod.
-func dnsConfigField(k Kind, i int) string {
-	return "spec.dnsConfig." + kinds[k].list + "[" + strconv.Itoa(i) + "]"
+func dnsConfigField(k Kind, i int32) string {
+	return "spec.dnsConfig." + kinds[k].list + "[" + strconv.Itoa(int(i)) + "]"
 }
 
 // field names what to change to be rid of e.

@@ -51,18 +51,11 @@ func (d *Decision) fitSearches() bool {
 		d.cut(&d.Searches, MaxSearches, SearchLimit)
 	}
 
-	kept := d.Searches[:0]
-	for _, s := range d.Searches {
-		if len(s.Text) > MaxDomain {
-			d.drop(s, DomainTooLong)
-			continue
-		}
-		kept = append(kept, s)
-	}
-	if len(kept) < len(d.Searches) {
+	within := len(d.Searches)
+	d.dropEach(&d.Searches, DomainTooLong, func(s *Entry, _ []Entry) bool { return len(s.Text) > MaxDomain })
+	if len(d.Searches) < within {
 		d.step(DomainTooLong)
 	}
-	d.Searches = kept
 
 	n := len(d.Searches)
 	for length := joinedLen(d.Searches); length > MaxSearchLine; n-- {
@@ -91,7 +84,16 @@ func joinedLen(entries []Entry) int {
 	return n
 }
 
-func join(entries []Entry) string { return strings.Join(texts(entries), " ") }
+func join(entries []Entry) string {
+	var b strings.Builder
+	for i := range entries {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(entries[i].Text)
+	}
+	return b.String()
+}
 
 // CheckHost is rule L4, which the kubelet applies to its own file once, when it
 // starts: the first problem, in its words. host is the file at Node.ResolvConf;

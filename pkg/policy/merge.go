@@ -5,7 +5,9 @@ package policy
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // merge is rules M1 to M4: the pod's entries follow the base, each value is kept
@@ -16,10 +18,10 @@ func (d *Decision) merge(c *DNSConfig) {
 		return
 	}
 	d.step(Merge)
-	options := d.rewriteOptions()
-	for _, e := range c.entries() {
+	keys := d.rewriteOptions(len(c.Options))
+	for e := range c.entries {
 		if e.Kind == OptionKind {
-			d.setOption(options, c.Options[e.Source.Index].Name, e)
+			d.setOption(&keys, c.Options[e.Source.Index].Name, e)
 		} else {
 			d.take(e)
 		}
@@ -28,22 +30,26 @@ func (d *Decision) merge(c *DNSConfig) {
 	d.dedupe(Search, MaxSearches)
 }
 
-// entries returns what the pod asks for, in order; c may be nil.
-func (c *DNSConfig) entries() []Entry {
+// entries yields what the pod asks for, in order; c may be nil.
+func (c *DNSConfig) entries(yield func(Entry) bool) {
 	if c == nil {
-		return nil
+		return
 	}
-	entries := make([]Entry, 0, len(c.Nameservers)+len(c.Searches)+len(c.Options))
 	for i, s := range c.Nameservers {
-		entries = append(entries, Entry{s, Nameserver, PodEntry, Source{FromPod, i}})
+		if !yield(Entry{s, Nameserver, PodEntry, Source{FromPod, int32(i)}}) {
+			return
+		}
 	}
 	for i, s := range c.Searches {
-		entries = append(entries, Entry{s, Search, PodEntry, Source{FromPod, i}})
+		if !yield(Entry{s, Search, PodEntry, Source{FromPod, int32(i)}}) {
+			return
+		}
 	}
 	for i, o := range c.Options {
-		entries = append(entries, Entry{o.text(), OptionKind, PodOption, Source{FromPod, i}})
+		if !yield(Entry{o.text(), OptionKind, PodOption, Source{FromPod, int32(i)}}) {
+			return
+		}
 	}
-	return entries
 }
 
 // dedupe keeps the first of equal entries, compared as text: FD00::A and fd00::a
@@ -51,15 +57,27 @@ func (c *DNSConfig) entries() []Entry {
 // behind them is cut by the limit in any case, and a host file may be large.
 func (d *Decision) dedupe(k Kind, limit int) {
 	list := d.list(k)
-	kept := (*list)[:0]
-	for _, e := range *list {
-		if contains(kept[:min(len(kept), limit+1)], e.Text) {
-			d.drop(e, Duplicate)
+	d.dropEach(list, Duplicate, func(e *Entry, kept []Entry) bool {
+		return contains(kept[:min(len(kept), limit+1)], e.Text)
+	})
+}
+
+// dropEach drops the entries of list for which is holds; kept are those before them
+// that stay.
+func (d *Decision) dropEach(list *[]Entry, r Rule, is func(e *Entry, kept []Entry) bool) {
+	n := 0
+	for i := range *list {
+		e := &(*list)[i]
+		switch {
+		case is(e, (*list)[:n]):
+			d.drop(*e, r)
 			continue
+		case n != i:
+			(*list)[n] = *e
 		}
-		kept = append(kept, e)
+		n++
 	}
-	*list = kept
+	*list = (*list)[:n]
 }
 
 func contains(entries []Entry, text string) bool {
@@ -72,36 +90,63 @@ func contains(entries []Entry, text string) bool {
 }
 
 // rewriteOptions normalises the options of the base, whose keys end at the first
-// ":" ("ndots:" becomes "ndots"), and returns their places by key.
-func (d *Decision) rewriteOptions() map[string]int {
-	places := make(map[string]int, len(d.Options))
+// ":" ("ndots:" becomes "ndots"), and returns the keys, with room for more.
+func (d *Decision) rewriteOptions(more int) keyIndex {
+	keys := keyIndex{keys: make([]string, 0, len(d.Options)+more)}
 	for i := range d.Options {
 		o := &d.Options[i]
-		name, value, _ := strings.Cut(o.Text, ":")
-		if value == "" {
-			o.Text = name
+		key := resolvconf.OptionKey(o.Text)
+		if len(o.Text) == len(key)+1 {
+			o.Text = key
 		}
-		places[name] = i
+		keys.add(key)
 	}
-	return places
+	return keys
 }
 
 // setOption is rule M4, in a stable order where the kubelet's is random: an option
 // of the base keeps its place, the pod's follow. The key of a pod's option is its
 // whole name, so that a name with a colon is an option of its own.
-func (d *Decision) setOption(places map[string]int, name string, e Entry) {
+func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
 	if unsafe(OptionKind, e.Text) {
 		d.dropUnsafe(e)
-		return
-	}
-	place, found := places[name]
-	if !found {
-		places[name] = len(d.Options)
+	} else if place, found := keys.find(name); found {
+		d.drop(d.Options[place], OverriddenOption)
+		d.Options[place] = e
+	} else {
+		keys.add(name)
 		d.Options = append(d.Options, e)
-		return
 	}
-	d.drop(d.Options[place], OverriddenOption)
-	d.Options[place] = e
+}
+
+// keyIndex finds the places of keys. A handful is searched one by one; a pod may
+// bring a hundred thousand.
+type keyIndex struct {
+	keys   []string
+	places map[string]int // once there are many
+}
+
+func (x *keyIndex) add(key string) {
+	const few = 16
+	if x.places == nil && len(x.keys) == few {
+		x.places = make(map[string]int, 4*few)
+		for i, k := range x.keys {
+			x.places[k] = i
+		}
+	}
+	if x.places != nil {
+		x.places[key] = len(x.keys)
+	}
+	x.keys = append(x.keys, key)
+}
+
+func (x *keyIndex) find(key string) (place int, found bool) {
+	if x.places != nil {
+		place, found = x.places[key]
+		return place, found
+	}
+	place = slices.Index(x.keys, key)
+	return place, place >= 0
 }
 
 func (d *Decision) dropUnsafe(e Entry) {

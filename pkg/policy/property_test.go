@@ -120,19 +120,19 @@ func checkAccount(t *testing.T, s situation, d *policy.Decision) {
 		f := s.file()
 		for k, list := range [][]resolvconf.Entry{f.Nameservers, f.Searches, f.Options} {
 			for _, e := range list {
-				count(policy.Kind(k), policy.Source{Origin: policy.FromHost, Index: e.Line}, e.Text, 1)
+				count(policy.Kind(k), policy.Source{Origin: policy.FromHost, Index: int32(e.Line)}, e.Text, 1)
 			}
 		}
 	}
 	if c := s.pod.Config; c != nil {
 		for i, text := range c.Nameservers {
-			count(policy.Nameserver, policy.Source{Origin: policy.FromPod, Index: i}, text, 1)
+			count(policy.Nameserver, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
 		}
 		for i, text := range c.Searches {
-			count(policy.Search, policy.Source{Origin: policy.FromPod, Index: i}, text, 1)
+			count(policy.Search, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
 		}
 		for i, o := range c.Options {
-			count(policy.OptionKind, policy.Source{Origin: policy.FromPod, Index: i}, o.Name+":"+o.Value, 1)
+			count(policy.OptionKind, policy.Source{Origin: policy.FromPod, Index: int32(i)}, o.Name+":"+o.Value, 1)
 		}
 	}
 	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {

@@ -15,14 +15,8 @@ import (
 // it spoils that one value only, and a nameserver with a remark behind it works.
 func unsafe(k Kind, text string) bool {
 	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\n' || c == 0:
-			return true
-		case k != Search:
-		case c == ' ' || '\t' <= c && c <= '\r':
-			return true
-		case c >= utf8.RuneSelf:
-			return strings.ContainsFunc(text[i:], unicode.IsSpace) || strings.Contains(text[i:], "\x00")
+		if c := text[i]; c <= ' ' || c >= utf8.RuneSelf { // seldom
+			return k == Search && strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsAny(text, "\n\x00")
 		}
 	}
 	return false

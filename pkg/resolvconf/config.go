@@ -55,6 +55,8 @@ func appendLine(b []byte, keyword string, values []string) []byte {
 
 // OptionKey returns the name of an option: the text before the first ":".
 func OptionKey(option string) string {
-	key, _, _ := strings.Cut(option, ":")
-	return key
+	if i := strings.IndexByte(option, ':'); i >= 0 {
+		return option[:i]
+	}
+	return option
 }

@@ -64,6 +64,9 @@ func (r Reason) Rule() string { return reasons[r].rule }
 // String says in one sentence what the rule does.
 func (r Reason) String() string { return reasons[r].text }
 
+// Len returns the number of entries of f, without the ignored ones.
+func (f *File) Len() int { return len(f.Nameservers) + len(f.Searches) + len(f.Options) }
+
 // Config returns what f says, without the lines.
 func (f File) Config() Config {
 	return Config{Nameservers: texts(f.Nameservers), Searches: texts(f.Searches), Options: texts(f.Options)}

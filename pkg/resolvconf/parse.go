@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // MaxFile is the size in bytes at which the kubelet refuses to read a
@@ -38,9 +39,14 @@ func Read(r io.Reader) File {
 // options gather over all lines and the last value of each wins.
 func Parse(text string) File {
 	var p parser
+	p.reserve()
 	for line := 1; text != ""; line++ {
-		var s string
-		s, text, _ = strings.Cut(text, "\n")
+		s := text
+		if end := strings.IndexByte(text, '\n'); end >= 0 {
+			s, text = text[:end], text[end+1:]
+		} else {
+			text = ""
+		}
 		p.line(strings.TrimSpace(s), line)
 	}
 	return p.File
@@ -49,6 +55,15 @@ func Parse(text string) File {
 type parser struct {
 	File
 	options map[string]int // index in Options by key, once a scan would be slow
+}
+
+// reserve makes room for what files usually hold, in one piece.
+func (p *parser) reserve() {
+	const nameservers, searches, options = 3, 8, 5
+	room := make([]Entry, nameservers+searches+options)
+	p.Nameservers, room = room[:0:nameservers], room[nameservers:]
+	p.Searches, room = room[:0:searches], room[searches:]
+	p.Options = room[:0:options]
 }
 
 func (p *parser) line(s string, line int) {
@@ -139,11 +154,15 @@ func (p *parser) ignore(e Entry, why Reason, by int) {
 }
 
 func cutField(s string) (field, rest string) {
-	i := strings.IndexFunc(s, unicode.IsSpace)
-	if i < 0 {
-		return s, ""
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= utf8.RuneSelf { // a letter is none of these
+			if end := strings.IndexFunc(s[i:], unicode.IsSpace); end >= 0 {
+				return s[:i+end], strings.TrimSpace(s[i+end:])
+			}
+			break
+		}
 	}
-	return s[:i], strings.TrimSpace(s[i:])
+	return s, ""
 }
 
 // ParseError is the error of a File that was opened and not understood. Its text

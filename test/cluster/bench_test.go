@@ -93,11 +93,11 @@ func BenchmarkPodDNS(b *testing.B) {
 		}},
 		{"ours-parse", func(pod *corev1.Pod) (int, error) {
 			d := engine.Decide(kube.FromPod(pod), resolvconf.Parse(benchHost))
-			return len(d.Nameservers), nil
+			return len(d.Config().Nameservers), nil
 		}},
 		{"ours-decide", func(pod *corev1.Pod) (int, error) {
 			d := engine.Decide(kube.FromPod(pod), file)
-			return len(d.Nameservers), nil
+			return len(d.Config().Nameservers), nil
 		}},
 	}
 	for _, e := range engines {
