@@ -87,9 +87,13 @@ func BenchmarkPodDNS(b *testing.B) {
 			return len(config.GetServers()), err
 		}},
 		{"ours", func(pod *corev1.Pod) (int, error) {
-			text, err := os.ReadFile(path)
-			d := engine.Decide(kube.FromPod(pod), resolvconf.Parse(string(text)))
-			return len(d.Config().Nameservers), err
+			f, err := os.Open(path)
+			if err != nil {
+				return 0, err
+			}
+			defer f.Close()
+			d := engine.Decide(kube.FromPod(pod), resolvconf.Read(f))
+			return len(d.Config().Nameservers), nil
 		}},
 		{"ours-parse", func(pod *corev1.Pod) (int, error) {
 			d := engine.Decide(kube.FromPod(pod), resolvconf.Parse(benchHost))
