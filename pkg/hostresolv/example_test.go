@@ -1,0 +1,47 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+)
+
+// A reader takes a snapshot, works with it, and waits for the next one.
+func Example() {
+	dir, _ := os.MkdirTemp("", "hostresolv")
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "resolv.conf")
+	os.WriteFile(path, []byte("nameserver 192.0.2.1\n"), 0o644)
+
+	w, err := hostresolv.New(hostresolv.Config{Path: path, Debounce: time.Millisecond})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+
+	host, newer := w.Current()
+	fmt.Print(host.File.Config())
+	os.Remove(path)
+	<-newer
+	host, _ = w.Current()
+	fmt.Print(host.File.Config())
+	fmt.Println("missing:", os.IsNotExist(host.Problem.Err))
+
+	cancel()
+	fmt.Println("Run:", <-done)
+	// Output:
+	// nameserver 192.0.2.1
+	// nameserver 192.0.2.1
+	// missing: true
+	// Run: <nil>
+}

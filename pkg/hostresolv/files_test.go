@@ -1,0 +1,323 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// TestChanges are the ways in which a resolv.conf changes, on a real file system with
+// real events. Each begins with server(1) at etc/resolv.conf, unless prepare says
+// otherwise, and each step waits for the snapshot that it leads to.
+func TestChanges(t *testing.T) {
+	type step struct {
+		name string
+		do   func(tree)
+		want func(Snapshot) bool
+	}
+	write := func(n int) step {
+		return step{"write", func(d tree) { d.write("etc/resolv.conf", server(n)) }, serves(n)}
+	}
+	overwrite := func(d tree, name, text string) {
+		f, err := os.OpenFile(d.path(name), os.O_WRONLY, 0)
+		d.check(err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte(text), 0)
+		d.check(err)
+	}
+	for _, test := range []struct {
+		name    string
+		prepare func(tree)
+		steps   []step
+	}{
+		{"rename over", nil, []step{
+			{"once", func(d tree) { d.replace("etc/resolv.conf", server(2)) }, serves(2)},
+			{"again", func(d tree) { d.replace("etc/resolv.conf", server(3)) }, serves(3)},
+			write(4),
+		}},
+		{"truncate and write", nil, []step{write(2), write(3)}},
+		{"write in place", nil, []step{
+			{"once", func(d tree) { overwrite(d, "etc/resolv.conf", server(2)) }, serves(2)},
+			{"again", func(d tree) { overwrite(d, "etc/resolv.conf", server(3)) }, serves(3)},
+		}},
+		{"rename away and back", nil, []step{
+			{"away", func(d tree) { d.rename("etc/resolv.conf", "etc/x") }, keeps(1, "no such file")},
+			{"back", func(d tree) { d.rename("etc/x", "etc/resolv.conf") }, serves(1)},
+			write(2),
+		}},
+		{"rename away and remove at once", nil, []step{
+			{"remove", func(d tree) { d.rename("etc/resolv.conf", "etc/x"); d.remove("etc/x") }, keeps(1, "no such file")},
+			write(2),
+		}},
+		{"a chain of links", func(d tree) {
+			d.write("run/b/file", server(1))
+			d.link("../run/b/file", "run/middle")
+			d.link(d.path("run/middle"), "etc/resolv.conf")
+		}, []step{
+			{"dangling", func(d tree) { d.remove("run/b/file") }, keeps(1, "no such file")},
+			{"middle link swapped", func(d tree) { d.write("c/file", server(2)); d.link("../c/file", "run/middle") }, serves(2)},
+			{"file behind it written", func(d tree) { d.write("c/file", server(3)) }, serves(3)},
+			{"link to a directory on the way", func(d tree) {
+				d.write("e/file", server(4))
+				d.link("../e", "run/dir")
+				d.link("dir/file", "run/middle")
+			}, serves(4)},
+			{"that link swapped", func(d tree) { d.write("f/file", server(5)); d.link("../f", "run/dir") }, serves(5)},
+			{"first link replaced by a file", func(d tree) { d.replace("etc/resolv.conf", server(6)) }, serves(6)},
+		}},
+		{"a mounted ConfigMap", func(d tree) {
+			d.write("etc/..1/resolv.conf", server(1))
+			d.link("..1", "etc/..data")
+			d.link("..data/resolv.conf", "etc/resolv.conf")
+		}, []step{
+			{"swap", func(d tree) {
+				d.write("etc/..2/resolv.conf", server(2))
+				d.link("..2", "etc/..data")
+				d.remove("etc/..1")
+			}, serves(2)},
+			{"swap again", func(d tree) {
+				d.write("etc/..3/resolv.conf", server(3))
+				d.link("..3", "etc/..data")
+				d.remove("etc/..2")
+			}, serves(3)},
+		}},
+		{"delete and create", nil, []step{
+			{"delete", func(d tree) { d.remove("etc/resolv.conf") }, keeps(1, "no such file")},
+			write(2),
+		}},
+		{"delete and create the directories", func(d tree) {
+			d.write("run/a/b/resolv.conf", server(1))
+			d.link("../run/a/b/resolv.conf", "etc/resolv.conf")
+		}, []step{
+			{"delete", func(d tree) { d.remove("run/a") }, keeps(1, "no such file")},
+			{"create", func(d tree) { d.write("run/a/b/resolv.conf", server(2)) }, serves(2)},
+			{"both at once", func(d tree) { d.remove("run/a"); d.write("run/a/b/resolv.conf", server(3)) }, serves(3)},
+			{"rename", func(d tree) { d.rename("run/a/b", "run/a/c"); d.write("run/a/b/resolv.conf", server(4)) }, serves(4)},
+		}},
+		{"a loop of links", nil, []step{
+			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") }, keeps(1, "too many levels of symbolic links")},
+			{"broken", func(d tree) { d.replace("etc/x", server(2)) }, serves(2)},
+		}},
+		{"a directory in its place", nil, []step{
+			{"mkdir", func(d tree) { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) }, keeps(1, "is a directory")},
+			{"rmdir", func(d tree) { d.remove("etc/resolv.conf"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
+		}},
+		{"a file in the place of its directory", nil, []step{
+			{"file", func(d tree) { d.remove("etc"); d.write("etc", "") }, keeps(1, "not a directory")},
+			{"directory", func(d tree) { d.remove("etc"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
+		}},
+		{"not a resolv.conf", nil, []step{
+			{"empty", func(d tree) { d.write("etc/resolv.conf", "") }, keeps(1, "it names no nameserver")},
+			{"bare keyword", func(d tree) { d.write("etc/resolv.conf", server(2)+"nameserver\n") }, keeps(1, "nameserver list is empty")},
+			{"10 MiB", func(d tree) {
+				d.replace("etc/resolv.conf", server(2)+strings.Repeat("#\n", resolvconf.MaxFile/2))
+			}, keeps(1, "the read limit is reached")},
+			{"no nameserver", func(d tree) { d.write("etc/resolv.conf", "search example.org\n") }, keeps(1, "it names no nameserver")},
+			write(2),
+		}},
+		{"missing from the start", func(d tree) {}, []step{
+			{"directory", func(d tree) { d.check(os.Mkdir(d.path("etc"), 0o755)) }, func(s Snapshot) bool { return os.IsNotExist(s.File.Err) }},
+			write(2),
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := newTree(t)
+			if test.prepare == nil {
+				d.write("etc/resolv.conf", server(1))
+			} else {
+				test.prepare(d)
+			}
+			w := watch(t, Config{Path: d.path("etc/resolv.conf")})
+			for _, step := range test.steps {
+				step.do(d)
+				s := w.until(step.name, step.want)
+				if real, err := filepath.EvalSymlinks(d.path("etc/resolv.conf")); s.Problem.Err == nil && (err != nil || s.Source != real) {
+					t.Errorf("%s: source %s, want %s, %v", step.name, s.Source, real, err)
+				}
+			}
+		})
+	}
+}
+
+// TestHint: what inotify's errors seem to say is beside the point.
+func TestHint(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.EMFILE: "max_user_instances",
+		syscall.ENOSPC: "max_user_watches",
+		syscall.EACCES: "",
+	} {
+		if got := hint(fmt.Errorf("watching: %w", err)); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%v: got %q", err, got)
+		}
+	}
+}
+
+// TestManyWrites: of 1000 changes a few are seen, and the last for certain.
+func TestManyWrites(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", server(0))
+	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: DefaultDebounce})
+	snapshots, counted := 0, make(chan struct{})
+	go func() {
+		defer close(counted)
+		for {
+			s, newer := w.Current()
+			if serves(255)(s) {
+				return
+			}
+			select {
+			case <-newer:
+				snapshots++
+			case <-w.ctx.Done():
+				return
+			}
+		}
+	}()
+	start := time.Now()
+	for n := range 1000 {
+		d.write("resolv.conf", server(n%250))
+	}
+	d.write("resolv.conf", server(255))
+	took := time.Since(start)
+	w.until("the last write", serves(255))
+	<-counted
+	if limit := 2 + int(took/DefaultDebounce); snapshots > limit { // more only if the writer is kept waiting
+		t.Errorf("%d snapshots in %v, want at most %d", snapshots, took, limit)
+	}
+}
+
+// TestRefresh runs without Run: Refresh alone sees every change.
+func TestRefresh(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", server(1))
+	long := time.Now().Add(-time.Hour)
+	d.check(os.Chtimes(d.path("resolv.conf"), long, long))
+	w, err := New(Config{Path: d.path("resolv.conf")})
+	d.check(err)
+	first := w.current.Load()
+	if w.Refresh(); w.current.Load() != first {
+		t.Error("a file that is as it was is read again")
+	}
+	for n := 2; n < 50; n++ { // in place and of one size: the stat may be the same
+		d.write("resolv.conf", server(10+n))
+		if s := w.Refresh(); !serves(10 + n)(s) {
+			t.Fatalf("write %d: got %+v", n, s)
+		}
+	}
+	now := time.Now()
+	for n := 100; n < 110; n++ { // as on a file system with a coarse clock
+		d.write("resolv.conf", server(n))
+		d.check(os.Chtimes(d.path("resolv.conf"), now, now))
+		if s := w.Refresh(); !serves(n)(s) {
+			t.Fatalf("write %d at the same time: got %+v", n, s)
+		}
+	}
+	d.remove("resolv.conf")
+	if s := w.Refresh(); !keeps(109, "no such file")(s) {
+		t.Errorf("removed: got %+v", s)
+	}
+	d.write("other", server(2))
+	d.link("other", "resolv.conf")
+	if s := w.Refresh(); !serves(2)(s) || s.Source != d.path("other") {
+		t.Errorf("link: got %+v", s)
+	}
+}
+
+// TestStamp: each of these may be the only thing that tells a new text from the old.
+func TestStamp(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	set := func(d tree, name, text string, at time.Time) {
+		d.write(name, text)
+		d.check(os.Chtimes(d.path(name), at, at))
+	}
+	for name, change := range map[string]func(tree){
+		"size":    func(d tree) { set(d, "file", "12", long) },
+		"time":    func(d tree) { set(d, "file", "1", long.Add(1)) },
+		"inode":   func(d tree) { set(d, "other", "1", long); d.rename("other", "file") },
+		"mode":    func(d tree) { d.check(os.Chmod(d.path("file"), 0o600)) },
+		"removed": func(d tree) { d.remove("file") },
+	} {
+		d := newTree(t)
+		set(d, "file", "1", long)
+		s := takeStamp(d.path("file"))
+		if !s.holds() {
+			t.Errorf("%s: a file that is as it was is not", name)
+		}
+		if change(d); s.holds() {
+			t.Errorf("%s: no difference", name)
+		}
+	}
+}
+
+// TestSwapWhileReading: the text is that of the file it is said to be from.
+func TestSwapWhileReading(t *testing.T) {
+	d := newTree(t)
+	for _, name := range []string{"1", "2"} {
+		d.write(name+"/resolv.conf", "nameserver "+d.path(name+"/resolv.conf"))
+	}
+	d.link("1", "dir")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range 2000 {
+			d.link(strconv.Itoa(1+n%2), "dir")
+		}
+	}()
+	for {
+		r := read(d.path("dir/resolv.conf"))
+		if got := r.file.Nameservers[0].Text; got != r.way.end {
+			t.Errorf("read %s, which is said to be %s", got, r.way.end)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// TestConcurrent: readers see one whole file after the other, whoever reads them.
+func TestConcurrent(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", server(0))
+	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Millisecond})
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if s := w.Refresh(); len(s.File.Nameservers) != 1 {
+					t.Errorf("Refresh: got %+v", s)
+				}
+				if s, _ := w.Current(); len(s.File.Nameservers) != 1 {
+					t.Errorf("Current: got %+v", s)
+				}
+			}
+		})
+	}
+	for n := range 200 {
+		d.write("resolv.conf", server(n))
+	}
+	w.until("the last write", serves(199))
+	close(stop)
+	readers.Wait()
+	if s := w.Refresh(); !serves(199)(s) {
+		t.Errorf("in the end: got %+v", s)
+	}
+}

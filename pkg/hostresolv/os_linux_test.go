@@ -1,0 +1,205 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const childVariable = "HOSTRESOLV_TEST_DIRECTORY"
+
+// inChild runs the test again in a process of its own, where it returns true and a
+// directory. There the test may change what belongs to the process: its user, and
+// with unshare its mounts. It needs root.
+func inChild(t *testing.T, unshare uintptr) (tree, bool) {
+	t.Helper()
+	if dir := os.Getenv(childVariable); dir != "" {
+		return tree{t, dir}, true
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	d := newTree(t) // removed by this process, which still may
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), childVariable+"="+d.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unshare}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return d, false
+}
+
+// TestBindMount: the directory of a bind-mounted file says nothing when the file is
+// written through its source. What hides the file says nothing at all.
+func TestBindMount(t *testing.T) {
+	d, child := inChild(t, syscall.CLONE_NEWNS)
+	if !child {
+		return
+	}
+	d.check(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	d.write("source/resolv.conf", server(1))
+	d.write("etc/resolv.conf", "")
+	bind := func(from string) {
+		t.Helper()
+		d.check(syscall.Mount(d.path(from), d.path("etc/resolv.conf"), "", syscall.MS_BIND, ""))
+	}
+	bind("source/resolv.conf")
+
+	w := watch(t, Config{Path: d.path("etc/resolv.conf")})
+	w.until("mounted", serves(1))
+	d.write("source/resolv.conf", server(2))
+	w.until("written through the source", serves(2))
+	d.write("etc/resolv.conf", server(3))
+	w.until("written through the mount", serves(3))
+	d.write("source/resolv.conf", server(4))
+	w.until("written through the source again", serves(4))
+	w.stop()
+
+	w = watch(t, Config{Path: d.path("etc/resolv.conf"), Poll: 10 * time.Millisecond})
+	d.write("source/other", server(5))
+	bind("source/other")
+	w.until("covered by another mount", serves(5))
+	d.check(syscall.Unmount(d.path("etc/resolv.conf"), 0))
+	w.until("uncovered", serves(4))
+	d.remove("source/resolv.conf")
+	d.write("etc/resolv.conf", server(6))
+	w.until("written after the source was removed", serves(6))
+}
+
+// TestPermission: a file that is closed to us is a bad one, and is good again as soon
+// as it is opened to us.
+func TestPermission(t *testing.T) {
+	d, child := inChild(t, 0)
+	if !child {
+		return
+	}
+	const nobody = 65534
+	d.write("etc/resolv.conf", server(1))
+	for _, name := range []string{"", "etc", "etc/resolv.conf"} {
+		d.check(os.Chown(d.path(name), nobody, nobody))
+	}
+	d.check(os.Chmod(filepath.Dir(d.dir), 0o755)) // made for this test as well, and closed to others
+	d.check(syscall.Setgroups(nil))
+	d.check(syscall.Setgid(nobody))
+	d.check(syscall.Setuid(nobody))
+
+	w := watch(t, Config{Path: d.path("etc/resolv.conf")})
+	w.until("open", serves(1))
+	for n, name := range []string{"etc/resolv.conf", "etc"} {
+		d.check(os.Chmod(d.path(name), 0))
+		w.until(name+" closed", keeps(1+n, "permission denied"))
+		if s := w.Refresh(); !keeps(1+n, "permission denied")(s) {
+			t.Errorf("Refresh: got %+v", s)
+		}
+		d.check(os.Chmod(d.path(name), 0o755))
+		w.until(name+" opened", serves(1+n))
+		d.write("etc/resolv.conf", server(2+n))
+		w.until(name+" written", serves(2+n))
+	}
+	w.stop()
+
+	var log logged
+	d.check(os.Chmod(d.path("etc"), 0o311)) // it can be used, but not watched
+	w = watch(t, Config{Path: d.path("etc/resolv.conf"), Poll: 10 * time.Millisecond, Logger: log.logger()})
+	d.replace("etc/resolv.conf", server(5))
+	w.until("replaced", serves(5))
+	w.stop()
+	const want = "level=WARN msg=\"the host's resolv.conf is polled, watching it fails\""
+	if n := strings.Count(strings.Join(log.take(), "\n"), want); n != 1 {
+		t.Errorf("logged %d times that the directory cannot be watched", n)
+	}
+}
+
+// TestRoot: a file in "/" is watched like any other.
+func TestRoot(t *testing.T) {
+	d, child := inChild(t, 0)
+	if !child {
+		return
+	}
+	outside, err := os.Open("/")
+	d.check(err)
+	t.Cleanup(func() { // whoever ends this process may write files
+		d.check(outside.Chdir())
+		d.check(syscall.Chroot("."))
+		outside.Close()
+	})
+	d.check(syscall.Chroot(d.dir))
+	d.dir = "/"
+	w := watch(t, Config{Path: "/resolv.conf"})
+	d.write("resolv.conf", server(1))
+	w.until("created", serves(1))
+}
+
+// TestPipe: who opens a pipe waits for a writer.
+func TestPipe(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", server(1))
+	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Microsecond})
+	for n := range 20 { // at some time it comes between a stat and an open
+		d.check(syscall.Mkfifo(d.path("pipe"), 0o644))
+		d.rename("pipe", "resolv.conf")
+		w.until("pipe", func(s Snapshot) bool { return strings.Contains(text(s.Problem.Err), "is a named pipe") })
+		d.replace("resolv.conf", server(n))
+		w.until("file", serves(n))
+	}
+}
+
+// TestLeaks counts what is open and what runs before and after.
+func TestLeaks(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", server(0))
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+
+	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Millisecond})
+	for n := range 20 {
+		d.replace("resolv.conf", server(n))
+		w.until("replaced", serves(n))
+		d.remove("resolv.conf")
+		w.until("removed", keeps(n, "no such file"))
+		w.Refresh()
+	}
+	if now := openFiles(t); len(now) == len(files) {
+		t.Error("a Watcher that runs has no descriptor: it does not watch")
+	}
+	w.stop()
+
+	if now := openFiles(t); !slices.Equal(files, now) {
+		t.Errorf("open before: %q\nand after: %q", files, now)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > goroutines { // those that have ended are counted for a moment
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after:\n%s", goroutines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+		}
+		runtime.Gosched()
+	}
+}
+
+// openFiles lists what the descriptors of this process lead to, save that of the list.
+func openFiles(t *testing.T) []string {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			list = append(list, target)
+		}
+	}
+	return list
+}

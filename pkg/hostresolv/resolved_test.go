@@ -1,0 +1,105 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const stubText = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example.org\n"
+
+func TestIsStub(t *testing.T) {
+	d := newTree(t)
+	d.write("resolve/stub-resolv.conf", server(1)) // whatever it says
+	d.write("resolve/resolv.conf", server(2))
+	d.link("resolve/stub-resolv.conf", "link")
+	d.link("resolve/resolv.conf", "uplink")
+	for name, text := range map[string]string{
+		"one":    stubText,
+		"both":   "nameserver 127.0.0.53\nnameserver 127.0.0.54\n",
+		"proxy":  "nameserver 127.0.0.54\n",
+		"beside": stubText + server(1),
+		"other":  "nameserver 127.0.0.1\n",
+		"empty":  "",
+	} {
+		d.write(name, text)
+	}
+	for name, want := range map[string]bool{
+		"link": true, "one": true, "both": true, "proxy": true,
+		"uplink": false, "beside": false, "other": false, "empty": false, "missing": false,
+	} {
+		w, err := New(Config{Path: d.path(name), UplinkPath: d.path("resolve/resolv.conf")})
+		d.check(err)
+		if s, _ := w.Current(); s.Stub != want || s.Uplink || len(s.File.Nameservers) > 0 && s.Source == d.path("resolve/resolv.conf") != (name == "uplink") {
+			t.Errorf("%s: want %v, got %+v", name, want, s)
+		}
+	}
+}
+
+// TestUplink is the life of a host with systemd-resolved.
+func TestUplink(t *testing.T) {
+	d := newTree(t)
+	d.write("etc/resolv.conf", stubText) // a copy, no link
+	uplink := d.path("run/resolve/resolv.conf")
+	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Follow: Auto, UplinkPath: uplink})
+
+	isUplink := func(n int) func(Snapshot) bool {
+		return func(s Snapshot) bool { return serves(n)(s) && s.Stub && s.Uplink && s.Source == uplink }
+	}
+	s := w.until("no uplink file yet", func(s Snapshot) bool { return s.Problem.Err != nil })
+	if got := s.Loopback(); !s.Stub || s.Uplink || len(got) != 1 || got[0] != "127.0.0.53" || s.File.Err != nil {
+		t.Errorf("no uplink file yet: got %+v", s)
+	}
+	d.write("run/resolve/resolv.conf", server(1))
+	w.until("systemd-resolved starts", isUplink(1))
+	d.replace("run/resolve/resolv.conf", server(2))
+	w.until("new servers by DHCP", isUplink(2))
+	d.replace("run/resolve/resolv.conf", "# No DNS servers known.\n")
+	w.until("link down", func(s Snapshot) bool { return keeps(2, "it names no nameserver")(s) && s.Uplink })
+	d.remove("run/resolve")
+	w.until("systemd-resolved stops", func(s Snapshot) bool { return keeps(2, "no such file")(s) && s.Uplink })
+	d.write("run/resolve/resolv.conf", server(3))
+	w.until("and starts", isUplink(3))
+	d.write("run/resolve/stub-resolv.conf", stubText)
+	d.link("../run/resolve/stub-resolv.conf", "etc/resolv.conf")
+	d.write("run/resolve/resolv.conf", server(4))
+	w.until("a link to the stub file", isUplink(4))
+	d.write("run/resolve/resolv.conf", "nameserver 127.0.0.1\n")
+	w.until("an uplink on the node itself", func(s Snapshot) bool { return s.Uplink && len(s.Loopback()) == 1 })
+	d.replace("etc/resolv.conf", server(5))
+	w.until("systemd-resolved removed", func(s Snapshot) bool { return serves(5)(s) && !s.Stub && !s.Uplink })
+}
+
+// TestNever: the stub is what pods get, as they do from the kubelet.
+func TestNever(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", stubText)
+	d.write("uplink", server(1))
+	w, err := New(Config{Path: d.path("resolv.conf"), UplinkPath: d.path("uplink")})
+	d.check(err)
+	if s, _ := w.Current(); !s.Stub || s.Uplink || s.Source != d.path("resolv.conf") {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestRefreshUplink: Refresh looks at both files.
+func TestRefreshUplink(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", stubText)
+	d.write("uplink", server(1))
+	w, err := New(Config{Path: d.path("resolv.conf"), Follow: Auto, UplinkPath: d.path("uplink")})
+	d.check(err)
+	for n := 2; n < 5; n++ {
+		d.write("uplink", server(n))
+		if s := w.Refresh(); !serves(n)(s) {
+			t.Errorf("uplink: got %+v", s)
+		}
+	}
+	d.write("resolv.conf", strings.ReplaceAll(stubText, "127.0.0.53", "10.0.0.9"))
+	if s := w.Refresh(); s.Stub || s.Uplink || time.Since(s.Since) > time.Minute {
+		t.Errorf("path: got %+v", s)
+	}
+}

@@ -1,0 +1,331 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// bubble is a Watcher on fake time. Its files are real; its events come when the test
+// says so, for inotify does not work on fake time.
+type bubble struct {
+	tree
+	*Watcher
+	log     logged
+	changed func()   // reports an event
+	names   []string // that are watched
+	watches int      // how many sets of them are open
+	refuse  error    // to watch; set before an event
+	onWatch func()   // if not nil, called before the watches are in place; set before an event
+	cancel  context.CancelFunc
+	done    chan error
+}
+
+// onFakeTime runs test with a Watcher of resolv.conf, which has server(1), after its
+// first look.
+func onFakeTime(t *testing.T, test func(t *testing.T, b *bubble)) {
+	t.Helper()
+	d := newTree(t)
+	d.write("resolv.conf", server(1))
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{tree: tree{t, d.dir}, done: make(chan error, 1)}
+		w, err := New(Config{Path: b.path("resolv.conf"), Logger: b.log.logger()})
+		b.check(err)
+		b.Watcher = w
+		w.notify = b.watch
+		var ctx context.Context
+		ctx, b.cancel = context.WithCancel(t.Context())
+		go func() { b.done <- w.Run(ctx) }()
+		synctest.Wait()
+		b.log.take()
+		defer b.stop()
+		test(t, b)
+	})
+}
+
+func (b *bubble) watch(names []string, changed func()) (func(), error) {
+	if b.onWatch != nil {
+		b.onWatch()
+	}
+	b.names, b.changed = names, changed
+	b.watches++
+	return func() { b.watches-- }, b.refuse
+}
+
+func (b *bubble) stop() {
+	b.cancel()
+	if err := <-b.done; err != nil {
+		b.t.Errorf("Run: %v", err)
+	}
+	if b.watches != 0 {
+		b.t.Errorf("%d sets of watches are open", b.watches)
+	}
+}
+
+// event writes resolv.conf and reports that.
+func (b *bubble) event(text string) {
+	b.t.Helper()
+	b.write("resolv.conf", text)
+	b.changed()
+}
+
+func (b *bubble) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bubble) expect(what string, wanted func(Snapshot) bool) {
+	b.t.Helper()
+	if s, _ := b.Current(); !wanted(s) {
+		b.t.Errorf("%s: got %+v", what, s)
+	}
+}
+
+func TestDebounce(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		_, newer := b.Current()
+		b.event(server(2))
+		b.pass(DefaultDebounce - 1)
+		b.expect("within the debounce", serves(1))
+		select {
+		case <-newer:
+			t.Error("readers were woken too early")
+		default:
+		}
+		b.pass(1)
+		b.expect("after the debounce", serves(2))
+		select {
+		case <-newer:
+		default:
+			t.Error("readers were not woken")
+		}
+	})
+}
+
+// TestHalfWritten: a file that is truncated, and written 20 ms later, was never empty.
+func TestHalfWritten(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		_, newer := b.Current()
+		b.event("")
+		b.pass(20 * time.Millisecond)
+		b.event(server(2))
+		<-newer
+		b.expect("the first snapshot after it", serves(2))
+		_, newer = b.Current()
+		b.pass(time.Hour)
+		select {
+		case <-newer:
+			t.Error("there is another snapshot")
+		default:
+		}
+	})
+}
+
+// TestConstantChange: a file that is written all the time is read once a second.
+func TestConstantChange(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		start, snapshots := time.Now(), 0
+		_, newer := b.Current()
+		for n := range 100 { // 5 s
+			b.event(server(n))
+			b.pass(50 * time.Millisecond)
+			select {
+			case <-newer:
+				if snapshots++; snapshots == 1 && time.Since(start) > patience*DefaultDebounce+50*time.Millisecond {
+					t.Errorf("the first snapshot came after %v", time.Since(start))
+				}
+				_, newer = b.Current()
+			default:
+			}
+		}
+		if snapshots < 4 || snapshots > 5 {
+			t.Errorf("got %d snapshots", snapshots)
+		}
+		b.pass(DefaultDebounce)
+		b.expect("in the end", serves(99))
+	})
+}
+
+func TestPoll(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.write("resolv.conf", server(2)) // and no event
+		b.pass(DefaultPoll - 1)
+		b.expect("before the poll", serves(1))
+		b.pass(1)
+		b.expect("after the poll", serves(2))
+	})
+}
+
+// TestPollWaits: a poll does not read what an event has just been about.
+func TestPollWaits(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.pass(DefaultPoll - 50*time.Millisecond)
+		b.event("")
+		b.pass(50 * time.Millisecond)
+		b.expect("at the poll", serves(1))
+		b.event(server(2))
+		b.pass(DefaultDebounce)
+		b.expect("after the debounce", serves(2))
+		if lines := b.log.take(); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// TestLog: a state is logged when it begins, and not every time it is found.
+func TestLog(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		expect := func(want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, b.log.take()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		}
+		const bad = `level=WARN msg="the host's resolv.conf is not used as it is now" error=`
+		b.pass(3 * DefaultPoll)
+		expect()
+		b.event("nameserver\n")
+		b.pass(3 * DefaultPoll)
+		expect(bad + `"Encountered error while parsing resolv conf file. Error: nameserver list is empty "`)
+		b.event("# again\nnameserver\n")
+		b.pass(DefaultPoll)
+		expect()
+		b.event("")
+		b.pass(3 * DefaultPoll)
+		expect(bad + `"it names no nameserver"`)
+		if s, _ := b.Current(); time.Since(s.Problem.Since) < 6*DefaultPoll {
+			t.Errorf("the problem counts from %v", s.Problem.Since)
+		}
+		b.event(server(1))
+		b.pass(DefaultPoll)
+		expect(`level=INFO msg="the host's resolv.conf is good again"`)
+		b.event("nameserver 127.0.0.1\n")
+		b.pass(3 * DefaultPoll)
+		expect(`level=INFO msg="read the host's resolv.conf"`,
+			`level=WARN msg="the host's resolv.conf sends pods to a loopback address of the node"`)
+	})
+}
+
+// TestTouch: readers are not woken for a file that says what it said.
+func TestTouch(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		_, newer := b.Current()
+		b.event(server(1))
+		b.pass(DefaultPoll)
+		select {
+		case <-newer:
+			t.Error("there is a newer snapshot")
+		default:
+		}
+	})
+}
+
+// TestWatchRefused: without watches there is the poll, and each look tries again.
+func TestWatchRefused(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.refuse = errors.New("no more watches")
+		b.changed()
+		b.pass(3 * DefaultPoll)
+		want := []string{`level=WARN msg="the host's resolv.conf is polled, watching it fails" error="no more watches"`}
+		if diff := cmp.Diff(want, b.log.take()); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		b.write("resolv.conf", server(2))
+		b.pass(DefaultPoll)
+		b.expect("after a poll", serves(2))
+	})
+}
+
+// TestRearm: each look watches what it is about to read, and no more than that.
+func TestRearm(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.write("a/file", server(2))
+		b.link("a/file", "resolv.conf")
+		b.changed()
+		b.pass(DefaultDebounce)
+		b.expect("behind the link", serves(2))
+		want := []string{b.path("resolv.conf"), b.path("a/file")}
+		if diff := cmp.Diff(want, b.names); diff != "" {
+			t.Errorf("watched names (-want +got)\n%s", diff)
+		}
+		if b.watches != 1 {
+			t.Errorf("%d sets of watches are open", b.watches)
+		}
+	})
+}
+
+// TestMovingTarget: a way that changes whenever it is watched is looked at again, and
+// the last change is not missed although no event told of it.
+func TestMovingTarget(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		const moves = 20
+		moved := 0
+		b.onWatch = func() {
+			if moved++; moved <= moves {
+				name := filepath.Join("d", string(rune('a'+moved)))
+				b.write(name, server(moved))
+				b.link(name, "resolv.conf")
+			}
+		}
+		b.changed()
+		b.pass(10 * time.Second)
+		b.expect("after the last move", serves(moves))
+		if want := b.path("d/" + string(rune('a'+moves))); b.names[1] != want {
+			t.Errorf("watches %q, want %q", b.names, want)
+		}
+	})
+}
+
+func TestRunTwice(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		defer func() {
+			if recover() == nil {
+				t.Error("the second Run did not panic")
+			}
+		}()
+		b.Run(t.Context())
+	})
+}
+
+// TestRefreshProblem: what Refresh finds wrong is known to its caller at once, and to
+// others when it has outlasted the debounce.
+func TestRefreshProblem(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.event("")
+		if s := b.Refresh(); !keeps(1, "it names no nameserver")(s) {
+			t.Errorf("Refresh: got %+v", s)
+		}
+		b.expect("at once", serves(1))
+		b.pass(DefaultDebounce)
+		b.expect("after the debounce", keeps(1, "it names no nameserver"))
+		b.event(server(2))
+		if s := b.Refresh(); !serves(2)(s) {
+			t.Errorf("Refresh: got %+v", s)
+		}
+		b.expect("a good file", serves(2))
+	})
+}
+
+func TestNew(t *testing.T) {
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "hostresolv: the path of the host's resolv.conf is empty"},
+		{Config{Path: "x", Follow: 2}, "hostresolv: unknown Follow 2"},
+		{Config{Path: "x", Debounce: -1}, "hostresolv: debounce -1ns and poll 0s must not be negative"},
+		{Config{Path: "x", Poll: -1}, "hostresolv: debounce 0s and poll -1ns must not be negative"},
+	} {
+		if _, err := New(test.cfg); text(err) != test.want {
+			t.Errorf("got %v, want %v", err, test.want)
+		}
+	}
+}

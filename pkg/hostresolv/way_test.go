@@ -1,0 +1,84 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostresolv
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFollow(t *testing.T) {
+	d := newTree(t)
+	d.write("run/resolve/resolv.conf", server(1))
+	d.link("../run/resolve/resolv.conf", "etc/relative")
+	d.link(d.path("etc/relative"), "etc/absolute")
+	d.write("mount/..2026/resolv.conf", server(2))
+	d.link("..2026", "mount/..data")
+	d.link("..data/resolv.conf", "mount/resolv.conf")
+	d.link("run/resolve", "deep")
+	d.link("loop2", "loop1")
+	d.link("loop1", "loop2")
+	d.link("nowhere/at/all", "dangling")
+
+	for _, test := range []struct {
+		name, path string
+		names      []string
+		end        string
+	}{
+		{"file", "run/resolve/resolv.conf", []string{"run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
+		{"relative link", "etc/relative", []string{"etc/relative", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
+		{"absolute link to a link", "etc/absolute", []string{"etc/absolute", "etc/relative", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
+		{"mounted ConfigMap", "mount/resolv.conf", []string{"mount/resolv.conf", "mount/..data", "mount/..2026/resolv.conf"}, "mount/..2026/resolv.conf"},
+		{"dots after a link", "deep/.././/resolve/resolv.conf", []string{"deep", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
+		{"missing file", "etc/resolv.conf", []string{"etc/resolv.conf"}, "etc/resolv.conf"},
+		{"missing directories", "dangling", []string{"dangling", "nowhere"}, "nowhere/at/all"},
+		{"file for a directory", "run/resolve/resolv.conf/x", []string{"run/resolve/resolv.conf", "run/resolve/resolv.conf/x"}, "run/resolve/resolv.conf/x"},
+		{"directory", "run", []string{"run"}, "run"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := way{end: d.path(test.end)}
+			for _, name := range test.names {
+				want.names = append(want.names, d.path(name))
+			}
+			got := follow(d.dir + "/" + test.path)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(way{})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if real, err := filepath.EvalSymlinks(d.dir + "/" + test.path); err == nil && real != got.end {
+				t.Errorf("filepath.EvalSymlinks says %s", real)
+			}
+			t.Chdir(d.dir)
+			if diff := cmp.Diff(got, follow(test.path), cmp.AllowUnexported(way{})); diff != "" {
+				t.Errorf("from the directory (-absolute +relative)\n%s", diff)
+			}
+		})
+	}
+	t.Run("loop", func(t *testing.T) {
+		got := follow(d.path("loop1"))
+		if len(got.names) != maxLinks+1 || got.names[0] != d.path("loop1") || got.names[1] != d.path("loop2") {
+			t.Errorf("got %d names, %q", len(got.names), got.names)
+		}
+	})
+}
+
+// TestMaxLinks holds the limit against that of the kernel.
+func TestMaxLinks(t *testing.T) {
+	d := newTree(t)
+	d.write("l0", server(1))
+	for i := range maxLinks + 1 {
+		d.link("l"+strings.Repeat("i", i), "l"+strings.Repeat("i", i+1))
+	}
+	d.link("l0", "l")
+	for _, links := range []int{maxLinks, maxLinks + 1} {
+		path := d.path("l" + strings.Repeat("i", links-1)) // "l" is a link itself
+		_, err := os.Stat(path)
+		if got, want := follow(path).end == d.path("l0"), err == nil; got != want {
+			t.Errorf("%d links: followed to the end: %v, stat says %v", links, got, err)
+		}
+	}
+}
