@@ -4,6 +4,7 @@
 package kube_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +60,41 @@ func TestStaticPod(t *testing.T) {
 	if again := kube.StaticPod(pod, "worker"); again != pod {
 		t.Errorf("a pod of the kubelet's was renamed to %s", again.Name)
 	}
+}
+
+func TestParseStaticPod(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"
+	got, err := kube.ParseStaticPod([]byte("# a comment\n---\n"+pod+"future: 1\n---\nkind: [\n"), "Node-1")
+	if err != nil || got.Namespace != "default" || got.Name != "etcd-node-1" || got.Spec.DNSPolicy != "Default" || got.Spec.NodeName != "Node-1" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, text := range map[string]string{
+		"empty":      "",
+		"bad YAML":   "a: [\n",
+		"no object":  "[1]",
+		"other kind": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+		"a list":     "apiVersion: v1\nkind: PodList\nitems: []\n",
+		"no name":    "apiVersion: v1\nkind: Pod\n",
+		"wrong type": "apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n",
+	} {
+		if got, err := kube.ParseStaticPod([]byte(text), "n"); err == nil {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func FuzzParseStaticPod(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: etcd}\nspec: {dnsPolicy: Default}\n"))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"etcd","namespace":"kube-system"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		pod, err := kube.ParseStaticPod(text, "Node")
+		if (pod == nil) != (err != nil) {
+			t.Fatalf("%v with error %v", pod, err)
+		}
+		if err == nil && (!strings.HasSuffix(pod.Name, "-node") || pod.Namespace == "" || pod.Spec.DNSPolicy == "") {
+			t.Errorf("%s/%s %q", pod.Namespace, pod.Name, pod.Spec.DNSPolicy)
+		}
+	})
 }
 
 func TestParseKubeletConfiguration(t *testing.T) {
