@@ -1,0 +1,79 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestLifecyclesLeaveNothing makes many sandboxes, calls and cancelled calls, and
+// then looks for goroutines, descriptors and memory that stayed.
+func TestLifecyclesLeaveNothing(t *testing.T) {
+	const lifecycles, workers = 100_000, 8
+	h, _ := newHook(t, autopath)
+	h.Report = func(Report) {}
+	n := newNode(t, h)
+	n.runtime.sandbox = make(chan *runtimeapi.RunPodSandboxRequest, 64)
+	go func() {
+		for range n.runtime.sandbox {
+		}
+	}()
+	defer close(n.runtime.sandbox)
+	c := runtimeapi.NewRuntimeServiceClient(n.shimmed)
+	sent := asked(autopath, kubelets)
+	cycle := func(count int) {
+		var wg sync.WaitGroup
+		for range workers {
+			wg.Go(func() {
+				for range count / workers {
+					if _, err := c.RunPodSandbox(t.Context(), sent); err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = c.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{})
+				}
+			})
+		}
+		wg.Wait()
+	}
+	cycle(lifecycles / 10) // connections come up, pools fill
+	goroutines, files, heap := settled(t)
+	cycle(lifecycles)
+	goroutines2, files2, heap2 := settled(t)
+	t.Logf("%d lifecycles: goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d bytes", lifecycles, goroutines, goroutines2, files, files2, heap, heap2)
+	if goroutines2 > goroutines || files2 > files {
+		t.Errorf("goroutines %d -> %d, descriptors %d -> %d", goroutines, goroutines2, files, files2)
+	}
+	if heap2 > heap+1<<20 {
+		t.Errorf("heap %d -> %d bytes", heap, heap2)
+	}
+}
+
+// settled returns the counts once they have stopped falling.
+func settled(t *testing.T) (goroutines, files int, heap uint64) {
+	t.Helper()
+	goroutines = 1 << 30
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		runtime.GC()
+		if now := runtime.NumGoroutine(); now < goroutines {
+			goroutines = now
+			time.Sleep(20 * time.Millisecond) // ended calls take a moment to unwind
+			continue
+		}
+		break
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return goroutines, len(entries), m.HeapAlloc
+}

@@ -1,0 +1,185 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+var ours = resolvconf.Config{Nameservers: []string{"10.96.0.10"}, Searches: []string{"a.example", "b"}, Options: []string{"ndots:5"}}
+
+// request is what a kubelet sends for a pod on the pod network.
+func request() *runtimeapi.RunPodSandboxRequest {
+	return &runtimeapi.RunPodSandboxRequest{
+		RuntimeHandler: "runc",
+		Config: &runtimeapi.PodSandboxConfig{
+			Metadata:     &runtimeapi.PodSandboxMetadata{Name: "web", Uid: "u1", Namespace: "shop", Attempt: 3},
+			Hostname:     "web",
+			LogDirectory: "/var/log/pods/shop_web_u1",
+			DnsConfig:    &runtimeapi.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"x"}, Options: []string{"ndots:5"}},
+			Labels:       map[string]string{"io.kubernetes.pod.uid": "u1"},
+			Annotations:  map[string]string{"kubernetes.io/config.source": "api", "a": ""},
+			Linux: &runtimeapi.LinuxPodSandboxConfig{
+				CgroupParent:    "/kubepods",
+				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
+			},
+		},
+	}
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestParseSandbox(t *testing.T) {
+	got, err := parseSandbox(marshal(t, request()))
+	want := Sandbox{
+		Namespace: "shop", Name: "web", UID: "u1", Hostname: "web", HostNetwork: true,
+		Annotations: map[string]string{"kubernetes.io/config.source": "api", "a": ""},
+		DNS:         resolvconf.Config{Nameservers: []string{"192.0.2.1"}, Searches: []string{"x"}, Options: []string{"ndots:5"}},
+		HasDNS:      true,
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	r := request()
+	r.Config.DnsConfig, r.Config.Linux = nil, nil
+	if got, err := parseSandbox(marshal(t, r)); err != nil || got.HasDNS || got.HostNetwork {
+		t.Errorf("without dns_config: %+v, %v", got, err)
+	}
+	r.Config.DnsConfig = &runtimeapi.DNSConfig{}
+	if got, err := parseSandbox(marshal(t, r)); err != nil || !got.HasDNS {
+		t.Errorf("with an empty dns_config: %+v, %v", got, err)
+	}
+}
+
+func TestParseSandboxMalformed(t *testing.T) {
+	whole := marshal(t, request())
+	for name, b := range map[string][]byte{
+		"cut":               whole[:len(whole)-1],
+		"garbage":           []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+		"config is no text": protowire.AppendVarint(protowire.AppendTag(nil, requestConfig, protowire.VarintType), 1),
+		"dns is no text":    inConfig(protowire.AppendVarint(protowire.AppendTag(nil, configDNS, protowire.VarintType), 1)),
+		"an open group":     inConfig(protowire.AppendTag(nil, 99, protowire.StartGroupType)),
+	} {
+		if s, err := parseSandbox(b); err == nil {
+			t.Errorf("%s: read as %+v", name, s)
+		}
+	}
+}
+
+func inConfig(b []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, requestConfig, protowire.BytesType), b)
+}
+
+func text(number protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), s)
+}
+
+// TestWithDNS compares the edit with what the typed message would become.
+func TestWithDNS(t *testing.T) {
+	r := request()
+	want := request()
+	want.Config.DnsConfig = &runtimeapi.DNSConfig{Servers: ours.Nameservers, Searches: ours.Searches, Options: ours.Options}
+	checkEdit(t, marshal(t, r), want)
+
+	// Absent before, present after.
+	r.Config.DnsConfig = nil
+	checkEdit(t, marshal(t, r), want)
+
+	// A message may come in pieces, which a reader merges: the old servers must
+	// not come back.
+	pieces := append(marshal(t, request()), inConfig(text(configDNS, string(text(dnsServers, "203.0.113.66"))))...)
+	checkEdit(t, pieces, want)
+}
+
+func checkEdit(t *testing.T, in []byte, want *runtimeapi.RunPodSandboxRequest) {
+	t.Helper()
+	before := bytes.Clone(in)
+	out, err := withDNS(in, ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(before, in) {
+		t.Error("the request was changed in place")
+	}
+	var got runtimeapi.RunPodSandboxRequest
+	if err := proto.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, &got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Fields of the future stay, byte for byte and in order, at every level; so does
+// text that is no UTF-8.
+func TestWithDNSKeepsWhatItDoesNotKnow(t *testing.T) {
+	unknown := func(s string) []byte { return text(1000, s) }
+	label := text(configLabels, string(append(text(mapKey, "l"), text(mapValue, "\xff\xfe")...)))
+	dns := text(configDNS, string(append(unknown("in dns"), text(dnsServers, "192.0.2.1")...)))
+	in := bytes.Join([][]byte{unknown("first"), inConfig(bytes.Join([][]byte{unknown("in config"), label, dns, unknown("last in config")}, nil)), unknown("last")}, nil)
+	want := bytes.Join([][]byte{
+		unknown("first"),
+		inConfig(bytes.Join([][]byte{unknown("in config"), label, unknown("last in config"), text(configDNS, string(appendDNS(unknown("in dns"), ours)))}, nil)),
+		unknown("last"),
+	}, nil)
+	if got, err := withDNS(in, ours); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v\n got %q\nwant %q", err, got, want)
+	}
+}
+
+// FuzzWithDNS compares the reader and the editor with the typed decoder on every
+// message that this one takes.
+func FuzzWithDNS(f *testing.F) {
+	f.Add(marshal(f, request()))
+	f.Add(append(marshal(f, request()), inConfig(text(configDNS, ""))...))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := withDNS(in, ours)
+		if err != nil {
+			return
+		}
+		var before, after runtimeapi.RunPodSandboxRequest
+		if proto.Unmarshal(in, &before) != nil {
+			return // text that is no UTF-8, fields of another type
+		}
+		if err := proto.Unmarshal(out, &after); err != nil {
+			t.Fatalf("the edit cannot be read: %v", err)
+		}
+		s, err := parseSandbox(in)
+		if err == nil && (s.Name != before.GetConfig().GetMetadata().GetName() || s.UID != before.GetConfig().GetMetadata().GetUid() ||
+			s.HasDNS != (before.GetConfig().GetDnsConfig() != nil) || s.Hostname != before.GetConfig().GetHostname()) {
+			t.Errorf("read %+v of %v", s, &before)
+		}
+		if err == nil && !cmp.Equal(s.DNS.Nameservers, before.GetConfig().GetDnsConfig().GetServers()) {
+			t.Errorf("read the servers %q of %v", s.DNS.Nameservers, &before)
+		}
+		got := after.GetConfig().GetDnsConfig()
+		if !cmp.Equal(got.GetServers(), ours.Nameservers) || !cmp.Equal(got.GetSearches(), ours.Searches) || !cmp.Equal(got.GetOptions(), ours.Options) {
+			t.Errorf("the edit says %v", got)
+		}
+	})
+}
+
+func unmarshal(t testing.TB, b []byte, m proto.Message) {
+	t.Helper()
+	if err := proto.Unmarshal(b, m); err != nil {
+		t.Fatal(err)
+	}
+}
