@@ -88,7 +88,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := v1alpha1.ParseShim([]byte(head + "node: {nodeIPs: []}\nautopath: {suffix: ap.k8s.io}\n"))
+	want, err := v1alpha1.ParseShim([]byte(head + "listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n" +
+		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: []}\nautopath: {suffix: ap.k8s.io}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,12 @@ package v1alpha1
 // GroupVersion is the apiVersion of every configuration file.
 const GroupVersion = "dnsconfigurer.dev/v1alpha1"
 
+// Where the shim stands unless it is told otherwise.
+const (
+	DefaultListen          = "unix:///run/dnsconfigurer/shim.sock"
+	DefaultRuntimeEndpoint = "unix:///run/containerd/containerd.sock"
+)
+
 // KindShim is the kind of the file that describes a node.
 const KindShim = "ShimConfiguration"
 
@@ -15,10 +21,35 @@ type TypeMeta struct {
 	Kind       string `json:"kind"`
 }
 
-// ShimConfiguration describes a node: what its kubelet knows and how the node
-// serves pods.
+// ShimConfiguration describes a node: what its kubelet knows, how the node serves
+// pods, and where the shim stands.
 type ShimConfiguration struct {
 	TypeMeta `json:",inline"`
+
+	// Listen is the socket for the kubelet, as "unix:///run/dnsconfigurer/shim.sock",
+	// which is the default.
+	Listen string `json:"listen,omitempty"`
+
+	// RuntimeEndpoint is the socket of the container runtime. Empty:
+	// "unix:///run/containerd/containerd.sock".
+	RuntimeEndpoint string `json:"runtimeEndpoint,omitempty"`
+
+	// Mode is Generate, Force or Observe. Empty: Generate.
+	Mode string `json:"mode,omitempty"`
+
+	// Kubeconfig is the path of a kubeconfig with which pods are looked up; the
+	// kubelet's own sees the node's pods alone. Empty: no API server is asked.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// Manifests is the kubelet's directory of static pods. Empty: none is read.
+	Manifests string `json:"manifests,omitempty"`
+
+	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	HTTP string `json:"http,omitempty"`
+
+	// DrainTimeout is how long calls may go on when the shim stops, as "4s", which
+	// is the default.
+	DrainTimeout string `json:"drainTimeout,omitempty"`
 
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -29,14 +30,27 @@ type nodeFlags struct {
 	resolvConf    string
 	nodeIPs       []string
 	nodeName      string
+
+	required bool // there are no defaults
 }
 
 func (f *nodeFlags) register(flags *pflag.FlagSet) {
+	f.registerFacts(flags, facts{dns: []string{"10.96.0.10"}, domain: "cluster.local", resolvConf: kube.DefaultResolvConf})
+}
+
+// registerWithoutDefaults is for servers, which do not guess: load then fails unless
+// all facts are given.
+func (f *nodeFlags) registerWithoutDefaults(flags *pflag.FlagSet) {
+	f.registerFacts(flags, facts{})
+	f.required = true
+}
+
+func (f *nodeFlags) registerFacts(flags *pflag.FlagSet, defaults facts) {
 	flags.StringVar(&f.config, "config", "", "`FILE` with a ShimConfiguration of the node")
 	flags.StringVar(&f.kubeletConfig, "kubelet-config", "", "`FILE` with the node's KubeletConfiguration: clusterDNS, clusterDomain, resolvConf")
-	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", []string{"10.96.0.10"}, "`IP,..` of the cluster's DNS; empty: none")
-	flags.StringVar(&f.clusterDomain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster; empty: none")
-	flags.StringVar(&f.resolvConf, "resolv-conf", kube.DefaultResolvConf, "`PATH` of the host's resolv.conf for pods; empty: none, as with the kubelet")
+	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", defaults.dns, "`IP,..` of the cluster's DNS; empty: none")
+	flags.StringVar(&f.clusterDomain, "cluster-domain", defaults.domain, "`DOMAIN` of the cluster; empty: none")
+	flags.StringVar(&f.resolvConf, "resolv-conf", defaults.resolvConf, "`PATH` of the host's resolv.conf for pods; empty: none, as with the kubelet")
 	flags.StringSliceVar(&f.nodeIPs, "node-ip", nil, "`IP,..` of the node; they matter when --resolv-conf is empty")
 	flags.StringVar(&f.nodeName, "node-name", "", "`NAME` of the node; Pod manifests then count as its static pods and get its name in theirs")
 }
@@ -100,6 +114,12 @@ func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
 	}
 	if flags.Changed("node-name") {
 		c.Node.NodeName = f.nodeName
+	}
+	if given := c.Node.KubeletConfig != "" ||
+		(c.Node.ClusterDNS != nil || flags.Changed("cluster-dns")) &&
+			(c.Node.ClusterDomain != nil || flags.Changed("cluster-domain")) &&
+			(c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); f.required && !given {
+		return node{}, errors.New("what the kubelet knows is missing: give --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
 	}
 	return facts.node(c)
 }

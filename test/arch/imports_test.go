@@ -24,15 +24,22 @@ var values = []string{"bytes", "errors", "fmt", "io", "net/netip", "slices", "st
 // "std" is all of the standard library, a trailing "/..." a tree. What is not
 // listed is forbidden, and so is a package that has no row.
 var imports = map[string][]string{
-	"pkg/fqdn":          values,
-	"pkg/resolvconf":    append(values, "pkg/fqdn"),
-	"pkg/policy":        append(values, "pkg/fqdn", "pkg/resolvconf"),
-	"pkg/kube":          {"std", "pkg/policy", "pkg/fqdn", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
-	"api/v1alpha1":      {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
-	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net"},
-	"test/arch":         {"std"},
-	"test/libc":         {"std"},
-	"test/summary":      {"std"},
+	"pkg/fqdn":       values,
+	"pkg/resolvconf": append(values, "pkg/fqdn"),
+	"pkg/policy":     append(values, "pkg/fqdn", "pkg/resolvconf"),
+	"pkg/kube":       {"std", "pkg/policy", "pkg/fqdn", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"pkg/hostresolv": {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
+	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
+		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
+	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
+		"google.golang.org/protobuf/encoding/protowire", "k8s.io/cri-api/...", "github.com/prometheus/client_golang/prometheus"},
+	"api/v1alpha1": {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net",
+		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
+	"test/arch":    {"std"},
+	"test/libc":    {"std"},
+	"test/node":    {"std"},
+	"test/summary": {"std"},
 }
 
 // pkg is what `go list -json` says of a package.

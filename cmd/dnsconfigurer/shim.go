@@ -1,0 +1,214 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/watch"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+func shimCommand() *cobra.Command {
+	s := shimFlags{}
+	cmd := &cobra.Command{
+		Use:   "shim",
+		Short: "Stand between the kubelet and the container runtime and give pods their DNS",
+		Long: `Stand between the kubelet and the container runtime. Every call passes as it is,
+save RunPodSandbox: a pod that is known gets the DNS configuration that the policy
+engine decides. Whatever is in doubt passes as the kubelet sent it.
+
+What the node's kubelet knows must be given, best by its own configuration file; the
+shim does not guess. Where the kubelet's answer is not what these facts give, the
+kubelet's answer passes.`,
+		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
+  dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
+    --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.given.Listen, "listen", v1alpha1.DefaultListen, "`SOCKET` for the kubelet")
+	f.StringVar(&s.given.RuntimeEndpoint, "runtime-endpoint", v1alpha1.DefaultRuntimeEndpoint, "`SOCKET` of the container runtime")
+	f.StringVar(&s.given.Kubeconfig, "kubeconfig", "", "`FILE` with which pods are looked up; empty: no API server is asked")
+	f.StringVar(&s.given.Manifests, "manifests", "", "`DIR` of the kubelet's static pods; empty: none")
+	f.StringVar(&s.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
+	f.StringVar(&s.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
+	s.node.registerWithoutDefaults(f)
+	return cmd
+}
+
+type shimFlags struct {
+	given     v1alpha1.ShimConfiguration // Listen to HTTP
+	logFormat string
+	node      nodeFlags
+}
+
+// configuration returns the file's configuration under the flags that were given.
+func (s *shimFlags) configuration(flags *pflag.FlagSet) (v1alpha1.ShimConfiguration, error) {
+	var c v1alpha1.ShimConfiguration
+	if s.node.config != "" {
+		var err error
+		if c, err = readConfig(s.node.config); err != nil {
+			return c, err
+		}
+	}
+	for _, f := range []struct {
+		name      string
+		from, set *string
+	}{
+		{"listen", &s.given.Listen, &c.Listen},
+		{"runtime-endpoint", &s.given.RuntimeEndpoint, &c.RuntimeEndpoint},
+		{"kubeconfig", &s.given.Kubeconfig, &c.Kubeconfig},
+		{"manifests", &s.given.Manifests, &c.Manifests},
+		{"http", &s.given.HTTP, &c.HTTP},
+	} {
+		if flags.Changed(f.name) || *f.set == "" {
+			*f.set = *f.from
+		}
+	}
+	return c, nil
+}
+
+func (s *shimFlags) run(cmd *cobra.Command) error {
+	log, err := newLogger(cmd.ErrOrStderr(), s.logFormat)
+	if err != nil {
+		return err
+	}
+	c, err := s.configuration(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	n, err := s.node.load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	for _, f := range n.findings {
+		log.Warn(f.Message, "hint", f.Hint)
+	}
+	return serveShim(cmd.Context(), c, n, log)
+}
+
+// serveShim runs the shim and what it needs until ctx ends or one of them fails.
+func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *slog.Logger) error {
+	engine, err := policy.New(n.Node)
+	if err != nil {
+		return err
+	}
+	drain, err := drainTimeout(c.DrainTimeout)
+	if err != nil {
+		return err
+	}
+	client, err := newClient(c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	pods, err := watch.New(watch.Config{Client: client, NodeName: n.name, Manifests: c.Manifests, Logger: log})
+	if err != nil {
+		return fmt.Errorf("%w; give --node-name", err)
+	}
+	tasks := []func(context.Context) error{pods.Run}
+	host := func() resolvconf.File { return resolvconf.File{} }
+	if n.ResolvConf != "" {
+		w, err := hostresolv.New(hostresolv.Config{Path: n.ResolvConf, Logger: log})
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, w.Run)
+		host = func() resolvconf.File { return w.Refresh().File }
+		for _, f := range engine.CheckHost(host()) {
+			log.Warn(f.Message, "reason", f.Reason, "hint", f.Hint)
+		}
+	}
+	mode, err := cri.ParseMode(c.Mode)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	metrics := cri.NewMetrics(registry)
+	reporter := newReporter(client, n.name, log)
+	tasks = append(tasks, reporter.run)
+	listener, err := cri.Listen(strings.TrimPrefix(c.Listen, "unix://"))
+	if err != nil {
+		return err
+	}
+	shim := &cri.Shim{
+		Listener: listener, Runtime: c.RuntimeEndpoint, DrainTimeout: drain, Metrics: metrics,
+		Hook: &cri.Hook{Engine: engine, Mode: mode, Host: host, Lookup: lookup(pods), Report: reporter.report, Metrics: metrics},
+	}
+	tasks = append(tasks, shim.Run)
+	if c.HTTP != "" {
+		tasks = append(tasks, func(ctx context.Context) error { return serveHTTP(ctx, c.HTTP, registry, shim.Ready) })
+	}
+	log.Info("serving", "listen", c.Listen, "runtime", c.RuntimeEndpoint, "mode", mode, "node", n.name, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
+	return together(ctx, tasks)
+}
+
+// together runs all tasks until ctx ends or one of them fails.
+func together(ctx context.Context, tasks []func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range tasks {
+		group.Go(func() error { return task(ctx) })
+	}
+	return group.Wait()
+}
+
+// lookup asks pods for the pod of a sandbox.
+func lookup(pods *watch.Pods) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+		pod, _, err := pods.Lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
+		if errors.Is(err, watch.ErrUnknown) {
+			err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
+		}
+		return pod, err
+	}
+}
+
+// newClient returns a client for the API server of a kubeconfig, nil without one.
+func newClient(path string) (kubernetes.Interface, error) {
+	if path == "" {
+		return nil, nil
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	c.UserAgent = "dnsconfigurer-shim/" + version()
+	c.QPS = -1 // a pod costs one call at most, and watch has a breaker of its own
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return client, nil
+}
+
+func drainTimeout(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err == nil && d <= 0 {
+		err = errors.New("must be more than 0")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("drainTimeout %q: %w", s, err)
+	}
+	return d, nil
+}

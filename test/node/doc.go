@@ -1,0 +1,20 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node runs the shim in front of a real container runtime. The tests of
+// pkg/cri have a runtime that they made themselves, and with it our belief about
+// runtimes. Here containerd and runc start the containers, and what a process
+// inside one reads in /etc/resolv.conf is compared with what the policy engine
+// says.
+//
+//	the test, as a kubelet --CRI--> Shim --CRI--> containerd --> runc, CNI
+//	        |                                         ^
+//	        +---- directly, for what happens without us ----+
+//
+// The runtime lives in namespaces of its own (mounts, network, processes, host
+// name): the node that pods see is made by the test, no packet leaves it, and it
+// ends with all its containers and mounts when the test does, however that ends.
+// Images are built on the spot, no registry is asked.
+//
+// This needs root on Linux. On Debian the test installs what is missing.
+package node

@@ -1,0 +1,124 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// The images. Each holds busybox; the two others also a static program of their C
+// library that tells what it makes of /etc/resolv.conf.
+const (
+	pauseImage = "localhost/pause:1"
+	glibcImage = "localhost/glibc:1"
+	muslImage  = "localhost/musl:1"
+)
+
+// sleep is what containers do.
+var sleep = []string{"/bin/busybox", "sleep", "1000000"}
+
+// image is one that has a single layer.
+type image struct {
+	name  string
+	files map[string]string // by the name inside, where it is outside
+}
+
+// buildImages writes the images into one archive and returns its path.
+func buildImages(t *testing.T, dir string) string {
+	t.Helper()
+	glibc, musl := filepath.Join(dir, "glibc"), filepath.Join(dir, "musl")
+	compile(t, "gcc", "glibc.c", glibc, "-DWHOLE")
+	compile(t, "musl-gcc", "musl.c", musl)
+	text, err := archive([]image{
+		{pauseImage, map[string]string{"bin/busybox": busybox()}},
+		{glibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc}},
+		{muslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "images.tar")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// compile builds a program of test/libc, where its output is described.
+func compile(t *testing.T, compiler, source, program string, flags ...string) {
+	t.Helper()
+	args := append([]string{"-static", "-O1", "-o", program, filepath.Join("..", "libc", "testdata", source)}, flags...)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", compiler, args, err, out)
+	}
+}
+
+// archive returns what `docker save` makes of the images: a manifest, and for each
+// image its configuration and its layer.
+func archive(images []image) ([]byte, error) {
+	type entry struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	var manifest []entry
+	files := map[string][]byte{}
+	for i, image := range images {
+		layer, err := layer(image.files)
+		if err != nil {
+			return nil, err
+		}
+		e := entry{fmt.Sprintf("%d.json", i), []string{image.name}, []string{fmt.Sprintf("%d.tar", i)}}
+		files[e.Layers[0]] = layer
+		if files[e.Config], err = json.Marshal(map[string]any{
+			"architecture": runtime.GOARCH,
+			"os":           runtime.GOOS,
+			"config":       map[string]any{"Entrypoint": sleep},
+			"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+		}); err != nil {
+			return nil, err
+		}
+		manifest = append(manifest, e)
+	}
+	var err error
+	if files["manifest.json"], err = json.Marshal(manifest); err != nil {
+		return nil, err
+	}
+	return tarball(files)
+}
+
+func layer(paths map[string]string) ([]byte, error) {
+	files := map[string][]byte{}
+	for name, path := range paths {
+		var err error
+		if files[name], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return tarball(files)
+}
+
+// tarball returns an archive of executable files.
+func tarball(files map[string][]byte) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(text); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), w.Close()
+}

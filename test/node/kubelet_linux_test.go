@@ -1,0 +1,191 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// kubelet plays the part of the machine's kubelet towards what answers on runtime:
+// containerd or a shim.
+type kubelet struct {
+	runtime runtimeapi.RuntimeServiceClient
+	cgroup  string
+	timings *timings
+	label   string // of the timings
+}
+
+func (m *machine) kubelet(t *testing.T, socket, label string) kubelet {
+	t.Helper()
+	return kubelet{runtimeapi.NewRuntimeServiceClient(connect(t, socket)), m.cgroup, &m.timings, label}
+}
+
+// sandboxOf returns what a kubelet sends for pod. It knows no annotation of ours,
+// and the engine without them gives what it computes (test/cluster has the proof).
+func (k kubelet) sandboxOf(e *policy.Engine, host resolvconf.File, pod *corev1.Pod) *runtimeapi.PodSandboxConfig {
+	p := kube.FromPod(pod)
+	p.Override = ""
+	d := e.Decide(p, host)
+	dns := d.Config()
+	labels := map[string]string{"io.kubernetes.pod.name": pod.Name, "io.kubernetes.pod.namespace": pod.Namespace, "io.kubernetes.pod.uid": string(pod.UID)}
+	maps.Copy(labels, pod.Labels)
+	annotations := map[string]string{"kubernetes.io/config.seen": "2026-11-21T05:29:22.000000000Z", "kubernetes.io/config.source": "api"}
+	maps.Copy(annotations, pod.Annotations)
+	network := runtimeapi.NamespaceMode_POD
+	if pod.Spec.HostNetwork {
+		network = runtimeapi.NamespaceMode_NODE
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID)},
+		Hostname:     d.Hostname,
+		LogDirectory: fmt.Sprintf("/var/log/pods/%s_%s_%s", pod.Namespace, pod.Name, pod.UID),
+		DnsConfig:    &runtimeapi.DNSConfig{Servers: dns.Nameservers, Searches: dns.Searches, Options: dns.Options},
+		Labels:       labels,
+		Annotations:  annotations,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: fmt.Sprintf("%s/pod%s", k.cgroup, pod.UID),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
+			},
+		},
+	}
+}
+
+// view is what a process in a container sees.
+type view struct {
+	Hostname     string // the kernel's
+	HostnameEnv  string // $HOSTNAME
+	HostnameFile string // /etc/hostname
+	ResolvConf   string // /etc/resolv.conf
+}
+
+const look = `set -e
+busybox hostname
+echo "$HOSTNAME"
+busybox cat /etc/hostname
+busybox cat /etc/resolv.conf`
+
+// config returns the DNS configuration that v holds.
+func (v view) config() resolvconf.Config { return resolvconf.Parse(v.ResolvConf).Config() }
+
+// runPod runs a pod with one container from its start to its end, and returns what
+// the container saw.
+func (k kubelet) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig) (v view, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	sandbox, err := k.start(ctx, config)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, k.remove(ctx, sandbox)) }()
+	container, err := k.startContainer(ctx, sandbox, config, pauseImage)
+	if err != nil {
+		return v, err
+	}
+	return k.view(ctx, container)
+}
+
+func (k kubelet) start(ctx context.Context, config *runtimeapi.PodSandboxConfig) (sandbox string, err error) {
+	start := time.Now()
+	r, err := k.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return "", fmt.Errorf("starting the sandbox of %s: %w", config.Metadata.Name, err)
+	}
+	network := "pod network"
+	if config.Linux.SecurityContext.NamespaceOptions.Network == runtimeapi.NamespaceMode_NODE {
+		network = "host network"
+	}
+	k.timings.add("sandbox, "+k.label+", "+network, start)
+	return r.PodSandboxId, nil
+}
+
+func (k kubelet) startContainer(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig, image string) (container string, err error) {
+	created, err := k.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId:  sandbox,
+		SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: strings.NewReplacer("/", "-", ":", "-").Replace(image)},
+			Image:    &runtimeapi.ImageSpec{Image: image},
+			Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
+			Linux:    &runtimeapi.LinuxContainerConfig{},
+		},
+	})
+	if err != nil {
+		return "", fmt.Errorf("creating a container of %s: %w", config.Metadata.Name, err)
+	}
+	if _, err = k.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+		return "", fmt.Errorf("starting a container of %s: %w", config.Metadata.Name, err)
+	}
+	return created.ContainerId, nil
+}
+
+func (k kubelet) view(ctx context.Context, container string) (view, error) {
+	out, err := k.exec(ctx, container, "/bin/busybox", "sh", "-c", look)
+	if err != nil {
+		return view{}, err
+	}
+	part := strings.SplitN(out, "\n", 4)
+	if len(part) != 4 {
+		return view{}, fmt.Errorf("unexpected output of a container: %q", out)
+	}
+	return view{part[0], part[1], part[2], part[3]}, nil
+}
+
+func (k kubelet) exec(ctx context.Context, container string, command ...string) (string, error) {
+	r, err := k.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: command, Timeout: 20})
+	if err != nil {
+		return "", fmt.Errorf("running %q: %w", command, err)
+	}
+	if r.ExitCode != 0 {
+		return "", fmt.Errorf("running %q: exit code %d\n%s%s", command, r.ExitCode, r.Stdout, r.Stderr)
+	}
+	return string(r.Stdout), nil
+}
+
+func (k kubelet) remove(ctx context.Context, sandbox string) error {
+	_, err1 := k.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox})
+	_, err2 := k.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
+	return errors.Join(err1, err2)
+}
+
+// timings are how long things took.
+type timings struct {
+	mu    sync.Mutex
+	times map[string][]time.Duration
+}
+
+func (l *timings) add(what string, start time.Time) {
+	took := time.Since(start)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == nil {
+		l.times = map[string][]time.Duration{}
+	}
+	l.times[what] = append(l.times[what], took)
+}
+
+func (l *timings) report(t *testing.T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(l.times)) {
+		times := slices.Sorted(slices.Values(l.times[what]))
+		t.Logf("%-40s %4d times, median %v, most %v", what, len(times),
+			times[(len(times)-1)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
+	}
+}

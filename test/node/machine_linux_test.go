@@ -1,0 +1,282 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// nodeName is the host name of the machine.
+const nodeName = "node1"
+
+// hostResolvConf is the machine's /etc/resolv.conf.
+const hostResolvConf = "nameserver 192.0.2.53\nsearch node.example corp.example\noptions timeout:1 attempts:3\n"
+
+// machine is a node with a container runtime, in namespaces of its own. Its first
+// process is a shell that takes commands from the test: it ends when the test does,
+// and the kernel then ends all other processes of the namespaces, and undoes their
+// mounts and networks. Only cgroups outlive it.
+type machine struct {
+	dir        string // has the same path inside and outside; $DIR in commands
+	cgroup     string // the parent of all pods
+	init       *exec.Cmd
+	shell      io.Writer
+	answers    *bufio.Scanner
+	containerd string // the process ID inside; "": it does not run
+	timings    timings
+}
+
+// setup makes the inside. What a runtime leaves outside its own directories goes to
+// /run and /var/lib.
+const setup = `mount --make-rprivate / &&
+mount -t proc proc /proc &&
+mount -t tmpfs tmpfs /run &&
+mount -t tmpfs tmpfs /var/lib &&
+mount --bind "$DIR/etc" /etc &&
+ip link set lo up &&
+echo ` + nodeName + ` >/proc/sys/kernel/hostname &&
+echo ready`
+
+// A configuration of version 2 is understood by containerd 1.6 and all later ones.
+const containerdConfig = `version = 2
+[grpc]
+  address = "DIR/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "` + pauseImage + `"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "DIR/cni"
+`
+
+const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
+  {"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
+]}`
+
+// newMachine returns a machine on which containerd runs and has the images.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	install(t)
+	// The paths of sockets are short: not the directory that testing makes.
+	dir, err := os.MkdirTemp("", "dnsconfigurer-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir)}
+	t.Cleanup(func() { m.close(t) })
+	for name, text := range map[string]string{
+		"etc/resolv.conf":   hostResolvConf,
+		"etc/hosts":         "127.0.0.1 localhost\n",
+		"cni/pods.conflist": bridgeConfig,
+		"config.toml":       strings.ReplaceAll(containerdConfig, "DIR", dir),
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.boot(t)
+	m.startContainerd(t)
+	m.importImages(t)
+	return m
+}
+
+func (m *machine) boot(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(m.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	m.init = exec.Command("sh")
+	m.init.Env = append(os.Environ(), "DIR="+m.dir)
+	m.init.Stderr = log
+	m.init.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	stdin, err1 := m.init.StdinPipe()
+	stdout, err2 := m.init.StdoutPipe()
+	if err := errors.Join(err1, err2, m.init.Start()); err != nil {
+		t.Fatal(err)
+	}
+	m.shell, m.answers = stdin, bufio.NewScanner(stdout)
+	m.run(t, setup)
+}
+
+// run runs a command inside that writes one line, and returns this line.
+func (m *machine) run(t *testing.T, command string) string {
+	t.Helper()
+	if _, err := fmt.Fprintf(m.shell, "%s || exit 1\n", command); err != nil {
+		t.Fatal(err)
+	}
+	if !m.answers.Scan() {
+		t.Fatalf("on the machine failed: %s", command) // close prints the log
+	}
+	return m.answers.Text()
+}
+
+func (m *machine) log() string { return filepath.Join(m.dir, "log") }
+
+// close ends all that runs on the machine and removes what is left of it.
+func (m *machine) close(t *testing.T) {
+	if m.init != nil && m.init.Process != nil {
+		_ = m.init.Process.Kill()
+		_ = m.init.Wait() // returns when all processes of the namespace are gone
+	}
+	if t.Failed() {
+		t.Logf("the log of the machine and of containerd:\n%s", tail(m.log(), 12<<10))
+	}
+	if err := m.removeCgroups(); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(m.dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// removeCgroups removes the cgroups of the pods: children first, and again while
+// the kernel still takes leave of their processes.
+func (m *machine) removeCgroups() error {
+	one, _ := filepath.Glob("/sys/fs/cgroup/*" + m.cgroup) // version 1: a tree for each controller
+	for _, top := range append(one, "/sys/fs/cgroup"+m.cgroup) {
+		if err := poll(10*time.Second, func() error { return removeTree(top) }); err != nil {
+			return fmt.Errorf("removing the cgroup %s: %w", top, err)
+		}
+	}
+	return nil
+}
+
+func removeTree(top string) error {
+	var dirs []string
+	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, dir := range slices.Backward(dirs) {
+		err = errors.Join(err, os.Remove(dir))
+	}
+	return err
+}
+
+func tail(path string, size int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-size):])
+}
+
+// poll calls try until it succeeds, for things that another process does and says
+// nothing about.
+func poll(limit time.Duration, try func() error) error {
+	deadline := time.Now().Add(limit)
+	for {
+		err := try()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.sock") }
+
+// startContainerd returns when containerd can run pods.
+func (m *machine) startContainerd(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	m.containerd = m.run(t, `{ containerd --config "$DIR/config.toml" >>"$DIR/log" 2>&1 & } && echo $!`)
+	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
+	err := poll(30*time.Second, func() error {
+		status, err := r.Status(t.Context(), &runtimeapi.StatusRequest{})
+		for _, c := range status.GetStatus().GetConditions() {
+			if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
+				err = errors.Join(err, fmt.Errorf("not %s: %s", c.Type, c.Message))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("containerd does not start: %v", err)
+	}
+	v, err := r.Version(t.Context(), &runtimeapi.VersionRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.timings.add("start of "+v.RuntimeName+" "+v.RuntimeVersion, start)
+}
+
+// killContainerd ends containerd as a crash does. Its pods go on.
+func (m *machine) killContainerd(t *testing.T) {
+	t.Helper()
+	m.run(t, fmt.Sprintf("kill -9 %s && { wait %[1]s; echo $?; }", m.containerd))
+	m.containerd = ""
+}
+
+// importImages returns when pods can use the images: containerd hears of an import
+// by an event.
+func (m *machine) importImages(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("ctr", "--address", m.endpoint(), "--namespace", "k8s.io", "images", "import", buildImages(t, m.dir))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	images := runtimeapi.NewImageServiceClient(connect(t, m.endpoint()))
+	for _, name := range []string{pauseImage, glibcImage, muslImage} {
+		err := poll(10*time.Second, func() error {
+			s, err := images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+			if err == nil && s.Image == nil {
+				err = errors.New("is not known")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("image %s: %v", name, err)
+		}
+	}
+}
+
+// connect returns a connection to the socket at path. A call fails while nobody
+// listens there, and the next one tries again.
+func connect(t *testing.T, path string) *grpc.ClientConn {
+	t.Helper()
+	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// within is the time that a pod may take from its start to its end.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, time.Minute)
+}

@@ -1,0 +1,258 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// TestNode boots one machine and runs every pod of the package on it.
+func TestNode(t *testing.T) {
+	m := newMachine(t)
+	t.Cleanup(func() { m.timings.report(t) })
+	t.Run("policies", m.testPolicies)
+	t.Run("hostnames", m.testHostnames)
+	t.Run("limits", m.testLimits)
+	t.Run("libraries", m.testLibraries)
+	t.Run("doubts", m.testDoubts)
+	t.Run("injection", m.testInjection)
+	t.Run("many at once", m.testManyAtOnce)
+	t.Run("restart of containerd", m.testRestart)
+}
+
+// facts are those of the machine's kubelet.
+func facts() policy.Node {
+	return policy.Node{
+		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		ClusterDomain: "cluster.local",
+		ResolvConf:    "/etc/resolv.conf",
+		Autopath:      policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
+	}
+}
+
+func engine(t *testing.T, n policy.Node) *policy.Engine {
+	t.Helper()
+	e, err := policy.New(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// host reads the machine's resolv.conf.
+func (m *machine) host() resolvconf.File {
+	f, err := os.Open(filepath.Join(m.dir, "etc/resolv.conf"))
+	if err != nil {
+		return resolvconf.File{Err: err}
+	}
+	defer f.Close()
+	return resolvconf.Read(f)
+}
+
+// shim is a shim in front of the machine's containerd, and a kubelet that uses it.
+type shim struct {
+	kubelet
+	reports chan cri.Report
+}
+
+// hook returns one that knows pods, and the machine.
+func (m *machine) hook(t *testing.T, pods ...*corev1.Pod) *cri.Hook {
+	t.Helper()
+	known := map[string]policy.Pod{}
+	for _, p := range pods {
+		known[string(p.UID)] = kube.FromPod(p)
+	}
+	return &cri.Hook{
+		Engine: engine(t, facts()),
+		Host:   m.host,
+		Lookup: func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+			if p, ok := known[s.UID]; ok {
+				return p, nil
+			}
+			return policy.Pod{}, cri.ErrUnknownPod
+		},
+	}
+}
+
+// startShim runs a shim until t ends. The reports of hook go to the shim's channel.
+func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
+	t.Helper()
+	dir, err := os.MkdirTemp(m.dir, "shim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "shim.sock")
+	l, err := cri.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports := make(chan cri.Report, 100) // more than any test makes before it reads
+	hook.Report = func(r cri.Report) { reports <- r }
+	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint(), Hook: hook}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the shim ended: %v", err)
+		}
+	})
+	return shim{m.kubelet(t, path, "shim"), reports}
+}
+
+// directly returns a kubelet without a shim.
+func (m *machine) directly(t *testing.T) kubelet { return m.kubelet(t, m.endpoint(), "direct") }
+
+// newPod returns a pod as the API server has it.
+func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
+	kube.SetDefaults(&spec)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "shop", UID: types.UID("uid-of-" + name),
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"example.com/a": "b"},
+		},
+		Spec: spec,
+	}
+}
+
+// decide returns what pod is to get from a shim with hook.
+func (m *machine) decide(hook *cri.Hook, pod *corev1.Pod) policy.Decision {
+	return hook.Engine.Decide(kube.FromPod(pod), m.host())
+}
+
+// annotated sets an annotation of pod, and returns pod.
+func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
+	pod.Annotations[key] = value
+	return pod
+}
+
+// check compares what a container of pod saw with d.
+func check(t *testing.T, v view, pod *corev1.Pod, d policy.Decision) {
+	t.Helper()
+	if diff := cmp.Diff(d.Config(), v.config()); diff != "" {
+		t.Errorf("resolv.conf (-want +got):\n%s\nthe file:\n%s", diff, v.ResolvConf)
+	}
+	if ignored := resolvconf.Parse(v.ResolvConf).Ignored; ignored != nil {
+		t.Errorf("the file has lines without effect: %v\n%s", ignored, v.ResolvConf)
+	}
+	hostname := d.Hostname
+	if pod.Spec.HostNetwork {
+		hostname = nodeName
+	}
+	got := [...]string{v.Hostname, v.HostnameEnv, v.HostnameFile}
+	if diff := cmp.Diff([...]string{hostname, hostname, hostname}, got); diff != "" {
+		t.Errorf("uname, $HOSTNAME, /etc/hostname (-want +got):\n%s", diff)
+	}
+}
+
+// reported returns the next report, which must be about pod.
+func (s shim) reported(t *testing.T, pod *corev1.Pod) cri.Report {
+	t.Helper()
+	select {
+	case r := <-s.reports:
+		if got, want := [...]string{r.Sandbox.Namespace, r.Sandbox.Name, r.Sandbox.UID}, [...]string{pod.Namespace, pod.Name, string(pod.UID)}; got != want {
+			t.Fatalf("a report about %q, want %q", got, want)
+		}
+		return r
+	default: // Report comes before the request goes on
+		t.Fatal("no report")
+		return cri.Report{}
+	}
+}
+
+// compare runs pod directly and through a shim. It checks that the first gives what
+// the kubelet asks for and the second what the engine decides, that the shim reports
+// want, and returns what the pod saw through the shim.
+func (m *machine) compare(t *testing.T, pod *corev1.Pod, want cri.Outcome) view {
+	t.Helper()
+	hook := m.hook(t, pod)
+	s, k := m.startShim(t, hook), m.directly(t)
+	request := k.sandboxOf(hook.Engine, m.host(), pod)
+	direct, err := k.runPod(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := s.runPod(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.reported(t, pod); r.Outcome != want {
+		t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, want)
+	}
+	if want != cri.Edited {
+		if diff := cmp.Diff(direct, through); diff != "" {
+			t.Errorf("not edited, and not the same (-direct +through the shim):\n%s", diff)
+		}
+	}
+	if want == cri.EmptyDecision {
+		return through // the file is the runtime's choice
+	}
+	plain := pod.DeepCopy()
+	delete(plain.Annotations, policy.OverrideAnnotation)
+	check(t, direct, pod, m.decide(hook, plain))
+	check(t, through, pod, m.decide(hook, pod))
+	return through
+}
+
+// dnsConfig adds to every list of the base.
+func dnsConfig() *corev1.PodDNSConfig {
+	ndots := "2"
+	return &corev1.PodDNSConfig{
+		Nameservers: []string{"203.0.113.53"},
+		Searches:    []string{"extra.example", "shop.svc.cluster.local"},
+		Options:     []corev1.PodDNSConfigOption{{Name: "ndots", Value: &ndots}, {Name: "edns0"}},
+	}
+}
+
+// testPolicies is every policy, on both networks, with and without a dnsConfig.
+func (m *machine) testPolicies(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		policy     corev1.DNSPolicy
+		annotation string
+		want       cri.Outcome
+	}{
+		{"default", corev1.DNSDefault, "", cri.Unchanged},
+		{"cluster-first", corev1.DNSClusterFirst, "", cri.Unchanged},
+		{"cluster-first-with-host-net", corev1.DNSClusterFirstWithHostNet, "", cri.Unchanged},
+		{"none", corev1.DNSNone, "", cri.Unchanged},
+		{"autopath", corev1.DNSClusterFirst, "ClusterFirstWithAutopath", cri.Edited},
+		{"autopath-with-host-net", corev1.DNSClusterFirstWithHostNet, "clusterFirstWithAutopath", cri.Edited},
+		{"default-by-annotation", corev1.DNSClusterFirstWithHostNet, "Default", cri.Edited},
+	} {
+		for _, network := range []string{"pod", "host"} {
+			for _, with := range []string{"nothing", "dns-config"} {
+				name := c.name + "-" + network + "-" + with
+				t.Run(name, func(t *testing.T) {
+					pod := newPod(name, corev1.PodSpec{DNSPolicy: c.policy, HostNetwork: network == "host"})
+					want := c.want
+					if with == "dns-config" {
+						pod.Spec.DNSConfig = dnsConfig()
+					} else if c.policy == corev1.DNSNone {
+						want = cri.EmptyDecision
+					}
+					if c.annotation != "" {
+						annotated(pod, policy.OverrideAnnotation, c.annotation)
+					}
+					m.compare(t, pod, want)
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,339 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// autopathPod returns a pod whose DNS is not what its kubelet computes.
+func autopathPod(name string) *corev1.Pod {
+	return annotated(newPod(name, corev1.PodSpec{}), policy.OverrideAnnotation, "ClusterFirstWithAutopath")
+}
+
+// testHostnames has the names that the kernel, the runtime and $HOSTNAME must take.
+func (m *machine) testHostnames(t *testing.T) {
+	yes := true
+	rest := ".web.shop.svc.cluster.local"
+	for name, c := range map[string]struct {
+		spec corev1.PodSpec
+		want string
+	}{
+		"hostname":                       {corev1.PodSpec{Hostname: "one", Subdomain: "web"}, "one"},
+		"fqdn":                           {corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, "one" + rest},
+		"fqdn-64":                        {corev1.PodSpec{Hostname: strings.Repeat("h", 64-len(rest)), Subdomain: "web", SetHostnameAsFQDN: &yes}, strings.Repeat("h", 64-len(rest)) + rest},
+		"cut-" + strings.Repeat("n", 70): {corev1.PodSpec{}, "cut-" + strings.Repeat("n", 59)},
+		"on-host-network":                {corev1.PodSpec{Hostname: "one", Subdomain: "web", HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet}, nodeName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := m.compare(t, annotated(newPod(name, c.spec), policy.OverrideAnnotation, "ClusterFirstWithAutopath"), cri.Edited)
+			if v.Hostname != c.want {
+				t.Errorf("the host name is %q, want %q", v.Hostname, c.want)
+			}
+		})
+	}
+}
+
+// testLimits has the longest search lists. With None nothing else is in them.
+func (m *machine) testLimits(t *testing.T) {
+	domain := strings.Repeat("d", 59) + ".x" // 61 bytes and a number of two
+	var searches []string
+	for i := range policy.MaxSearches {
+		searches = append(searches, fmt.Sprintf("%02d%s", i, domain))
+	}
+	searches[0] = "x" + searches[0] // 31 of 63 bytes, one of 64, 31 blanks
+	for name, c := range map[string]struct {
+		searches []string
+		kept     int
+	}{
+		"32-domains-2048-bytes": {searches, 32},
+		"33-domains":            {append(slices.Clone(searches[1:]), "a.example", "b.example"), 32},
+		"2049-bytes":            {append([]string{"y" + searches[0]}, searches[1:]...), 31},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod(name, corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.53"}, Searches: c.searches}})
+			v := m.compare(t, annotated(pod, policy.OverrideAnnotation, "None"), cri.Edited)
+			if got := v.config().Searches; !cmp.Equal(got, c.searches[:c.kept]) {
+				t.Errorf("the pod has %d search domains, want %d:\n%s", len(got), c.kept, v.ResolvConf)
+			}
+		})
+	}
+	if n := len(strings.Join(searches, " ")); n != policy.MaxSearchLine {
+		t.Errorf("the test has a line of %d bytes", n)
+	}
+}
+
+// testLibraries asks the C libraries in containers what they make of the file.
+func (m *machine) testLibraries(t *testing.T) {
+	libraries := map[string]func(string) resolvconf.Resolver{glibcImage: resolvconf.Glibc, muslImage: resolvconf.Musl}
+	long := newPod("long", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{strings.Repeat("long.", 40) + "example"}}})
+	for _, pod := range []*corev1.Pod{autopathPod("autopath"), newPod("cluster-first", corev1.PodSpec{}), long} {
+		t.Run(pod.Name, func(t *testing.T) {
+			hook := m.hook(t, pod)
+			s := m.startShim(t, hook)
+			ctx, cancel := within(t.Context())
+			defer cancel()
+			config := s.sandboxOf(hook.Engine, m.host(), pod)
+			sandbox, err := s.start(ctx, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := m.decide(hook, pod)
+			for image, library := range libraries {
+				container, err := s.startContainer(ctx, sandbox, config, image)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := s.exec(ctx, container, "/bin/tell")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := library(d.Config().String())
+				if diff := cmp.Diff(told{fmt.Sprint(r.Nameservers), r.Search, fmt.Sprint(r.Ndots)}, parseTold(t, out)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", image, diff)
+				}
+			}
+			if err := s.remove(ctx, sandbox); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// told is what a library says that it read.
+type told struct {
+	Nameservers string
+	Search      []string
+	Ndots       string
+}
+
+func parseTold(t *testing.T, out string) (r told) {
+	t.Helper()
+	var servers []string
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "nameserver": // the address and the number of the interface
+			address, _, _ := strings.Cut(value, " ")
+			servers = append(servers, address)
+		case "search": // in hexadecimal
+			domain, err := hex.DecodeString(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Search = append(r.Search, string(domain))
+		case "ndots":
+			r.Ndots = value
+		}
+	}
+	r.Nameservers = fmt.Sprint(servers)
+	return r
+}
+
+// testDoubts has the cases in which the shim knows too little, knows better, or is
+// told to stay away. The pod would get other DNS from us than from its kubelet.
+func (m *machine) testDoubts(t *testing.T) {
+	otherDNS, otherDomain := facts(), facts()
+	otherDNS.ClusterDNS = []netip.Addr{netip.MustParseAddr("10.96.0.11")}
+	otherDomain.ClusterDomain = "cluster.example"
+	withoutDNS := func(c *runtimeapi.PodSandboxConfig) { c.DnsConfig = nil }
+	foreign := func(c *runtimeapi.PodSandboxConfig) { c.DnsConfig.Servers = []string{"192.0.2.99"} }
+	for _, c := range []struct {
+		name    string
+		hook    func(*cri.Hook)                    // what is special about the shim
+		request func(*runtimeapi.PodSandboxConfig) // and about the kubelet
+		want    cri.Outcome
+	}{
+		{"known", nil, nil, cri.Edited},
+		{"unknown", func(h *cri.Hook) { h.Lookup = fail(cri.ErrUnknownPod) }, nil, cri.UnknownPod},
+		{"lookup-late", func(h *cri.Hook) { h.Lookup = fail(context.DeadlineExceeded) }, nil, cri.LookupTimeout},
+		{"lookup-failed", func(h *cri.Hook) { h.Lookup = fail(errors.New("the API server is away")) }, nil, cri.LookupFailed},
+		{"lookup-panics", func(h *cri.Hook) { h.Lookup = nil }, nil, cri.Panicked},
+		{"other-cluster-dns", func(h *cri.Hook) { h.Engine = engine(t, otherDNS) }, nil, cri.FactsMismatch},
+		{"other-domain", func(h *cri.Hook) { h.Engine = engine(t, otherDomain) }, nil, cri.FactsMismatch},
+		{"other-host-file", func(h *cri.Hook) { h.Host = func() resolvconf.File { return resolvconf.Parse("search x") } }, nil, cri.FactsMismatch},
+		{"skip", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "true" }, cri.Skipped},
+		{"skip-false", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "false" }, cri.Edited},
+		{"observe", func(h *cri.Hook) { h.Mode = cri.Observe }, nil, cri.Observed},
+		{"generate-without-dns", nil, withoutDNS, cri.Edited},
+		{"force-without-dns", func(h *cri.Hook) { h.Mode = cri.Force }, withoutDNS, cri.Edited},
+		{"observe-without-dns", func(h *cri.Hook) { h.Mode = cri.Observe }, withoutDNS, cri.Observed},
+		{"foreign-dns", nil, foreign, cri.FactsMismatch},
+		{"force-foreign-dns", func(h *cri.Hook) { h.Mode = cri.Force }, foreign, cri.Edited},
+		{"options-in-other-order", nil, func(c *runtimeapi.PodSandboxConfig) { slices.Reverse(c.DnsConfig.Options) }, cri.Edited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := autopathPod(c.name)
+			pod.Spec.DNSConfig = dnsConfig()
+			hook := m.hook(t, pod)
+			right := hook.Engine
+			if c.hook != nil {
+				c.hook(hook)
+			}
+			s := m.startShim(t, hook)
+			request := s.sandboxOf(right, m.host(), pod)
+			if c.request != nil {
+				c.request(request)
+			}
+			v, err := s.runPod(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := s.reported(t, pod)
+			if r.Outcome != c.want {
+				t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, c.want)
+			}
+			d := right.Decide(kube.FromPod(pod), m.host())
+			want := d.Config()
+			if c.want != cri.Edited {
+				want = asked(request, m.host())
+			}
+			if diff := cmp.Diff(want, v.config()); diff != "" {
+				t.Errorf("resolv.conf (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func fail(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
+}
+
+// asked returns what the runtime makes of a request: without a DNS configuration it
+// copies the host's file.
+func asked(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resolvconf.Config {
+	dns := request.DnsConfig
+	if dns == nil {
+		return host.Config()
+	}
+	return resolvconf.Config{Nameservers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
+}
+
+// testInjection has a pod whose search domain holds a line of its own. Kubelet and
+// runtime write it through (docs/divergences.md, D3).
+func (m *machine) testInjection(t *testing.T) {
+	pod := newPod("injection", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{"a.example\nnameserver 203.0.113.66"}}})
+	hook := m.hook(t, pod)
+	s, k := m.startShim(t, hook), m.directly(t)
+	request := k.sandboxOf(hook.Engine, m.host(), pod)
+	clean := m.decide(hook, pod)
+	request.DnsConfig.Searches = append(request.DnsConfig.Searches, pod.Spec.DNSConfig.Searches...)
+
+	direct, err := k.runPod(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(direct.config().Nameservers, "203.0.113.66") {
+		t.Errorf("the runtime did not write the line through:\n%s", direct.ResolvConf)
+	}
+	through, err := s.runPod(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.reported(t, pod); r.Outcome != cri.Edited {
+		t.Errorf("the shim reports %s (%s)", r.Outcome, r.Detail)
+	}
+	check(t, through, pod, clean)
+}
+
+// testManyAtOnce starts pods at once, as a kubelet does after a boot.
+func (m *machine) testManyAtOnce(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 20 {
+		pod := autopathPod(fmt.Sprintf("many-%d", i))
+		pod.Namespace = fmt.Sprintf("ns%d", i)
+		pod.Spec.HostNetwork = i%2 == 1
+		pods = append(pods, pod)
+	}
+	hook := m.hook(t, pods...)
+	s := m.startShim(t, hook)
+	start := time.Now()
+	var wait sync.WaitGroup
+	for _, pod := range pods {
+		wait.Go(func() {
+			many := s.kubelet
+			many.label = "20 at once"
+			v, err := many.runPod(t.Context(), many.sandboxOf(hook.Engine, m.host(), pod))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			check(t, v, pod, m.decide(hook, pod))
+		})
+	}
+	wait.Wait()
+	m.timings.add("20 pods from start to end", start)
+	for range pods {
+		if r := <-s.reports; r.Outcome != cri.Edited {
+			t.Errorf("the shim reports %s (%s) for %s", r.Outcome, r.Detail, r.Sandbox.Name)
+		}
+	}
+}
+
+// testRestart kills containerd under a shim. Pods go on; calls fail as they do
+// without a shim, until containerd is back.
+func (m *machine) testRestart(t *testing.T) {
+	before, after := autopathPod("before"), autopathPod("after")
+	hook := m.hook(t, before, after)
+	s := m.startShim(t, hook)
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	config := s.sandboxOf(hook.Engine, m.host(), before)
+	sandbox, err := s.start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := s.startContainer(ctx, sandbox, config, pauseImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	m.killContainerd(t)
+	if _, err := s.start(ctx, s.sandboxOf(hook.Engine, m.host(), after)); status.Code(err) != codes.Unavailable {
+		t.Errorf("without containerd: %v, want Unavailable", err)
+	}
+	m.startContainerd(t)
+	start := time.Now()
+	if err := poll(3*time.Second, func() error { // a second, and slow machines
+		_, err := s.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+		return err
+	}); err != nil {
+		t.Fatalf("through the shim, containerd is not back: %v", err)
+	}
+	m.timings.add("the shim's way back to containerd", start)
+
+	v, err := s.view(ctx, container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, v, before, m.decide(hook, before))
+	if err := s.remove(ctx, sandbox); err != nil {
+		t.Error(err)
+	}
+	v, err = s.runPod(ctx, s.sandboxOf(hook.Engine, m.host(), after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, v, after, m.decide(hook, after))
+}
