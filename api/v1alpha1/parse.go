@@ -19,7 +19,7 @@ func ReadTypeMeta(data []byte) (TypeMeta, error) {
 		return t, err
 	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(js, &t); err != nil {
-		return t, fmt.Errorf("is no configuration file: %w", err)
+		return t, fmt.Errorf("is not a configuration file: %w", err)
 	}
 	return t, nil
 }

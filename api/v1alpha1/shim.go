@@ -70,7 +70,8 @@ type NodeConfiguration struct {
 	// ClusterDomain is the domain of the cluster. Absent: the kubelet's. "": none.
 	ClusterDomain *string `json:"clusterDomain,omitempty"`
 
-	// ResolvConf is the path of the resolv.conf for pods. Absent: the kubelet's.
+	// ResolvConf is the path of the resolv.conf for pods. A relative path counts
+	// from the directory of this file. Absent: the kubelet's.
 	// "": pods get none, as with the kubelet.
 	ResolvConf *string `json:"resolvConf,omitempty"`
 

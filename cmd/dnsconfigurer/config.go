@@ -140,7 +140,7 @@ func checkNode(n node) ([]policy.Finding, error) {
 		found = append(found, policy.Finding{
 			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
 			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", n.ResolvConf, i.Line, i.Text, i.Why),
-			Field:   "resolvConf", Hint: "no action if that is meant",
+			Field:   "resolvConf", Hint: "nothing to do if that is intended",
 		})
 	}
 	return found, nil

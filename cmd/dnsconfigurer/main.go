@@ -87,7 +87,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 func oneArgument(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usageError{fmt.Errorf("want one %s, got %d", name, len(args))}
+			return usageError{fmt.Errorf("want one %s, got %d arguments", name, len(args))}
 		}
 		return nil
 	}

@@ -37,10 +37,12 @@ func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
 		}
 	}
 	if len(workloads)+len(errs) == 0 {
-		slices.Sort(others)
-		err := fmt.Errorf("no pod and no pod template in %s, only %s",
-			strings.Join(paths, ", "), strings.Join(slices.Compact(others), ", "))
-		errs = append(errs, err)
+		found := "" // nothing but empty Lists
+		if len(others) > 0 {
+			slices.Sort(others)
+			found = ", only " + strings.Join(slices.Compact(others), ", ")
+		}
+		errs = append(errs, fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found))
 	}
 	return workloads, errors.Join(errs...)
 }

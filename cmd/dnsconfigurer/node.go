@@ -108,7 +108,7 @@ func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
 		c.Node.NodeIPs = f.nodeIPs
 		for _, s := range f.nodeIPs {
 			if _, ok := parseAddr(s); !ok {
-				return node{}, usageError{fmt.Errorf("--node-ip: %q is no IP address", s)}
+				return node{}, usageError{fmt.Errorf("--node-ip: %q is not an IP address", s)}
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
 		if !ok {
 			n.findings = append(n.findings, policy.Finding{
 				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
-				Message: fmt.Sprintf("%s: %q is no IP address, the kubelet goes on without it", f.dnsFrom, s),
+				Message: fmt.Sprintf("%s: %q is not an IP address, the kubelet goes on without it", f.dnsFrom, s),
 				Field:   "clusterDNS", Hint: "give an IPv4 or IPv6 address without port and zone",
 			})
 			continue
@@ -182,7 +182,7 @@ func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
 	for _, s := range c.Node.NodeIPs {
 		a, ok := parseAddr(s)
 		if !ok {
-			return n, fmt.Errorf("node.nodeIPs: %q is no IP address", s)
+			return n, fmt.Errorf("node.nodeIPs: %q is not an IP address", s)
 		}
 		n.IPs = append(n.IPs, a)
 	}
@@ -190,7 +190,7 @@ func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
 	if s := c.Autopath.NodeCache; s != "" {
 		a, ok := parseAddr(s)
 		if !ok {
-			return n, fmt.Errorf("autopath.nodeCache: %q is no IP address", s)
+			return n, fmt.Errorf("autopath.nodeCache: %q is not an IP address", s)
 		}
 		n.Autopath.NodeCache = a
 	}
@@ -204,8 +204,8 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// readConfig reads a ShimConfiguration. Its kubeletConfig counts from its own
-// directory.
+// readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
+// other files about the node count from its own directory.
 func readConfig(path string) (v1alpha1.ShimConfiguration, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -216,6 +216,9 @@ func readConfig(path string) (v1alpha1.ShimConfiguration, error) {
 		return c, within(path, err)
 	}
 	c.Node.KubeletConfig = besides(path, c.Node.KubeletConfig)
+	if c.Node.ResolvConf != nil {
+		*c.Node.ResolvConf = besides(path, *c.Node.ResolvConf)
+	}
 	return c, nil
 }
 

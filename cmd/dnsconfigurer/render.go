@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,8 +27,9 @@ func renderCommand() *cobra.Command {
 CronJob, PodTemplate, List) in YAML or JSON.
 
 The result is the kubelet's, save for what docs/divergences.md lists. Warnings go
-to standard error. Exit code 1 when the input has errors or a pod would not start.`,
-		Example: `  dnsconfigurer render -f examples/ --resolv-conf examples/host.resolv.conf
+to standard error. Exit code 1 when the input has errors: a file that cannot be
+read, or a finding of severity error, as for a pod that would not start.`,
+		Example: `  dnsconfigurer render -f examples/ --resolv-conf examples/node/resolv.conf
   dnsconfigurer render -f pod.yaml -o explain
   helm template chart/ | dnsconfigurer render -f - -o json --kubelet-config /var/lib/kubelet/config.yaml`,
 		Args: noArguments,
@@ -66,10 +68,10 @@ func (r *renderer) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: warning: %s\nhint: %s\n", f.Message, f.Hint)
 	}
 
-	workloads, bad := readManifests(r.files, cmd.InOrStdin())
+	workloads, unread := readManifests(r.files, cmd.InOrStdin())
 	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1}
 	host := node.host()
-	starts := true
+	bad := false
 	for _, w := range workloads {
 		if w.Pod.Namespace == "" {
 			w.Pod.Namespace = r.namespace
@@ -81,15 +83,15 @@ func (r *renderer) run(cmd *cobra.Command) error {
 		pod := kube.FromPod(w.Pod)
 		pod.Path = w.Path
 		d := engine.Decide(pod, host)
-		starts = starts && d.Starts()
+		bad = bad || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.print(w, &d); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
-	if bad != nil {
-		return bad
+	if unread != nil {
+		return unread
 	}
-	if !starts {
+	if bad {
 		return errReported
 	}
 	return nil

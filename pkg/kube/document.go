@@ -12,8 +12,8 @@ import (
 )
 
 // yamlDocuments yields the documents of a YAML stream, each with the number of its
-// first line. Documents are parted by lines that begin with "---", as kubectl
-// parts them; what follows on that line belongs to the document.
+// first line. A line that begins with "---" starts a document, and what follows on
+// that line belongs to it; a line "..." ends one. Blank documents are left out.
 func yamlDocuments(data []byte) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
 		var text []byte
@@ -25,18 +25,21 @@ func yamlDocuments(data []byte) iter.Seq2[[]byte, int] {
 				text = append(text, l...)
 				continue
 			}
-			if line > start && !yield(text, start) {
+			if len(bytes.TrimSpace(text)) > 0 && !yield(text, start) {
 				return
 			}
 			text, start = append([]byte(nil), rest...), line
 		}
-		if len(text) > 0 {
+		if len(bytes.TrimSpace(text)) > 0 {
 			yield(text, start)
 		}
 	}
 }
 
 func separator(line []byte) (rest []byte, ok bool) {
+	if string(bytes.TrimSpace(line)) == "..." && line[0] == '.' {
+		return nil, true
+	}
 	rest, ok = bytes.CutPrefix(line, []byte("---"))
 	if !ok || len(bytes.TrimSpace(rest)) == len(rest) && len(rest) > 0 {
 		return nil, false // "----" or "---x" is text

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -57,7 +58,11 @@ type Manifest struct {
 // pods and pod templates in them, with the API's defaults. The error joins one
 // *InputError for each thing that is wrong; what is right is returned beside it.
 func ParseManifest(file string, data []byte) (Manifest, error) {
-	r := reader{file: file}
+	r := reader{file: file, groups: groups()}
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		r.fail(0, "", errors.New("is UTF-16"), "save it as UTF-8")
+		return r.Manifest, errors.Join(r.errs...)
+	}
 	if len(data) > MaxManifest {
 		r.fail(0, "", fmt.Errorf("has more than %d bytes", MaxManifest), "split it")
 		return r.Manifest, errors.Join(r.errs...)
@@ -78,11 +83,13 @@ type reader struct {
 	Manifest
 	file     string
 	document int
+	item     string          // path to the present item of a list, as "items[2]."
+	groups   *runtime.Scheme // the API groups of pods and workloads
 	errs     []error
 }
 
 func (r *reader) fail(document int, field string, err error, hint string) {
-	r.errs = append(r.errs, &InputError{Location{r.file, document, field}, err, hint})
+	r.errs = append(r.errs, &InputError{Location{r.file, document, r.item + field}, err, hint})
 }
 
 // documents yields the documents that hold something, as JSON, by their numbers.
@@ -117,6 +124,21 @@ type header struct {
 	Kind       string `json:"kind"`
 }
 
+// item is the type of the items of a list, the zero value for a List of anything.
+func (h header) item() header {
+	return header{h.APIVersion, strings.TrimSuffix(h.Kind, "List")}
+}
+
+// isList tells whether h is a list that may hold pods. Kinds of others may end in
+// List too.
+func (h header) isList() bool {
+	if h == (header{"v1", "List"}) {
+		return true
+	}
+	_, known := makers[h.item()]
+	return known && h.item() != h
+}
+
 func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + h.Kind) }
 
 // object reads one object; inherited is its type when it has none of its own, as
@@ -124,7 +146,7 @@ func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + 
 func (r *reader) object(data []byte, inherited header) {
 	var h header
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &h); err != nil {
-		r.fail(r.document, "", fmt.Errorf("is no Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
+		r.fail(r.document, "", fmt.Errorf("is not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
 		return
 	}
 	if h == (header{}) {
@@ -132,10 +154,10 @@ func (r *reader) object(data []byte, inherited header) {
 	}
 	switch {
 	case h.APIVersion == "":
-		r.fail(r.document, "apiVersion", errors.New("is missing"), "")
+		r.fail(r.document, "apiVersion", errors.New("is missing"), "name the API version, as v1 or apps/v1")
 	case h.Kind == "":
-		r.fail(r.document, "kind", errors.New("is missing"), "")
-	case strings.HasSuffix(h.Kind, "List"):
+		r.fail(r.document, "kind", errors.New("is missing"), "name the kind, as Pod or Deployment")
+	case h.isList():
 		r.list(data, h, inherited)
 	default:
 		r.workload(data, h)
@@ -154,10 +176,11 @@ func (r *reader) list(data []byte, h, inherited header) {
 		r.fail(r.document, "items", err, "")
 		return
 	}
-	item := header{h.APIVersion, strings.TrimSuffix(h.Kind, "List")}
-	for _, o := range list.Items {
-		r.object(o, item)
+	for i, o := range list.Items {
+		r.item = fmt.Sprintf("items[%d].", i)
+		r.object(o, h.item())
 	}
+	r.item = ""
 }
 
 // rawObject is an object that is decoded later.

@@ -41,7 +41,7 @@ func ParseStaticPod(data []byte, node string) (*corev1.Pod, error) {
 	}
 	var h header
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
-		return nil, fmt.Errorf("is no Kubernetes object: %w", err)
+		return nil, fmt.Errorf("is not a Kubernetes object: %w", err)
 	}
 	if h != (header{"v1", "Pod"}) {
 		return nil, fmt.Errorf("holds %q, the kubelet takes v1 Pod only", h)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,8 +31,8 @@ type Workload struct {
 	// character.
 	Pod *corev1.Pod
 
-	// Path leads from the object to the pod in it: "" for a pod, "spec.template."
-	// for most others.
+	// Path leads from the document to the pod in it: "" for a pod, "spec.template."
+	// for most others, with "items[2]." before it in a List.
 	Path string
 }
 
@@ -52,9 +53,16 @@ func (r *reader) workload(data []byte, h header) {
 	}
 	w.Location = Location{File: r.file, Document: r.document}
 	w.Kind = h.Kind
+	w.Path = r.item + w.Path
 	if w.Pod.Name == "" {
-		r.fail(r.document, "metadata.name", errors.New("is missing"), "")
+		r.fail(r.document, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
 		return
+	}
+	for _, m := range []struct{ field, text string }{{"metadata.name", w.Name}, {"metadata.namespace", w.Namespace}} {
+		if strings.ContainsFunc(m.text, unicode.IsControl) {
+			r.fail(r.document, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
+			return
+		}
 	}
 	w.Pod.Namespace = w.Namespace
 	SetDefaults(&w.Pod.Spec)
@@ -69,36 +77,35 @@ func (r *reader) other(h header) {
 		r.fail(r.document, "apiVersion", err, "")
 		return
 	}
-	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
-		if err := add(known); err != nil {
-			r.fail(r.document, "kind", err, "")
-			return
-		}
-	}
-	ours := known.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
-	if ours && !known.Recognizes(gv.WithKind(h.Kind)) {
+	ours := r.groups.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
+	if ours && !r.groups.Recognizes(gv.WithKind(h.Kind)) {
 		hint := "check the spelling of apiVersion and kind"
 		for m := range makers {
 			if m.Kind == h.Kind {
 				hint = "use apiVersion " + m.APIVersion
 			}
 		}
-		r.fail(r.document, "kind", fmt.Errorf("there is no %s", h), hint)
+		r.fail(r.document, "kind", fmt.Errorf("no such kind: %s", h), hint)
 		return
 	}
 	r.Others = append(r.Others, h.Kind)
 }
 
+// groups returns the API groups that pods and their workloads are in.
+func groups() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // two types of one name in k8s.io/api
+		}
+	}
+	return s
+}
+
 // makers holds the kinds that make pods.
 var makers = map[header]func([]byte) (Workload, []error){
 	{"v1", "Pod"}: decode(func(o *corev1.Pod) Workload {
-		w := Workload{Namespace: o.Namespace, Name: o.Name, Pod: o}
-		if o.Name == "" && o.GenerateName != "" {
-			o.Name = generated(o.GenerateName)
-			w.Name = o.Name
-		}
-		return w
+		return Workload{Namespace: o.Namespace, Name: o.Name, Pod: o}
 	}),
 	{"v1", "PodTemplate"}: decode(func(o *corev1.PodTemplate) Workload {
 		return templated(o.ObjectMeta, o.Template, "template.", generated(o.Name+"-"))
@@ -141,6 +148,9 @@ func decode[T any](workload func(*T) Workload) func([]byte) (Workload, []error) 
 		}
 		if len(problems) > 0 {
 			return Workload{}, problems
+		}
+		if m, ok := any(&o).(metav1.Object); ok && m.GetName() == "" && m.GetGenerateName() != "" {
+			m.SetName(generated(m.GetGenerateName()))
 		}
 		return workload(&o), nil
 	}

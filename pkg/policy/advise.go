@@ -28,7 +28,7 @@ const (
 
 // advise adds findings about what the node lets pass and the container will not
 // like. It changes nothing else.
-func (d *Decision) advise(pod *Pod) {
+func (e *Engine) advise(d *Decision, pod *Pod) {
 	if p := fqdn.SubdomainProblems(pod.Name); p != nil {
 		d.find(Finding{
 			Code: CodeInvalidName, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
@@ -44,7 +44,7 @@ func (d *Decision) advise(pod *Pod) {
 			"the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf",
 			"give dnsConfig at least one nameserver")
 	}
-	d.adviseServers(pod)
+	e.adviseServers(d, pod)
 	for _, s := range d.Searches {
 		if p := fqdn.DomainProblem(s.Text); p != "" {
 			d.advice(SeverityWarning, CodeUnusableDomain, s.field(),
@@ -66,10 +66,10 @@ func (d *Decision) adviseWindows(pod *Pod) {
 	}
 }
 
-func (d *Decision) adviseServers(pod *Pod) {
+func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 	autopath := slices.Contains(d.Steps, BaseAutopath)
 	for _, s := range d.Nameservers {
-		if s.Source.Origin == FromPod && autopath {
+		if s.Source.Origin == FromPod && autopath && !contains(e.servers, s.Text) {
 			d.advice(SeverityWarning, CodeForeignNameserver, s.field(),
 				fmt.Sprintf("nameserver %s does not expand the autopath search domain: short names fail when it answers", s.Text),
 				"remove it, or use ClusterFirst")

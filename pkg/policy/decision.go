@@ -30,8 +30,9 @@ type Decision struct {
 	// host name leaves them as they are.
 	Error string
 
-	// Dropped lists the entries of the host's file, the node and the pod that
-	// the pod does not get, each with the rule that says why.
+	// Dropped lists the entries of the host's file, the base and the pod that the
+	// pod does not get, each with the rule that says why. Facts of the node that
+	// the policy has no use for are not entries.
 	Dropped []Entry
 
 	// Ignored are the lines and values of the host's file that the kubelet's

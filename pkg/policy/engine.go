@@ -33,7 +33,6 @@ func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
 	}
-	n.ClusterDNS = slices.Clone(n.ClusterDNS)
 	n.IPs = slices.Clone(n.IPs)
 	if n.Autopath.Suffix == "" {
 		n.Autopath.Suffix = DefaultAutopathSuffix
@@ -61,7 +60,7 @@ func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 		d.merge(pod.Config)
 		e.name(&d, &pod)
 		d.fit()
-		d.advise(&pod)
+		e.advise(&d, &pod)
 	}
 	return d
 }
@@ -87,7 +86,7 @@ func (d *Decision) effective(pod *Pod) Policy {
 	}
 	d.find(Finding{
 		Code: CodeUnknownOverride, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("annotation %s: %q is no DNS policy, spec.dnsPolicy counts", OverrideAnnotation, pod.Override),
+		Message: fmt.Sprintf("annotation %s: %q is not a DNS policy, spec.dnsPolicy counts", OverrideAnnotation, pod.Override),
 		Field:   "metadata.annotations[" + OverrideAnnotation + "]",
 		Hint:    "use ClusterFirstWithAutopath or one of the policies of the API",
 	})

@@ -21,8 +21,13 @@ var kinds = [...]struct{ keyword, list string }{
 	OptionKind: {"options", "options"},
 }
 
-// String returns the keyword of resolv.conf(5).
-func (k Kind) String() string { return kinds[k].keyword }
+// String returns the keyword of resolv.conf(5); "" for a number that is no kind.
+func (k Kind) String() string {
+	if int(k) >= len(kinds) {
+		return ""
+	}
+	return kinds[k].keyword
+}
 
 // Origin is where an entry comes from.
 type Origin uint8
@@ -32,8 +37,8 @@ const (
 	FromHost          Origin = iota // the host's resolv.conf: the line, from 1
 	FromClusterDNS                  // Node.ClusterDNS: the place, from 0
 	FromClusterDomain               // Node.ClusterDomain: nothing
-	FromNodeCache                   // Node.NodeCache: nothing
-	FromNodeIP                      // Node.NodeIPs: the place, from 0
+	FromNodeCache                   // Node.Autopath.NodeCache: nothing
+	FromNodeIP                      // Node.IPs: the place, from 0
 	FromRule                        // the rule itself: nothing
 	FromPod                         // the list of the pod's dnsConfig: the place, from 0
 )

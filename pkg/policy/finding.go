@@ -18,6 +18,9 @@ type Finding struct {
 	Hint  string // what to do
 }
 
+// IsError tells whether f is of severity error.
+func (f Finding) IsError() bool { return f.Severity == SeverityError }
+
 // Severity ranks findings.
 type Severity string
 

@@ -96,8 +96,9 @@ func join(entries []Entry) string {
 }
 
 // CheckHost is rule L4, which the kubelet applies to its own file once, when it
-// starts: the first problem, in its words. host is the file at Node.ResolvConf;
-// nothing is checked on a node without one.
+// starts: the first problem, in its words and with the reason of its event. After it
+// come servers that no pod reaches, of which the kubelet says nothing. host is the
+// file at Node.ResolvConf; nothing is checked on a node without one.
 func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 	path := e.node.ResolvConf
 	if path == "" {
@@ -125,11 +126,23 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		message = fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, MaxDomain)
 	case length > MaxSearchLine:
 		message = fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, MaxSearchLine)
-	default:
-		return nil
 	}
-	return []Finding{{
-		Code: CodeNodeHostFile, Severity: severity, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
-		Message: message, Field: "resolvConf", Hint: "shorten or mend " + path + " on the node",
-	}}
+	var found []Finding
+	if message != "" {
+		found = append(found, Finding{
+			Code: CodeNodeHostFile, Severity: severity, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
+			Message: message, Field: "resolvConf", Hint: "correct " + path + " on the node",
+		})
+	}
+	for _, s := range host.Nameservers {
+		if staysOnNode(s.Text) {
+			found = append(found, Finding{
+				Code: CodeLoopbackServer, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
+				Message: fmt.Sprintf("%s:%d: nameserver %s is an address of the node that the pod network does not reach", path, s.Line, s.Text),
+				Field:   "resolvConf",
+				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
+			})
+		}
+	}
+	return found
 }

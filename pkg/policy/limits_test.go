@@ -175,6 +175,7 @@ func TestCheckHost(t *testing.T) {
 		{"2048 bytes", "", search(joining(2048)), ""},
 		{"2049 bytes", "", search(joining(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
 		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
+		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node that the pod network does not reach"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,12 +205,12 @@ func TestNewRefusesNodes(t *testing.T) {
 	}{
 		{policy.Node{}, ""},
 		{policy.Node{ClusterDomain: "Cluster.Local."}, ""}, // the kubelet never checks it
-		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b" is not one word of a search line`},
-		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" is not one word of a search line`},
-		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is no address without a zone`},
-		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is no address without a zone`},
-		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0]: is no address"},
-		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" is not one word of a search line`},
+		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b" must be one word of a search line`},
+		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
+		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is not an address without a zone`},
+		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},
+		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0] is not an address"},
+		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" must be one word of a search line`},
 	}
 	for _, tt := range tests {
 		_, err := policy.New(tt.node)
@@ -248,5 +249,29 @@ func TestDecideHostileHostFile(t *testing.T) {
 		if d.Error != "" || len(d.Searches) > policy.MaxSearches {
 			t.Errorf("%s: %d domains, error %q", p, len(d.Searches), d.Error)
 		}
+	}
+}
+
+// Many options are kept as few are: each name once, in order, with its last value.
+func TestManyOptions(t *testing.T) {
+	config := &policy.DNSConfig{}
+	want := []string{"ndots:5"}
+	for i := range 40 {
+		name := fmt.Sprintf("o%02d", i)
+		config.Options = append(config.Options, policy.Option{Name: name, Value: "1"})
+		want = append(want, name+":2")
+	}
+	for i := range 40 {
+		config.Options = append(config.Options, policy.Option{Name: fmt.Sprintf("o%02d", i), Value: "2"})
+	}
+	d := newEngine(t, kubeadm).Decide(policy.Pod{Name: "p", Namespace: "n", Policy: policy.ClusterFirst, Config: config}, resolvconf.File{})
+	if diff := cmp.Diff(want, d.Config().Options); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNumbersThatAreNothing(t *testing.T) {
+	if s := policy.Rule(200).String() + policy.Rule(200).Text() + policy.Kind(200).String(); s != "" {
+		t.Errorf("%q", s)
 	}
 }

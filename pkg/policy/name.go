@@ -41,9 +41,10 @@ func (e *Engine) name(d *Decision, pod *Pod) {
 // names returns the short host name and the domain of pod, or the finding with
 // the kubelet's error text.
 func (e *Engine) names(d *Decision, pod *Pod) (host, domain string, refused *Finding) {
-	host = pod.Name
+	host, field := pod.Name, "metadata.name"
 	switch {
 	case pod.HostnameOverride != nil:
+		field = "spec.hostnameOverride"
 		d.step(HostnameOverridden)
 		host = *pod.HostnameOverride
 		if p := fqdn.SubdomainProblems(host); p != nil {
@@ -60,7 +61,7 @@ func (e *Engine) names(d *Decision, pod *Pod) (host, domain string, refused *Fin
 	default:
 		d.step(HostnameOfPod)
 	}
-	host, refused = d.cutHostname(pod, host)
+	host, refused = d.cutHostname(pod, host, field)
 	if refused != nil || pod.HostnameOverride != nil || pod.Subdomain == "" {
 		return host, "", refused
 	}
@@ -73,20 +74,20 @@ func (e *Engine) names(d *Decision, pod *Pod) (host, domain string, refused *Fin
 }
 
 // cutHostname is rule N4.
-func (d *Decision) cutHostname(pod *Pod, host string) (string, *Finding) {
+func (d *Decision) cutHostname(pod *Pod, host, field string) (string, *Finding) {
 	cut := fqdn.CutHostname(host)
 	if len(cut) == len(host) {
 		return host, nil
 	}
 	d.step(HostnameCut)
 	if cut == "" {
-		return "", badName(CodeInvalidHostname, "metadata.name", fmt.Sprintf("hostname for pod %q was invalid: %q", pod.Name, host))
+		return "", badName(CodeInvalidHostname, field, fmt.Sprintf("hostname for pod %q was invalid: %q", pod.Name, host))
 	}
 	d.find(Finding{
 		Code: CodeHostnameCut, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 		Message: fmt.Sprintf("the host name is cut from %d bytes to %q; pods that begin alike get the same one", len(host), cut),
-		Field:   "metadata.name",
-		Hint:    fmt.Sprintf("set spec.hostname, or shorten the name by %d", len(host)-fqdn.MaxHostname),
+		Field:   field,
+		Hint:    fmt.Sprintf("shorten it by %d; spec.hostname stands in for a pod's name", len(host)-fqdn.MaxHostname),
 	})
 	return cut, nil
 }

@@ -38,19 +38,19 @@ type Autopath struct {
 func (n Node) validate() error {
 	for i, a := range n.ClusterDNS {
 		if !a.IsValid() || a.Zone() != "" {
-			return fmt.Errorf("clusterDNS[%d]: %q is no address without a zone", i, a)
+			return fmt.Errorf("clusterDNS[%d]: %q is not an address without a zone", i, a)
 		}
 	}
 	for i, a := range n.IPs {
 		if !a.IsValid() {
-			return fmt.Errorf("nodeIPs[%d]: is no address", i)
+			return fmt.Errorf("nodeIPs[%d] is not an address", i)
 		}
 	}
 	if unsafe(Search, n.ClusterDomain) {
-		return fmt.Errorf("clusterDomain: %q is not one word of a search line", n.ClusterDomain)
+		return fmt.Errorf("clusterDomain: %q must be one word of a search line", n.ClusterDomain)
 	}
 	if unsafe(Search, n.Autopath.Suffix) {
-		return fmt.Errorf("autopath.suffix: %q is not one word of a search line", n.Autopath.Suffix)
+		return fmt.Errorf("autopath.suffix: %q must be one word of a search line", n.Autopath.Suffix)
 	}
 	return nil
 }

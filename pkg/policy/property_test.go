@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,7 +73,7 @@ func checkProperties(t *testing.T, s situation) policy.Decision {
 	}
 	checkLimits(t, &d)
 	checkAccount(t, s, &d)
-	checkExplained(t, &d)
+	checkExplained(t, s, &d)
 	checkFindings(t, &d)
 	return d
 }
@@ -147,30 +149,73 @@ func checkAccount(t *testing.T, s situation, d *policy.Decision) {
 	}
 }
 
-// checkExplained checks that the explanation names every entry, its rule and its
-// source.
-func checkExplained(t *testing.T, d *policy.Decision) {
-	lines := strings.Split(d.Explain(), "\n")
+// checkExplained checks that the explanation has one row for each entry, with its
+// text, its source and its rule, one for each line that was ignored, and no others.
+func checkExplained(t *testing.T, s situation, d *policy.Decision) {
+	want := map[string]int{}
 	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {
 		if e.Rule.String() == "" || e.Rule.Text() == "" {
 			t.Errorf("%v has no rule", e)
 		}
-		named := func(line string) bool {
-			return strings.HasPrefix(line, "  "+e.Kind.String()) && strings.Contains(line, sourceText(e)) &&
-				strings.HasSuffix(line, "  "+e.Rule.String()+" "+e.Rule.Text())
-		}
-		if !slices.ContainsFunc(lines, named) {
-			t.Errorf("%v is not explained", e)
-		}
+		want[row(e.Kind.String(), e.Text, sourceText(e), e.Rule.String(), e.Rule.Text())]++
 	}
+	lines := map[int]bool{}
 	for _, i := range d.Ignored {
-		named := func(line string) bool {
-			return strings.HasPrefix(line, "  line") && strings.Contains(line, fmt.Sprintf(":%d ", i.Line)) && strings.Contains(line, i.Why.String())
+		lines[i.Line] = true
+		why := i.Why.String()
+		if i.By > 0 {
+			why += fmt.Sprintf(", line %d", i.By)
 		}
-		if !slices.ContainsFunc(lines, named) {
-			t.Errorf("%v is not explained", i)
+		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Why.Rule(), why)]++
+	}
+	want[row("hostname", d.Hostname)]++
+	if d.FQDN != "" {
+		want[row("fqdn", d.FQDN)]++
+	}
+	_, table, _ := strings.Cut(d.Explain(), "kept\n")
+	for line := range strings.Lines(table) {
+		if line == "error\n" || line == "findings\n" {
+			break
+		}
+		if line != "dropped\n" {
+			want[row(line)]--
 		}
 	}
+	for r, n := range want {
+		if n != 0 {
+			t.Errorf("%d rows too few or too many: %s", n, r)
+		}
+	}
+	checkLines(t, s, lines)
+}
+
+// checkLines checks that each line of the host's file that says anything is taken or
+// reported as ignored.
+func checkLines(t *testing.T, s situation, ignored map[int]bool) {
+	if s.node.ResolvConf == "" || s.err != nil {
+		return
+	}
+	f := s.file()
+	for _, e := range slices.Concat(f.Nameservers, f.Searches, f.Options) {
+		ignored[e.Line] = true
+	}
+	number := 0
+	for line := range strings.SplitSeq(s.host, "\n") {
+		number++
+		line = strings.TrimSpace(line)
+		says := line != "" && line[0] != '#' && line != "search" && line != "options"
+		if says && !ignored[number] {
+			t.Errorf("line %d, %q, is neither taken nor reported", number, line)
+		}
+	}
+}
+
+// row is a row of the explanation with its columns at any width.
+func row(columns ...string) string {
+	if len(columns) > 1 && (columns[1] == "" || strings.ContainsFunc(columns[1], func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) })) {
+		columns[1] = strconv.Quote(columns[1])
+	}
+	return strings.Join(strings.Fields(strings.Join(columns, " ")), " ")
 }
 
 // sourceText is what an explanation must say about where e comes from.
@@ -254,7 +299,7 @@ func (g generator) domain() string {
 
 func (g generator) option() policy.Option {
 	return policy.Option{
-		Name:  pick(g, "ndots", "ndots:2", "timeout", "edns0", "rotate", "a:b:c", "", "x y", "n\nl"),
+		Name:  pick(g, fmt.Sprintf("o%d", g.IntN(40)), fmt.Sprintf("o%d", g.IntN(40)), "ndots", "ndots:2", "timeout", "edns0", "rotate", "a:b:c", "", "x y", "n\nl"),
 		Value: pick(g, "", "", "1", "5", "16", "a:b", "1\nnameserver 192.0.2.9", "1\x00"),
 	}
 }
@@ -319,7 +364,7 @@ func (g generator) situation() situation {
 		s.pod.Config = &policy.DNSConfig{
 			Nameservers: several(g, 5, g.address),
 			Searches:    several(g, 40, g.domain),
-			Options:     several(g, 5, g.option),
+			Options:     several(g, pick(g, 5, 5, 60), g.option),
 		}
 	}
 	return s

@@ -73,11 +73,7 @@ const (
 	limits   stage = "4 limits"
 )
 
-var rules = [...]struct {
-	id    string
-	stage stage
-	text  string
-}{
+var rules = [...]rule{
 	BaseNone:             {"P1", base, "None takes nothing from the node"},
 	BaseCluster:          {"P1", base, "the policy takes the cluster's DNS"},
 	BaseHost:             {"P1", base, "Default takes the host's resolv.conf"},
@@ -124,8 +120,21 @@ var rules = [...]struct {
 	SearchLineTooLong: {"L2", limits, "the search line has at most 2048 bytes, it is cut from its end"},
 }
 
-// String returns the identifier, such as "P3".
-func (r Rule) String() string { return rules[r].id }
+// String returns the identifier, such as "P3"; "" for a number that is no rule.
+func (r Rule) String() string { return r.known().id }
 
-// Text says in one sentence what the rule does.
-func (r Rule) Text() string { return rules[r].text }
+// Text says in one sentence what the rule does; "" for a number that is no rule.
+func (r Rule) Text() string { return r.known().text }
+
+func (r Rule) known() rule {
+	if int(r) >= len(rules) {
+		return rule{}
+	}
+	return rules[r]
+}
+
+type rule struct {
+	id    string
+	stage stage
+	text  string
+}

@@ -59,10 +59,21 @@ var reasons = [...]struct{ rule, text string }{
 }
 
 // Rule returns the rule of the kubelet's reader, as docs/rules.md names it.
-func (r Reason) Rule() string { return reasons[r].rule }
+// It is "" for a number that is no reason.
+func (r Reason) Rule() string {
+	if int(r) >= len(reasons) {
+		return ""
+	}
+	return reasons[r].rule
+}
 
 // String says in one sentence what the rule does.
-func (r Reason) String() string { return reasons[r].text }
+func (r Reason) String() string {
+	if int(r) >= len(reasons) {
+		return ""
+	}
+	return reasons[r].text
+}
 
 // Len returns the number of entries of f, without the ignored ones.
 func (f *File) Len() int { return len(f.Nameservers) + len(f.Searches) + len(f.Options) }

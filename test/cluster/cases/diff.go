@@ -125,7 +125,9 @@ func podEvents(findings []policy.Finding) []string {
 func checkEvents(findings []policy.Finding) []string {
 	var events []string
 	for _, f := range findings {
-		events = append(events, eventText("Node", f.Reason, f.Message))
+		if f.Reason != "" {
+			events = append(events, eventText("Node", f.Reason, f.Message))
+		}
 	}
 	return events
 }
