@@ -131,7 +131,7 @@ func checkNode(n node) ([]policy.Finding, error) {
 		found = append(found, policy.Finding{
 			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
 			Message: "the node has no cluster DNS: pods with a cluster policy get the host's DNS",
-			Field:   "clusterDNS", Hint: "give the address of the cluster's DNS Service",
+			Field:   policy.FieldClusterDNS, Hint: "give the address of the cluster's DNS Service",
 		})
 	}
 	host := n.host()
@@ -140,7 +140,7 @@ func checkNode(n node) ([]policy.Finding, error) {
 		found = append(found, policy.Finding{
 			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
 			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", n.ResolvConf, i.Line, i.Text, i.Why),
-			Field:   "resolvConf", Hint: "nothing to do if that is intended",
+			Field:   policy.FieldResolvConf, Hint: "nothing to do if that is intended",
 		})
 	}
 	return found, nil

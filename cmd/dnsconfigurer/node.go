@@ -173,7 +173,7 @@ func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
 			n.findings = append(n.findings, policy.Finding{
 				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
 				Message: fmt.Sprintf("%s: %q is not an IP address, the kubelet goes on without it", f.dnsFrom, s),
-				Field:   "clusterDNS", Hint: "give an IPv4 or IPv6 address without port and zone",
+				Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
 			})
 			continue
 		}

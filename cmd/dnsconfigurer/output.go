@@ -43,12 +43,6 @@ func within(file string, err error) error {
 	return errors.Join(errs...)
 }
 
-// reportFinding writes one finding about the object at l.
-func reportFinding(w io.Writer, l kube.Location, f v1alpha1.Finding) {
-	l.Field = f.Field
-	fmt.Fprintf(w, "dnsconfigurer: %s: %s: %s\nhint: %s\n", l, f.Severity, f.Message, f.Hint)
-}
-
 // outputFlag checks the value of -o.
 func outputFlag(value string, allowed ...string) error {
 	if !slices.Contains(allowed, value) {

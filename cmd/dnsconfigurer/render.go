@@ -65,11 +65,11 @@ func (r *renderer) run(cmd *cobra.Command) error {
 		return err
 	}
 	for _, f := range node.findings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: warning: %s\nhint: %s\n", f.Message, f.Hint)
+		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, f.Hint)
 	}
 
 	workloads, unread := readManifests(r.files, cmd.InOrStdin())
-	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1}
+	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1, map[string]bool{}}
 	host := node.host()
 	bad := false
 	for _, w := range workloads {
@@ -101,7 +101,8 @@ func (r *renderer) run(cmd *cobra.Command) error {
 type printer struct {
 	stdout, stderr io.Writer
 	format         string
-	several        bool // more than one decision is to come
+	several        bool            // more than one decision is to come
+	said           map[string]bool // about the node, which is the same for all pods
 }
 
 func (p printer) print(w kube.Workload, d *policy.Decision) error {
@@ -115,7 +116,7 @@ func (p printer) print(w kube.Workload, d *policy.Decision) error {
 	}
 	for _, f := range findings(d.Findings) {
 		if f.Severity != string(policy.SeverityInfo) {
-			reportFinding(p.stderr, w.Location, f)
+			p.report(w.Location, f)
 		}
 	}
 	text := ""
@@ -127,6 +128,21 @@ func (p printer) print(w kube.Workload, d *policy.Decision) error {
 	}
 	_, err := io.WriteString(p.stdout, text)
 	return err
+}
+
+// report writes a finding about the object at l. One about the node is not the
+// object's, and is said once.
+func (p printer) report(l kube.Location, f v1alpha1.Finding) {
+	l.Field = f.Field
+	where := l.String()
+	if f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS {
+		where = "the node's " + f.Field
+		if p.said[f.Message] {
+			return
+		}
+		p.said[f.Message] = true
+	}
+	fmt.Fprintf(p.stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", where, f.Severity, f.Message, f.Hint)
 }
 
 func rendered(w kube.Workload, d *policy.Decision) v1alpha1.RenderedPod {

@@ -18,7 +18,7 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	d.step(rule)
 	if rule == BaseHost && host.Err != nil {
 		d.step(HostRefused)
-		d.refuse(CodeHostFileRefused, "resolvConf", host.Err.Error(),
+		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
 			"correct "+e.node.ResolvConf+" on the node, or create it; pods with another policy start without it")
 		d.turnAway(pod, host)
 		return false
@@ -30,7 +30,7 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 		d.find(Finding{
 			Code: CodeHostFileNotNeeded, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "the kubelet starts no pod with this host file: " + host.Err.Error(),
-			Field:   "resolvConf",
+			Field:   FieldResolvConf,
 			Hint:    "correct " + e.node.ResolvConf + " on the node, or create it; this pod does not need what is missing",
 		})
 	}
@@ -192,7 +192,7 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 	const hint = "set clusterDNS in the KubeletConfiguration"
 	d.find(Finding{
 		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Reason: reasonMissing, Message: message, Field: "clusterDNS", Hint: hint,
+		Reason: reasonMissing, Message: message, Field: FieldClusterDNS, Hint: hint,
 	})
 	d.find(Finding{
 		Code: CodeMissingClusterDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,

@@ -62,8 +62,8 @@ func (d *Decision) Config() resolvconf.Config {
 	return resolvconf.Config{Nameservers: part(d.Nameservers), Searches: part(d.Searches), Options: part(d.Options)}
 }
 
-// Starts tells whether a pod with these findings would start: nothing that the
-// API server or the node refuses stands in its way.
+// Starts tells whether the pod would start, as far as this package looks: at what
+// the kubelet refuses, and of the API server's rules at the policy and the name.
 func (d *Decision) Starts() bool {
 	for _, f := range d.Findings {
 		if f.Severity == SeverityError && f.EnforcedBy != EnforcedByDNSConfigurer {

@@ -92,6 +92,6 @@ func (e Entry) field() string {
 	case FromClusterDomain:
 		return "metadata.namespace" // New has checked the rest
 	default:
-		return "resolvConf"
+		return FieldResolvConf
 	}
 }

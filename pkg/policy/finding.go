@@ -14,9 +14,16 @@ type Finding struct {
 	Reason  string
 	Message string
 
-	Field string // the field to change: a path from the pod, or a name of the KubeletConfiguration
+	Field string // the field to change: a path in the pod's object, or FieldResolvConf or FieldClusterDNS
 	Hint  string // what to do
 }
+
+// The values of Field that name a fact about the node, as its KubeletConfiguration
+// does. Every other Field is a path in the object that the pod is in.
+const (
+	FieldResolvConf = "resolvConf"
+	FieldClusterDNS = "clusterDNS"
+)
 
 // IsError tells whether f is of severity error.
 func (f Finding) IsError() bool { return f.Severity == SeverityError }

@@ -131,7 +131,7 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 	if message != "" {
 		found = append(found, Finding{
 			Code: CodeNodeHostFile, Severity: severity, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
-			Message: message, Field: "resolvConf", Hint: "correct " + path + " on the node",
+			Message: message, Field: FieldResolvConf, Hint: "correct " + path + " on the node",
 		})
 	}
 	for _, s := range host.Nameservers {
@@ -139,7 +139,7 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 			found = append(found, Finding{
 				Code: CodeLoopbackServer, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
 				Message: fmt.Sprintf("%s:%d: nameserver %s is an address of the node that the pod network does not reach", path, s.Line, s.Text),
-				Field:   "resolvConf",
+				Field:   FieldResolvConf,
 				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
 			})
 		}

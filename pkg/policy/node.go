@@ -6,6 +6,9 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // DefaultAutopathSuffix is the domain under which servers expand search lists
@@ -49,8 +52,10 @@ func (n Node) validate() error {
 	if unsafe(Search, n.ClusterDomain) {
 		return fmt.Errorf("clusterDomain: %q must be one word of a search line", n.ClusterDomain)
 	}
-	if unsafe(Search, n.Autopath.Suffix) {
-		return fmt.Errorf("autopath.suffix: %q must be one word of a search line", n.Autopath.Suffix)
+	if s := n.Autopath.Suffix; s != "" {
+		if p := fqdn.DomainProblem(s); p != "" || unsafe(Search, s) || strings.HasSuffix(s, ".") {
+			return fmt.Errorf("autopath.suffix: %q must be a domain name without a final dot", s)
+		}
 	}
 	return nil
 }
