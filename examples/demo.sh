@@ -28,7 +28,7 @@ show render -f examples/autopath.yaml --config examples/node/shim.yaml
 say "What would go wrong, before anybody applies it: this pod would be Pending for ever."
 show render -f examples/trouble/fqdn-too-long.yaml --kubelet-config "$node"
 
-say "Cut by the node, which tells only an event; and of no use in an Alpine image."
+say "Cut by the node, which says so only in an event; and of no use in an Alpine image."
 show render -f examples/trouble/cut.yaml --kubelet-config "$node"
 
 say "A value that would write a nameserver line of its own is left out."

@@ -45,6 +45,9 @@ func domains(n, length int) []string {
 	return list
 }
 
+// pair returns two domains of these lengths.
+func pair(a, b int) []string { return []string{domains(1, a)[0], domains(2, b)[1]} }
+
 // joining returns domains whose text, joined by blanks, has total bytes.
 func joining(total int) []string {
 	list := domains(8, 252)
@@ -74,7 +77,9 @@ func TestLimits(t *testing.T) {
 		{name: "a label of 63 bytes", searches: []string{strings.Repeat("l", 63)}, wantKept: 1},
 		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1, wantCodes: []policy.Code{policy.CodeUnusableDomain}},
 		{name: "a line of 254 bytes for musl", searches: domains(2, (254-8)/2), wantKept: 2},
-		{name: "a line of 256 bytes for musl", searches: domains(2, (256-8)/2), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
+		{name: "a line of 255 bytes for musl", searches: pair(123, 124), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
+		{name: "256 bytes for old glibc", searches: pair(127, 128), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
+		{name: "257 bytes for old glibc", searches: pair(128, 128), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch}},
 		{name: "6 domains for old glibc", searches: domains(6, 7), wantKept: 6},
 		{name: "7 domains for old glibc", searches: domains(7, 7), wantKept: 7, wantCodes: []policy.Code{policy.CodeOldGlibcSearch}},
 	}
