@@ -67,7 +67,7 @@ func (d *Decision) adviseWindows(pod *Pod) {
 }
 
 func (e *Engine) adviseServers(d *Decision, pod *Pod) {
-	autopath := slices.Contains(d.Steps, BaseAutopath)
+	autopath := slices.Contains(d.Steps, RuleBaseAutopath)
 	for _, s := range d.Nameservers {
 		if s.Source.Origin == FromPod && autopath && !contains(e.servers, s.Text) {
 			d.advice(SeverityWarning, CodeForeignNameserver, s.field(),

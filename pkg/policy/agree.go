@@ -18,9 +18,9 @@ func (e *Engine) Agrees(pod Pod, host resolvconf.File, config resolvconf.Config)
 	pod.Override = ""
 	d := e.Decide(pod, host)
 	safe := resolvconf.Config{
-		Nameservers: without(config.Nameservers, Nameserver),
-		Searches:    without(config.Searches, Search),
-		Options:     without(config.Options, OptionKind),
+		Nameservers: without(config.Nameservers, KindNameserver),
+		Searches:    without(config.Searches, KindSearch),
+		Options:     without(config.Options, KindOption),
 	}
 	return d.Config().Equal(safe)
 }

@@ -16,14 +16,14 @@ import (
 func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	rule := e.chooseBase(d, pod)
 	d.step(rule)
-	if rule == BaseHost && host.Err != nil {
-		d.step(HostRefused)
+	if rule == RuleBaseHost && host.Err != nil {
+		d.step(RuleHostRefused)
 		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
 			"correct "+e.node.ResolvConf+" on the node, or create it; pods with another policy start without it")
 		d.turnAway(pod, host)
 		return false
 	}
-	if slices.Contains(d.Steps, WithoutClusterDNS) {
+	if slices.Contains(d.Steps, RuleWithoutClusterDNS) {
 		d.missingClusterDNS(pod)
 	}
 	if host.Err != nil {
@@ -35,56 +35,56 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 		})
 	}
 	switch rule {
-	case BaseNone:
+	case RuleBaseNone:
 		d.reserve(pod.Config, 0, 0, 0, host.Len())
-		d.dropFile(host, NoneWithoutHost)
-	case BaseHost:
+		d.dropFile(host, RuleNoneWithoutHost)
+	case RuleBaseHost:
 		e.hostBase(d, pod.Config, host)
-	case BaseCluster:
+	case RuleBaseCluster:
 		e.clusterBase(d, pod, host)
-	case BaseAutopath:
+	case RuleBaseAutopath:
 		e.autopathBase(d, pod, host)
 	}
 	return true
 }
 
-// chooseBase picks one of the four Base rules, by rules P1, P2, P4, A1 and A2.
+// chooseBase picks one of the four RuleBase rules, by rules P1, P2, P4, A1 and A2.
 func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 	policy := d.effective(pod)
 	switch {
 	case policy == None:
-		return BaseNone
+		return RuleBaseNone
 	case policy == Default:
-		return BaseHost
+		return RuleBaseHost
 	case policy == ClusterFirst && pod.HostNetwork:
-		d.step(HostNetworkAsDefault)
+		d.step(RuleHostNetworkAsDefault)
 		d.find(Finding{
 			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
 			Field:   "spec.dnsPolicy",
 			Hint:    "use ClusterFirstWithHostNet, or Default if the host's DNS is meant",
 		})
-		return BaseHost
+		return RuleBaseHost
 	case policy == "":
 		d.unknownPolicy(pod.Policy)
 	}
 	if policy == ClusterFirstWithAutopath && e.canAutopath(d, pod) {
-		return BaseAutopath
+		return RuleBaseAutopath
 	}
 	if len(e.servers) == 0 {
-		d.step(WithoutClusterDNS)
-		return BaseHost
+		d.step(RuleWithoutClusterDNS)
+		return RuleBaseHost
 	}
-	return BaseCluster
+	return RuleBaseCluster
 }
 
 // hostBase is rule P5.
 func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
 	if e.node.ResolvConf != "" {
 		d.reserve(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
-		d.takeHost(host.Nameservers, Nameserver, HostEntry)
-		d.takeHost(host.Searches, Search, HostEntry)
-		d.takeHost(host.Options, OptionKind, HostEntry)
+		d.takeHost(host.Nameservers, KindNameserver, RuleHostEntry)
+		d.takeHost(host.Searches, KindSearch, RuleHostEntry)
+		d.takeHost(host.Options, KindOption, RuleHostEntry)
 		return
 	}
 	for i, ip := range e.node.IPs {
@@ -92,12 +92,12 @@ func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File)
 		if ip.Unmap().Is6() {
 			server = "::1"
 		}
-		d.take(Entry{server, Nameserver, NodeServer, Source{FromNodeIP, int32(i)}})
+		d.take(Entry{server, KindNameserver, RuleNodeServer, Source{FromNodeIP, int32(i)}})
 	}
 	if len(e.node.IPs) == 0 {
-		d.take(Entry{"127.0.0.1", Nameserver, NodeServer, Source{Origin: FromRule}})
+		d.take(Entry{"127.0.0.1", KindNameserver, RuleNodeServer, Source{Origin: FromRule}})
 	}
-	d.take(Entry{".", Search, NodeRootDomain, Source{Origin: FromRule}})
+	d.take(Entry{".", KindSearch, RuleNodeRootDomain, Source{Origin: FromRule}})
 }
 
 // clusterBase is rule P3. Without a cluster domain the host's search domains
@@ -107,17 +107,17 @@ func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
-		d.takeHost(host.Searches, Search, ClusterHostDomain)
+		d.takeHost(host.Searches, KindSearch, RuleClusterHostDomain)
 	} else {
-		d.take(Entry{pod.Namespace + "." + e.svcDomain, Search, ClusterDomain, domain})
-		d.take(Entry{e.svcDomain, Search, ClusterDomain, domain})
-		d.take(Entry{e.node.ClusterDomain, Search, ClusterDomain, domain})
-		d.takeHost(host.Searches, Search, ClusterHostDomain)
-		d.dedupe(Search, MaxSearches)
+		d.take(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, RuleClusterDomain, domain})
+		d.take(Entry{e.svcDomain, KindSearch, RuleClusterDomain, domain})
+		d.take(Entry{e.node.ClusterDomain, KindSearch, RuleClusterDomain, domain})
+		d.takeHost(host.Searches, KindSearch, RuleClusterHostDomain)
+		d.dedupe(KindSearch, MaxSearches)
 	}
-	d.take(Entry{"ndots:5", OptionKind, ClusterNdots, Source{Origin: FromRule}})
-	d.dropHost(host.Nameservers, Nameserver, ClusterWithoutHost)
-	d.dropHost(host.Options, OptionKind, ClusterWithoutHost)
+	d.take(Entry{"ndots:5", KindOption, RuleClusterNdots, Source{Origin: FromRule}})
+	d.dropHost(host.Nameservers, KindNameserver, RuleClusterWithoutHost)
+	d.dropHost(host.Options, KindOption, RuleClusterWithoutHost)
 }
 
 // autopathBase is rule A1: one server, one search domain.
@@ -125,17 +125,17 @@ func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
 	d.reserve(pod.Config, 2, 1, 1, host.Len())
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
-		d.take(Entry{a.Unmap().String(), Nameserver, AutopathServer, Source{Origin: FromNodeCache}})
+		d.take(Entry{a.Unmap().String(), KindNameserver, RuleAutopathServer, Source{Origin: FromNodeCache}})
 	} else {
-		d.take(withRule(servers[0], AutopathServer))
+		d.take(withRule(servers[0], RuleAutopathServer))
 		servers = servers[1:]
 	}
 	if e.node.Autopath.ClusterDNSFallback && len(servers) > 0 {
-		d.take(withRule(servers[0], AutopathServer))
+		d.take(withRule(servers[0], RuleAutopathServer))
 	}
-	d.take(Entry{e.autopathDomain(pod), Search, AutopathDomain, Source{Origin: FromClusterDomain}})
-	d.take(Entry{"ndots:5", OptionKind, ClusterNdots, Source{Origin: FromRule}})
-	d.dropFile(host, AutopathWithoutHost)
+	d.take(Entry{e.autopathDomain(pod), KindSearch, RuleAutopathDomain, Source{Origin: FromClusterDomain}})
+	d.take(Entry{"ndots:5", KindOption, RuleClusterNdots, Source{Origin: FromRule}})
+	d.dropFile(host, RuleAutopathWithoutHost)
 }
 
 func (e *Engine) autopathDomain(pod *Pod) string {
@@ -155,14 +155,14 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 		domain := e.autopathDomain(pod)
 		if p := fqdn.DomainProblem(domain); p != "" {
 			why = "its search domain " + domain + " " + p
-		} else if unsafe(Search, domain) {
+		} else if unsafe(KindSearch, domain) {
 			why = fmt.Sprintf("its search domain %q is not one word", domain)
 		}
 	}
 	if why == "" {
 		return true
 	}
-	d.step(WithoutAutopath)
+	d.step(RuleWithoutAutopath)
 	d.find(Finding{
 		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: "ClusterFirstWithAutopath counts as ClusterFirstWithHostNet: " + why,
@@ -173,7 +173,7 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 }
 
 func (d *Decision) unknownPolicy(p Policy) {
-	d.step(UnknownAsCluster)
+	d.step(RuleUnknownAsCluster)
 	hint := "use Default, ClusterFirst, ClusterFirstWithHostNet, None or ClusterFirstWithAutopath"
 	if p == "Custom" { // the first draft of the KEP, still found in old manifests
 		hint = "Custom became None: use dnsPolicy: None with dnsConfig"
@@ -204,9 +204,9 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 
 // turnAway drops all that a pod which does not start was offered.
 func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
-	d.dropFile(host, HostRefused)
+	d.dropFile(host, RuleHostRefused)
 	for e := range pod.Config.entries {
-		d.drop(e, HostRefused)
+		d.drop(e, RuleHostRefused)
 	}
 }
 
@@ -245,9 +245,9 @@ func (d *Decision) takeHost(entries []resolvconf.Entry, k Kind, r Rule) {
 }
 
 func (d *Decision) dropFile(host *resolvconf.File, r Rule) {
-	d.dropHost(host.Nameservers, Nameserver, r)
-	d.dropHost(host.Searches, Search, r)
-	d.dropHost(host.Options, OptionKind, r)
+	d.dropHost(host.Nameservers, KindNameserver, r)
+	d.dropHost(host.Searches, KindSearch, r)
+	d.dropHost(host.Options, KindOption, r)
 }
 
 func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {

@@ -91,9 +91,9 @@ func (d *Decision) drop(e Entry, r Rule) {
 // list returns the list that entries of kind k go to.
 func (d *Decision) list(k Kind) *[]Entry {
 	switch k {
-	case Nameserver:
+	case KindNameserver:
 		return &d.Nameservers
-	case Search:
+	case KindSearch:
 		return &d.Searches
 	default:
 		return &d.Options

@@ -10,15 +10,15 @@ type Kind uint8
 
 // The kinds.
 const (
-	Nameserver Kind = iota
-	Search
-	OptionKind
+	KindNameserver Kind = iota
+	KindSearch
+	KindOption
 )
 
 var kinds = [...]struct{ keyword, list string }{
-	Nameserver: {"nameserver", "nameservers"},
-	Search:     {"search", "searches"},
-	OptionKind: {"options", "options"},
+	KindNameserver: {"nameserver", "nameservers"},
+	KindSearch:     {"search", "searches"},
+	KindOption:     {"options", "options"},
 }
 
 // String returns the keyword of resolv.conf(5); "" for a number that is no kind.

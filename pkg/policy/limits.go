@@ -24,8 +24,8 @@ const (
 // back when a later one makes room.
 func (d *Decision) fit() {
 	if len(d.Nameservers) > MaxNameservers {
-		d.cut(&d.Nameservers, MaxNameservers, ServerLimit)
-		d.step(ServerLimit)
+		d.cut(&d.Nameservers, MaxNameservers, RuleServerLimit)
+		d.step(RuleServerLimit)
 		d.find(Finding{
 			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
 			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + join(d.Nameservers),
@@ -47,14 +47,14 @@ func (d *Decision) fit() {
 func (d *Decision) fitSearches() bool {
 	before := len(d.Searches)
 	if before > MaxSearches {
-		d.step(SearchLimit)
-		d.cut(&d.Searches, MaxSearches, SearchLimit)
+		d.step(RuleSearchLimit)
+		d.cut(&d.Searches, MaxSearches, RuleSearchLimit)
 	}
 
 	within := len(d.Searches)
-	d.dropEach(&d.Searches, DomainTooLong, func(s *Entry, _ []Entry) bool { return len(s.Text) > MaxDomain })
+	d.dropEach(&d.Searches, RuleDomainTooLong, func(s *Entry, _ []Entry) bool { return len(s.Text) > MaxDomain })
 	if len(d.Searches) < within {
-		d.step(DomainTooLong)
+		d.step(RuleDomainTooLong)
 	}
 
 	n := len(d.Searches)
@@ -62,8 +62,8 @@ func (d *Decision) fitSearches() bool {
 		length -= len(d.Searches[n-1].Text) + 1
 	}
 	if n < len(d.Searches) {
-		d.step(SearchLineTooLong)
-		d.cut(&d.Searches, n, SearchLineTooLong)
+		d.step(RuleSearchLineTooLong)
+		d.cut(&d.Searches, n, RuleSearchLineTooLong)
 	}
 	return len(d.Searches) < before
 }

@@ -17,17 +17,17 @@ func (d *Decision) merge(c *DNSConfig) {
 	if c == nil {
 		return
 	}
-	d.step(Merge)
+	d.step(RuleMerge)
 	keys := d.rewriteOptions(len(c.Options))
 	for e := range c.entries {
-		if e.Kind == OptionKind {
+		if e.Kind == KindOption {
 			d.setOption(&keys, c.Options[e.Source.Index].Name, e)
 		} else {
 			d.take(e)
 		}
 	}
-	d.dedupe(Nameserver, MaxNameservers)
-	d.dedupe(Search, MaxSearches)
+	d.dedupe(KindNameserver, MaxNameservers)
+	d.dedupe(KindSearch, MaxSearches)
 }
 
 // entries yields what the pod asks for, in order; c may be nil.
@@ -36,17 +36,17 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 		return
 	}
 	for i, s := range c.Nameservers {
-		if !yield(Entry{s, Nameserver, PodEntry, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{s, KindNameserver, RulePodEntry, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
 	for i, s := range c.Searches {
-		if !yield(Entry{s, Search, PodEntry, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{s, KindSearch, RulePodEntry, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
 	for i, o := range c.Options {
-		if !yield(Entry{o.text(), OptionKind, PodOption, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{o.text(), KindOption, RulePodOption, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
@@ -57,7 +57,7 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 // behind them is cut by the limit in any case, and a host file may be large.
 func (d *Decision) dedupe(k Kind, limit int) {
 	list := d.list(k)
-	d.dropEach(list, Duplicate, func(e *Entry, kept []Entry) bool {
+	d.dropEach(list, RuleDuplicate, func(e *Entry, kept []Entry) bool {
 		return contains(kept[:min(len(kept), limit+1)], e.Text)
 	})
 }
@@ -108,10 +108,10 @@ func (d *Decision) rewriteOptions(more int) keyIndex {
 // of the base keeps its place, the pod's follow. The key of a pod's option is its
 // whole name, so that a name with a colon is an option of its own.
 func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
-	if unsafe(OptionKind, e.Text) {
+	if unsafe(KindOption, e.Text) {
 		d.dropUnsafe(e)
 	} else if place, found := keys.find(name); found {
-		d.drop(d.Options[place], OverriddenOption)
+		d.drop(d.Options[place], RuleOverriddenOption)
 		d.Options[place] = e
 	} else {
 		keys.add(name)
@@ -150,7 +150,7 @@ func (x *keyIndex) find(key string) (place int, found bool) {
 }
 
 func (d *Decision) dropUnsafe(e Entry) {
-	d.drop(e, UnsafeValue)
+	d.drop(e, RuleUnsafeValue)
 	d.find(Finding{
 		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("%s %q would not stay one value of one line in resolv.conf; it is left out", e.Kind, e.Text),

@@ -49,11 +49,11 @@ func (n Node) validate() error {
 			return fmt.Errorf("nodeIPs[%d] is not an address", i)
 		}
 	}
-	if unsafe(Search, n.ClusterDomain) {
+	if unsafe(KindSearch, n.ClusterDomain) {
 		return fmt.Errorf("clusterDomain: %q must be one word of a search line", n.ClusterDomain)
 	}
 	if s := n.Autopath.Suffix; s != "" {
-		if p := fqdn.DomainProblem(s); p != "" || unsafe(Search, s) || strings.HasSuffix(s, ".") {
+		if p := fqdn.DomainProblem(s); p != "" || unsafe(KindSearch, s) || strings.HasSuffix(s, ".") {
 			return fmt.Errorf("autopath.suffix: %q must be a domain name without a final dot", s)
 		}
 	}

@@ -113,7 +113,7 @@ func checkAccount(t *testing.T, s situation, d *policy.Decision) {
 	}
 	balance := map[place]int{}
 	count := func(k policy.Kind, source policy.Source, text string, n int) {
-		if k == policy.OptionKind {
+		if k == policy.KindOption {
 			text = strings.TrimRight(text, ":") // a merge rewrites "ndots:" to "ndots"
 		}
 		balance[place{k, source, text}] += n
@@ -128,13 +128,13 @@ func checkAccount(t *testing.T, s situation, d *policy.Decision) {
 	}
 	if c := s.pod.Config; c != nil {
 		for i, text := range c.Nameservers {
-			count(policy.Nameserver, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
+			count(policy.KindNameserver, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
 		}
 		for i, text := range c.Searches {
-			count(policy.Search, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
+			count(policy.KindSearch, policy.Source{Origin: policy.FromPod, Index: int32(i)}, text, 1)
 		}
 		for i, o := range c.Options {
-			count(policy.OptionKind, policy.Source{Origin: policy.FromPod, Index: int32(i)}, o.Name+":"+o.Value, 1)
+			count(policy.KindOption, policy.Source{Origin: policy.FromPod, Index: int32(i)}, o.Name+":"+o.Value, 1)
 		}
 	}
 	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {

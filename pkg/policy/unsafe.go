@@ -16,7 +16,7 @@ import (
 func unsafe(k Kind, text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= utf8.RuneSelf { // seldom
-			return k == Search && strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsAny(text, "\n\x00")
+			return k == KindSearch && strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsAny(text, "\n\x00")
 		}
 	}
 	return false

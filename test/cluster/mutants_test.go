@@ -30,10 +30,10 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"resolvconf/parse.go", `TrimSuffix(domain, ".")`, `TrimRight(domain, ".")`, "H8: all trailing dots are cut"},
 	{"resolvconf/parse.go", `p.Options[i] = e`, ``, "H9: the first value of an option wins"},
 	{"policy/base.go", `policy == ClusterFirst && pod.HostNetwork`, `policy == ClusterFirst && pod.Windows`, "P1: ClusterFirst gives the cluster's DNS on the host's network"},
-	{"policy/base.go", `d.take(Entry{e.svcDomain, Search, ClusterDomain, domain})`, ``, "P3: the svc domain is missing"},
-	{"policy/base.go", `d.dedupe(Search, MaxSearches)`, ``, "P3: the host repeats the cluster's domains"},
+	{"policy/base.go", `d.take(Entry{e.svcDomain, KindSearch, RuleClusterDomain, domain})`, ``, "P3: the svc domain is missing"},
+	{"policy/base.go", `d.dedupe(KindSearch, MaxSearches)`, ``, "P3: the host repeats the cluster's domains"},
 	{"policy/base.go", `ip.Unmap().Is6()`, `ip.Is6()`, "P5: IPv4 in IPv6 counts as IPv6"},
-	{"policy/merge.go", `d.dedupe(Nameserver, MaxNameservers)`, ``, "M1: servers repeat"},
+	{"policy/merge.go", `d.dedupe(KindNameserver, MaxNameservers)`, ``, "M1: servers repeat"},
 	{"policy/merge.go", "\td.step(Merge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.step(Merge)", "M3: an empty dnsConfig does nothing"},
 	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, ``, "M4: an empty value keeps its colon"},
@@ -41,7 +41,7 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"policy/limits.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
 	{"policy/limits.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
 	{
-		"policy/limits.go", `d.cut(&d.Searches, MaxSearches, SearchLimit)`,
+		"policy/limits.go", `d.cut(&d.Searches, MaxSearches, RuleSearchLimit)`,
 		`kept := d.Searches[:0]
 		for _, s := range d.Searches {
 			if len(s.Text) <= MaxDomain {
@@ -49,7 +49,7 @@ var mutants = []struct{ file, old, new, breaks string }{
 			}
 		}
 		d.Searches = kept
-		d.cut(&d.Searches, min(len(kept), MaxSearches), SearchLimit)`, "L2: long domains are dropped first",
+		d.cut(&d.Searches, min(len(kept), MaxSearches), RuleSearchLimit)`, "L2: long domains are dropped first",
 	},
 	{"policy/limits.go", `searches -= 3`, ``, "L4: the cluster's three domains do not count"},
 	{"policy/name.go", "if pod.HostNetwork {", "if pod.HostNetwork && pod.Windows {", "N1: a host name on the host's network"},
