@@ -41,9 +41,11 @@ fuzz:
 
 # Side by side with the peers in one process; docs/benchmarks.md keeps the last table.
 BENCH_COUNT ?= 10
-bench: ## parse and decide beside the kubelet's GetPodDNS, with ratios
+bench: ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 200ms -count $(BENCH_COUNT) . | tee bench.txt
 	cd test/cluster && $(GO) tool -modfile=../tools/go.mod benchstat -col /engine bench.txt
+	$(GO) test -run '^$$' -bench BenchmarkCall -benchtime 500ms -count $(BENCH_COUNT) ./pkg/cri | tee bench.txt
+	$(TOOL) benchstat -col /path bench.txt
 
 clean:
-	rm -rf bin test/cluster/bench.txt
+	rm -rf bin bench.txt test/cluster/bench.txt

@@ -34,7 +34,7 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"policy/base.go", `d.dedupe(KindSearch, MaxSearches)`, ``, "P3: the host repeats the cluster's domains"},
 	{"policy/base.go", `ip.Unmap().Is6()`, `ip.Is6()`, "P5: IPv4 in IPv6 counts as IPv6"},
 	{"policy/merge.go", `d.dedupe(KindNameserver, MaxNameservers)`, ``, "M1: servers repeat"},
-	{"policy/merge.go", "\td.step(Merge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.step(Merge)", "M3: an empty dnsConfig does nothing"},
+	{"policy/merge.go", "\td.step(RuleMerge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.step(RuleMerge)", "M3: an empty dnsConfig does nothing"},
 	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, ``, "M4: an empty value keeps its colon"},
 	{"policy/limits.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
