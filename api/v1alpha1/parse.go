@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -14,7 +15,7 @@ import (
 // ReadTypeMeta returns the type that data, YAML or JSON, says it has.
 func ReadTypeMeta(data []byte) (TypeMeta, error) {
 	var t TypeMeta
-	js, err := yaml.YAMLToJSONStrict(data)
+	js, err := toJSON(data)
 	if err != nil {
 		return t, err
 	}
@@ -22,6 +23,23 @@ func ReadTypeMeta(data []byte) (TypeMeta, error) {
 		return t, fmt.Errorf("is not a configuration file: %w", err)
 	}
 	return t, nil
+}
+
+// toJSON refuses what follows a first document: the decoder would not see it.
+func toJSON(data []byte) ([]byte, error) {
+	begun := false
+	for line := range bytes.Lines(data) {
+		text := bytes.TrimSpace(line)
+		switch {
+		case bytes.HasPrefix(line, []byte("---")):
+			if begun {
+				return nil, errors.New("holds more than one YAML document")
+			}
+		case len(text) > 0 && text[0] != '#':
+			begun = true
+		}
+	}
+	return yaml.YAMLToJSONStrict(data)
 }
 
 // ParseShim decodes a ShimConfiguration strictly. The error joins all problems,
@@ -33,7 +51,7 @@ func ParseShim(data []byte) (ShimConfiguration, error) {
 }
 
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
-	js, err := yaml.YAMLToJSONStrict(data)
+	js, err := toJSON(data)
 	if err != nil {
 		return err
 	}

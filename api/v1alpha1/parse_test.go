@@ -55,6 +55,7 @@ func TestParseShimRefuses(t *testing.T) {
 		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n", `unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
 		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs"},
+		{"a second document", head + "---\nmode: Force\n", "holds more than one YAML document"},
 		{"no mapping", "- a\n", "cannot unmarshal array"},
 		{"not YAML", "a: [\n", "did not find expected node content"},
 		{"binary", "\x00\x01\x02", "control characters are not allowed"},

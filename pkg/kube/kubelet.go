@@ -27,14 +27,15 @@ type KubeletConfiguration struct {
 	ResolvConf    *string  `json:"resolvConf"`    // nil: DefaultResolvConf; "": none
 }
 
-// ParseKubeletConfiguration reads a KubeletConfiguration. Fields that are not about
+// ParseKubeletConfiguration reads a KubeletConfiguration as leniently as the kubelet
+// does: of a key that stands twice the last value counts. Fields that are not about
 // DNS may hold anything: they are the kubelet's to judge.
 func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 	var c struct {
 		header
 		KubeletConfiguration
 	}
-	js, err := yaml.YAMLToJSONStrict(data)
+	js, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return KubeletConfiguration{}, err
 	}

@@ -107,6 +107,9 @@ func TestParseKubeletConfiguration(t *testing.T) {
 	if got, err := kube.ParseKubeletConfiguration([]byte(head)); err != nil || got.ResolvConf != nil {
 		t.Errorf("without resolvConf: %+v, %v", got, err)
 	}
+	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil || got.ClusterDomain != "b" {
+		t.Errorf("a key twice: %+v, %v", got, err)
+	}
 	for name, text := range map[string]string{
 		"other kind": "apiVersion: v1\nkind: Pod\n",
 		"empty":      "",
