@@ -1,0 +1,129 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zone
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTree holds the tree to a map through random edits, and every tree that was
+// published to what it was then.
+func TestTree(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	key := func() string {
+		b := make([]byte, random.IntN(6))
+		for i := range b {
+			b[i] = 'a' + byte(random.IntN(3))
+		}
+		return string(b)
+	}
+	type version struct {
+		tree tree[int]
+		want map[string]int
+	}
+	var now tree[int]
+	want := map[string]int{}
+	var published []version
+	for gen := uint64(1); gen <= 300; gen++ {
+		for range random.IntN(20) {
+			k, v := key(), random.Int()
+			if random.IntN(3) == 0 {
+				now.set(gen, k, nil)
+				delete(want, k)
+			} else {
+				now.set(gen, k, &v)
+				want[k] = v
+			}
+		}
+		published = append(published, version{now, maps.Clone(want)})
+	}
+	for gen, v := range published {
+		checkTree(t, v.tree, v.want)
+		if t.Failed() {
+			t.Fatalf("the tree of edit %d, when %d had been made", gen+1, len(published))
+		}
+	}
+}
+
+func checkTree(t *testing.T, got tree[int], want map[string]int) {
+	t.Helper()
+	keys := slices.Sorted(maps.Keys(want))
+	var values []int
+	for v := range got.all() {
+		values = append(values, *v)
+	}
+	for i, k := range keys {
+		if len(values) != len(keys) || values[i] != want[k] {
+			t.Errorf("all = %v, want those of %v", values, keys)
+			return
+		}
+	}
+	for k := range combinations("abc", 5) {
+		v, ok := want[k]
+		if p := got.get(k); ok != (p != nil) || ok && *p != v {
+			t.Errorf("get %q = %v, want %d, %t", k, p, v, ok)
+		}
+		below := slices.ContainsFunc(keys, func(s string) bool { return strings.HasPrefix(s, k) })
+		if got.below(k) != below {
+			t.Errorf("below %q = %t", k, !below)
+		}
+	}
+	checkNode(t, got.root)
+}
+
+// checkNode checks the invariants of the type.
+func checkNode(t *testing.T, n *node[int]) {
+	t.Helper()
+	if n == nil {
+		return
+	}
+	if n.value == nil && len(n.children) < 2 {
+		t.Errorf("node %q has no value and %d children", n.prefix, len(n.children))
+	}
+	for i, c := range n.children {
+		if i > 0 && n.children[i-1].prefix[0] >= c.prefix[0] {
+			t.Errorf("children of %q out of order", n.prefix)
+		}
+		checkNode(t, c)
+	}
+}
+
+// combinations yields every string of up to n characters of alphabet.
+func combinations(alphabet string, n int) map[string]bool {
+	all := map[string]bool{"": true}
+	for range n {
+		for s := range maps.Clone(all) {
+			for _, c := range alphabet {
+				all[s+string(c)] = true
+			}
+		}
+	}
+	return all
+}
+
+func BenchmarkTree(b *testing.B) {
+	var t tree[int]
+	random := rand.New(rand.NewPCG(1, 2))
+	keys := make([]string, 100_000)
+	for i := range keys {
+		ip := random.Uint32()
+		keys[i] = string([]byte{10, byte(ip >> 16), byte(ip >> 8), byte(ip)})
+		t.set(1, keys[i], &i)
+	}
+	b.Run("get", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			t.get(keys[i%len(keys)])
+		}
+	})
+	b.Run("set", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			t.set(uint64(i+2), keys[i%len(keys)], &i)
+		}
+	})
+}

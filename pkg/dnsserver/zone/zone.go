@@ -1,0 +1,141 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zone
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// PodMode says which names exist below pod.<zone>.
+type PodMode uint8
+
+// The modes, as other cluster DNS servers call them.
+const (
+	PodsDisabled PodMode = iota // none
+	PodsInsecure                // any address, in any namespace that exists
+	PodsVerified                // the addresses of the namespace's pods
+)
+
+// Config is what a Zone serves.
+type Config struct {
+	// Domain is the cluster's domain, such as cluster.local.
+	Domain fqdn.Name
+
+	// TTL of the zone's records and of its negative answers, in seconds.
+	TTL uint32
+
+	Pods PodMode
+
+	// Reverse are the ranges whose reverse names nobody else knows: unknown ones
+	// do not exist. Empty: there are none, and whatever the cluster does not
+	// know is NotOurs.
+	Reverse []netip.Prefix
+
+	// Local are the addresses at which the server is reached; the zone's name
+	// server is the Service that has one of them for an endpoint, or else the
+	// addresses themselves.
+	Local []netip.Addr
+}
+
+// Zone is the name tree. Update is for one goroutine, Snapshot for any number.
+type Zone struct {
+	config  *Config
+	current atomic.Pointer[Snapshot]
+
+	// The writer's own: the number of the last edit, and where the slices and
+	// pods are by their names.
+	gen    uint64
+	slices map[objectName]*EndpointSlice
+	pods   map[objectName]*Pod
+}
+
+type objectName struct{ namespace, name string }
+
+// New returns an empty zone that is not loaded. The error is about the Config.
+func New(config Config) (*Zone, error) {
+	if config.Domain == "" || config.Domain == fqdn.Root {
+		return nil, fmt.Errorf("the cluster's domain is missing")
+	}
+	// RFC 2181 section 8.
+	if config.TTL > 1<<31-1 {
+		return nil, fmt.Errorf("TTL is %d seconds, the protocol has at most %d", config.TTL, 1<<31-1)
+	}
+	z := &Zone{config: &config, slices: map[objectName]*EndpointSlice{}, pods: map[objectName]*Pod{}}
+	z.current.Store(&Snapshot{config: z.config})
+	return z, nil
+}
+
+// Snapshot returns the zone as the last edit left it.
+func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
+
+// Update applies an edit; readers see all of it or nothing. The serial becomes that
+// of the zone's SOA record, unless it is older than the present one.
+func (z *Zone) Update(serial uint32, apply func(*Edit)) {
+	z.gen++
+	next := *z.current.Load()
+	// Serial number arithmetic, RFC 1982 section 3.2.
+	if int32(serial-next.serial) > 0 {
+		next.serial = serial
+	}
+	apply(&Edit{zone: z, next: &next})
+	z.current.Store(&next)
+}
+
+// Snapshot is the zone at one instant. It is safe for any number of goroutines.
+type Snapshot struct {
+	config *Config
+	serial uint32
+	loaded bool
+
+	namespaces tree[string]   // the label
+	services   tree[service]  // namespace and name, each a label
+	addrs      tree[[]owner]  // reverse names, see addrKey
+	pods       tree[[]string] // namespace, a label, and addrKey: names of pods
+}
+
+// Loaded reports whether the snapshot holds the whole cluster; see [Edit.Loaded].
+func (s *Snapshot) Loaded() bool { return s.loaded }
+
+// Serial is that of the SOA record.
+func (s *Snapshot) Serial() uint32 { return s.serial }
+
+// Namespaces yields the names of the namespaces, in order.
+func (s *Snapshot) Namespaces() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for ns := range s.namespaces.all() {
+			if !yield(*ns) {
+				return
+			}
+		}
+	}
+}
+
+// Services yields the Services, by namespace and name. They must not be changed.
+func (s *Snapshot) Services() iter.Seq[*Service] {
+	return func(yield func(*Service) bool) {
+		for svc := range s.services.all() {
+			if svc.spec != nil && !yield(svc.spec) {
+				return
+			}
+		}
+	}
+}
+
+// EndpointSlices yields the slices, by Service and name. They must not be changed.
+func (s *Snapshot) EndpointSlices() iter.Seq[*EndpointSlice] {
+	return func(yield func(*EndpointSlice) bool) {
+		for svc := range s.services.all() {
+			for _, slice := range svc.slices {
+				if !yield(slice) {
+					return
+				}
+			}
+		}
+	}
+}
