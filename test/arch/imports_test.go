@@ -33,8 +33,13 @@ var imports = map[string][]string{
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "k8s.io/cri-api/...", "github.com/prometheus/client_golang/prometheus"},
-	"pkg/dnsserver/zone": {"std", "pkg/fqdn"},
-	"api/v1alpha1":       {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+
+	"pkg/dnsserver/zone":  {"std", "pkg/fqdn"},
+	"pkg/dnsserver/cache": {"std", "github.com/miekg/dns"},
+	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
+		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
+
+	"api/v1alpha1": {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
 	"test/arch":    {"std"},
