@@ -1,0 +1,21 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dnsserver is the cluster DNS server: the names of the cluster from a
+// [zone.Zone], everything else from upstream servers through a [cache.Cache].
+//
+//	socket --> query.go   parse, refuse
+//	              |
+//	           server.go  the order of sources, as numbered on Server
+//	              |
+//	  cluster.go  zone    forward.go  cache, upstream
+//	              |
+//	socket <-- reply.go   fit into what the client takes
+//
+// Sources return values. One place for each transport writes to the socket, and one
+// counts.
+//
+// What the cluster is not known to lack is not called absent: until the zone is
+// loaded its names get SERVFAIL, while everything else is forwarded from the first
+// packet on.
+package dnsserver

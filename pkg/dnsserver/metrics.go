@@ -1,0 +1,65 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// source is where an answer comes from, as a label.
+type source string
+
+const (
+	fromHere     source = "server" // refused, malformed, minimal
+	fromZone     source = "zone"
+	fromCache    source = "cache"
+	fromStale    source = "stale"
+	fromUpstream source = "upstream"
+)
+
+// metrics has closed label sets: transports, sources and the rcodes of RFC 1035.
+type metrics struct {
+	queries  *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	panics   prometheus.Counter
+	dropped  prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
+		}, []string{"transport", "source", "rcode"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from a query's arrival to its reply, by source of the answer.",
+			Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
+		}, []string{"source"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_panics_total", Help: "Queries whose handling panicked; the client got SERVFAIL.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are no queries, and got no reply.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.queries, m.duration, m.panics, m.dropped)
+	}
+	return m
+}
+
+func (m *metrics) observe(via transport, a answer, took time.Duration) {
+	m.queries.WithLabelValues(via.String(), string(a.source), rcodeLabel(a.rcode)).Inc()
+	m.duration.WithLabelValues(string(a.source)).Observe(took.Seconds())
+}
+
+func rcodeLabel(rcode int) string {
+	switch rcode {
+	case dns.RcodeSuccess, dns.RcodeFormatError, dns.RcodeServerFailure, dns.RcodeNameError, dns.RcodeNotImplemented, dns.RcodeRefused, dns.RcodeBadVers:
+		return dns.RcodeToString[rcode]
+	}
+	return "other"
+}

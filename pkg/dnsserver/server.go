@@ -1,0 +1,166 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// maxInFlight bounds the queries that are being answered. Upstream has a bound of
+// its own below this one, so that names of the cluster are answered while it hangs.
+const maxInFlight = 8192
+
+// Config is what a Server serves.
+type Config struct {
+	Zone   *zone.Zone
+	Domain fqdn.Name // of the zone
+	TTL    uint32    // of its records, in seconds
+
+	Cache    *cache.Cache
+	Upstream Exchange // nil: names of others are refused
+	Stubs    []Stub
+
+	// Lameduck is how long queries are still taken after Run was told to end,
+	// while readiness already says no; Drain, how long those in flight may take
+	// after that.
+	Lameduck, Drain time.Duration
+
+	Logger   *slog.Logger          // nil: no log
+	Register prometheus.Registerer // nil: no metrics
+}
+
+// Server answers queries. In this order:
+//
+//  1. what is malformed, or of a kind that nobody here answers;
+//  2. names of the cluster, and reverse names of its addresses;
+//  3. names in a stub domain, by the servers of that domain;
+//  4. everything else by the upstream servers,
+//
+// where 3 and 4 ask the cache first.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+
+	slots   chan struct{}  // one for each query in flight
+	running sync.WaitGroup // those, and refreshes of the cache
+}
+
+// New returns a server. The error is about the Config.
+func New(cfg Config) (*Server, error) {
+	if cfg.Zone == nil || cfg.Cache == nil {
+		return nil, errors.New("a server needs a zone and a cache")
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg, log: log, metrics: newMetrics(cfg.Register), slots: make(chan struct{}, maxInFlight)}, nil
+}
+
+// Run answers what comes in through the sockets until ctx ends, which is no error.
+// It closes the sockets.
+func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
+	// Queries outlive ctx by the drain time.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	failed := make(chan error, len(sockets.udp)+len(sockets.tcp))
+	var serving sync.WaitGroup
+	for _, conn := range sockets.udp {
+		serving.Go(func() { failed <- s.serveUDP(work, conn) })
+	}
+	streams := newStreams()
+	for _, l := range sockets.tcp {
+		serving.Go(func() { failed <- s.serveTCP(work, l, streams) })
+	}
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		time.Sleep(s.cfg.Lameduck)
+	}
+	sockets.stopReading()
+	streams.finish()
+	late := time.AfterFunc(s.cfg.Drain, func() {
+		cancel()
+		streams.close()
+	})
+	serving.Wait()
+	s.running.Wait()
+	late.Stop()
+	sockets.Close()
+	if err != nil {
+		return fmt.Errorf("serving DNS: %w", err)
+	}
+	return nil
+}
+
+// background runs f beside the query that caused it.
+func (s *Server) background(ctx context.Context, f func(context.Context)) {
+	s.running.Go(func() { f(ctx) })
+}
+
+// start takes a slot and answers a packet in it; send gets the reply, nil if there
+// is none to give. It waits for a slot, so that what is too much stays in the
+// kernel's queue.
+func (s *Server) start(ctx context.Context, packet []byte, via transport, send func(reply []byte)) {
+	s.slots <- struct{}{}
+	s.running.Go(func() {
+		defer func() { <-s.slots }()
+		send(s.handle(ctx, packet, via))
+	})
+}
+
+// handle returns the reply to a packet, nil if it must not be answered. It is the
+// one place that counts.
+func (s *Server) handle(ctx context.Context, packet []byte, via transport) (reply []byte) {
+	start := time.Now()
+	q, refusal := parse(packet, via)
+	if q == nil {
+		if refusal == nil {
+			s.metrics.dropped.Inc()
+			return nil
+		}
+		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
+		return refusal
+	}
+	a := s.safeAnswer(ctx, q)
+	reply = q.pack(a)
+	s.metrics.observe(via, a, time.Since(start))
+	return reply
+}
+
+// safeAnswer keeps a fault of ours to the one query that found it.
+func (s *Server) safeAnswer(ctx context.Context, q *query) (a answer) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.metrics.panics.Inc()
+			s.log.Error("answering a query panicked", "name", q.question().Name, "type", dns.TypeToString[q.question().Qtype], "panic", fault, "stack", string(debug.Stack()))
+			a = failure(fromHere, dns.ExtendedErrorCodeOther, "internal error")
+		}
+	}()
+	return s.answer(ctx, q)
+}
+
+// answer follows the order on Server.
+func (s *Server) answer(ctx context.Context, q *query) answer {
+	if a, ok := s.cluster(ctx, q); ok {
+		return a
+	}
+	return s.elsewhere(ctx, q)
+}

@@ -1,0 +1,171 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Limits of TCP (RFC 7766 section 6.2).
+const (
+	// maxStreams is the number of connections that are kept; one more is closed
+	// at once.
+	maxStreams = 1024
+
+	// streamQueries is how many queries of one connection are answered at once.
+	streamQueries = 64
+
+	// streamIdle is how long a connection may be silent between two queries.
+	streamIdle = 10 * time.Second
+
+	// streamMessage is how long one message may take, either way.
+	streamMessage = 5 * time.Second
+)
+
+// streams are the open connections.
+type streams struct {
+	mu     sync.Mutex
+	open   map[net.Conn]bool
+	ending bool
+}
+
+func newStreams() *streams { return &streams{open: map[net.Conn]bool{}} }
+
+// add reports whether the connection may stay.
+func (s *streams) add(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending || len(s.open) >= maxStreams {
+		return false
+	}
+	s.open[c] = true
+	return true
+}
+
+func (s *streams) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// finish lets the connections take no further query.
+func (s *streams) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	for c := range s.open {
+		c.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (s *streams) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Close()
+	}
+}
+
+// serveTCP answers what comes in through connections to l until its deadline
+// passes, and waits for the connections.
+func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams) error {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // out of descriptors, most likely
+			time.Sleep(100 * time.Millisecond)
+			continue
+		case !all.add(c):
+			c.Close()
+			continue
+		}
+		serving.Go(func() {
+			defer c.Close()
+			defer all.remove(c)
+			s.serveStream(ctx, c, all)
+		})
+	}
+}
+
+// serveStream answers the queries of one connection, each as soon as its answer is
+// there (RFC 7766 section 6.2.1.1).
+func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
+	var writing sync.Mutex
+	var pending sync.WaitGroup
+	defer pending.Wait()
+	room := make(chan struct{}, streamQueries)
+	for {
+		c.SetReadDeadline(time.Now().Add(streamIdle))
+		if all.ended() {
+			return
+		}
+		packet, err := readMessage(c)
+		if err != nil {
+			return
+		}
+		room <- struct{}{}
+		pending.Add(1)
+		s.start(ctx, packet, overTCP, func(reply []byte) {
+			defer pending.Done()
+			writing.Lock()
+			writeMessage(c, reply)
+			writing.Unlock()
+			<-room
+		})
+	}
+}
+
+// readMessage reads one message behind its length. Once the first octet is there,
+// the rest has streamMessage to come. What is longer than any query is an error.
+func readMessage(c net.Conn) ([]byte, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(c, length[:1]); err != nil {
+		return nil, err
+	}
+	c.SetReadDeadline(time.Now().Add(streamMessage))
+	if _, err := io.ReadFull(c, length[1:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint16(length[:])
+	if n > maxQuery {
+		return nil, errTooLong
+	}
+	packet := make([]byte, n)
+	_, err := io.ReadFull(c, packet)
+	return packet, err
+}
+
+var errTooLong = errors.New("message is longer than any query")
+
+// writeMessage sends one message, if there is one. A connection that does not take
+// it is of no use any more.
+func writeMessage(c net.Conn, packet []byte) {
+	if packet == nil {
+		return
+	}
+	c.SetWriteDeadline(time.Now().Add(streamMessage))
+	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(packet)), uint16(len(packet)))
+	if _, err := c.Write(append(framed, packet...)); err != nil {
+		c.Close()
+	}
+}
