@@ -8,10 +8,9 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -29,23 +28,23 @@ const (
 // event on the pod where the shim changed something or could not.
 type reporter struct {
 	log    *slog.Logger
-	client kubernetes.Interface // nil: no events
+	client rest.Interface // nil: no events
 	events record.EventBroadcaster
 	record record.EventRecorder
 }
 
-func newReporter(client kubernetes.Interface, node string, log *slog.Logger) *reporter {
+func newReporter(client rest.Interface, node string, log *slog.Logger) *reporter {
 	events := record.NewBroadcaster()
 	return &reporter{
 		log: log, client: client, events: events,
-		record: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "dnsconfigurer", Host: node}),
+		record: events.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "dnsconfigurer", Host: node}),
 	}
 }
 
 // run sends events until ctx ends.
 func (r *reporter) run(ctx context.Context) error {
 	if r.client != nil {
-		defer r.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.client.CoreV1().Events("")}).Stop()
+		defer r.events.StartRecordingToSink(eventSink{r.client}).Stop()
 	}
 	<-ctx.Done()
 	r.events.Shutdown()
@@ -76,4 +75,25 @@ func (r *reporter) report(p cri.Report) {
 	default:
 		log.Debug("sandbox passed", "detail", p.Detail)
 	}
+}
+
+// eventSink sends events to the API.
+type eventSink struct{ client rest.Interface }
+
+func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.send(s.client.Post(), e, e)
+}
+
+func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return s.send(s.client.Put().Name(e.Name), e, e)
+}
+
+func (s eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+	return s.send(s.client.Patch(types.StrategicMergePatchType).Name(e.Name), e, patch)
+}
+
+func (eventSink) send(r *rest.Request, e *corev1.Event, body any) (*corev1.Event, error) {
+	sent := new(corev1.Event)
+	err := r.Namespace(e.Namespace).Resource("events").Body(body).Do(context.Background()).Into(sent)
+	return sent, err
 }
