@@ -33,7 +33,7 @@ var imports = map[string][]string{
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
 	"pkg/kube/client": {"std", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
-		"google.golang.org/protobuf/encoding/protowire", "k8s.io/cri-api/...", "github.com/prometheus/client_golang/prometheus"},
+		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 	"api/v1alpha1": {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
