@@ -103,6 +103,7 @@ func TestImports(t *testing.T) {
 var heavy = map[string]string{
 	"k8s.io/client-go/kubernetes":        "links the types of all API groups; pkg/kube/client makes clients of few",
 	"k8s.io/client-go/kubernetes/scheme": "registers the types of all API groups",
+	"k8s.io/client-go/tools/record":      "links OpenAPI; events.go sends events",
 }
 
 func TestHeavyPackages(t *testing.T) {

@@ -145,5 +145,5 @@ func fieldsOf(pod *corev1.Pod) *metav1.FieldsV1 {
 		fmt.Fprintf(&b, `"k:{\"name\":\"%s\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}`, c.Name)
 	}
 	b.WriteString("}}}")
-	return &metav1.FieldsV1{Raw: []byte(b.String())}
+	return metav1.NewFieldsV1(b.String())
 }

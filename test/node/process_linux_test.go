@@ -137,21 +137,27 @@ func (p *process) edited(b *testing.B) int {
 	return n
 }
 
-// cpu returns the time that the process has had on processors, in steps of 10 ms.
+// cpu returns the time that the threads of the process have had on processors.
 func (p *process) cpu(b *testing.B) time.Duration {
 	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-	if err != nil {
-		b.Fatal(err)
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
+	if err != nil || threads == nil {
+		b.Fatalf("no schedstat of process %d: %v", p.pid, err)
 	}
-	_, after, _ := bytes.Cut(text, []byte(") ")) // proc_pid_stat(5), from field 3
-	field := strings.Fields(string(after))
-	user, err1 := strconv.Atoi(field[14-3])
-	system, err2 := strconv.Atoi(field[15-3])
-	if err := errors.Join(err1, err2); err != nil {
-		b.Fatal(err)
+	var sum time.Duration
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		used, _, _ := strings.Cut(string(text), " ") // in ns (sched-stats in the kernel's documentation)
+		n, err := strconv.ParseInt(used, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(n)
 	}
-	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+	return sum
 }
 
 // memory returns what the kernel says of the process's memory, in kB, by the names

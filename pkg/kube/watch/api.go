@@ -28,7 +28,6 @@ const pods = "pods"
 // that lists or watches pods without it.
 func reflector(client rest.Interface, node string, store cache.ReflectorStore) *cache.Reflector {
 	lw := cache.NewListWatchFromClient(client, pods, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
-	lw.WatchFunc = nil // does not hear of ctx
 	open := lw.WatchFuncWithContext
 	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		w, err := open(ctx, o)
