@@ -89,7 +89,7 @@ func (s *shimFlags) configuration(flags *pflag.FlagSet) (v1alpha1.ShimConfigurat
 }
 
 func (s *shimFlags) run(cmd *cobra.Command) error {
-	keepHeapSmall()
+	defer frugal()()
 	log, err := newLogger(cmd.ErrOrStderr(), s.logFormat)
 	if err != nil {
 		return err
