@@ -65,8 +65,6 @@ func (s *Shim) Run(ctx context.Context) error {
 		grpc.MaxRecvMsgSize(math.MaxInt32),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.WaitForHandlers(true),
-		grpc.StaticStreamWindowSize(1<<20),
-		grpc.StaticConnWindowSize(1<<20),
 	)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.Listener) }()
@@ -108,8 +106,6 @@ func dial(endpoint string) (*grpc.ClientConn, error) {
 		),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-		grpc.WithStaticStreamWindowSize(1<<20),
-		grpc.WithStaticConnWindowSize(1<<20),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
