@@ -5,14 +5,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -29,46 +27,36 @@ const (
 // event on the pod where the shim changed something or could not.
 type reporter struct {
 	log    *slog.Logger
-	client kubernetes.Interface // nil: no events
-	events record.EventBroadcaster
-	record record.EventRecorder
+	events *events
 }
 
-func newReporter(client kubernetes.Interface, node string, log *slog.Logger) *reporter {
-	events := record.NewBroadcaster()
-	return &reporter{
-		log: log, client: client, events: events,
-		record: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "dnsconfigurer", Host: node}),
-	}
+func newReporter(client rest.Interface, node string, log *slog.Logger) *reporter {
+	return &reporter{log, newEvents(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, log)}
 }
 
 // run sends events until ctx ends.
 func (r *reporter) run(ctx context.Context) error {
-	if r.client != nil {
-		defer r.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.client.CoreV1().Events("")}).Stop()
-	}
-	<-ctx.Done()
-	r.events.Shutdown()
+	r.events.run(ctx)
 	return nil
 }
 
-// report never waits: the broadcaster drops events that it cannot take.
+// report never waits.
 func (r *reporter) report(p cri.Report) {
 	s := p.Sandbox
 	log := r.log.With("pod", s.Namespace+"/"+s.Name, "podUID", s.UID, "outcome", p.Outcome)
-	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: types.UID(s.UID)}
+	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: types.UID(s.UID)}
 	switch p.Outcome {
 	case cri.Edited:
 		log.Info("sandbox edited", "nameservers", p.DNS.Nameservers, "searches", p.DNS.Searches, "options", p.DNS.Options)
-		r.record.Eventf(pod, corev1.EventTypeNormal, eventConfigured, "resolv.conf is set by dnsconfigurer: %q", p.DNS.String())
+		r.events.add(pod, corev1.EventTypeNormal, eventConfigured, fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", p.DNS.String()))
 		for _, f := range p.Findings {
 			if f.Code == policy.CodeUnsafeValue {
-				r.record.Event(pod, corev1.EventTypeWarning, eventUnsafe, f.Message)
+				r.events.add(pod, corev1.EventTypeWarning, eventUnsafe, f.Message)
 			}
 		}
 	case cri.FactsMismatch:
 		log.Warn("sandbox passed, the facts about the node are not the kubelet's", "detail", p.Detail)
-		r.record.Event(pod, corev1.EventTypeWarning, eventMismatch, p.Detail)
+		r.events.add(pod, corev1.EventTypeWarning, eventMismatch, p.Detail)
 	case cri.Panicked, cri.MalformedRequest:
 		log.Error("sandbox passed", "detail", p.Detail)
 	case cri.LookupFailed, cri.LookupTimeout, cri.Refused:

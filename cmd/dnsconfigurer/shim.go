@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -88,6 +89,7 @@ func (s *shimFlags) configuration(flags *pflag.FlagSet) (v1alpha1.ShimConfigurat
 }
 
 func (s *shimFlags) run(cmd *cobra.Command) error {
+	defer frugal()()
 	log, err := newLogger(cmd.ErrOrStderr(), s.logFormat)
 	if err != nil {
 		return err
@@ -116,11 +118,11 @@ func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *s
 	if err != nil {
 		return err
 	}
-	client, err := newClient(c.Kubeconfig)
+	api, err := newClient(c.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	pods, err := watch.New(watch.Config{Client: client, NodeName: n.name, Manifests: c.Manifests, Logger: log})
+	pods, err := watch.New(watch.Config{Client: api, NodeName: n.name, Manifests: c.Manifests, Logger: log})
 	if err != nil {
 		return fmt.Errorf("%w; give --node-name", err)
 	}
@@ -143,7 +145,7 @@ func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *s
 	}
 	registry := prometheus.NewRegistry()
 	metrics := cri.NewMetrics(registry)
-	reporter := newReporter(client, n.name, log)
+	reporter := newReporter(api, n.name, log)
 	tasks = append(tasks, reporter.run)
 	listener, err := cri.Listen(strings.TrimPrefix(c.Listen, "unix://"))
 	if err != nil {
@@ -181,22 +183,19 @@ func lookup(pods *watch.Pods) func(context.Context, cri.Sandbox) (policy.Pod, er
 	}
 }
 
-// newClient returns a client for the API server of a kubeconfig, nil without one.
-func newClient(path string) (kubernetes.Interface, error) {
-	if path == "" {
+// newClient returns a client for the pods and events of a kubeconfig's API server,
+// nil without one.
+func newClient(kubeconfig string) (rest.Interface, error) {
+	if kubeconfig == "" {
 		return nil, nil
 	}
-	c, err := clientcmd.BuildConfigFromFlags("", path)
+	c, err := client.Config(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+		return nil, err
 	}
 	c.UserAgent = "dnsconfigurer-shim/" + version()
 	c.QPS = -1 // a pod costs one call at most, and watch has a breaker of its own
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
-	}
-	return client, nil
+	return client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
 }
 
 func drainTimeout(s string) (time.Duration, error) {

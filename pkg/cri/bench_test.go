@@ -11,7 +11,8 @@ import (
 )
 
 // BenchmarkCall is a call to a runtime that answers at once, without the shim and
-// through it. benchstat -col /path gives what the shim adds.
+// through it, all in one process for the profiler. BenchmarkInstant of test/node has
+// the shim as it runs on a node.
 func BenchmarkCall(b *testing.B) {
 	h, _ := newHook(b, autopath)
 	h.Report = func(Report) {}

@@ -4,13 +4,11 @@
 package cri
 
 import (
-	"strings"
+	"path"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Metrics counts what passes a Shim. nil counts nothing.
@@ -21,7 +19,6 @@ type Metrics struct {
 	requests  *prometheus.CounterVec
 	sandboxes *prometheus.CounterVec
 	decision  prometheus.Histogram
-	known     map[string]bool
 }
 
 // NewMetrics returns metrics that are registered with r. It panics when they are
@@ -41,15 +38,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help:    "Time that the shim added to a request for a pod sandbox, the look-up of the pod included.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
-		known: map[string]bool{},
-	}
-	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
-		for _, method := range service.Methods {
-			m.known[method.MethodName] = true
-		}
-		for _, stream := range service.Streams {
-			m.known[stream.StreamName] = true
-		}
 	}
 	for _, o := range outcomes {
 		m.sandboxes.WithLabelValues(string(o)) // a series that is not there cannot be alerted on
@@ -62,9 +50,9 @@ func (m *Metrics) request(method string, err error) {
 	if m == nil {
 		return
 	}
-	name := method[strings.LastIndexByte(method, '/')+1:]
-	if !m.known[name] || !strings.HasPrefix(method, "/runtime.v1.") {
-		name = "other"
+	name := "other"
+	if methods[method] != unlisted {
+		name = path.Base(method)
 	}
 	m.requests.WithLabelValues(name, status.Code(err).String()).Inc()
 }

@@ -31,8 +31,9 @@ var imports = map[string][]string{
 	"pkg/hostresolv": {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
+	"pkg/kube/client": {"std", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
-		"google.golang.org/protobuf/encoding/protowire", "k8s.io/cri-api/...", "github.com/prometheus/client_golang/prometheus"},
+		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/dnsserver/zone":  {"std", "pkg/fqdn"},
 	"pkg/dnsserver/cache": {"std", "github.com/miekg/dns"},
@@ -99,6 +100,28 @@ func TestImports(t *testing.T) {
 	for row := range imports {
 		if !seen[row] {
 			t.Errorf("the table has a row for %s, which does not exist", row)
+		}
+	}
+}
+
+// heavy are packages that cost every server memory, also through others that import
+// them.
+var heavy = map[string]string{
+	"k8s.io/client-go/kubernetes":        "links the types of all API groups; pkg/kube/client makes clients of few",
+	"k8s.io/client-go/kubernetes/scheme": "registers the types of all API groups",
+	"k8s.io/client-go/tools/record":      "links OpenAPI; events.go sends events",
+}
+
+func TestHeavyPackages(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/dnsconfigurer")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for p := range strings.Lines(string(out)) {
+		if why, ok := heavy[strings.TrimSpace(p)]; ok {
+			t.Errorf("the command links %s, which %s", strings.TrimSpace(p), why)
 		}
 	}
 }

@@ -34,7 +34,7 @@ type image struct {
 }
 
 // buildImages writes the images into one archive and returns its path.
-func buildImages(t *testing.T, dir string) string {
+func buildImages(t testing.TB, dir string) string {
 	t.Helper()
 	glibc, musl := filepath.Join(dir, "glibc"), filepath.Join(dir, "musl")
 	compile(t, "gcc", "glibc.c", glibc, "-DWHOLE")
@@ -55,7 +55,7 @@ func buildImages(t *testing.T, dir string) string {
 }
 
 // compile builds a program of test/libc, where its output is described.
-func compile(t *testing.T, compiler, source, program string, flags ...string) {
+func compile(t testing.TB, compiler, source, program string, flags ...string) {
 	t.Helper()
 	args := append([]string{"-static", "-O1", "-o", program, filepath.Join("..", "libc", "testdata", source)}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {

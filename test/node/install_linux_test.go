@@ -25,7 +25,7 @@ var tools = []struct{ program, pkg string }{
 const bridgePlugin = "/usr/lib/cni/bridge"
 
 // install sees to it that the tools are there. It does nothing when they are.
-func install(t *testing.T) {
+func install(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for namespaces and containers")

@@ -31,7 +31,7 @@ type kubelet struct {
 	label   string // of the timings
 }
 
-func (m *machine) kubelet(t *testing.T, socket, label string) kubelet {
+func (m *machine) kubelet(t testing.TB, socket, label string) kubelet {
 	t.Helper()
 	return kubelet{runtimeapi.NewRuntimeServiceClient(connect(t, socket)), m.cgroup, &m.timings, label}
 }

@@ -76,7 +76,7 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
 ]}`
 
 // newMachine returns a machine on which containerd runs and has the images.
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	install(t)
 	// The paths of sockets are short: not the directory that testing makes.
@@ -103,7 +103,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func (m *machine) boot(t *testing.T) {
+func (m *machine) boot(t testing.TB) {
 	t.Helper()
 	log, err := os.Create(m.log())
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *machine) boot(t *testing.T) {
 }
 
 // run runs a command inside that writes one line, and returns this line.
-func (m *machine) run(t *testing.T, command string) string {
+func (m *machine) run(t testing.TB, command string) string {
 	t.Helper()
 	if _, err := fmt.Fprintf(m.shell, "%s || exit 1\n", command); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func (m *machine) run(t *testing.T, command string) string {
 func (m *machine) log() string { return filepath.Join(m.dir, "log") }
 
 // close ends all that runs on the machine and removes what is left of it.
-func (m *machine) close(t *testing.T) {
+func (m *machine) close(t testing.TB) {
 	if m.init != nil && m.init.Process != nil {
 		_ = m.init.Process.Kill()
 		_ = m.init.Wait() // returns when all processes of the namespace are gone
@@ -209,7 +209,7 @@ func poll(limit time.Duration, try func() error) error {
 func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.sock") }
 
 // startContainerd returns when containerd can run pods.
-func (m *machine) startContainerd(t *testing.T) {
+func (m *machine) startContainerd(t testing.TB) {
 	t.Helper()
 	start := time.Now()
 	m.containerd = m.run(t, `{ containerd --config "$DIR/config.toml" >>"$DIR/log" 2>&1 & } && echo $!`)
@@ -242,7 +242,7 @@ func (m *machine) killContainerd(t *testing.T) {
 
 // importImages returns when pods can use the images: containerd hears of an import
 // by an event.
-func (m *machine) importImages(t *testing.T) {
+func (m *machine) importImages(t testing.TB) {
 	t.Helper()
 	cmd := exec.Command("ctr", "--address", m.endpoint(), "--namespace", "k8s.io", "images", "import", buildImages(t, m.dir))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -265,7 +265,7 @@ func (m *machine) importImages(t *testing.T) {
 
 // connect returns a connection to the socket at path. A call fails while nobody
 // listens there, and the next one tries again.
-func connect(t *testing.T, path string) *grpc.ClientConn {
+func connect(t testing.TB, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}}))

@@ -45,7 +45,7 @@ func facts() policy.Node {
 	}
 }
 
-func engine(t *testing.T, n policy.Node) *policy.Engine {
+func engine(t testing.TB, n policy.Node) *policy.Engine {
 	t.Helper()
 	e, err := policy.New(n)
 	if err != nil {

@@ -12,40 +12,34 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
+// pods is the name of the resource.
+const pods = "pods"
+
 // reflector returns what keeps store up to date with the pods of node. The field
 // selector is more than thrift: the node authorizer refuses a kubelet's identity
 // that lists or watches pods without it.
-func reflector(client kubernetes.Interface, node string, store cache.ReflectorStore) *cache.Reflector {
-	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			w, err := pods.Watch(ctx, o)
-			if err != nil && o.SendInitialEvents != nil {
-				// On some errors of a streaming list the reflector sleeps for up to a
-				// minute and does not look at ctx (watchList in client-go 0.37). On one
-				// that it does not recognize it goes on to a plain list.
-				err = errors.New(err.Error())
-			}
-			return w, err
-		},
+func reflector(client rest.Interface, node string, store cache.ReflectorStore) *cache.Reflector {
+	lw := cache.NewListWatchFromClient(client, pods, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
+	open := lw.WatchFuncWithContext
+	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := open(ctx, o)
+		if err != nil && o.SendInitialEvents != nil {
+			// On some errors of a streaming list the reflector sleeps for up to a
+			// minute and does not look at ctx (watchList in client-go 0.37). On one
+			// that it does not recognize it goes on to a plain list.
+			err = errors.New(err.Error())
+		}
+		return w, err
 	}
-	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Pod{}, store,
-		cache.ReflectorOptions{Name: "pods of node " + node})
+	return cache.NewReflectorWithOptions(lw, &corev1.Pod{}, store, cache.ReflectorOptions{Name: "pods of node " + node})
 }
 
 // get calls the API for ref's pod. The answer may come from the API server's cache
@@ -56,7 +50,9 @@ func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.GetTimeout)
 	defer cancel()
-	pod, err := p.cfg.Client.CoreV1().Pods(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{ResourceVersion: "0"})
+	pod := new(corev1.Pod)
+	err := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
+		VersionedParams(&metav1.GetOptions{ResourceVersion: "0"}, metav1.ParameterCodec).Do(ctx).Into(pod)
 	if err != nil && !apierrors.IsNotFound(err) {
 		err = fmt.Errorf("asking the API: %w", err)
 		if late := ctx.Err(); late != nil && !errors.Is(err, late) {

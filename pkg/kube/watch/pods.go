@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -51,10 +51,11 @@ func (r Ref) fromFile() bool { return r.Annotations[kube.ConfigSourceAnnotation]
 
 // Config is what a [Pods] works with.
 type Config struct {
-	// Client reads pods. nil: there is no API, only static pods are known. Its
-	// rate limit must allow a call for each pod that starts (rest.Config.QPS), and
-	// it must have no timeout of its own, which would cut the watch.
-	Client kubernetes.Interface
+	// Client is one of core/v1 that knows Pod and PodList. nil: there is no API, only
+	// static pods are known. Its rate limit must allow a call for each pod that
+	// starts (rest.Config.QPS), and it must have no timeout of its own, which would
+	// cut the watch.
+	Client rest.Interface
 
 	// NodeName is the node's name as the API spells it. Required.
 	NodeName string

@@ -18,8 +18,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 )
 
 const node = "node-1"
@@ -310,9 +311,9 @@ func drips(w http.ResponseWriter, r *http.Request) {
 }
 
 // clientOf returns a client of the API at host; transport nil is the network.
-func clientOf(t testing.TB, host string, transport http.RoundTripper) kubernetes.Interface {
+func clientOf(t testing.TB, host string, transport http.RoundTripper) rest.Interface {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: host, QPS: -1, Transport: transport})
+	c, err := client.New(&rest.Config{Host: host, QPS: -1, Transport: transport}, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +321,7 @@ func clientOf(t testing.TB, host string, transport http.RoundTripper) kubernetes
 }
 
 // local is a client of the server without a socket, for tests with a clock of their own.
-func (s *apiServer) local() kubernetes.Interface {
+func (s *apiServer) local() rest.Interface {
 	return clientOf(s.t, "http://api.invalid", handlerTransport{s})
 }
 

@@ -1,0 +1,55 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config returns how to reach the API server that a kubeconfig file names. "" is
+// the server of the cluster that this process is a pod of.
+func Config(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return cfg, nil
+}
+
+// New returns a client for types, which are those of one version of one API group
+// and include the lists of what is listed. It reads and writes protobuf where cfg
+// names no content type, and JSON from servers that have no protobuf. Clients of
+// several groups made from one cfg share its connections.
+func New(cfg *rest.Config, version schema.GroupVersion, types ...runtime.Object) (rest.Interface, error) {
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypes(version, types...)
+	metav1.AddToGroupVersion(kinds, version)
+
+	cfg = rest.CopyConfig(cfg)
+	cfg.GroupVersion = &version
+	cfg.APIPath = "/apis"
+	if version.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(kinds).WithoutConversion()
+	if cfg.ContentType == "" {
+		cfg.ContentType = runtime.ContentTypeProtobuf
+		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	}
+	c, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of %s: %w", version, err)
+	}
+	return c, nil
+}

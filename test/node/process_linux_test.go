@@ -1,0 +1,212 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// program is the command as `make build` leaves it.
+const program = "../../bin/dnsconfigurer"
+
+// process is `dnsconfigurer shim` as it runs on a node: its own process, with an API
+// server, the host's file and static manifests.
+type process struct {
+	kubelet
+	pid  int
+	addr string // of its metrics
+}
+
+// startProcess runs the shim in front of the runtime at socket until b ends, and
+// returns when it knows the pods of api and has found the runtime.
+func startProcess(b *testing.B, socket string, api *apiServer) *process {
+	b.Helper()
+	if _, err := os.Stat(program); err != nil {
+		b.Fatalf("%v: run make build", err)
+	}
+	dir := shortDir(b)
+	server := httptest.NewTLSServer(api)
+	b.Cleanup(server.Close)
+	writeNode(b, dir, server)
+	p := &process{addr: freeAddress(b)}
+	path := filepath.Join(dir, "run", "shim.sock")
+	log := new(bytes.Buffer)
+	cmd := exec.Command(program, "shim", "--listen", "unix://"+path, "--runtime-endpoint", "unix://"+socket, "--http", p.addr,
+		"--kubeconfig", filepath.Join(dir, "kubeconfig"), "--manifests", filepath.Join(dir, "manifests"), "--node-name", nodeName,
+		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf", filepath.Join(dir, "resolv.conf"))
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil || b.Failed() {
+			b.Errorf("the shim ended: %v\n%s", err, log)
+		}
+	})
+	p.pid = cmd.Process.Pid
+	p.kubelet = kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path)), timings: new(timings)}
+	select {
+	case <-api.listed:
+	case <-time.After(30 * time.Second):
+		b.Fatal("the shim has not listed the pods")
+	}
+	if err := poll(30*time.Second, func() error {
+		_, err := p.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+// writeNode writes the files that a shim reads on a node.
+func writeNode(b *testing.B, dir string, api *httptest.Server) {
+	b.Helper()
+	files := map[string]string{"resolv.conf": hostResolvConf, "kubeconfig": kubeconfig(api)}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		files["manifests/"+name+".yaml"] = staticManifest(name)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func kubeconfig(server *httptest.Server) string {
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+`, server.URL, base64.StdEncoding.EncodeToString(authority))
+}
+
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// edited returns how many sandboxes the process says to have given their DNS.
+func (p *process) edited(b *testing.B) int {
+	b.Helper()
+	r, err := http.Get("http://" + p.addr + "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), `dnsconfigurer_sandbox_decisions_total{outcome="edited"} `)
+	line, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(line)
+	if err != nil {
+		b.Fatalf("no count of edited sandboxes in\n%s", text)
+	}
+	return n
+}
+
+// cpu returns the time that the threads of the process have had on processors.
+func (p *process) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
+	if err != nil || threads == nil {
+		b.Fatalf("no schedstat of process %d: %v", p.pid, err)
+	}
+	var sum time.Duration
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		used, _, _ := strings.Cut(string(text), " ") // in ns (sched-stats in the kernel's documentation)
+		n, err := strconv.ParseInt(used, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(n)
+	}
+	return sum
+}
+
+// memory returns what the kernel says of the process's memory, in kB, by the names
+// of proc_pid_status(5) and, for Pss, of proc_pid_smaps(5).
+func (p *process) memory(b *testing.B) map[string]float64 {
+	b.Helper()
+	m := map[string]float64{}
+	for _, file := range []string{"status", "smaps_rollup"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/%s", p.pid, file))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for s := bufio.NewScanner(f); s.Scan(); {
+			name, value, _ := strings.Cut(s.Text(), ":")
+			if n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64); err == nil {
+				m[name] = n
+			}
+		}
+		f.Close()
+	}
+	return m
+}
+
+// staticManifest is a control plane's pod as kubeadm writes it.
+func staticManifest(name string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %[1]s
+  namespace: kube-system
+  labels: {component: %[1]s, tier: control-plane}
+spec:
+  hostNetwork: true
+  priorityClassName: system-node-critical
+  containers:
+  - name: %[1]s
+    image: registry.k8s.io/%[1]s:v1.37.1
+    command: [%[1]s, --kubeconfig=/etc/kubernetes/%[1]s.conf, --leader-elect=true]
+    resources: {requests: {cpu: 100m}}
+`, name)
+}
+
+// shortDir returns a directory for sockets, whose paths are short.
+func shortDir(b *testing.B) string {
+	b.Helper()
+	dir, err := os.MkdirTemp("", "dnsconfigurer-bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
