@@ -137,6 +137,20 @@ func (m *machine) run(t *testing.T, command string) string {
 	return m.answers.Text()
 }
 
+// spawn starts a program inside, which writes to the file called log in the machine's
+// directory, and returns its process ID.
+func (m *machine) spawn(t *testing.T, command, log string) string {
+	t.Helper()
+	return m.run(t, fmt.Sprintf(`{ %s >>"$DIR/%s" 2>&1 & } && echo $!`, command, log))
+}
+
+// end sends signal to a process that spawn started, and returns its exit code when it
+// is gone.
+func (m *machine) end(t *testing.T, pid, signal string) string {
+	t.Helper()
+	return m.run(t, fmt.Sprintf("kill -%s %s && { wait %[2]s; echo $?; }", signal, pid))
+}
+
 func (m *machine) log() string { return filepath.Join(m.dir, "log") }
 
 // close ends all that runs on the machine and removes what is left of it.
@@ -146,7 +160,10 @@ func (m *machine) close(t *testing.T) {
 		_ = m.init.Wait() // returns when all processes of the namespace are gone
 	}
 	if t.Failed() {
-		t.Logf("the log of the machine and of containerd:\n%s", tail(m.log(), 12<<10))
+		logs, _ := filepath.Glob(filepath.Join(m.dir, "*log"))
+		for _, log := range logs {
+			t.Logf("%s:\n%s", log, tail(log, 12<<10))
+		}
 	}
 	if err := m.removeCgroups(); err != nil {
 		t.Error(err)
@@ -212,7 +229,7 @@ func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.so
 func (m *machine) startContainerd(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	m.containerd = m.run(t, `{ containerd --config "$DIR/config.toml" >>"$DIR/log" 2>&1 & } && echo $!`)
+	m.containerd = m.spawn(t, `containerd --config "$DIR/config.toml"`, "log")
 	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
 	err := poll(30*time.Second, func() error {
 		status, err := r.Status(t.Context(), &runtimeapi.StatusRequest{})
@@ -236,7 +253,7 @@ func (m *machine) startContainerd(t *testing.T) {
 // killContainerd ends containerd as a crash does. Its pods go on.
 func (m *machine) killContainerd(t *testing.T) {
 	t.Helper()
-	m.run(t, fmt.Sprintf("kill -9 %s && { wait %[1]s; echo $?; }", m.containerd))
+	m.end(t, m.containerd, "KILL")
 	m.containerd = ""
 }
 

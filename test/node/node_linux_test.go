@@ -145,15 +145,20 @@ func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 // check compares what a container of pod saw with d.
 func check(t *testing.T, v view, pod *corev1.Pod, d policy.Decision) {
 	t.Helper()
-	if diff := cmp.Diff(d.Config(), v.config()); diff != "" {
+	hostname := d.Hostname
+	if pod.Spec.HostNetwork {
+		hostname = nodeName
+	}
+	checkView(t, v, d.Config(), hostname)
+}
+
+func checkView(t *testing.T, v view, dns resolvconf.Config, hostname string) {
+	t.Helper()
+	if diff := cmp.Diff(dns, v.config()); diff != "" {
 		t.Errorf("resolv.conf (-want +got):\n%s\nthe file:\n%s", diff, v.ResolvConf)
 	}
 	if ignored := resolvconf.Parse(v.ResolvConf).Ignored; ignored != nil {
 		t.Errorf("the file has lines without effect: %v\n%s", ignored, v.ResolvConf)
-	}
-	hostname := d.Hostname
-	if pod.Spec.HostNetwork {
-		hostname = nodeName
 	}
 	got := [...]string{v.Hostname, v.HostnameEnv, v.HostnameFile}
 	if diff := cmp.Diff([...]string{hostname, hostname, hostname}, got); diff != "" {
