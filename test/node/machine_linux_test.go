@@ -38,6 +38,7 @@ const hostResolvConf = "nameserver 192.0.2.53\nsearch node.example corp.example\
 type machine struct {
 	dir        string // has the same path inside and outside; $DIR in commands
 	cgroup     string // the parent of all pods
+	programs   string // a directory, searched before those of $PATH; "": none
 	init       *exec.Cmd
 	shell      io.Writer
 	answers    *bufio.Scanner
@@ -75,8 +76,9 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
 ]}`
 
-// newMachine returns a machine on which containerd runs and has the images.
-func newMachine(t *testing.T) *machine {
+// newMachine returns a machine on which containerd runs and has the images. programs
+// is where containerd is; "": $PATH.
+func newMachine(t *testing.T, programs string) *machine {
 	t.Helper()
 	install(t)
 	// The paths of sockets are short: not the directory that testing makes.
@@ -84,7 +86,7 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir)}
+	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir), programs: programs}
 	t.Cleanup(func() { m.close(t) })
 	for name, text := range map[string]string{
 		"etc/resolv.conf":   hostResolvConf,
@@ -112,6 +114,9 @@ func (m *machine) boot(t *testing.T) {
 	defer log.Close()
 	m.init = exec.Command("sh")
 	m.init.Env = append(os.Environ(), "DIR="+m.dir)
+	if m.programs != "" {
+		m.init.Env = append(m.init.Env, "PATH="+m.programs+":"+os.Getenv("PATH"))
+	}
 	m.init.Stderr = log
 	m.init.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,

@@ -23,7 +23,7 @@ import (
 
 // TestNode boots one machine and runs every pod of the package on it.
 func TestNode(t *testing.T) {
-	m := newMachine(t)
+	m := newMachine(t, "")
 	t.Cleanup(func() { m.timings.report(t) })
 	t.Run("policies", m.testPolicies)
 	t.Run("hostnames", m.testHostnames)

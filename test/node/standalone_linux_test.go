@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +29,7 @@ import (
 type standalone struct {
 	*machine
 	program  string
+	gates    string // feature gates, as in YAML
 	endpoint string // of the runtime, or of a shim
 	dns      string // the cluster's
 	pid      string // inside; "": it does not run
@@ -43,11 +43,12 @@ const hostFile = "search corp.example node.example\nnameserver 192.0.2.54\noptio
 // kubeletConfiguration has what pods see, then what a kubelet needs to live here:
 // nothing of the machine is reserved, watched for shortage, or cleaned up.
 //
-// Kubernetes 1.37 is the last one whose kubelet takes a runtime without RuntimeConfig,
-// a call that came with containerd 2.0, for its cgroup driver (metric
+// The kubelet of 1.37 still takes a runtime without RuntimeConfig, which came with
+// containerd 2.0, and then uses cgroupDriver; 1.38 will not (its own metric
 // cri_losing_support).
 const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+featureGates: {GATES}
 clusterDNS: [CLUSTERDNS]
 clusterDomain: cluster.local
 resolvConf: DIR/pods-resolv.conf
@@ -90,9 +91,9 @@ ip addr add ` + nodeAddress + `/32 dev lo &&
 echo ready`
 
 // newStandalone returns a kubelet for m, which does not run yet.
-func newStandalone(t *testing.T, m *machine) *standalone {
+func newStandalone(t *testing.T, m *machine, program, gates string) *standalone {
 	t.Helper()
-	k := &standalone{machine: m, dns: "10.96.0.10", program: buildKubelet(t)}
+	k := &standalone{machine: m, program: program, gates: gates, endpoint: m.endpoint(), dns: "10.96.0.10"}
 	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // it signs for itself
 	t.Cleanup(k.http.CloseIdleConnections)
 	before := readKernelSettings(t)
@@ -126,24 +127,6 @@ func readKernelSettings(t *testing.T) map[string]string {
 	return settings
 }
 
-// buildKubelet returns the path of the kubelet's program. Go keeps it in its build
-// cache, and the packages that it has in common with the tests of test/cluster.
-func buildKubelet(t *testing.T) string {
-	t.Helper()
-	start := time.Now()
-	cmd := exec.Command("go", "tool", "-n", "kubelet")
-	cmd.Dir = filepath.Join("..", "cluster")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("building the kubelet: %v\n%s", err, &problems)
-	}
-	t.Logf("the kubelet was built in %v", time.Since(start).Round(time.Second))
-	return strings.TrimSpace(string(out))
-}
-
 // makeCgroups makes the cgroup that is the root of everything of the kubelet's. It
 // does not make that one itself; removeCgroups removes it.
 func (m *machine) makeCgroups(t *testing.T) {
@@ -164,7 +147,7 @@ func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.
 // start returns when the kubelet is healthy.
 func (k *standalone) start(t *testing.T) {
 	t.Helper()
-	text := strings.NewReplacer("DIR", k.dir, "ENDPOINT", k.endpoint, "CLUSTERDNS", k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
+	text := strings.NewReplacer("DIR", k.dir, "GATES", k.gates, "ENDPOINT", k.endpoint, "CLUSTERDNS", k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
 	if err := os.WriteFile(k.configFile(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -24,19 +24,33 @@ import (
 // and runs them first without a shim and then through one. `make test-unit` leaves it
 // out, for the time that it takes to build a kubelet.
 func TestKubelet(t *testing.T) {
-	m := newMachine(t)
-	t.Cleanup(func() { m.timings.report(t) })
-	k, c := newStandalone(t, m), newCommand(t, m)
+	install(t)
+	kubelet := buildKubelet(t)
+	for _, c := range []struct{ name, programs, gates string }{
+		{"Debian's containerd", "", ""},
+		{"containerd 2", buildContainerd(t), eventedPLEG},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // a kubelet waits for most of the time
+			m := newMachine(t, c.programs)
+			t.Cleanup(func() { m.timings.report(t) })
+			testKubelet(t, newStandalone(t, m, kubelet, c.gates), newCommand(t, m))
+		})
+	}
+}
 
+// eventedPLEG has the kubelet hear of containers by a stream of events, too.
+const eventedPLEG = "EventedPLEG: true, PLEGOnDemandRelist: true"
+
+func testKubelet(t *testing.T, k *standalone, c *command) {
 	pods := staticPods()
 	for _, pod := range pods {
 		k.write(t, pod)
 	}
-	k.endpoint = m.endpoint()
 	k.start(t)
 	direct := k.views(t, pods)
 	k.stop(t)
-	m.removePods(t)
+	k.removePods(t)
 
 	c.start(t)
 	k.endpoint = c.socket()
@@ -47,6 +61,9 @@ func TestKubelet(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { n.testSettings(t, pods, through) })
 	t.Run("streams", n.testStreams)
 	t.Run("liveness", n.testLiveness)
+	if k.gates == eventedPLEG {
+		t.Run("events", n.testEvents)
+	}
 	t.Run("changed manifest", n.testChangedManifest)
 	t.Run("restarts", n.testRestarts)
 	t.Run("stale facts", n.testStaleFacts)
@@ -63,6 +80,10 @@ const (
 	namespace     = "shop"
 	containerName = "main"
 )
+
+// mortal is the pod whose container the kubelet looks after, and starts again when it
+// is not well: once every second, also while it cannot look.
+const mortal = "autopath-" + nodeName
 
 // staticPods are manifests, by the names that the kubelet gives to their pods.
 func staticPods() map[string]*corev1.Pod {
@@ -87,6 +108,7 @@ func staticPods() map[string]*corev1.Pod {
 	} {
 		pods[podName(name)] = withAutopath(staticPod(name, spec))
 	}
+	pods[mortal].Spec.Containers[0].LivenessProbe = probe("test", "!", "-e", "/dead")
 	return pods
 }
 
@@ -102,10 +124,9 @@ func staticPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	pod.Spec.AutomountServiceAccountToken, pod.Spec.EnableServiceLinks = &none, &none
 	pod.Spec.Containers = []corev1.Container{{
 		Name: containerName, Image: pauseImage, ImagePullPolicy: corev1.PullNever,
-		Command:        []string{"/bin/busybox", "sh", "-c", "echo started && exec busybox sleep 1000000"},
-		Env:            []corev1.EnvVar{{Name: "PATH", Value: "/bin"}},
-		ReadinessProbe: probe("true"),
-		LivenessProbe:  probe("test", "!", "-e", "/dead"),
+		Command:      []string{"/bin/busybox", "sh", "-c", "echo started && exec busybox sleep 1000000"},
+		Env:          []corev1.EnvVar{{Name: "PATH", Value: "/bin"}},
+		StartupProbe: probe("true"),
 	}}
 	return pod
 }
@@ -269,16 +290,35 @@ func (n node) testStreams(t *testing.T) {
 
 // testLiveness has a container that its kubelet starts again: the sandbox stays.
 func (n node) testLiveness(t *testing.T) {
-	name := podName("autopath")
-	before := n.view(t, name)
+	before := n.view(t, mortal)
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	if _, err := n.exec(ctx, name, "/bin/busybox", "touch", "/dead"); err != nil {
+	if _, err := n.exec(ctx, mortal, "/bin/busybox", "touch", "/dead"); err != nil {
 		t.Fatal(err)
 	}
-	n.await(t, name, "restarted", func(p corev1.Pod) bool { return containers(p)[0].RestartCount == 1 && isReady(p) })
-	if diff := cmp.Diff(before, n.view(t, name)); diff != "" {
+	n.await(t, mortal, "restarted", func(p corev1.Pod) bool { return containers(p)[0].RestartCount == 1 && isReady(p) })
+	if diff := cmp.Diff(before, n.view(t, mortal)); diff != "" {
 		t.Errorf("the container sees (-before +after its restart):\n%s", diff)
+	}
+}
+
+// testEvents has the kubelet's stream of events: it never broke, and brought some.
+func (n node) testEvents(t *testing.T) {
+	body, err := n.get("/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := map[string]string{}
+	for line := range strings.Lines(string(body)) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		metrics[series] = value
+	}
+	const prefix = "kubelet_evented_pleg_connection_"
+	if s, e := metrics[prefix+"success_count"], metrics[prefix+"error_count"]; s != "1" || e != "0" {
+		t.Errorf("%s streams came, %s broke; want 1 and 0", s, e)
+	}
+	if events := metrics[prefix+"latency_seconds_count"]; events == "" || events == "0" {
+		t.Errorf("the stream brought %q events", events)
 	}
 }
 
