@@ -29,10 +29,7 @@ type command struct {
 	http    http.Client
 }
 
-const (
-	shimAddress = "127.0.0.1:9199"
-	nodeCache   = "169.254.20.10"
-)
+const shimAddress = "127.0.0.1:9199"
 
 const shimConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: ShimConfiguration
@@ -44,19 +41,14 @@ node:
   kubeletConfig: kubelet.yaml
   nodeName: ` + nodeName + `
 autopath:
-  nodeCache: ` + nodeCache + `
+  nodeCache: 169.254.20.10
 `
 
-func newCommand(t *testing.T, m *machine) *command {
+func newCommand(t *testing.T, m *machine, program string) *command {
 	t.Helper()
-	c := &command{machine: m, program: filepath.Join(m.dir, "dnsconfigurer")}
+	c := &command{machine: m, program: program}
 	c.http.Transport = &http.Transport{DialContext: m.dial}
 	t.Cleanup(c.http.CloseIdleConnections)
-	build := exec.Command("go", "build", "-o", c.program, "../../cmd/dnsconfigurer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
-	}
 	text := strings.ReplaceAll(shimConfiguration, "DIR", m.dir)
 	if err := os.WriteFile(c.configFile(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -67,7 +59,7 @@ func newCommand(t *testing.T, m *machine) *command {
 func (c *command) configFile() string { return filepath.Join(c.dir, "shim.yaml") }
 func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock") }
 
-// start returns when the shim has started; flags go before its file.
+// start returns when the shim has started; flags win over its file.
 func (c *command) start(t *testing.T, flags ...string) {
 	t.Helper()
 	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml" `+strings.Join(flags, " "), "shim.log")

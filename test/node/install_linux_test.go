@@ -65,7 +65,7 @@ func aptGet(args ...string) *exec.Cmd {
 // cache, with the packages that it has in common with the tests of test/cluster.
 func buildKubelet(t *testing.T) string {
 	t.Helper()
-	return strings.TrimSpace(runGo(t, "cluster", "tool", "-n", "kubelet"))
+	return strings.TrimSpace(runGo(t, "test/cluster", "tool", "-n", "kubelet"))
 }
 
 // buildContainerd returns a directory with a containerd of the newest line. Debian's
@@ -74,24 +74,32 @@ func buildKubelet(t *testing.T) string {
 func buildContainerd(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	runGo(t, "containerd", "build", "-o", dir+"/", "tool")
+	runGo(t, "test/containerd", "build", "-o", dir+"/", "tool")
 	return dir
 }
 
-// runGo runs the go command in a module beside this package, and returns its output.
-func runGo(t *testing.T, module string, args ...string) string {
+// buildCommand returns the path of dnsconfigurer's program.
+func buildCommand(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dnsconfigurer")
+	runGo(t, ".", "build", "-o", path, "./cmd/dnsconfigurer")
+	return path
+}
+
+// runGo runs the go command in a directory of the repository, and returns its output.
+func runGo(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	start := time.Now()
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join("..", module)
+	cmd.Dir = filepath.Join("..", "..", dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("in test/%s: %s: %v\n%s", module, cmd, err, &problems)
+		t.Fatalf("in %s: %s: %v\n%s", dir, cmd, err, &problems)
 	}
-	t.Logf("in test/%s: %s took %v", module, strings.Join(cmd.Args, " "), time.Since(start).Round(time.Second))
+	t.Logf("in %s: %s took %v", dir, strings.Join(cmd.Args, " "), time.Since(start).Round(time.Second))
 	return string(out)
 }
 

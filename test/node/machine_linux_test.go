@@ -219,12 +219,12 @@ func tail(path string, size int) string {
 // nothing about.
 func poll(limit time.Duration, try func() error) error {
 	deadline := time.Now().Add(limit)
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := try()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

@@ -124,7 +124,7 @@ func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	kube.SetDefaults(&spec)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "shop", UID: types.UID("uid-of-" + name),
+			Name: name, Namespace: namespace, UID: types.UID("uid-of-" + name),
 			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"example.com/a": "b"},
 		},
 		Spec: spec,

@@ -127,13 +127,18 @@ func readKernelSettings(t *testing.T) map[string]string {
 	return settings
 }
 
-// makeCgroups makes the cgroup that is the root of everything of the kubelet's. It
-// does not make that one itself; removeCgroups removes it.
+// makeCgroups makes the cgroup that is the root of everything of the kubelet's: it
+// wants to find it, with all controllers. removeCgroups removes it.
 func (m *machine) makeCgroups(t *testing.T) {
 	t.Helper()
-	trees := []string{"/sys/fs/cgroup"}
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err != nil { // version 1: a tree for each controller
-		trees, _ = filepath.Glob("/sys/fs/cgroup/*")
+	const top = "/sys/fs/cgroup"
+	trees := []string{top}
+	if controllers, err := os.ReadFile(top + "/cgroup.controllers"); err == nil {
+		for _, c := range strings.Fields(string(controllers)) {
+			_ = os.WriteFile(top+"/cgroup.subtree_control", []byte("+"+c), 0) // as runc does; the kubelet says what it misses
+		}
+	} else { // version 1: a tree for each controller
+		trees, _ = filepath.Glob(top + "/*")
 	}
 	for _, tree := range trees {
 		if err := os.MkdirAll(tree+m.cgroup, 0o755); err != nil {
