@@ -290,7 +290,10 @@ func (m *machine) importImages(t *testing.T) {
 func connect(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+			MinConnectTimeout: 10 * time.Second, // 0: a connection that takes longer than the backoff is given up
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
