@@ -47,6 +47,7 @@ autopath:
 func newCommand(t *testing.T, m *machine, program string) *command {
 	t.Helper()
 	c := &command{machine: m, program: program}
+	c.http.Timeout = time.Minute
 	c.http.Transport = &http.Transport{DialContext: m.dial}
 	t.Cleanup(c.http.CloseIdleConnections)
 	text := strings.ReplaceAll(shimConfiguration, "DIR", m.dir)

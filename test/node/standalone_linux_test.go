@@ -94,6 +94,7 @@ echo ready`
 func newStandalone(t *testing.T, m *machine, program, gates string) *standalone {
 	t.Helper()
 	k := &standalone{machine: m, program: program, gates: gates, endpoint: m.endpoint(), dns: "10.96.0.10"}
+	k.http.Timeout = time.Minute
 	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // it signs for itself
 	t.Cleanup(k.http.CloseIdleConnections)
 	before := readKernelSettings(t)
@@ -223,12 +224,12 @@ func (k *standalone) exec(ctx context.Context, pod string, command ...string) (s
 		return "", err
 	}
 	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	ws, err := websocket.NewClient(config, tls.Client(conn, &tls.Config{InsecureSkipVerify: true}))
 	if err != nil {
 		return "", fmt.Errorf("running %q in %s: %w", command, pod, err)
 	}
-	stop := context.AfterFunc(ctx, func() { ws.Close() })
-	defer stop()
 	var channels [4]strings.Builder // stdin, stdout, stderr, the end
 	for {
 		var frame []byte
