@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-cluster lint fuzz bench clean
+.PHONY: build demo test test-unit test-cluster test-kubelet lint fuzz bench clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
 # every type: 4 MB.
@@ -14,15 +14,19 @@ build: ## the binary at bin/dnsconfigurer, static
 demo: build ## the two-minute tour
 	@bash examples/demo.sh
 
-test: lint test-unit test-cluster ## everything; a skip on root Linux is a failure
+test: lint test-unit test-cluster test-kubelet ## everything; a skip on root Linux is a failure
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
-	$(GO) test -race -timeout 20m -json ./... | $(GO) run ./test/summary
+	$(GO) test -race -timeout 20m -skip '^TestKubelet$$' -json ./... | $(GO) run ./test/summary
 
 # The kubelet's code is large: its module is apart, and its first build takes minutes.
 test-cluster: ## the policy engine beside the kubelet's own code
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
+
+# After test-cluster, which has built most of the kubelet.
+test-kubelet: ## a kubelet with static pods, directly at containerd and through the shim
+	$(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node | $(GO) run ./test/summary -v
 
 lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }

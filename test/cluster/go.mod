@@ -2,6 +2,8 @@ module github.com/dnsconfigurer/dnsconfigurer/test/cluster
 
 go 1.26.0
 
+tool k8s.io/kubernetes/cmd/kubelet // for test/node
+
 require (
 	github.com/dnsconfigurer/dnsconfigurer v0.0.0
 	github.com/go-logr/logr v1.4.4
@@ -41,6 +43,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
 	github.com/go-openapi/swag v0.27.1 // indirect

@@ -30,7 +30,7 @@ const (
 // RunPodSandbox takes containerd a tenth of a second, give or take more than the
 // shim's share; BenchmarkInstant tells this share.
 func BenchmarkContainerd(b *testing.B) {
-	m := newMachine(b)
+	m := newMachine(b, "")
 	pods := typicalPods(maxPods)
 	shim := startProcess(b, m.endpoint(), newAPIServer(b, pods))
 	direct := m.kubelet(b, m.endpoint(), "direct")

@@ -7,7 +7,10 @@ import (
 	"debug/elf"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // tools are the programs that the test runs, and Debian's packages for them.
@@ -56,6 +59,48 @@ func aptGet(args ...string) *exec.Cmd {
 	cmd := exec.Command("apt-get", args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	return cmd
+}
+
+// buildKubelet returns the path of the kubelet's program. Go keeps it in its build
+// cache, with the packages that it has in common with the tests of test/cluster.
+func buildKubelet(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(runGo(t, "test/cluster", "tool", "-n", "kubelet"))
+}
+
+// buildContainerd returns a directory with a containerd of the newest line. Debian's
+// is of the line before: without GetContainerEvents and RuntimeConfig, and with
+// another answer to an empty DNS configuration.
+func buildContainerd(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	runGo(t, "test/containerd", "build", "-o", dir+"/", "tool")
+	return dir
+}
+
+// buildCommand returns the path of dnsconfigurer's program.
+func buildCommand(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dnsconfigurer")
+	runGo(t, ".", "build", "-o", path, "./cmd/dnsconfigurer")
+	return path
+}
+
+// runGo runs the go command in a directory of the repository, and returns its output.
+func runGo(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	start := time.Now()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = filepath.Join("..", "..", dir)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("in %s: %s: %v\n%s", dir, cmd, err, &problems)
+	}
+	t.Logf("in %s: %s took %v", dir, strings.Join(cmd.Args, " "), time.Since(start).Round(time.Second))
+	return string(out)
 }
 
 // busybox returns the path of a busybox that runs without libraries; "": there is

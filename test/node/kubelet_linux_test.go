@@ -140,6 +140,11 @@ func (k kubelet) view(ctx context.Context, container string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	return parseView(out)
+}
+
+// parseView reads what look writes.
+func parseView(out string) (view, error) {
 	part := strings.SplitN(out, "\n", 4)
 	if len(part) != 4 {
 		return view{}, fmt.Errorf("unexpected output of a container: %q", out)

@@ -38,6 +38,7 @@ const hostResolvConf = "nameserver 192.0.2.53\nsearch node.example corp.example\
 type machine struct {
 	dir        string // has the same path inside and outside; $DIR in commands
 	cgroup     string // the parent of all pods
+	programs   string // a directory, searched before those of $PATH; "": none
 	init       *exec.Cmd
 	shell      io.Writer
 	answers    *bufio.Scanner
@@ -75,8 +76,9 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
 ]}`
 
-// newMachine returns a machine on which containerd runs and has the images.
-func newMachine(t testing.TB) *machine {
+// newMachine returns a machine on which containerd runs and has the images. programs
+// is where containerd is; "": $PATH.
+func newMachine(t testing.TB, programs string) *machine {
 	t.Helper()
 	install(t)
 	// The paths of sockets are short: not the directory that testing makes.
@@ -84,7 +86,7 @@ func newMachine(t testing.TB) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir)}
+	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir), programs: programs}
 	t.Cleanup(func() { m.close(t) })
 	for name, text := range map[string]string{
 		"etc/resolv.conf":   hostResolvConf,
@@ -112,6 +114,9 @@ func (m *machine) boot(t testing.TB) {
 	defer log.Close()
 	m.init = exec.Command("sh")
 	m.init.Env = append(os.Environ(), "DIR="+m.dir)
+	if m.programs != "" {
+		m.init.Env = append(m.init.Env, "PATH="+m.programs+":"+os.Getenv("PATH"))
+	}
 	m.init.Stderr = log
 	m.init.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
@@ -137,6 +142,20 @@ func (m *machine) run(t testing.TB, command string) string {
 	return m.answers.Text()
 }
 
+// spawn starts a program inside, which writes to the file called log in the machine's
+// directory, and returns its process ID.
+func (m *machine) spawn(t testing.TB, command, log string) string {
+	t.Helper()
+	return m.run(t, fmt.Sprintf(`{ %s >>"$DIR/%s" 2>&1 & } && echo $!`, command, log))
+}
+
+// end sends signal to a process that spawn started, and returns its exit code when it
+// is gone.
+func (m *machine) end(t *testing.T, pid, signal string) string {
+	t.Helper()
+	return m.run(t, fmt.Sprintf("kill -%s %s && { wait %[2]s; echo $?; }", signal, pid))
+}
+
 func (m *machine) log() string { return filepath.Join(m.dir, "log") }
 
 // close ends all that runs on the machine and removes what is left of it.
@@ -146,7 +165,10 @@ func (m *machine) close(t testing.TB) {
 		_ = m.init.Wait() // returns when all processes of the namespace are gone
 	}
 	if t.Failed() {
-		t.Logf("the log of the machine and of containerd:\n%s", tail(m.log(), 12<<10))
+		logs, _ := filepath.Glob(filepath.Join(m.dir, "*log"))
+		for _, log := range logs {
+			t.Logf("%s:\n%s", log, tail(log, 12<<10))
+		}
 	}
 	if err := m.removeCgroups(); err != nil {
 		t.Error(err)
@@ -197,12 +219,12 @@ func tail(path string, size int) string {
 // nothing about.
 func poll(limit time.Duration, try func() error) error {
 	deadline := time.Now().Add(limit)
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := try()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -212,7 +234,7 @@ func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.so
 func (m *machine) startContainerd(t testing.TB) {
 	t.Helper()
 	start := time.Now()
-	m.containerd = m.run(t, `{ containerd --config "$DIR/config.toml" >>"$DIR/log" 2>&1 & } && echo $!`)
+	m.containerd = m.spawn(t, `containerd --config "$DIR/config.toml"`, "log")
 	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
 	err := poll(30*time.Second, func() error {
 		status, err := r.Status(t.Context(), &runtimeapi.StatusRequest{})
@@ -236,7 +258,7 @@ func (m *machine) startContainerd(t testing.TB) {
 // killContainerd ends containerd as a crash does. Its pods go on.
 func (m *machine) killContainerd(t *testing.T) {
 	t.Helper()
-	m.run(t, fmt.Sprintf("kill -9 %s && { wait %[1]s; echo $?; }", m.containerd))
+	m.end(t, m.containerd, "KILL")
 	m.containerd = ""
 }
 
@@ -268,7 +290,10 @@ func (m *machine) importImages(t testing.TB) {
 func connect(t testing.TB, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+			MinConnectTimeout: 10 * time.Second, // 0: a connection that takes longer than the backoff is given up
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 
 // TestNode boots one machine and runs every pod of the package on it.
 func TestNode(t *testing.T) {
-	m := newMachine(t)
+	m := newMachine(t, "")
 	t.Cleanup(func() { m.timings.report(t) })
 	t.Run("policies", m.testPolicies)
 	t.Run("hostnames", m.testHostnames)
@@ -124,7 +124,7 @@ func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	kube.SetDefaults(&spec)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "shop", UID: types.UID("uid-of-" + name),
+			Name: name, Namespace: namespace, UID: types.UID("uid-of-" + name),
 			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"example.com/a": "b"},
 		},
 		Spec: spec,
@@ -145,15 +145,20 @@ func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 // check compares what a container of pod saw with d.
 func check(t *testing.T, v view, pod *corev1.Pod, d policy.Decision) {
 	t.Helper()
-	if diff := cmp.Diff(d.Config(), v.config()); diff != "" {
+	hostname := d.Hostname
+	if pod.Spec.HostNetwork {
+		hostname = nodeName
+	}
+	checkView(t, v, d.Config(), hostname)
+}
+
+func checkView(t *testing.T, v view, dns resolvconf.Config, hostname string) {
+	t.Helper()
+	if diff := cmp.Diff(dns, v.config()); diff != "" {
 		t.Errorf("resolv.conf (-want +got):\n%s\nthe file:\n%s", diff, v.ResolvConf)
 	}
 	if ignored := resolvconf.Parse(v.ResolvConf).Ignored; ignored != nil {
 		t.Errorf("the file has lines without effect: %v\n%s", ignored, v.ResolvConf)
-	}
-	hostname := d.Hostname
-	if pod.Spec.HostNetwork {
-		hostname = nodeName
 	}
 	got := [...]string{v.Hostname, v.HostnameEnv, v.HostnameFile}
 	if diff := cmp.Diff([...]string{hostname, hostname, hostname}, got); diff != "" {

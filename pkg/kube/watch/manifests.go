@@ -41,6 +41,7 @@ type directory struct {
 	node string
 	log  *slog.Logger
 	set  func(map[name]policy.Pod) // hears of all pods after each reading
+	now  <-chan struct{}           // somebody waits for a reading
 
 	watcher    *fsnotify.Watcher // nil: none
 	complaints map[string]string // by file: what was logged last
@@ -66,6 +67,9 @@ func (d *directory) watch(ctx context.Context) {
 			return
 		case <-events:
 		case <-failures: // an overflow: something has changed
+		case <-d.now:
+			d.read()
+			continue
 		case <-period.C:
 			d.read()
 			continue

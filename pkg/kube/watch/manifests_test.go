@@ -137,6 +137,23 @@ func TestManifestBehind(t *testing.T) {
 	}
 }
 
+// TestManifestBehindLink has a manifest of whose coming the directory does not tell.
+// The kubelet knows it when it calls.
+func TestManifestBehindLink(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, dir, "known.yaml", manifest("known", "h"))
+	if err := os.Symlink(filepath.Join(elsewhere, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 900 * time.Millisecond})
+	defer stop()
+	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), watch.Manifest, "h")
+	write(t, elsewhere, "etcd.yaml", manifest("etcd", "h"))
+	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil || source != watch.Manifest {
+		t.Errorf("got %q, %v", source, err)
+	}
+}
+
 // TestStaticPodsWithoutAPI is the boot of a control plane's node: its API server is
 // one of the static pods. None of them may wait for it.
 func TestStaticPodsWithoutAPI(t *testing.T) {

@@ -109,6 +109,7 @@ type Pods struct {
 	cfg     Config
 	known   *table
 	flights singleflight.Group // look-ups of what is not known, by UID
+	reread  chan struct{}      // holds a token when the manifests are to be read at once
 	breaker breaker
 }
 
@@ -117,7 +118,7 @@ func New(cfg Config) (*Pods, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
-	return &Pods{cfg: cfg, known: newTable(), breaker: breaker{log: cfg.Logger}}, nil
+	return &Pods{cfg: cfg, known: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger}}, nil
 }
 
 // Run keeps up with the API and the manifests until ctx ends, and returns nil then.
@@ -125,7 +126,7 @@ func New(cfg Config) (*Pods, error) {
 func (p *Pods) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	if p.cfg.Manifests != "" {
-		d := directory{path: p.cfg.Manifests, node: p.cfg.NodeName, log: p.cfg.Logger, set: p.known.setManifests}
+		d := directory{path: p.cfg.Manifests, node: p.cfg.NodeName, log: p.cfg.Logger, set: p.known.setManifests, now: p.reread}
 		running.Go(func() { d.watch(ctx) })
 	}
 	if p.cfg.Client != nil {
@@ -143,7 +144,8 @@ func (p *Pods) Synced() bool { return p.known.isSynced() }
 //
 //  1. the informer, for the UID;
 //  2. for a static pod, the informer for its mirror pod and then the manifests;
-//  3. again, for as long as InformerWait, as soon as something arrives;
+//  3. again, for as long as InformerWait, as soon as something arrives; manifests
+//     are read at once, since the kubelet has read the pod's already;
 //  4. the API, with a call for the name.
 //
 // Concurrent look-ups of a UID share steps 3 and 4. Step 3 is left out while the
@@ -186,6 +188,12 @@ func (p *Pods) ask(ctx context.Context, ref Ref) (a answer, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
 	defer cancel()
+	if ref.fromFile() {
+		select {
+		case p.reread <- struct{}{}:
+		default:
+		}
+	}
 	if p.mayArrive(ref) {
 		wait, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
 		defer stop()

@@ -1,0 +1,143 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// testChangedManifest has a pod that comes back under its name with another UID.
+func (n node) testChangedManifest(t *testing.T) {
+	pod := withAutopath(staticPod("changed", corev1.PodSpec{}))
+	name := n.write(t, pod)
+	uid := n.await(t, name, "ready", isReady).UID
+	for _, change := range []func(){
+		func() { pod.Spec.Hostname, pod.Spec.DNSConfig = "other", dnsConfig() },
+		func() {
+			pod.Spec.DNSPolicy = corev1.DNSDefault
+			delete(pod.Annotations, policy.OverrideAnnotation)
+		},
+	} {
+		change()
+		n.write(t, pod)
+		uid = n.await(t, name, "another", func(p corev1.Pod) bool { return p.UID != uid && isReady(p) }).UID
+		dns, hostname := n.shim.render(t, pod)
+		checkView(t, n.view(t, name), dns, hostname)
+	}
+}
+
+// testRestarts has a pod that comes while one of those behind the kubelet is away,
+// and others that must not notice.
+func (n node) testRestarts(t *testing.T) {
+	for name, c := range map[string]struct{ leave, comeBack func(*testing.T) }{
+		"shim-ends": {func(t *testing.T) {
+			if code := n.shim.stop(t, "TERM"); code != "0" {
+				t.Errorf("the shim ended with exit code %s", code)
+			}
+		}, func(t *testing.T) { n.shim.start(t) }},
+		"shim-is-killed":       {func(t *testing.T) { n.shim.stop(t, "KILL") }, func(t *testing.T) { n.shim.start(t) }},
+		"containerd-is-killed": {n.killContainerd, func(t *testing.T) { n.startContainerd(t) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := n.running(t)
+			c.leave(t)
+			pod := withAutopath(staticPod(name, corev1.PodSpec{}))
+			n.write(t, pod)
+			n.awaitFailure(t, podName(name))
+			c.comeBack(t)
+			dns, hostname := n.shim.render(t, pod)
+			checkView(t, n.view(t, podName(name)), dns, hostname)
+			n.checkRunning(t, before)
+		})
+	}
+}
+
+// awaitFailure returns when the kubelet has failed to start a pod.
+func (n node) awaitFailure(t *testing.T, pod string) {
+	t.Helper()
+	if err := poll(30*time.Second, func() error {
+		for line := range strings.Lines(tail(filepath.Join(n.dir, "kubelet.log"), 1<<20)) {
+			if strings.Contains(line, "Error syncing pod") && strings.Contains(line, pod) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the kubelet has not tried to start %s", pod)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkRunning checks that containers are still the same, and ready.
+func (n node) checkRunning(t *testing.T, before map[string][]corev1.ContainerStatus) {
+	t.Helper()
+	for name, was := range before {
+		is := n.await(t, name, "ready", isReady).Status.ContainerStatuses
+		if diff := cmp.Diff(was, is); diff != "" {
+			t.Errorf("containers of %s (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// testStaleFacts has a shim that knows another node than its kubelet.
+func (n node) testStaleFacts(t *testing.T) {
+	for name, flag := range map[string]string{
+		"other-cluster-dns": "--cluster-dns=10.96.0.99",
+		"other-domain":      "--cluster-domain=other.example",
+		"other-host-file":   "--resolv-conf=/etc/resolv.conf",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.restartShim(t, flag)
+			n.checkPassed(t, name)
+		})
+	}
+	t.Run("kubelet changed", func(t *testing.T) {
+		n.restartShim(t)
+		before := n.running(t)
+		n.standalone.stop(t)
+		n.dns = "10.96.0.11"
+		n.standalone.start(t)
+		n.checkPassed(t, "other-kubelet")
+		n.checkRunning(t, before)
+
+		n.restartShim(t)
+		pod := withAutopath(staticPod("learned", corev1.PodSpec{}))
+		dns, hostname := n.shim.render(t, pod)
+		checkView(t, n.view(t, n.write(t, pod)), dns, hostname)
+	})
+}
+
+// restartShim returns when the kubelet calls the new shim.
+func (n node) restartShim(t *testing.T, flags ...string) {
+	t.Helper()
+	n.shim.stop(t, "TERM")
+	n.shim.start(t, flags...)
+	if err := poll(30*time.Second, n.shim.ready); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkPassed runs a pod that asks for autopath and gets what the kubelet computes.
+// It is the first one of this shim.
+func (n node) checkPassed(t *testing.T, name string) {
+	t.Helper()
+	pod := withAutopath(staticPod(name, corev1.PodSpec{DNSConfig: dnsConfig()}))
+	v := n.view(t, n.write(t, pod))
+	delete(pod.Annotations, policy.OverrideAnnotation)
+	n.checkKubelets(t, v, pod)
+	if diff := cmp.Diff(map[string]string{"node_facts_mismatch": "1"}, n.shim.decisions(t)); diff != "" {
+		t.Errorf("the shim's metrics (-want +got):\n%s", diff)
+	}
+	if line := n.shim.lineAbout(t, podName(name)); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "outcome=node_facts_mismatch") {
+		t.Errorf("the log does not warn of a mismatch: %q", line)
+	}
+}

@@ -1,0 +1,138 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// command is dnsconfigurer as people install it, with one file about the machine for
+// all of its commands.
+type command struct {
+	*machine
+	program string
+	pid     string // of the shim, inside; "": it does not run
+	http    http.Client
+}
+
+const shimAddress = "127.0.0.1:9199"
+
+const shimConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: ShimConfiguration
+listen: unix://DIR/shim.sock
+runtimeEndpoint: unix://DIR/containerd.sock
+manifests: DIR/manifests
+http: ` + shimAddress + `
+node:
+  kubeletConfig: kubelet.yaml
+  nodeName: ` + nodeName + `
+autopath:
+  nodeCache: 169.254.20.10
+`
+
+func newCommand(t *testing.T, m *machine, program string) *command {
+	t.Helper()
+	c := &command{machine: m, program: program}
+	c.http.Timeout = time.Minute
+	c.http.Transport = &http.Transport{DialContext: m.dial}
+	t.Cleanup(c.http.CloseIdleConnections)
+	text := strings.ReplaceAll(shimConfiguration, "DIR", m.dir)
+	if err := os.WriteFile(c.configFile(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *command) configFile() string { return filepath.Join(c.dir, "shim.yaml") }
+func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock") }
+
+// start returns when the shim has started; flags win over its file.
+func (c *command) start(t *testing.T, flags ...string) {
+	t.Helper()
+	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml" `+strings.Join(flags, " "), "shim.log")
+	if err := poll(10*time.Second, func() error { _, err := get(&c.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
+		t.Fatalf("the shim does not start: %v", err)
+	}
+}
+
+// stop ends the shim by a signal and returns its exit code.
+func (c *command) stop(t *testing.T, signal string) string {
+	t.Helper()
+	code := c.end(t, c.pid, signal)
+	c.pid = ""
+	return code
+}
+
+// ready returns nil when the shim has passed on a call.
+func (c *command) ready() error {
+	_, err := get(&c.http, "http://"+shimAddress+"/readyz")
+	return err
+}
+
+// decisions returns how many requests for sandboxes had which outcome since the shim
+// started, without those that no request had.
+func (c *command) decisions(t *testing.T) map[string]string {
+	t.Helper()
+	body, err := get(&c.http, "http://"+shimAddress+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions := map[string]string{}
+	for line := range strings.Lines(string(body)) {
+		if series, found := strings.CutPrefix(line, `dnsconfigurer_sandbox_decisions_total{outcome="`); found {
+			if outcome, count, _ := strings.Cut(strings.TrimSpace(series), `"} `); count != "0" {
+				decisions[outcome] = count
+			}
+		}
+	}
+	return decisions
+}
+
+// lineAbout returns the line of the shim's log about the sandbox of a pod.
+func (c *command) lineAbout(t *testing.T, pod string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "shim.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, " pod="+namespace+"/"+pod+" ") {
+			return line
+		}
+	}
+	return ""
+}
+
+// render returns what the command says that a static pod gets.
+func (c *command) render(t *testing.T, pod *corev1.Pod) (dns resolvconf.Config, hostname string) {
+	t.Helper()
+	var problems bytes.Buffer
+	render := exec.Command(c.program, "render", "--config", c.configFile(), "-o", "json", "-f", "-")
+	render.Stdin, render.Stderr = bytes.NewReader(manifestText(t, pod)), &problems
+	out, err := render.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", render, err, &problems)
+	}
+	var r v1alpha1.RenderedPod
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Hostname == "" {
+		r.Hostname = nodeName
+	}
+	return resolvconf.Config{Nameservers: r.Nameservers, Searches: r.Searches, Options: r.Options}, r.Hostname
+}

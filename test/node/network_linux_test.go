@@ -1,0 +1,49 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// dial connects to an IP address and port of the machine's network.
+func (m *machine) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		// A socket belongs to the network of the thread that made it. This thread
+		// stays there, and ends with its goroutine because it is never unlocked.
+		runtime.LockOSThread()
+		if err := enterNetwork(m.init.Process.Pid); err != nil {
+			dialed <- result{nil, err}
+			return
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		dialed <- result{conn, err}
+	}()
+	r := <-dialed
+	return r.conn, r.err
+}
+
+// enterNetwork moves the thread into the network of a process.
+func enterNetwork(pid int) error {
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering the machine's network: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/websocket"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// standalone is the kubelet itself, of the Kubernetes that test/cluster compares us
+// with. It has no API server: its pods are the manifests of a directory.
+type standalone struct {
+	*machine
+	program  string
+	gates    string // feature gates, as in YAML
+	endpoint string // of the runtime, or of a shim
+	dns      string // the cluster's
+	pid      string // inside; "": it does not run
+	http     http.Client
+}
+
+// hostFile is the resolv.conf for pods. It is not the machine's own, which runtimes
+// give to pods for want of a better one.
+const hostFile = "search corp.example node.example\nnameserver 192.0.2.54\noptions timeout:3 attempts:1\n"
+
+// kubeletConfiguration has what pods see, then what a kubelet needs to live here:
+// nothing of the machine is reserved, watched for shortage, or cleaned up.
+//
+// The kubelet of 1.37 still takes a runtime without RuntimeConfig, which came with
+// containerd 2.0, and then uses cgroupDriver; 1.38 will not (its own metric
+// cri_losing_support).
+const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+featureGates: {GATES}
+clusterDNS: [CLUSTERDNS]
+clusterDomain: cluster.local
+resolvConf: DIR/pods-resolv.conf
+staticPodPath: DIR/manifests
+containerRuntimeEndpoint: unix://ENDPOINT
+
+address: 127.0.0.1
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+fileCheckFrequency: 1s
+podLogsDir: DIR/pods
+volumePluginDir: DIR/plugins
+cgroupRoot: CGROUP
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+enforceNodeAllocatable: []
+evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+localStorageCapacityIsolation: false
+makeIPTablesUtilChains: false
+`
+
+// nodeAddress is the machine's: a node may not have a loopback address.
+const nodeAddress = "192.0.2.1"
+
+// kernelSettings are those that a kubelet changes (setupKernelTunables in
+// pkg/kubelet/cm). They have no namespace.
+const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
+
+// forKubelet is what a kubelet needs beyond setup. It gets copies of the kernel's
+// settings, and its links to logs go away with the machine.
+const forKubelet = `mount -t tmpfs tmpfs /var/log &&
+mkdir /run/sysctl &&
+for s in ` + kernelSettings + `; do
+  f=/run/sysctl/$(basename $s) && cat /proc/sys/$s >$f && mount --bind $f /proc/sys/$s || exit 1
+done &&
+ip addr add ` + nodeAddress + `/32 dev lo &&
+echo ready`
+
+// newStandalone returns a kubelet for m, which does not run yet.
+func newStandalone(t *testing.T, m *machine, program, gates string) *standalone {
+	t.Helper()
+	k := &standalone{machine: m, program: program, gates: gates, endpoint: m.endpoint(), dns: "10.96.0.10"}
+	k.http.Timeout = time.Minute
+	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // it signs for itself
+	t.Cleanup(k.http.CloseIdleConnections)
+	before := readKernelSettings(t)
+	t.Cleanup(func() {
+		if diff := cmp.Diff(before, readKernelSettings(t)); diff != "" {
+			t.Errorf("the kernel's settings (-before +after):\n%s", diff)
+		}
+	})
+	m.run(t, forKubelet)
+	m.makeCgroups(t)
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755),
+		os.WriteFile(filepath.Join(m.dir, "pods-resolv.conf"), []byte(hostFile), 0o644),
+		os.WriteFile(filepath.Join(m.dir, "etc/passwd"), nil, 0o644), // nobody has user IDs for pods
+	); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func readKernelSettings(t *testing.T) map[string]string {
+	t.Helper()
+	settings := map[string]string{}
+	for _, name := range strings.Fields(kernelSettings) {
+		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings[name] = string(value)
+	}
+	return settings
+}
+
+// makeCgroups makes the cgroup that is the root of everything of the kubelet's: it
+// wants to find it, with all controllers. removeCgroups removes it.
+func (m *machine) makeCgroups(t *testing.T) {
+	t.Helper()
+	const top = "/sys/fs/cgroup"
+	trees := []string{top}
+	if controllers, err := os.ReadFile(top + "/cgroup.controllers"); err == nil {
+		for _, c := range strings.Fields(string(controllers)) {
+			_ = os.WriteFile(top+"/cgroup.subtree_control", []byte("+"+c), 0) // as runc does; the kubelet says what it misses
+		}
+	} else { // version 1: a tree for each controller
+		trees, _ = filepath.Glob(top + "/*")
+	}
+	for _, tree := range trees {
+		if err := os.MkdirAll(tree+m.cgroup, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.yaml") }
+
+// start returns when the kubelet is healthy.
+func (k *standalone) start(t *testing.T) {
+	t.Helper()
+	text := strings.NewReplacer("DIR", k.dir, "GATES", k.gates, "ENDPOINT", k.endpoint, "CLUSTERDNS", k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
+	if err := os.WriteFile(k.configFile(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	k.pid = k.spawn(t, k.program+` --config "$DIR/kubelet.yaml" --root-dir /var/lib/kubelet --cert-dir /var/lib/kubelet/pki --node-ip `+nodeAddress, "kubelet.log")
+	if err := poll(30*time.Second, func() error { _, err := k.get("/healthz", nil); return err }); err != nil {
+		t.Fatalf("the kubelet does not start: %v", err)
+	}
+	k.timings.add("start of the kubelet", began)
+}
+
+// stop ends the kubelet as a service manager does. Its pods go on.
+func (k *standalone) stop(t *testing.T) {
+	t.Helper()
+	k.end(t, k.pid, "TERM")
+	k.pid = ""
+}
+
+const kubeletServer = "127.0.0.1:10250"
+
+// get asks the kubelet's server.
+func (k *standalone) get(path string, query url.Values) ([]byte, error) {
+	u := url.URL{Scheme: "https", Host: kubeletServer, Path: path, RawQuery: query.Encode()}
+	return get(&k.http, u.String())
+}
+
+func get(client *http.Client, url string) ([]byte, error) {
+	r, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, r.Status, body)
+	}
+	return body, err
+}
+
+// pods returns the kubelet's pods by name.
+func (k *standalone) pods() (map[string]corev1.Pod, error) {
+	body, err := k.get("/pods", nil)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	pods := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		pods[p.Name] = p
+	}
+	return pods, nil
+}
+
+// exec runs a command in the container of a pod as kubectl does: over a stream to the
+// runtime, which the kubelet passes on.
+func (k *standalone) exec(ctx context.Context, pod string, command ...string) (string, error) {
+	query := url.Values{"output": {"1"}, "error": {"1"}, "command": command}
+	config, err := websocket.NewConfig("wss://"+kubeletServer+"/exec/"+namespace+"/"+pod+"/"+containerName+"?"+query.Encode(), "https://"+kubeletServer)
+	if err != nil {
+		return "", err
+	}
+	config.Protocol = []string{"v4.channel.k8s.io"}
+	conn, err := k.dial(ctx, "tcp", kubeletServer)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	ws, err := websocket.NewClient(config, tls.Client(conn, &tls.Config{InsecureSkipVerify: true}))
+	if err != nil {
+		return "", fmt.Errorf("running %q in %s: %w", command, pod, err)
+	}
+	var channels [4]strings.Builder // stdin, stdout, stderr, the end
+	for {
+		var frame []byte
+		switch err := websocket.Message.Receive(ws, &frame); {
+		case err == io.EOF:
+			if end := channels[3].String(); !strings.Contains(end, `"Success"`) {
+				return "", fmt.Errorf("running %q in %s: %s\n%s", command, pod, end, &channels[2])
+			}
+			return channels[1].String(), nil
+		case err != nil:
+			return "", fmt.Errorf("running %q in %s: %w", command, pod, err)
+		case len(frame) > 0 && int(frame[0]) < len(channels):
+			channels[frame[0]].Write(frame[1:])
+		}
+	}
+}
+
+// logs returns what the container of a pod has written.
+func (k *standalone) logs(pod string) (string, error) {
+	body, err := k.get("/containerLogs/"+namespace+"/"+pod+"/"+containerName, nil)
+	return string(body), err
+}
+
+// removePods removes all pods and what tells a kubelet that they have run before.
+func (m *machine) removePods(t *testing.T) {
+	t.Helper()
+	k := m.directly(t)
+	list, err := k.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Items {
+		if err := k.remove(t.Context(), s.Id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(m.dir, "pods")); err != nil { // their logs
+		t.Fatal(err)
+	}
+}
