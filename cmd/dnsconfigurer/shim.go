@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/systemd"
 )
 
 func shimCommand() *cobra.Command {
@@ -147,7 +149,11 @@ func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *s
 	metrics := cri.NewMetrics(registry)
 	reporter := newReporter(api, n.name, log)
 	tasks = append(tasks, reporter.run)
-	listener, err := cri.Listen(strings.TrimPrefix(c.Listen, "unix://"))
+	manager, err := systemd.NewManager()
+	if err != nil {
+		return err
+	}
+	listener, err := listen(c.Listen)
 	if err != nil {
 		return err
 	}
@@ -155,7 +161,7 @@ func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *s
 		Listener: listener, Runtime: c.RuntimeEndpoint, DrainTimeout: drain, Metrics: metrics,
 		Hook: &cri.Hook{Engine: engine, Mode: mode, Host: host, Lookup: lookup(pods), Report: reporter.report, Metrics: metrics},
 	}
-	tasks = append(tasks, shim.Run)
+	tasks = append(tasks, shim.Run, func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) })
 	if c.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error { return serveHTTP(ctx, c.HTTP, registry, shim.Ready) })
 	}
@@ -170,6 +176,20 @@ func together(ctx context.Context, tasks []func(context.Context) error) error {
 		group.Go(func() error { return task(ctx) })
 	}
 	return group.Wait()
+}
+
+// listen takes over the socket of the service manager, or opens its own where there is
+// none.
+func listen(endpoint string) (net.Listener, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	socket, err := systemd.Socket()
+	switch {
+	case err != nil:
+		return nil, err
+	case socket != nil:
+		return cri.Inherit(path, socket)
+	}
+	return cri.Listen(path)
 }
 
 // lookup asks pods for the pod of a sandbox.

@@ -12,11 +12,12 @@ import (
 // frame is one message, not decoded. Whoever sends it gives it away.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec hands messages through. It bears the name of the codec that it stands
-// in for: that name is part of the content type which the runtime sees.
+// rawCodec hands messages through. The name of a codec becomes part of the content
+// type. This one has none: the runtime is to see the kubelet's content type, which
+// forward passes on.
 type rawCodec struct{}
 
-func (rawCodec) Name() string { return "proto" }
+func (rawCodec) Name() string { return "" }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	f, ok := v.(*frame)

@@ -88,7 +88,8 @@ func (f *forwarder) look(ctx context.Context, request *frame) {
 func (f *forwarder) stream(method string, kubelet grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(outgoing(kubelet.Context()))
 	defer cancel(nil)
-	runtime, err := f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	runtime, err := f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	if err != nil {
 		return err
 	}
@@ -163,6 +164,17 @@ func (f *forwarder) endWithDrain(ctx context.Context, cancel context.CancelCause
 func outgoing(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return metadata.NewOutgoingContext(ctx, withoutReserved(md))
+}
+
+// contentSubtype returns what the kubelet calls the encoding of its messages: "" for
+// application/grpc, "proto" for application/grpc+proto. gRPC answers with the same.
+func contentSubtype(ctx context.Context) string {
+	for _, contentType := range metadata.ValueFromIncomingContext(ctx, "content-type") {
+		if _, subtype, found := strings.Cut(contentType, "+"); found {
+			return subtype
+		}
+	}
+	return ""
 }
 
 // withoutReserved returns md without what gRPC itself adds to each call.

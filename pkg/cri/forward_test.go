@@ -37,6 +37,8 @@ type fakeRuntime struct {
 
 	sandbox chan *runtimeapi.RunPodSandboxRequest // what RunPodSandbox was asked for
 	gone    chan error                            // the ends of contexts of ExecSync and GetContainerEvents
+	events  chan string                           // further containers for GetContainerEvents
+	done    chan int32                            // exit codes for ExecSync
 	size    int                                   // of the reply to ListContainers
 }
 
@@ -46,9 +48,10 @@ func (r *fakeRuntime) Version(ctx context.Context, _ *runtimeapi.VersionRequest)
 	grpc.SetHeader(ctx, metadata.Pairs("header", "h", "header-bin", "\x00\xff"))
 	grpc.SetTrailer(ctx, metadata.Pairs("trailer", "t"))
 	return &runtimeapi.VersionResponse{
-		Version:        strings.Join(md["traceparent"], ","),
-		RuntimeName:    strings.Join(md[":authority"], ","),
-		RuntimeVersion: fmt.Sprintf("%q %v", md["x-bin"], time.Until(deadline).Round(time.Minute)),
+		Version:           strings.Join(md["traceparent"], ","),
+		RuntimeName:       strings.Join(md[":authority"], ","),
+		RuntimeVersion:    fmt.Sprintf("%q %v", md["x-bin"], time.Until(deadline).Round(time.Minute)),
+		RuntimeApiVersion: strings.Join(md["content-type"], ","),
 	}, nil
 }
 
@@ -63,9 +66,13 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 
 func (r *fakeRuntime) ExecSync(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	r.gone <- nil
-	<-ctx.Done()
-	r.gone <- ctx.Err()
-	return nil, ctx.Err()
+	select {
+	case code := <-r.done:
+		return &runtimeapi.ExecSyncResponse{ExitCode: code}, nil
+	case <-ctx.Done():
+		r.gone <- ctx.Err()
+		return nil, ctx.Err()
+	}
 }
 
 func (r *fakeRuntime) StopPodSandbox(context.Context, *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
@@ -85,9 +92,17 @@ func (r *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream 
 			return err
 		}
 	}
-	<-stream.Context().Done()
-	r.gone <- stream.Context().Err()
-	return stream.Context().Err()
+	for {
+		select {
+		case id := <-r.events:
+			if err := stream.Send(&runtimeapi.ContainerEventResponse{ContainerId: id}); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			r.gone <- stream.Context().Err()
+			return stream.Context().Err()
+		}
+	}
 }
 
 // unknown answers calls of services that are not of CRI: it sends back what it
@@ -134,16 +149,24 @@ func serveRuntime(t testing.TB, path string, r *fakeRuntime) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.UnknownServiceHandler(unknown), grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
-	runtimeapi.RegisterRuntimeServiceServer(s, r)
-	runtimeapi.RegisterImageServiceServer(s, r)
+	s := r.server()
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return s.Stop
 }
 
 func newFakeRuntime() *fakeRuntime {
-	return &fakeRuntime{sandbox: make(chan *runtimeapi.RunPodSandboxRequest, 1000), gone: make(chan error, 10)}
+	return &fakeRuntime{
+		sandbox: make(chan *runtimeapi.RunPodSandboxRequest, 1000), gone: make(chan error, 10),
+		events: make(chan string, 10), done: make(chan int32, 1),
+	}
+}
+
+func (r *fakeRuntime) server() *grpc.Server {
+	s := grpc.NewServer(grpc.UnknownServiceHandler(unknown), grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
+	runtimeapi.RegisterRuntimeServiceServer(s, r)
+	runtimeapi.RegisterImageServiceServer(s, r)
+	return s
 }
 
 // pass is a hook that knows no pod.
@@ -159,6 +182,7 @@ type node struct {
 	runtime         *fakeRuntime
 	direct, shimmed *grpc.ClientConn
 	stopRuntime     func()
+	shim            *Shim
 	stopShim        func() error // waits for Run
 	runtimePath     string
 }
@@ -174,6 +198,7 @@ func newNode(t testing.TB, hook *Hook) *node {
 		t.Fatal(err)
 	}
 	s := &Shim{Listener: l, Runtime: "unix://" + n.runtimePath, Hook: hook}
+	n.shim = s
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -196,11 +221,17 @@ func newNode(t testing.TB, hook *Hook) *node {
 	return n
 }
 
-// client connects as a kubelet does.
+// client connects to the socket at path.
 func client(t testing.TB, path string) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	return connect(t, "unix://"+path)
+}
+
+// connect connects as a kubelet does.
+func connect(t testing.TB, endpoint string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	c, err := grpc.NewClient(endpoint, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +240,14 @@ func client(t testing.TB, path string) *grpc.ClientConn {
 }
 
 // A call through the shim is the call without it: metadata both ways, trace,
-// authority, deadline.
+// authority, deadline, and what the messages are called.
 func TestUnaryCallIsUnchanged(t *testing.T) {
+	for subtype, contentType := range map[string]string{"": "application/grpc", "proto": "application/grpc+proto"} {
+		t.Run(contentType, func(t *testing.T) { testUnaryCall(t, subtype, contentType) })
+	}
+}
+
+func testUnaryCall(t *testing.T, subtype, contentType string) {
 	n := newNode(t, pass())
 	type answer struct {
 		Reply           *runtimeapi.VersionResponse
@@ -222,9 +259,12 @@ func TestUnaryCallIsUnchanged(t *testing.T) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-bin", "\x01\xfe", "x-bin", "two")
 		var a answer
 		var err error
-		a.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&a.Header), grpc.Trailer(&a.Trailer))
+		a.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&a.Header), grpc.Trailer(&a.Trailer), grpc.CallContentSubtype(subtype))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if back := strings.Join(a.Header["content-type"], ","); a.Reply.RuntimeApiVersion != contentType || back != contentType {
+			t.Errorf("content type %q there and %q back, want %q", a.Reply.RuntimeApiVersion, back, contentType)
 		}
 		return a
 	}
@@ -287,7 +327,12 @@ func TestLargeMessagesPass(t *testing.T) {
 	n.runtime.size = 16<<20 - 1024
 	r, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 	if err != nil || len(r.Containers[0].Id) != n.runtime.size {
-		t.Errorf("nearly 16 MiB: %v", err)
+		t.Errorf("nearly 16 MiB answered: %v", err)
+	}
+	n.runtime.size = 1
+	large := &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 16<<20-1024)}
+	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: large}); err != nil {
+		t.Errorf("nearly 16 MiB asked: %v", err)
 	}
 }
 
@@ -363,6 +408,74 @@ func TestEventsEndWithTheShim(t *testing.T) {
 	}
 }
 
+// A shim is alive as long as it takes up connections, whatever the runtime does.
+func TestAlive(t *testing.T) {
+	n := newNode(t, pass())
+	n.stopRuntime()
+	if err := n.shim.Alive(t.Context()); err != nil {
+		t.Errorf("without a runtime: %v", err)
+	}
+	if err := n.stopShim(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := n.shim.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a shim: %v", err)
+	}
+
+	// A shim that hangs: the kernel takes the connection up, and nobody else.
+	l, err := Listen(filepath.Join(t.TempDir(), "shim.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := (&Shim{Listener: l}).Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a shim that hangs: %v", err)
+	}
+}
+
+// When the runtime goes, an event stream ends as it does without a shim.
+func TestEventsEndWithTheRuntime(t *testing.T) {
+	n := newNode(t, pass())
+	var streams []grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+	for _, c := range []*grpc.ClientConn{n.direct, n.shimmed} {
+		stream, err := runtimeapi.NewRuntimeServiceClient(c).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		streams = append(streams, stream)
+	}
+	n.stopRuntime()
+	_, direct := streams[0].Recv()
+	_, shimmed := streams[1].Recv()
+	if status.Code(direct) != codes.Unavailable || status.Code(shimmed) != codes.Unavailable {
+		t.Errorf("directly %v, through the shim %v", direct, shimmed)
+	}
+}
+
+// A shim that comes up before its runtime fails calls as the missing runtime does,
+// and passes them when it is there.
+func TestRuntimeComesLater(t *testing.T) {
+	n := newNode(t, pass())
+	n.stopRuntime()
+	call := func(c *grpc.ClientConn) *status.Status {
+		_, err := runtimeapi.NewRuntimeServiceClient(c).Version(t.Context(), &runtimeapi.VersionRequest{})
+		return status.Convert(err)
+	}
+	direct, shimmed := call(n.direct), call(n.shimmed)
+	if diff := cmp.Diff(direct.Proto(), shimmed.Proto(), protocmp.Transform()); diff != "" || direct.Code() != codes.Unavailable {
+		t.Errorf("(-direct +through the shim):\n%s", diff)
+	}
+	serveRuntime(t, n.runtimePath, n.runtime)
+	answers(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
+}
+
 // A runtime that is away fails calls at once, as it does without a shim; when it is
 // back, calls work again.
 func TestRuntimeAwayAndBack(t *testing.T) {
@@ -376,6 +489,12 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 		t.Errorf("without a runtime: %v", err)
 	}
 	serveRuntime(t, n.runtimePath, n.runtime)
+	answers(t, c)
+}
+
+// answers returns when a call of c succeeds.
+func answers(t *testing.T, c runtimeapi.RuntimeServiceClient) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {

@@ -16,7 +16,7 @@ import (
 // TestLifecyclesLeaveNothing makes many sandboxes, calls and cancelled calls, and
 // then looks for goroutines, descriptors and memory that stayed.
 func TestLifecyclesLeaveNothing(t *testing.T) {
-	const lifecycles, workers = 20_000, 8
+	const workers = 8
 	h, _ := newHook(t, autopath)
 	h.Report = func(Report) {}
 	n := newNode(t, h)

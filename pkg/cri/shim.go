@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -42,6 +43,26 @@ func (s *Shim) Ready() error {
 	return nil
 }
 
+// Alive returns nil when the shim takes up a connection as a kubelet makes it. It
+// does not ask the runtime: one that hangs is not cured by a new shim.
+func (s *Shim) Alive(ctx context.Context) error {
+	conn, err := grpc.NewClient("unix://"+s.Listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.Connect()
+	for {
+		state := conn.GetState()
+		if state == connectivity.Ready { // the server has sent its settings
+			return nil
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("the shim does not take up a connection: %w", ctx.Err())
+		}
+	}
+}
+
 // Run serves until ctx ends and then lets the calls that are under way come to
 // their end, streams without an end first. It does not wait for the runtime: while
 // this one is away, calls fail as they do without a shim. It returns nil when it
@@ -55,7 +76,11 @@ func (s *Shim) Run(ctx context.Context) error {
 		return errors.Join(err, s.Listener.Close())
 	}
 	defer runtime.Close()
+	return s.serve(ctx, runtime)
+}
 
+// serve is Run with a connection to the runtime.
+func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) error {
 	drain := make(chan struct{})
 	f := &forwarder{runtime: runtime, edit: s.Hook.edit, drain: drain, metrics: s.Metrics, answered: &s.answered}
 	server := grpc.NewServer(
@@ -91,8 +116,8 @@ func (s *Shim) stop(server *grpc.Server) {
 
 // dial returns a connection to the runtime that is made when the first call needs
 // it, and again soon after it was lost.
-func dial(endpoint string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(endpoint,
+func dial(endpoint string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(endpoint, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), // what the kubelet says
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -106,7 +131,7 @@ func dial(endpoint string) (*grpc.ClientConn, error) {
 		),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
 	}

@@ -23,6 +23,24 @@ import (
 // answers on, or that is not a socket, is not touched. Closing the listener removes
 // the socket.
 func Listen(path string) (net.Listener, error) {
+	return locked(path, listen)
+}
+
+// Inherit takes over a socket that a service manager listens on at path, an absolute
+// path. The calls that came while no shim was there have waited in it. It is held to
+// what Listen makes: the error says what the manager has to change. Closing the
+// listener leaves the socket to the manager, for the next shim.
+//
+// Inherit closes socket.
+func Inherit(path string, socket *os.File) (net.Listener, error) {
+	defer socket.Close()
+	return locked(path, func(path string) (*net.UnixListener, error) { return inherit(path, socket) })
+}
+
+// locked returns what open makes of path once the directory is ours alone and no
+// other shim is there. The lock ends with the process, however that ends: a service
+// manager that starts the next one when this one is gone finds it free.
+func locked(path string, open func(path string) (*net.UnixListener, error)) (net.Listener, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("listening on %q: the path must be absolute", path)
 	}
@@ -36,7 +54,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen(path)
+	l, err := open(path)
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -118,10 +136,51 @@ func removeAbandoned(path string) error {
 	return nil
 }
 
+// inherit checks that socket listens at path and lets in nobody else.
+func inherit(path string, socket *os.File) (*net.UnixListener, error) {
+	anyone, err := net.FileListener(socket)
+	if err != nil {
+		return nil, fmt.Errorf("taking over the socket of the service manager: %w", err)
+	}
+	if err := inheritable(path, anyone); err != nil {
+		anyone.Close()
+		return nil, fmt.Errorf("taking over the socket of the service manager: %w", err)
+	}
+	return anyone.(*net.UnixListener), nil
+}
+
+func inheritable(path string, anyone net.Listener) error {
+	l, unixSocket := anyone.(*net.UnixListener)
+	if a := anyone.Addr(); !unixSocket || a.Network() != "unix" || a.String() != path {
+		return fmt.Errorf("it is the %s socket %q, want the unix stream socket %q: ListenStream= and the shim's listen must be the same", a.Network(), a, path)
+	}
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var listens int
+	var optErr error
+	err = raw.Control(func(fd uintptr) { listens, optErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ACCEPTCONN) })
+	if err := errors.Join(err, optErr); err != nil {
+		return err
+	}
+	if listens == 0 {
+		return fmt.Errorf("nobody listens on %s: it must be Accept=no", path)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", path, err)
+	}
+	if mode := st.Mode & 0o777; st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() || mode&0o077 != 0 {
+		return fmt.Errorf("%s belongs to user %d with mode %#o: it must be a socket of ours, with SocketMode=0600", path, st.Uid, mode)
+	}
+	return nil
+}
+
 // listener accepts our own user alone.
 type listener struct {
 	*net.UnixListener
-	lock *os.File // nil for a socket that somebody else opened for us
+	lock *os.File
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -138,11 +197,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (l *listener) Close() error {
-	err := l.UnixListener.Close()
-	if l.lock != nil {
-		err = errors.Join(err, l.lock.Close())
-	}
-	return err
+	return errors.Join(l.UnixListener.Close(), l.lock.Close())
 }
 
 // peer returns the user ID at the other end of c.

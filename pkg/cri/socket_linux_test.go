@@ -89,6 +89,155 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
+// handedOver returns a socket as a service manager would open it at path.
+func handedOver(t *testing.T, path string, mode os.FileMode) *os.File {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return file(t, l)
+}
+
+func file(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
+	t.Helper()
+	f, err := socket.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// One shim after the other serves on the manager's socket. A client that comes
+// between them waits for the second.
+func TestInherit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shim.sock")
+	manager := handedOver(t, path, 0o600)
+	for range 2 {
+		handed, err := syscall.Dup(int(manager.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		l, err := Inherit(path, os.NewFile(uintptr(handed), "shim.socket"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another shim holds ") {
+			t.Errorf("a second shim beside it: %v", err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the client reads %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "somebody answers on ") {
+		t.Errorf("a shim of its own in the place of the manager's socket: %v", err)
+	}
+}
+
+func TestInheritRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		hand func(t *testing.T, path string) *os.File
+		want string
+	}{
+		{"a socket at another path", func(t *testing.T, path string) *os.File { return handedOver(t, path+"2", 0o600) }, "ListenStream= and the shim's listen must be the same"},
+		{"a socket of TCP", func(t *testing.T, path string) *os.File {
+			l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			return file(t, l)
+		}, `it is the tcp socket "127.0.0.1:`},
+		{"a socket of packets", func(t *testing.T, path string) *os.File {
+			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file(t, l)
+		}, "it is the unixpacket socket"},
+		{"one connection", func(t *testing.T, path string) *os.File {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			client, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			c, err := l.AcceptUnix()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			return file(t, c)
+		}, "it must be Accept=no"},
+		{"no socket", func(t *testing.T, path string) *os.File {
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}, "taking over the socket of the service manager: "},
+		{"a socket for a group", func(t *testing.T, path string) *os.File { return handedOver(t, path, 0o660) }, "with mode 0660: it must be a socket of ours, with SocketMode=0600"},
+		{"a socket whose name is gone", func(t *testing.T, path string) *os.File {
+			f := handedOver(t, path, 0o600)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}, "no such file"},
+		{"a directory that others write to", func(t *testing.T, path string) *os.File {
+			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			return handedOver(t, path, 0o600)
+		}, "others must not write to it"},
+		{"a second shim", func(t *testing.T, path string) *os.File {
+			l, err := Inherit(path, handedOver(t, path, 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			return handedOver(t, path+"2", 0o600)
+		}, "another shim holds "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "shim.sock")
+			l, err := Inherit(path, tt.hand(t, path))
+			if err == nil {
+				l.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 // What a crash leaves behind does not keep the next shim from starting.
 func TestListenRemovesAbandonedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shim.sock")

@@ -8,9 +8,17 @@ package cri
 import (
 	"errors"
 	"net"
+	"os"
 )
+
+var errLinuxOnly = errors.New("the shim runs on Linux only")
 
 // Listen is for Linux, where the peer of a socket can be asked for.
 func Listen(string) (net.Listener, error) {
-	return nil, errors.New("the shim runs on Linux only")
+	return nil, errLinuxOnly
+}
+
+// Inherit is for Linux, as Listen.
+func Inherit(string, *os.File) (net.Listener, error) {
+	return nil, errLinuxOnly
 }

@@ -40,9 +40,11 @@ var imports = map[string][]string{
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
+	"pkg/systemd":  {"std"},
 	"api/v1alpha1": {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
+	"deploy":       {"std"},
 	"test/arch":    {"std"},
 	"test/libc":    {"std"},
 	"test/node":    {"std"},

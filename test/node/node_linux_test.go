@@ -33,6 +33,7 @@ func TestNode(t *testing.T) {
 	t.Run("injection", m.testInjection)
 	t.Run("many at once", m.testManyAtOnce)
 	t.Run("restart of containerd", m.testRestart)
+	t.Run("activation by systemd", m.testActivation)
 }
 
 // facts are those of the machine's kubelet.

@@ -1,0 +1,267 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+const (
+	socketFile  = "systemd/dnsconfigurer-shim.socket"
+	serviceFile = "systemd/dnsconfigurer-shim.service"
+	kubeletFile = "systemd/kubelet.service.d/20-dnsconfigurer.conf"
+
+	program    = "/usr/bin/dnsconfigurer"
+	configFile = "/etc/dnsconfigurer/shim.yaml"
+)
+
+// unit is a file of systemd.syntax(7): what it says, by "Section.Key".
+type unit map[string][]string
+
+// parseUnit is stricter than systemd, which only warns: no empty keys, no sections
+// that the kind of unit does not have, none of the syntax that we do not use.
+func parseUnit(text, kind string) (unit, error) {
+	u, section := unit{}, ""
+	for i, line := range strings.Split(text, "\n") {
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "["):
+			section = strings.Trim(line, "[]")
+			if line != "["+section+"]" || !slices.Contains([]string{"Unit", kind, "Install"}, section) {
+				return nil, fmt.Errorf("line %d: section %s of a %s", i+1, line, kind)
+			}
+		default:
+			key, value, found := strings.Cut(line, "=")
+			if !found || section == "" || key == "" || strings.TrimSpace(line) != line || strings.HasSuffix(key, " ") || strings.HasSuffix(line, `\`) {
+				return nil, fmt.Errorf("line %d: %q", i+1, line)
+			}
+			u[section+"."+key] = append(u[section+"."+key], value)
+		}
+	}
+	return u, nil
+}
+
+func readUnit(t *testing.T, path, kind string) unit {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := parseUnit(string(text), kind)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	for key, values := range u {
+		if len(values) > 1 {
+			t.Errorf("%s: %s is there %d times", path, key, len(values))
+		}
+	}
+	return u
+}
+
+// get returns the value of a key that is there once; "": it is not there.
+func (u unit) get(key string) string { return strings.Join(u[key], "\n") }
+
+func TestParseUnit(t *testing.T) {
+	u, err := parseUnit("# why\n[Unit]\nAfter=a b\n\n[Service]\nEnvironment=A=B\n", "Service")
+	if err != nil || u.get("Unit.After") != "a b" || u.get("Service.Environment") != "A=B" {
+		t.Errorf("%v, %v", u, err)
+	}
+	for _, text := range []string{"After=a\n", "[Unit]\nAfter\n", "[Unit]\n=a\n", "[Unit]\nAfter =a\n", "[Socket]\n", "[Unit\n", "[Unit]\nAfter=a\\\nb\n"} {
+		if u, err := parseUnit(text, "Service"); err == nil {
+			t.Errorf("%q: read as %v", text, u)
+		}
+	}
+}
+
+// TestUnitsAgree compares what the three files say about each other with the
+// defaults of the program.
+func TestUnitsAgree(t *testing.T) {
+	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
+	path := strings.TrimPrefix(v1alpha1.DefaultListen, "unix://")
+	socketName, serviceName := filepath.Base(socketFile), filepath.Base(serviceFile)
+	for _, c := range []struct{ what, got, want string }{
+		{"the socket's path", socket.get("Socket.ListenStream"), path},
+		{"where the service writes", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
+		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultListen},
+		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
+		{"what the service stands and falls with", service.get("Unit.Requires"), socketName},
+		{"what is enabled with it", service.get("Install.Also"), socketName},
+		{"what the kubelet wants", kubelet.get("Unit.Wants"), socketName},
+		{"what the kubelet waits for", kubelet.get("Unit.After"), socketName + " " + serviceName},
+		// cri.Inherit refuses anything wider.
+		{"the socket's mode", socket.get("Socket.SocketMode"), "0600"},
+		{"the directory's mode", socket.get("Socket.DirectoryMode"), "0700"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, c.got, c.want)
+		}
+	}
+	if got, want := strings.TrimSuffix(socketName, ".socket"), strings.TrimSuffix(serviceName, ".service"); got != want {
+		t.Errorf("the socket %s starts another service than %s", got, want) // there is no Service=
+	}
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{socketFile, serviceFile, kubeletFile, program, configFile, path} {
+		if !strings.Contains(string(text), filepath.Base(name)) {
+			t.Errorf("docs/operations.md does not name %s", name)
+		}
+	}
+}
+
+// TestNodeStandsFirst forbids what could keep the shim from running when the node
+// needs it most, or take the kubelet along when the shim ends.
+func TestNodeStandsFirst(t *testing.T) {
+	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
+	for key, u := range map[string]unit{"Unit.StartLimitIntervalSec": service, "Socket.TriggerLimitIntervalSec": socket} {
+		if u.get(key) != "0" {
+			t.Errorf("%s=%s: after so many crashes nothing comes back", key, u.get(key))
+		}
+	}
+	if service.get("Service.Restart") != "always" {
+		t.Errorf("Restart=%s", service.get("Service.Restart"))
+	}
+	for _, key := range []string{
+		"Service.MemoryMax", "Service.MemoryHigh", "Service.CPUQuota", "Service.RuntimeMaxSec",
+		"Service.RuntimeDirectory", // is removed when the service stops, and the socket with it
+		"Unit.BindsTo", "Unit.PartOf", "Unit.Requisite", "Unit.Conflicts", "Socket.RemoveOnStop", "Socket.FlushPending",
+	} {
+		for file, u := range map[string]unit{socketFile: socket, serviceFile: service, kubeletFile: kubelet} {
+			if u.get(key) != "" {
+				t.Errorf("%s: %s=%s", file, key, u.get(key))
+			}
+		}
+	}
+	if kubelet.get("Unit.Requires") != "" {
+		t.Error("the kubelet ends with the shim")
+	}
+	stop, err := time.ParseDuration(service.get("Service.TimeoutStopSec"))
+	if drain := 4 * time.Second; err != nil || stop < 2*drain { // the default of DrainTimeout
+		t.Errorf("TimeoutStopSec=%v, %v: calls are to end within %v", stop, err, drain)
+	}
+}
+
+// TestCommandIsAccepted runs the service's command with a file that is not there. A
+// flag that the program does not know would be an error before that.
+func TestCommandIsAccepted(t *testing.T) {
+	dir := t.TempDir()
+	binary := build(t, dir)
+	words := strings.Fields(readUnit(t, serviceFile, "Service").get("Service.ExecStart"))
+	absent := filepath.Join(dir, "absent.yaml")
+	for i, word := range words {
+		if word == configFile {
+			words[i] = absent
+		}
+	}
+	var stderr bytes.Buffer
+	cmd := exec.Command(binary, words[1:]...)
+	cmd.Stderr = &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), absent) {
+		t.Errorf("%q: %v\n%s", words, err, &stderr)
+	}
+}
+
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "dnsconfigurer")
+	cmd := exec.Command("go", "build", "-o", path, "../cmd/dnsconfigurer")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return path
+}
+
+// systemdRoot returns a directory that looks like a node to systemd-analyze: our
+// units, a kubelet as kubeadm installs it, and stand-ins for what they refer to.
+func systemdRoot(t *testing.T) string {
+	t.Helper()
+	installAnalyze(t)
+	root := t.TempDir()
+	units := filepath.Join(root, "usr/lib/systemd/system")
+	if err := os.CopyFS(units, os.DirFS("systemd")); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		program:            "",
+		"/usr/bin/kubelet": "",
+		"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
+	}
+	for _, target := range []string{"basic", "multi-user", "shutdown", "sockets", "sysinit"} {
+		files["/usr/lib/systemd/system/"+target+".target"] = "[Unit]\nDescription=stand-in\n"
+	}
+	for path, text := range files {
+		path = filepath.Join(root, path)
+		mode := os.FileMode(0o644)
+		if text == "" {
+			mode = 0o755
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// installAnalyze sees to it that systemd-analyze is there. It needs no running systemd.
+func installAnalyze(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err == nil {
+		return
+	}
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skip("needs systemd-analyze")
+	}
+	aptGet := func(args ...string) ([]byte, error) {
+		cmd := exec.Command("apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		return cmd.CombinedOutput()
+	}
+	install := []string{"install", "-y", "--no-install-recommends", "systemd"}
+	if _, err := aptGet(install...); err == nil {
+		return
+	}
+	_, _ = aptGet("update") // install says what is wrong
+	if out, err := aptGet(install...); err != nil {
+		t.Fatalf("apt-get %q: %v\n%s", install, err, out)
+	}
+}
+
+// TestSystemdAccepts has no key that systemd does not know and no value that it
+// cannot read: of those it only warns.
+func TestSystemdAccepts(t *testing.T) {
+	root := systemdRoot(t)
+	for _, name := range []string{filepath.Base(socketFile), filepath.Base(serviceFile), "kubelet.service"} {
+		out, err := exec.Command("systemd-analyze", "verify", "--root="+root, name).CombinedOutput()
+		if err != nil || len(out) > 0 {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestExposure keeps the sandbox as tight as it is: 0 is none, 100 is no sandbox. What
+// is left is root, the network, and files that can be read; systemd 252 says 21.
+func TestExposure(t *testing.T) {
+	const most = 25
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", fmt.Sprintf("--threshold=%d", most), "--no-pager",
+		"--root="+systemdRoot(t), filepath.Base(serviceFile)).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

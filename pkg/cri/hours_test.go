@@ -1,0 +1,95 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestHoursPass has a day of gRPC's own timers, for which the connections are in
+// memory and the clock is the test's: a stream of events that is silent for hours
+// stays open, a call that takes as long is not cut short, and both end with the
+// shim. The bubble does not end while a goroutine is left.
+func TestHoursPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := newFakeRuntime()
+		containerd := runtime.server()
+		defer containerd.Stop()
+		toRuntime := inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) })
+		conn, err := dial("passthrough:///runtime", toRuntime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		toShim := inMemory(t, func(l net.Listener) { ended <- (&Shim{Listener: l, Hook: pass()}).serve(ctx, conn) })
+		kubelet := runtimeapi.NewRuntimeServiceClient(connect(t, "passthrough:///shim", toShim))
+		calls, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+		defer cancel()
+
+		executed := make(chan error, 1)
+		go func() {
+			r, err := kubelet.ExecSync(calls, &runtimeapi.ExecSyncRequest{}) // of a probe without a timeout
+			if r.GetExitCode() != 7 {
+				err = errors.Join(err, errors.New("another exit code"))
+			}
+			executed <- err
+		}()
+		<-runtime.gone // it has begun
+		stream, err := kubelet.GetContainerEvents(calls, &runtimeapi.GetEventsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want string) {
+			t.Helper()
+			if e, err := stream.Recv(); err != nil || e.ContainerId != want {
+				t.Fatalf("event %v, %v, want %s", e, err, want)
+			}
+		}
+		expect("a")
+		expect("b")
+		for _, silence := range []time.Duration{time.Minute, 31 * time.Minute, 3 * time.Hour, 24 * time.Hour} {
+			time.Sleep(silence)
+			runtime.events <- silence.String()
+			expect(silence.String())
+		}
+		runtime.done <- 7
+		if err := <-executed; err != nil {
+			t.Errorf("a call of a day: %v", err)
+		}
+
+		stopped := time.Now()
+		stop()
+		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || time.Since(stopped) > 0 {
+			t.Errorf("the stream ends with %v after %v, want Unavailable at once", err, time.Since(stopped))
+		}
+		if err := <-runtime.gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the runtime sees %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the shim ends with %v", err)
+		}
+	})
+}
+
+// inMemory lets serve have a listener, and returns the way to it.
+func inMemory(t *testing.T, serve func(net.Listener)) grpc.DialOption {
+	l := bufconn.Listen(64 << 10)
+	go serve(l)
+	t.Cleanup(func() { l.Close() })
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })
+}

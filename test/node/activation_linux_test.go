@@ -1,0 +1,234 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// unit plays the part of systemd towards the program: it holds the socket, starts
+// the service in something like the sandbox of its unit, and hears how it is.
+type unit struct {
+	*machine
+	program, dir string   // dir: of the socket, the only one that the service writes to
+	socket       *os.File // listens at dir/shim.sock
+	news         *net.UnixConn
+	service      *exec.Cmd // nil: it does not run
+	log          *os.File
+}
+
+// sandbox gives the service a machine that it cannot write to, and no capability.
+const sandbox = `mount --make-rprivate / &&
+mount --bind "$DIR" "$DIR" && mount -o remount,bind,ro "$DIR" &&
+mount --bind "$RUN" "$RUN" && mount -o remount,bind,rw "$RUN" &&
+LISTEN_PID=$$ LISTEN_FDS=1 exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
+
+func newUnit(t *testing.T, m *machine) *unit {
+	t.Helper()
+	u := &unit{machine: m, program: filepath.Join(m.dir, "activated"), dir: filepath.Join(m.dir, "unit")}
+	build := exec.Command("go", "build", "-o", u.program, "../../cmd/dnsconfigurer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
+	}
+	if err := os.Mkdir(u.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: u.path(), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	var err1, err2 error
+	u.socket, err1 = l.File()
+	u.news, err2 = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.dir, "notify"), Net: "unixgram"})
+	u.log, err = os.Create(filepath.Join(m.dir, "activated.log"))
+	if err := errors.Join(err, err1, err2, os.Chmod(u.path(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if u.service != nil {
+			u.kill(t)
+		}
+		if t.Failed() {
+			t.Logf("the log of the service:\n%s", tail(u.log.Name(), 12<<10))
+		}
+		u.log.Close()
+		u.socket.Close()
+		u.news.Close()
+	})
+	return u
+}
+
+func (u *unit) path() string { return filepath.Join(u.dir, "shim.sock") }
+
+func (u *unit) command() []string {
+	return []string{u.program, "shim", "--listen", "unix://" + u.path(), "--runtime-endpoint", "unix://" + u.endpoint(), "--node-name", nodeName,
+		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf", filepath.Join(u.machine.dir, "etc/resolv.conf")}
+}
+
+// start returns when the service says that it is ready.
+func (u *unit) start(t *testing.T) {
+	t.Helper()
+	u.service = exec.Command("sh", append([]string{"-c", sandbox, "sh"}, u.command()...)...)
+	u.service.Env = append(os.Environ(), "DIR="+u.machine.dir, "RUN="+u.dir, "NOTIFY_SOCKET="+u.news.LocalAddr().String(), "WATCHDOG_USEC=1000000")
+	u.service.ExtraFiles = []*os.File{u.socket}
+	u.service.Stdout, u.service.Stderr = u.log, u.log
+	u.service.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := u.service.Start(); err != nil {
+		t.Fatal(err)
+	}
+	u.hear(t, "READY=1")
+}
+
+// hear returns when the service says want.
+func (u *unit) hear(t *testing.T, want string) {
+	t.Helper()
+	if err := u.news.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1000); ; {
+		n, err := u.news.Read(b)
+		if err != nil {
+			t.Fatalf("waiting for %s: %v", want, err)
+		}
+		if string(b[:n]) == want {
+			return
+		}
+	}
+}
+
+// kill ends the service as a crash does.
+func (u *unit) kill(t *testing.T) {
+	t.Helper()
+	if err := u.service.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = u.service.Wait()
+	u.service = nil
+}
+
+// kubelet connects with a kubelet's patience.
+func (u *unit) kubelet(t *testing.T) kubelet {
+	t.Helper()
+	c, err := grpc.NewClient("unix://"+u.path(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return kubelet{runtimeapi.NewRuntimeServiceClient(c), u.cgroup, &u.timings, "activated shim"}
+}
+
+// calls begins a call of each kubelet. The function that it returns waits for them;
+// none may fail.
+func calls(ctx context.Context, t *testing.T, kubelets ...kubelet) (wait func()) {
+	results := make(chan error, len(kubelets))
+	for _, k := range kubelets {
+		go func() {
+			_, err := k.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+			results <- err
+		}()
+	}
+	return func() {
+		t.Helper()
+		for range kubelets {
+			if err := <-results; err != nil {
+				t.Errorf("a call that came without a shim: %v", err)
+			}
+		}
+	}
+}
+
+// testActivation has the shim as a service of systemd: whatever happens to it, a call
+// that comes while it is away waits for the next one.
+func (m *machine) testActivation(t *testing.T) {
+	u := newUnit(t, m)
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	old := u.kubelet(t)
+
+	wait := calls(ctx, t, old) // before the first start
+	u.start(t)
+	wait()
+	u.hear(t, "WATCHDOG=1")
+
+	second := exec.Command(u.program, u.command()[1:]...)
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "another shim holds "+u.path()+".lock") {
+		t.Errorf("a second shim: %v\n%s", err, out)
+	}
+
+	u.kill(t)
+	wait = calls(ctx, t, old, u.kubelet(t))
+	u.start(t)
+	wait()
+
+	// A pod that nobody knows gets what the kubelet asks for, in the sandbox as well.
+	pod := newPod("activation", corev1.PodSpec{})
+	config := old.sandboxOf(engine(t, facts()), m.host(), pod)
+	id, err := old.start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := old.startContainer(ctx, id, config, pauseImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.testDrain(ctx, t, u, old, container)
+	if err := old.remove(ctx, id); err != nil {
+		t.Error(err)
+	}
+}
+
+// testDrain stops the service while a call is under way, and starts it again.
+func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kubelet, container string) {
+	underWay := make(chan error, 1)
+	go func() {
+		_, err := old.exec(ctx, container, "/bin/busybox", "sh", "-c", "busybox touch /began && busybox sleep 2")
+		underWay <- err
+	}()
+	if err := poll(20*time.Second, func() error {
+		_, err := m.directly(t).exec(ctx, container, "/bin/busybox", "ls", "/began")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.service.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	u.hear(t, "STOPPING=1")
+	wait := calls(ctx, t, old, u.kubelet(t))
+	if err := u.service.Wait(); err != nil {
+		t.Errorf("the service ends with %v", err)
+	}
+	u.service = nil
+	if err := <-underWay; err != nil {
+		t.Errorf("a call that was under way: %v", err)
+	}
+	if info, err := os.Stat(u.path()); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("the socket afterwards: %v, %v", info, err)
+	}
+	u.start(t)
+	wait()
+}
