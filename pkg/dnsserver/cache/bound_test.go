@@ -1,0 +1,205 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+)
+
+// fill puts n names into c, with a TXT record of some bytes each.
+func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
+	t.Helper()
+	for i := range n {
+		query := ask(t, fmt.Sprintf("%s%d.example.com. TXT", prefix, i))
+		m := reply(t, query, 0, query.Question[0].Name+" 300 TXT "+strings.Repeat("x", size))
+		if !c.Put(questionOf(t, query), m, start) {
+			t.Fatalf("%s%d is not kept", prefix, i)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, cfg := range []cache.Config{{MaxEntries: -1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxDenial: time.Millisecond}} {
+		if _, err := cache.New(cfg); err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		}
+	}
+}
+
+func TestMaxEntries(t *testing.T) {
+	for _, limit := range []int{1, 2, 100} {
+		c := newCache(t, cache.Config{MaxEntries: limit})
+		fill(t, c, "a", limit, 1)
+		if got := c.Stats(); got.Entries != limit || got.Evictions != 0 {
+			t.Errorf("limit %d: full, and %+v", limit, got)
+		}
+		fill(t, c, "a", limit, 1) // the same again takes no room
+		fill(t, c, "b", 1, 1)
+		if got := c.Stats(); got.Entries != limit || got.Evictions != 1 {
+			t.Errorf("limit %d: one too many, and %+v", limit, got)
+		}
+	}
+}
+
+// The figure that MaxBytes bounds has to be what the entries take in truth.
+func TestMaxBytes(t *testing.T) {
+	const limit = 4 << 20
+	c := newCache(t, cache.Config{MaxBytes: limit, MaxEntries: 100_000})
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	for i, size := range []int{1, 200, 80} {
+		fill(t, c, fmt.Sprintf("fill%d-", i), 20_000, size)
+		got := c.Stats()
+		if got.Bytes > limit || got.Bytes < limit*9/10 {
+			t.Errorf("records of %d bytes: %d bytes are kept, the limit is %d", size, got.Bytes, limit)
+		}
+		if used := heap() - before; used > limit+limit/8 {
+			t.Errorf("records of %d bytes: the heap has grown by %d, the limit is %d", size, used, limit)
+		}
+	}
+	runtime.KeepAlive(c)
+}
+
+// A reply that is larger than the whole cache is not kept, and evicts nothing.
+func TestLargerThanTheCache(t *testing.T) {
+	c := newCache(t, cache.Config{MaxBytes: 1000})
+	fill(t, c, "small", 1, 1)
+	query := ask(t, "large.example.com. TXT")
+	m := reply(t, query, 0, strings.Repeat("large.example.com. 300 TXT "+strings.Repeat("x", 200)+"\n", 5))
+	if c.Put(questionOf(t, query), m, start) || c.Stats().Entries != 1 {
+		t.Errorf("a reply of %d bytes: %+v", m.Len(), c.Stats())
+	}
+}
+
+// Names that are asked for stay when others come by once.
+func TestPopularStay(t *testing.T) {
+	c := newCache(t, cache.Config{MaxEntries: 100})
+	fill(t, c, "popular", 50, 1)
+	stayed := func() (n int) {
+		for i := range 50 {
+			if c.Get(questionOf(t, ask(t, fmt.Sprintf("popular%d.example.com. TXT", i))), start).State != cache.Miss {
+				n++
+			}
+		}
+		return n
+	}
+	for round := range 20 {
+		if n := stayed(); n != 50 {
+			t.Fatalf("round %d: %d of 50 are left", round, n)
+		}
+		fill(t, c, fmt.Sprintf("once%d-", round), 40, 1)
+	}
+}
+
+// The hot path takes no memory.
+func TestHitTakesNoMemory(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	fill(t, c, "a", 1, 10)
+	q := questionOf(t, ask(t, "a0.example.com. TXT"))
+	q.Paths = []byte("ns.svc.cluster.local")
+	miss := testing.AllocsPerRun(100, func() { c.Get(q, start) })
+	q.Paths = nil
+	buf := make([]byte, 0, 512)
+	hit := testing.AllocsPerRun(100, func() {
+		hit := c.Get(q, start)
+		buf = hit.Append(buf[:0], cache.Asker{ID: 1, RD: true})
+	})
+	if miss != 0 || hit != 0 || len(buf) == 0 {
+		t.Errorf("%v allocations a miss, %v a hit of %d bytes", miss, hit, len(buf))
+	}
+}
+
+// Readers, writers and Clear at once; each hit is whole. The race detector watches.
+func TestConcurrent(t *testing.T) {
+	c := newCache(t, cache.Config{MaxEntries: 20})
+	var queries, replies []*dns.Msg
+	for i := range 40 {
+		query := ask(t, fmt.Sprintf("n%d.example.com. A", i))
+		queries = append(queries, query)
+		replies = append(replies, reply(t, query, 0, fmt.Sprintf("n%d.example.com. 300 A 192.0.2.%d", i, i)))
+	}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(worker)))
+			for step := range 2000 {
+				i := random.IntN(len(queries))
+				q, _ := cache.QuestionOf(queries[i], nil)
+				switch {
+				case worker == 0 && step%500 == 499:
+					c.Clear()
+				case worker < 3:
+					c.Put(q, replies[i], start)
+				default:
+					hit := c.Get(q, start)
+					if m := hit.Msg(cache.Asker{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
+						t.Errorf("%v for %v", m.Answer, queries[i].Question)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := c.Stats(); got.Entries > 20 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func benchmarkCache(b *testing.B) (*cache.Cache, []cache.Question) {
+	c := newCache(b, cache.Config{})
+	fill(b, c, "a", 1000, 30)
+	questions := make([]cache.Question, 1000)
+	for i := range questions {
+		questions[i] = questionOf(b, ask(b, fmt.Sprintf("a%d.example.com. TXT", i)))
+	}
+	return c, questions
+}
+
+func BenchmarkHit(b *testing.B) {
+	c, questions := benchmarkCache(b)
+	buf := make([]byte, 0, 512)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		hit := c.Get(questions[i%len(questions)], start)
+		buf = hit.Append(buf[:0], cache.Asker{RD: true})
+	}
+}
+
+func BenchmarkHitParallel(b *testing.B) {
+	c, questions := benchmarkCache(b)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		buf := make([]byte, 0, 512)
+		for i := 0; pb.Next(); i++ {
+			hit := c.Get(questions[i%len(questions)], start)
+			buf = hit.Append(buf[:0], cache.Asker{RD: true})
+		}
+	})
+}
+
+func BenchmarkPut(b *testing.B) {
+	c := newCache(b, cache.Config{MaxEntries: 100})
+	query := ask(b, "www.example.com. A")
+	m, q := reply(b, query, 0, "www.example.com. 300 A 192.0.2.1"), questionOf(b, query)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Put(q, m, start)
+	}
+}

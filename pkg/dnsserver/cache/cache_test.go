@@ -1,0 +1,287 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func after(seconds float64) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func newCache(t testing.TB, cfg cache.Config) *cache.Cache {
+	t.Helper()
+	c, err := cache.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask returns a query such as "www.example.com. A".
+func ask(t testing.TB, question string) *dns.Msg {
+	t.Helper()
+	name, qtype, ok := strings.Cut(question, " ")
+	if !ok {
+		t.Fatalf("%q is no question", question)
+	}
+	return new(dns.Msg).SetQuestion(name, dns.StringToType[qtype])
+}
+
+func questionOf(t testing.TB, query *dns.Msg) cache.Question {
+	t.Helper()
+	q, ok := cache.QuestionOf(query, nil)
+	if !ok {
+		t.Fatalf("no question in %v", query)
+	}
+	return q
+}
+
+// reply returns what an upstream says to a query: its rcode and records, a line each,
+// the authority's after "--" and the additional ones after another.
+func reply(t testing.TB, query *dns.Msg, rcode int, records string) *dns.Msg {
+	t.Helper()
+	m := new(dns.Msg).SetRcode(query, rcode)
+	m.RecursionAvailable = true
+	sections := []*[]dns.RR{&m.Answer, &m.Ns, &m.Extra}
+	for i, section := range strings.Split(records, "--") {
+		for line := range strings.Lines(strings.TrimSpace(section)) {
+			r, err := dns.NewRR(strings.TrimSpace(line))
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			*sections[i] = append(*sections[i], r)
+		}
+	}
+	return m
+}
+
+// text is a message as it reads, with its header flags.
+func text(m *dns.Msg) string {
+	if m == nil {
+		return "nothing"
+	}
+	return strings.ReplaceAll(m.String(), "\t", " ")
+}
+
+const soa = "example.com. 600 SOA ns.example.com. host.example.com. 1 7200 1800 86400 60"
+
+// What is kept, and for how long: each reply is looked up a moment before and a
+// moment after the end of its time.
+func TestWhatIsKept(t *testing.T) {
+	tests := []struct {
+		why      string
+		question string
+		rcode    int
+		records  string
+		change   func(*dns.Msg)
+		kept     float64 // seconds; 0: not at all
+	}{
+		{why: "an answer, for its TTL", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1", kept: 300},
+		{why: "the smallest TTL counts", question: "www.example.com. A",
+			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", kept: 20},
+		{why: "also that of glue", question: "www.example.com. A",
+			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n--\nns.example.com. 7 A 192.0.2.9", kept: 7},
+		{why: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", kept: 3600},
+		{why: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", kept: 1},
+		{why: "a TTL of zero: for one asker only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
+		{why: "a TTL with the highest bit is zero, RFC 2181 section 8", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1"},
+		{why: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", kept: 300},
+		{why: "a chain to an address", question: "www.example.com. A",
+			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1", kept: 30},
+		{why: "a chain in the wrong order", question: "www.example.com. A",
+			records: "b.example.com. 30 A 192.0.2.1\nwww.example.com. 300 CNAME b.example.com.", kept: 30},
+		{why: "a CNAME that was asked for", question: "www.example.com. CNAME", records: "www.example.com. 300 CNAME b.example.com.", kept: 300},
+		{why: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
+		{why: "a chain in a circle", question: "www.example.com. A",
+			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa},
+		{why: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
+			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, kept: 60},
+		{why: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1"},
+		{why: "no such name, for MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError, records: "--\n" + soa, kept: 60},
+		{why: "no such name, for the TTL of the SOA if that is less", question: "no.example.com. A", rcode: dns.RcodeNameError,
+			records: "--\n" + strings.Replace(soa, " 600 ", " 10 ", 1), kept: 10},
+		{why: "no such name, at most half an hour", question: "no.example.com. A", rcode: dns.RcodeNameError,
+			records: "--\nexample.com. 86400 SOA ns.example.com. host.example.com. 1 7200 1800 86400 86400", kept: 1800},
+		{why: "no data", question: "www.example.com. AAAA", records: "--\n" + soa, kept: 60},
+		{why: "no such name, without SOA", question: "no.example.com. A", rcode: dns.RcodeNameError},
+		{why: "no data, without SOA", question: "www.example.com. AAAA"},
+		{why: "a referral", question: "www.example.com. A", records: "--\nexample.com. 300 NS ns.example.com."},
+		{why: "an SOA of another zone", question: "no.example.org. A", rcode: dns.RcodeNameError, records: "--\n" + soa},
+		{why: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,
+			records: "www.example.com. 300 A 192.0.2.1\n--\n" + soa},
+		{why: "a failure", question: "www.example.com. A", rcode: dns.RcodeServerFailure, kept: 5},
+		{why: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused},
+		{why: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+			change: func(m *dns.Msg) { m.Truncated = true }},
+		{why: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+			change: func(m *dns.Msg) { m.Response = false }},
+		{why: "the reply to another question", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+			change: func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA }},
+		{why: "a notification", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+			change: func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }},
+		{why: "ANY: what was at hand", question: "www.example.com. ANY", records: "www.example.com. 300 A 192.0.2.1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.why, func(t *testing.T) {
+			c := newCache(t, cache.Config{MaxStale: -1})
+			query := ask(t, tt.question)
+			m := reply(t, query, tt.rcode, tt.records)
+			if tt.change != nil {
+				tt.change(m)
+			}
+			q := questionOf(t, query)
+			if kept := c.Put(q, m, start); kept != (tt.kept > 0) {
+				t.Fatalf("Put = %t", kept)
+			}
+			if tt.kept == 0 {
+				return
+			}
+			if got := c.Get(q, after(tt.kept-0.001)); got.State != cache.Fresh {
+				t.Errorf("a millisecond before its end it is %v", got.State)
+			}
+			if got := c.Get(q, after(tt.kept)); got.State != cache.Miss {
+				t.Errorf("at its end it is %v", got.State)
+			}
+		})
+	}
+}
+
+// Everything that changes an answer is in the key, and the letters' case is not.
+func TestKey(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	q, _ := cache.QuestionOf(query, []byte("ns.svc.cluster.local,corp.example"))
+	if !c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start) {
+		t.Fatal("not kept")
+	}
+	tests := []struct {
+		what   string
+		change func(*cache.Question)
+		want   cache.State
+	}{
+		{"the same", func(*cache.Question) {}, cache.Fresh},
+		{"other case", func(q *cache.Question) { q.Name = []byte("\x03wWw\x07EXAMPLE\x03com\x00") }, cache.Fresh},
+		{"other name", func(q *cache.Question) { q.Name = []byte("\x03wwx\x07example\x03com\x00") }, cache.Miss},
+		{"other labels", func(q *cache.Question) { q.Name = []byte("\x0bwww.example\x03com\x00") }, cache.Miss},
+		{"type", func(q *cache.Question) { q.Type = dns.TypeAAAA }, cache.Miss},
+		{"class", func(q *cache.Question) { q.Class = dns.ClassCHAOS }, cache.Miss},
+		{"DO", func(q *cache.Question) { q.DO = true }, cache.Miss},
+		{"CD", func(q *cache.Question) { q.CD = true }, cache.Miss},
+		{"paths", func(q *cache.Question) { q.Paths = []byte("ns.svc.cluster.local") }, cache.Miss},
+		{"no paths", func(q *cache.Question) { q.Paths = nil }, cache.Miss},
+		{"no name", func(q *cache.Question) { q.Name = nil }, cache.Miss},
+		{"a name of 256 octets", func(q *cache.Question) { q.Name = make([]byte, 256) }, cache.Miss},
+	}
+	for _, tt := range tests {
+		asked := q
+		tt.change(&asked)
+		if got := c.Get(asked, start); got.State != tt.want {
+			t.Errorf("%s: %v, want %v", tt.what, got.State, tt.want)
+		}
+	}
+}
+
+// The later asker gets his own ID, flags and spelling, and TTLs that have grown old.
+func TestReplyIsTheAskers(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	first := ask(t, "www.example.com. A")
+	first.SetEdns0(1232, true)
+	upstream := reply(t, first, 0, `
+		WWW.example.COM. 300 CNAME Target.Example.com.
+		Target.Example.com. 90000 A 192.0.2.1
+		--
+		example.com. 200 NS ns.example.com.
+		--
+		ns.example.com. 100 AAAA 2001:db8::1`)
+	upstream.SetEdns0(4096, true)
+	upstream.AuthenticatedData, upstream.Authoritative = true, true
+	before := text(upstream)
+	if !c.Put(questionOf(t, first), upstream, start) {
+		t.Fatal("not kept")
+	}
+	if diff := cmp.Diff(before, text(upstream)); diff != "" {
+		t.Errorf("Put changed the reply (-before +after):\n%s", diff)
+	}
+
+	later := ask(t, "wWw.Example.Com. A")
+	later.SetEdns0(1232, true)
+	hit := c.Get(questionOf(t, later), after(10.9))
+	want := new(dns.Msg).SetReply(later)
+	want.Id, want.RecursionAvailable, want.AuthenticatedData = 4711, true, true
+	want.Answer = reply(t, later, 0, `
+		wWw.Example.Com. 290 CNAME Target.Example.Com.
+		Target.Example.Com. 3590 A 192.0.2.1`).Answer // the suffix compresses to the question, too
+	want.Ns = reply(t, later, 0, "Example.Com. 190 NS ns.Example.Com.").Answer
+	want.Extra = reply(t, later, 0, "ns.Example.Com. 90 AAAA 2001:db8::1").Answer
+	got := hit.Msg(cache.Asker{ID: 4711, RD: true, AD: true})
+	if diff := cmp.Diff(strings.ToLower(text(want)), strings.ToLower(text(got))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if owner := got.Answer[0].Header().Name; owner != "wWw.Example.Com." {
+		t.Errorf("the owner is %s", owner)
+	}
+	if got := hit.Msg(cache.Asker{ID: 1}); got.AuthenticatedData || got.RecursionDesired || got.Id != 1 || got.Authoritative {
+		t.Errorf("one who set neither RD nor AD gets %v", got.MsgHdr)
+	}
+}
+
+// Checking disabled comes back as it was sent (RFC 4035 section 3.2.2).
+func TestCheckingDisabled(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	query.CheckingDisabled = true
+	q := questionOf(t, query)
+	c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)
+	hit := c.Get(q, start)
+	if m := hit.Msg(cache.Asker{}); m == nil || !m.CheckingDisabled {
+		t.Errorf("CD is lost: %v", m)
+	}
+}
+
+// The SOA of a denial is given the denial's TTL, so that nobody behind us keeps the
+// denial for longer (RFC 2308 section 5).
+func TestDenialTTL(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "no.example.com. A")
+	c.Put(questionOf(t, query), reply(t, query, dns.RcodeNameError, "--\n"+soa), start)
+	hit := c.Get(questionOf(t, query), after(15))
+	if m := hit.Msg(cache.Asker{}); m.Rcode != dns.RcodeNameError || m.Ns[0].Header().Ttl != 45 {
+		t.Errorf("%v", m)
+	}
+}
+
+func TestMiss(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	hit := c.Get(questionOf(t, ask(t, "www.example.com. A")), start)
+	if hit.State != cache.Miss || hit.Len() != 0 || hit.Append(nil, cache.Asker{}) != nil || hit.Msg(cache.Asker{}) != nil {
+		t.Errorf("a miss is not empty: %+v", hit)
+	}
+	if _, ok := cache.QuestionOf(new(dns.Msg), nil); ok {
+		t.Error("a query without question has one")
+	}
+}
+
+func TestClear(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	c.Put(questionOf(t, query), reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)
+	c.Clear()
+	if got := c.Get(questionOf(t, query), start); got.State != cache.Miss {
+		t.Errorf("%v after Clear", got.State)
+	}
+	if got := c.Stats(); got != (cache.Stats{}) {
+		t.Errorf("%+v after Clear", got)
+	}
+}

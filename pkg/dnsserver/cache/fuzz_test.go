@@ -1,0 +1,96 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+)
+
+// Whatever comes from upstream: what is kept comes back as it was, save for what a
+// cache has to change, in a message that parses.
+func FuzzPut(f *testing.F) {
+	for _, s := range []struct{ question, records string }{
+		{"www.example.com. A", "WWW.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1"},
+		{"no.example.com. A", "--\n" + soa},
+		{"_sip._tcp.example.com. SRV", "_sip._tcp.example.com. 300 SRV 0 0 53 ns.example.com.\n--\n--\nns.example.com. 7 A 192.0.2.9"},
+		{"example.com. HTTPS", "example.com. 300 HTTPS 1 . alpn=h2 ipv4hint=192.0.2.1"},
+		{`a\.b\000.example.com. TXT`, `a\.b\000.example.com. 300 TXT "" "\255"`},
+		{". NS", ". 300 NS a.root-servers.net."},
+	} {
+		m := reply(f, ask(f, s.question), 0, s.records)
+		wire, err := m.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+		m.Rcode = dns.RcodeNameError
+		m.SetEdns0(1232, true)
+		if wire, err = m.Pack(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		m := new(dns.Msg)
+		if m.Unpack(wire) != nil {
+			return
+		}
+		q, ok := cache.QuestionOf(m, nil)
+		c := newCache(t, cache.Config{})
+		before := m.String()
+		kept := ok && c.Put(q, m, start)
+		if m.String() != before {
+			t.Fatalf("Put changed the reply:\n%s\n%s", before, m)
+		}
+		if !kept {
+			return
+		}
+		for i, b := range q.Name { // the next asker shouts
+			if 'a' <= b && b <= 'z' {
+				q.Name[i] = b - 32
+			}
+		}
+		hit := c.Get(q, start)
+		reply := hit.Append([]byte("before"), cache.Asker{ID: 7})[len("before"):]
+		got := new(dns.Msg)
+		if err := got.Unpack(reply); err != nil {
+			t.Fatalf("%v: %x", err, reply)
+		}
+		if diff := cmp.Diff(text(hit.Msg(cache.Asker{ID: 7})), text(got)); diff != "" {
+			t.Errorf("Msg is not what Append says:\n%s", diff)
+		}
+		if len(reply) != hit.Len() || got.Id != 7 || got.Rcode != m.Rcode || got.IsEdns0() != nil {
+			t.Errorf("%d octets, Len is %d: %v", len(reply), hit.Len(), got)
+		}
+		if m.Rcode != dns.RcodeServerFailure { // whose records say nothing
+			compare(t, m.Answer, got.Answer)
+			compare(t, m.Ns, got.Ns)
+			compare(t, m.Extra, got.Extra)
+		}
+	})
+}
+
+// compare leaves aside what may differ: the records of the exchange, TTLs that grow
+// smaller, the case of names.
+func compare(t *testing.T, upstream, cached []dns.RR) {
+	t.Helper()
+	upstream = slices.DeleteFunc(slices.Clone(upstream), func(r dns.RR) bool {
+		h := r.Header()
+		return h.Rrtype == dns.TypeOPT || h.Rrtype == dns.TypeTSIG || h.Rrtype == dns.TypeSIG && h.Name == "."
+	})
+	if len(upstream) != len(cached) {
+		t.Fatalf("%v has become %v", upstream, cached)
+	}
+	for i, r := range upstream {
+		if c := cached[i]; c.Header().Rrtype != r.Header().Rrtype || c.Header().Ttl > r.Header().Ttl {
+			t.Errorf("%v has become %v", r, c)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+)
+
+// A story of one name with a TTL of 100 seconds, that upstream can be asked for or
+// not. Each line is a moment: what happens, or what a look-up finds.
+func TestStale(t *testing.T) {
+	c := newCache(t, cache.Config{MaxStale: time.Minute})
+	query := ask(t, "www.example.com. A")
+	q := questionOf(t, query)
+	good := reply(t, query, 0, "www.example.com. 100 A 192.0.2.1")
+	failed := reply(t, query, dns.RcodeServerFailure, "")
+	get := func(at float64, want cache.State, ttl uint32) {
+		t.Helper()
+		hit := c.Get(q, after(at))
+		if hit.State != want {
+			t.Fatalf("at %v: %v, want %v", at, hit.State, want)
+		}
+		if m := hit.Msg(cache.Asker{}); ttl > 0 && m.Answer[0].Header().Ttl != ttl {
+			t.Errorf("at %v: TTL %d, want %d", at, m.Answer[0].Header().Ttl, ttl)
+		}
+	}
+	put := func(at float64, m *dns.Msg, want bool) {
+		t.Helper()
+		if got := c.Put(q, m, after(at)); got != want {
+			t.Fatalf("at %v: Put = %t", at, got)
+		}
+	}
+	put(0, good, true)
+	get(50, cache.Fresh, 50)
+	put(60, failed, false) // and it does not displace what we have
+	get(61, cache.Fresh, 39)
+	get(100, cache.Stale, 30) // the failure is too long ago to count
+	put(101, failed, false)
+	get(102, cache.Failing, 30) // so soon upstream is not asked again
+	get(130.9, cache.Failing, 30)
+	get(131, cache.Stale, 30)
+	put(132, good, true)
+	get(133, cache.Fresh, 99)
+	get(132+159, cache.Stale, 30)
+	get(132+160, cache.Miss, 0) // MaxStale is over
+	put(300, failed, true)      // there is nothing better
+	get(301, cache.Fresh, 0)    // which has no records
+	put(302, good, true)        // upstream is back: the failure goes at once
+	get(303, cache.Fresh, 99)
+}
+
+// One asker is told to refresh what is popular and near its end.
+func TestPrefetch(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	q := questionOf(t, query)
+	good := reply(t, query, 0, "www.example.com. 100 A 192.0.2.1")
+	states := func(at ...float64) (states []cache.State) {
+		for _, at := range at {
+			states = append(states, c.Get(q, after(at)).State)
+		}
+		return states
+	}
+	expect := func(want cache.State, got ...cache.State) {
+		t.Helper()
+		for i, s := range got {
+			if s != want {
+				t.Errorf("asker %d finds it %v, want %v", i, s, want)
+			}
+		}
+	}
+	c.Put(q, good, start)
+	expect(cache.Fresh, states(95, 96, 97)...) // nobody asks for it: it may go
+	c.Put(q, good, start)
+	expect(cache.Fresh, states(1, 2, 89.9)...)
+	expect(cache.Expiring, states(90)...)
+	expect(cache.Fresh, states(90.1, 91, 94.9)...) // one has been told
+	expect(cache.Expiring, states(95)...)          // it did not come to anything
+	c.Put(q, good, after(96))
+	expect(cache.Expiring, states(190)...) // still popular
+	expect(cache.Stale, states(196)...)
+}
+
+// Labels of metrics.
+func TestStateNames(t *testing.T) {
+	want := []string{"miss", "fresh", "expiring", "stale", "failing"}
+	for i, name := range want {
+		if got := cache.State(i).String(); got != name {
+			t.Errorf("state %d is called %q, want %q", i, got, name)
+		}
+	}
+}
