@@ -60,9 +60,14 @@ func (c *Client) SetServers(list []Server) {
 		}
 	}
 	c.servers.Store(&servers)
+	c.look()
+}
+
+// look makes Run look at the servers.
+func (c *Client) look() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // there is one
+	default: // it will
 	}
 }
 
@@ -85,8 +90,8 @@ func (c *Client) Status() []Status {
 }
 
 // Exchange asks the servers and returns the first good reply, or else the first
-// SERVFAIL, REFUSED or NOTIMP that one gave. It returns an error when no server
-// replied in time; when ctx ends, its error.
+// SERVFAIL, REFUSED or NOTIMP that one gave, or a truncated reply where TCP does not
+// work. It returns an error when no server replied in time; when ctx ends, its error.
 //
 // Of query it takes the question, RD, CD, DO and the options of Config.Options. The
 // reply is to query: it has its ID and its spelling of the question. It has the
@@ -144,7 +149,7 @@ func (c *Client) fly(ctx context.Context, q *query) (*dns.Msg, error) {
 		return nil, ErrLoop
 	}
 	const rounds = 2
-	var refusal *dns.Msg
+	var poor *dns.Msg // better than nothing
 	var last error
 	for range rounds {
 		var silent []*server
@@ -157,23 +162,28 @@ func (c *Client) fly(ctx context.Context, q *query) (*dns.Msg, error) {
 			case err != nil:
 				last = fmt.Errorf("%v: %w", s.Server, err)
 				silent = append(silent, s)
-			case !anotherMayKnow(m.Rcode):
+			case !anotherMayKnow(m):
 				return m, nil
-			case refusal == nil:
-				refusal = m
+			case poor == nil:
+				poor = m
 			}
 		}
 		list = silent
 	}
-	if refusal != nil {
-		return refusal, nil
+	if poor != nil {
+		return poor, nil
 	}
 	return nil, fmt.Errorf("no upstream server answers, the last one was %w", last)
 }
 
-// anotherMayKnow tells whether the next server is asked, as the C libraries do it.
-func anotherMayKnow(rcode int) bool {
-	return rcode == dns.RcodeServerFailure || rcode == dns.RcodeRefused || rcode == dns.RcodeNotImplemented
+// anotherMayKnow tells whether the next server is asked after the reply m: for the
+// rcodes of the C libraries, and when there is more that did not get through.
+func anotherMayKnow(m *dns.Msg) bool {
+	switch m.Rcode {
+	case dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeNotImplemented:
+		return true
+	}
+	return m.Truncated
 }
 
 // try asks one server, once more without EDNS if it does not understand that (RFC
@@ -194,16 +204,21 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error)
 }
 
 // send transmits a query over what the server is asked by, and over TCP if UDP does
-// not do.
+// not do. If TCP does not work either, the truncated reply is what there is: some
+// resolvers can make do with it, and the server is not to blame for a firewall.
 func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	if s.TLS {
 		return c.observed(s, "tls", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
 	}
 	m, err := c.observed(s, "udp", func() (*dns.Msg, error) { return overUDP(ctx, s.Server, q, wire) })
-	if errors.Is(err, errUseTCP) {
-		return c.observed(s, "tcp", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
+	if !errors.Is(err, errUseTCP) {
+		return m, err
 	}
-	return m, err
+	whole, err := c.observed(s, "tcp", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
+	if err != nil && m != nil {
+		return m, nil
+	}
+	return whole, err
 }
 
 func (c *Client) observed(s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {

@@ -73,8 +73,8 @@ type Attempt struct {
 	Server   Server
 	Network  string // "udp", "tcp" or "tls"
 	Duration time.Duration
-	Reply    *dns.Msg // nil if Err is not; not to be changed
-	Err      error
+	Reply    *dns.Msg // nil if there is none; not to be changed
+	Err      error    // also when a reply is truncated and TCP has to follow
 }
 
 func (c *Config) fill() error {
@@ -104,9 +104,7 @@ func (c *Config) fill() error {
 	if c.Policy < Sequential || c.Policy > RoundRobin {
 		return fmt.Errorf("there is no policy %d", c.Policy)
 	}
-	if c.LoopZone == "" {
-		c.LoopZone = "."
-	}
+	c.LoopZone = dns.Fqdn(c.LoopZone)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

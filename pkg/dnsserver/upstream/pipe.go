@@ -146,7 +146,12 @@ func (p *pipe) exchange(ctx context.Context, q *query, wire []byte) (*dns.Msg, e
 	case m := <-w.reply:
 		return m, nil
 	case <-p.closed:
-		return nil, p.err
+		select {
+		case m := <-w.reply: // it was the last to come
+			return m, nil
+		default:
+			return nil, p.err
+		}
 	case <-ctx.Done():
 		p.closeIfSilentSince(asked)
 		return nil, fmt.Errorf("no answer over the connection: %w", ctx.Err())
@@ -182,10 +187,11 @@ func (p *pipe) write(ctx context.Context, id uint16, wire []byte) error {
 	if err := p.conn.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	if _, err := p.conn.Write(out); err != nil {
+	if err := p.conn.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
 		return err
 	}
-	return p.conn.SetReadDeadline(time.Now().Add(p.idle))
+	_, err := p.conn.Write(out)
+	return err
 }
 
 // closeIfSilentSince gives the connection up when nothing at all has come from it.

@@ -21,8 +21,9 @@ func (c *Client) Run(ctx context.Context) error {
 	defer started.Wait()
 	defer c.setSpawn(nil) // first, so that nothing is started while we wait
 
-	check := time.NewTimer(0)
+	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()
+	c.look()
 	for {
 		select {
 		case <-ctx.Done():

@@ -92,8 +92,8 @@ var stubs = []struct {
 	{spec: "_tcp.corp=192.0.2.1", zone: "_tcp.corp.", servers: []string{"192.0.2.1:53"}},
 	{spec: "a;b=192.0.2.1", zone: `a\;b.`, servers: []string{"192.0.2.1:53"}},
 
-	{spec: "", problem: "write ZONE=ADDRESS,ADDRESS..."},
-	{spec: "192.0.2.1", problem: "write ZONE=ADDRESS"},
+	{spec: "", problem: "write it as ZONE=ADDRESS or ZONE=ADDRESS,ADDRESS"},
+	{spec: "192.0.2.1", problem: "write it as ZONE=ADDRESS"},
 	{spec: "=192.0.2.1", problem: `the zone "" has an empty label`},
 	{spec: ".=192.0.2.1", problem: `the zone "." is everything`},
 	{spec: "corp..example=192.0.2.1", problem: "has an empty label"},

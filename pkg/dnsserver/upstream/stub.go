@@ -23,7 +23,7 @@ type StubDomain struct {
 func ParseStubDomain(spec string) (StubDomain, error) {
 	zone, list, ok := strings.Cut(spec, "=")
 	if !ok {
-		return StubDomain{}, fmt.Errorf("stub domain %q: write ZONE=ADDRESS,ADDRESS...", spec)
+		return StubDomain{}, fmt.Errorf("stub domain %q: write it as ZONE=ADDRESS or ZONE=ADDRESS,ADDRESS", spec)
 	}
 	var d StubDomain
 	var err error

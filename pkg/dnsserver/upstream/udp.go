@@ -28,7 +28,7 @@ const (
 var errUseTCP = errors.New("truncated")
 
 // overUDP asks from a socket of its own, so that the kernel picks a random port and
-// drops what comes from elsewhere.
+// drops what comes from elsewhere. With errUseTCP may come what there is of the reply.
 func overUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "udp", to.Addr.String())
@@ -60,8 +60,10 @@ func overUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, e
 		switch {
 		case !q.isAnsweredBy(m): // also what did not get as far as the question
 			continue
-		case m.Truncated: // and may well be cut in the middle of a record
+		case m.Truncated && err != nil: // cut in the middle of a record
 			return nil, errUseTCP
+		case m.Truncated:
+			return m, errUseTCP
 		case err == nil:
 			return m, nil
 		}
