@@ -30,11 +30,14 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, cfg := range []cache.Config{{MaxEntries: -1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxDenial: time.Millisecond}} {
+	for _, cfg := range []cache.Config{
+		{MaxEntries: -1}, {MaxEntries: 1<<24 + 1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxTTL: time.Second - 1}, {MaxDenial: time.Millisecond},
+	} {
 		if _, err := cache.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}
 	}
+	newCache(t, cache.Config{MaxEntries: 1 << 24, MaxBytes: 1, MaxTTL: time.Second, MaxDenial: time.Second, MaxStale: -1})
 }
 
 func TestMaxEntries(t *testing.T) {

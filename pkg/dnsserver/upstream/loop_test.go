@@ -146,3 +146,23 @@ func TestNotReturned(t *testing.T) {
 		t.Errorf("%s has %d labels", probe.Name, labels)
 	}
 }
+
+// A client is run by one.
+func TestRunTwice(t *testing.T) {
+	arrived := make(chan struct{}, 10)
+	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+		arrived <- struct{}{}
+		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
+	})
+	c := newClient(t, upstream.Config{Loop: new(upstream.Loop)}, s)
+	stop := run(t, c)
+	<-arrived // the probe: it runs
+	defer func() {
+		if recover() == nil {
+			t.Error("Run runs twice")
+		}
+		stop()
+		run(t, c)() // one after the other is fine
+	}()
+	c.Run(t.Context())
+}

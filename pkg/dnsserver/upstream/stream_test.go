@@ -128,6 +128,25 @@ func TestServerCloses(t *testing.T) {
 	}
 }
 
+// One that closes as the next query arrives takes that query with it, and it goes out
+// once more: every connection here answers one and reads two.
+func TestServerClosesOnArrival(t *testing.T) {
+	noLeaks(t)
+	s := serveStream(t, func(conn net.Conn) {
+		if wire, err := readQuery(conn); err == nil {
+			conn.Write(frame(good(t, parse(t, wire))))
+		}
+		readQuery(conn)
+	})
+	c := newClient(t, upstream.Config{}, s)
+	defer run(t, c)()
+	for i := range 20 {
+		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.1" {
+			t.Errorf("query %d: %s", i, got)
+		}
+	}
+}
+
 // Whatever goes wrong with a connection, the next server is asked, in time.
 func TestBadStreams(t *testing.T) {
 	noLeaks(t)
