@@ -111,6 +111,26 @@ func TestPopularStay(t *testing.T) {
 	}
 }
 
+// What is past its time goes before what is popular, however popular it was.
+func TestSpentGo(t *testing.T) {
+	c := newCache(t, cache.Config{MaxEntries: 2, MaxStale: -1})
+	put := func(name string, ttl int, now time.Time) {
+		query := ask(t, name+" A")
+		c.Put(questionOf(t, query), reply(t, query, 0, fmt.Sprintf("%s %d A 192.0.2.1", name, ttl)), now)
+	}
+	get := func(name string, now time.Time) cache.State {
+		return c.Get(questionOf(t, ask(t, name+" A")), now).State
+	}
+	put("long.example.com.", 300, start)
+	put("short.example.com.", 1, start)
+	get("long.example.com.", start)
+	get("short.example.com.", start)
+	put("new.example.com.", 300, after(1))
+	if got := get("long.example.com.", after(1)); got != cache.Fresh {
+		t.Errorf("%v", got)
+	}
+}
+
 // The hot path takes no memory.
 func TestHitTakesNoMemory(t *testing.T) {
 	c := newCache(t, cache.Config{})
