@@ -35,8 +35,9 @@ var imports = map[string][]string{
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
-	"pkg/dnsserver/zone":  {"std", "pkg/fqdn"},
-	"pkg/dnsserver/cache": {"std", "github.com/miekg/dns"},
+	"pkg/dnsserver/zone":     {"std", "pkg/fqdn"},
+	"pkg/dnsserver/cache":    {"std", "github.com/miekg/dns"},
+	"pkg/dnsserver/upstream": {"std", "pkg/fqdn", "github.com/miekg/dns", "golang.org/x/sync/singleflight"},
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 

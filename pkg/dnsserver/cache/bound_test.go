@@ -30,11 +30,14 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, cfg := range []cache.Config{{MaxEntries: -1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxDenial: time.Millisecond}} {
+	for _, cfg := range []cache.Config{
+		{MaxEntries: -1}, {MaxEntries: 1<<24 + 1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxTTL: time.Second - 1}, {MaxDenial: time.Millisecond},
+	} {
 		if _, err := cache.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}
 	}
+	newCache(t, cache.Config{MaxEntries: 1 << 24, MaxBytes: 1, MaxTTL: time.Second, MaxDenial: time.Second, MaxStale: -1})
 }
 
 func TestMaxEntries(t *testing.T) {
@@ -105,6 +108,26 @@ func TestPopularStay(t *testing.T) {
 			t.Fatalf("round %d: %d of 50 are left", round, n)
 		}
 		fill(t, c, fmt.Sprintf("once%d-", round), 40, 1)
+	}
+}
+
+// What is past its time goes before what is popular, however popular it was.
+func TestSpentGo(t *testing.T) {
+	c := newCache(t, cache.Config{MaxEntries: 2, MaxStale: -1})
+	put := func(name string, ttl int, now time.Time) {
+		query := ask(t, name+" A")
+		c.Put(questionOf(t, query), reply(t, query, 0, fmt.Sprintf("%s %d A 192.0.2.1", name, ttl)), now)
+	}
+	get := func(name string, now time.Time) cache.State {
+		return c.Get(questionOf(t, ask(t, name+" A")), now).State
+	}
+	put("long.example.com.", 300, start)
+	put("short.example.com.", 1, start)
+	get("long.example.com.", start)
+	get("short.example.com.", start)
+	put("new.example.com.", 300, after(1))
+	if got := get("long.example.com.", after(1)); got != cache.Fresh {
+		t.Errorf("%v", got)
 	}
 }
 

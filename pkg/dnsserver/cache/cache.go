@@ -24,6 +24,9 @@ const (
 )
 
 const (
+	// mostEntries is where Config.MaxEntries is a mistake: the empty buckets would
+	// take 128 MiB.
+	mostEntries = 1 << 24
 	// popular is how many hits make an entry worth a refresh before its end.
 	popular = 3
 	// nearEnd is the part of its lifetime, 1/nearEnd, that is an entry's end.
@@ -38,7 +41,7 @@ const (
 
 // Config are the bounds of a Cache. The zero value of each field is its default.
 type Config struct {
-	MaxEntries int           // DefaultMaxEntries
+	MaxEntries int           // DefaultMaxEntries; at most 16,777,216
 	MaxBytes   int           // DefaultMaxBytes; what entries take, with overhead
 	MaxTTL     time.Duration // DefaultMaxTTL; answers are kept no longer
 	MaxDenial  time.Duration // DefaultMaxDenial; the same for negative ones
@@ -50,6 +53,9 @@ func (c *Config) fill() error {
 		if *v < 0 {
 			return fmt.Errorf("a cache cannot hold %d", *v)
 		}
+	}
+	if c.MaxEntries > mostEntries {
+		return fmt.Errorf("a cache cannot hold %d entries, at most %d", c.MaxEntries, mostEntries)
 	}
 	for _, v := range []*time.Duration{&c.MaxTTL, &c.MaxDenial} {
 		if *v < 0 || *v > 0 && *v < time.Second {

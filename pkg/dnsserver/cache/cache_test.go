@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,16 @@ func text(m *dns.Msg) string {
 
 const soa = "example.com. 600 SOA ns.example.com. host.example.com. 1 7200 1800 86400 60"
 
+// chain returns n CNAMEs from c0.example.com to an address.
+func chain(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "c%d.example.com. 300 CNAME c%d.example.com.\n", i, i+1)
+	}
+	fmt.Fprintf(&b, "c%d.example.com. 30 A 192.0.2.1", n)
+	return b.String()
+}
+
 // What is kept, and for how long: each reply is looked up a moment before and a
 // moment after the end of its time.
 func TestWhatIsKept(t *testing.T) {
@@ -106,6 +117,8 @@ func TestWhatIsKept(t *testing.T) {
 		{why: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
 		{why: "a chain in a circle", question: "www.example.com. A",
 			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa},
+		{why: "a chain of 16", question: "c0.example.com. A", records: chain(16), kept: 30},
+		{why: "a chain of 17", question: "c0.example.com. A", records: chain(17)},
 		{why: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
 			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, kept: 60},
 		{why: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1"},
@@ -270,6 +283,9 @@ func TestMiss(t *testing.T) {
 	}
 	if _, ok := cache.QuestionOf(new(dns.Msg), nil); ok {
 		t.Error("a query without question has one")
+	}
+	if _, ok := cache.QuestionOf(ask(t, "a..b. A"), nil); ok {
+		t.Error("a name that is none can be asked for")
 	}
 }
 

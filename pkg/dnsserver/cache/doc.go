@@ -32,7 +32,22 @@
 //
 // # The caller's duties
 //
+// In front of an upstream, with now and to as the query gives them:
+//
+//	hit := c.Get(q, now)
+//	switch hit.State {
+//	case cache.Fresh, cache.Failing:
+//		return hit.Append(buf, to)
+//	case cache.Expiring:
+//		// start a refresh, which ends in c.Put; answer as above
+//	case cache.Stale:
+//		// ask and c.Put; after a failure or 1.8 s (RFC 8767 section 5) answer as above
+//	case cache.Miss:
+//		// ask and c.Put
+//	}
+//
 // The clock is the caller's: times are arguments, so that one reading can serve a
 // batch of packets. Replies are kept without their OPT record; the caller adds its
-// own, and fits the message to the asker's size.
+// own, and fits the message to the asker's size. When no reply comes, the caller's own
+// SERVFAIL is what is put.
 package cache

@@ -61,10 +61,14 @@ func echoes(reply *dns.Msg, name string, qtype, class uint16) bool {
 	return q.Qtype == qtype && q.Qclass == class && strings.EqualFold(q.Name, name)
 }
 
+// maxChain is how many CNAMEs an answer may go through. Resolvers give up at about as
+// many, and looking for the end of a longer one costs the square of its length.
+const maxChain = 16
+
 // follow goes along the CNAMEs of records from name to their end, and tells whether
-// there are records of the type. ok is false when the chain runs in a circle.
+// there are records of the type. ok is false when the chain is too long, or a circle.
 func follow(records []dns.RR, name string, qtype, class uint16) (end string, found, ok bool) {
-	for range len(records) + 1 {
+	for range maxChain + 1 {
 		next := ""
 		for _, r := range records {
 			h := r.Header()

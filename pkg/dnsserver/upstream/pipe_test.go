@@ -1,0 +1,55 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Whatever comes over a connection: what is taken for a reply is one, and the
+// connection ends.
+func FuzzStream(f *testing.F) {
+	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	reply := append([]byte(nil), q.plain...)
+	reply[2] |= 0x80
+	f.Add(reply, []byte{})
+	f.Add(q.wire, []byte{0, 0})
+	f.Add(reply[:12], []byte{0xFF, 0xFF, 1})
+	f.Add(append(reply, 0xC0, byte(len(reply)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1), []byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, first, rest []byte) {
+		ours, theirs := net.Pipe()
+		p := newPipe(func(context.Context) (net.Conn, error) { return ours, nil }, time.Minute)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.run(t.Context())
+		}()
+		go func() { // the server: reads the query, and sends the first message with its ID
+			defer theirs.Close()
+			query := make([]byte, 2+len(q.wire))
+			if _, err := io.ReadFull(theirs, query); err != nil {
+				return
+			}
+			if len(first) > 1 && len(first) <= dns.MaxMsgSize {
+				theirs.Write(append([]byte{byte(len(first) >> 8), byte(len(first))}, append(query[2:4:4], first[2:]...)...))
+			}
+			theirs.Write(rest)
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if m, err := p.exchange(ctx, q, q.wire); err == nil && !q.isAnsweredBy(m) {
+			t.Errorf("%v is taken for a reply", m)
+		}
+		<-ended
+	})
+}

@@ -1,0 +1,75 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// udpSize is what replies over UDP may take: it passes every network unfragmented
+// (the DNS flag day of 2020).
+const udpSize = 1232
+
+// query is a question on its way. Its wire forms have ID zero; each transmission has
+// its own.
+type query struct {
+	asked dns.Question // name in lower case
+	wire  []byte
+	plain []byte // without EDNS
+}
+
+// newQuery returns what is sent for m: the question and the flags RD and CD, EDNS
+// with our own size, DO, and the options of the codes passed. AD is always set: the
+// server is to say what it validated (RFC 6840 section 5.7), and whether the asker
+// is told is not its matter. The rest is between the asker and us.
+func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
+	q := &query{asked: m.Question[0]}
+	q.asked.Name = dns.CanonicalName(q.asked.Name)
+	out := dns.Msg{
+		MsgHdr:   dns.MsgHdr{RecursionDesired: m.RecursionDesired, CheckingDisabled: m.CheckingDisabled, AuthenticatedData: true},
+		Question: []dns.Question{q.asked},
+	}
+	var err error
+	if q.plain, err = out.Pack(); err != nil {
+		return nil, err
+	}
+	out.SetEdns0(udpSize, false)
+	if from := m.IsEdns0(); from != nil {
+		to := out.IsEdns0()
+		to.SetDo(from.Do())
+		for _, option := range from.Option {
+			if slices.Contains(passed, option.Option()) {
+				to.Option = append(to.Option, option)
+			}
+		}
+	}
+	q.wire, err = out.Pack()
+	return q, err
+}
+
+// isAnsweredBy tells whether m is a reply to q. The ID has been checked. A server
+// that cannot read EDNS may not be able to repeat the question, either.
+func (q *query) isAnsweredBy(m *dns.Msg) bool {
+	if !m.Response || m.Opcode != dns.OpcodeQuery {
+		return false
+	}
+	if len(m.Question) == 0 {
+		return m.Rcode == dns.RcodeFormatError
+	}
+	r := m.Question[0]
+	return len(m.Question) == 1 && r.Qtype == q.asked.Qtype && r.Qclass == q.asked.Qclass && strings.EqualFold(r.Name, q.asked.Name)
+}
+
+// randomID is not to be guessed by those who see other IDs of ours (RFC 5452
+// section 4.3).
+func randomID() uint16 {
+	var b [2]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint16(b[:])
+}

@@ -1,0 +1,138 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+)
+
+var specs = []struct{ spec, want, problem string }{
+	{spec: "192.0.2.1", want: "192.0.2.1:53"},
+	{spec: "192.0.2.1:5353", want: "192.0.2.1:5353"},
+	{spec: "192.0.2.1:65535", want: "192.0.2.1:65535"},
+	{spec: "2001:db8::1", want: "[2001:db8::1]:53"},
+	{spec: "[2001:db8::1]:5353", want: "[2001:db8::1]:5353"},
+	{spec: "fe80::1%eth0", want: "[fe80::1%eth0]:53"},
+	{spec: "[fe80::1%eth0]:5353", want: "[fe80::1%eth0]:5353"},
+	{spec: "127.0.0.53", want: "127.0.0.53:53"},
+	{spec: "tls://192.0.2.1", want: "tls://192.0.2.1:853"},
+	{spec: "tls://192.0.2.1#dns.example", want: "tls://192.0.2.1:853#dns.example"},
+	{spec: "tls://[2001:db8::1]:8853#DNS.example", want: "tls://[2001:db8::1]:8853#dns.example"},
+
+	{spec: "", problem: "is not an IP address with or without port"},
+	{spec: "dns.example", problem: "is not an IP address with or without port"},
+	{spec: "dns.example:53", problem: `"dns.example" is not an IP address`},
+	{spec: " 192.0.2.1", problem: "is not an IP address"},
+	{spec: "192.0.2.01", problem: "is not an IP address"},
+	{spec: "192.0.2.1:", problem: `"" is not a port, 1 to 65535`},
+	{spec: "192.0.2.1:0", problem: `"0" is not a port`},
+	{spec: "192.0.2.1:65536", problem: `"65536" is not a port`},
+	{spec: "192.0.2.1:+53", problem: `"+53" is not a port`},
+	{spec: "192.0.2.1:053", problem: `"053" is not a port`},
+	{spec: "192.0.2.1:domain", problem: `"domain" is not a port`},
+	{spec: "[192.0.2.1]:53", problem: "is not an IP address with or without port"},
+	{spec: "[2001:db8::1]", problem: "is not an IP address with or without port; an IPv6 address with a port stands in brackets"},
+	{spec: "[2001:db8::1:53", problem: "is not an IP address with or without port"},
+	{spec: "2001:db8:0:0:0:0:0:1:53", problem: "an IPv6 address with a port stands in brackets"},
+	{spec: "::ffff:192.0.2.1", problem: "write the IPv4 address as 192.0.2.1"},
+	{spec: "0.0.0.0", problem: "0.0.0.0 is not the address of a server"},
+	{spec: "[::]:53", problem: ":: is not the address of a server"},
+	{spec: "224.0.0.251:5353", problem: "224.0.0.251 is not the address of a server"},
+	{spec: "192.0.2.1#dns.example", problem: "a name after # goes with tls://"},
+	{spec: "tls://192.0.2.1#", problem: `the name ""`},
+	{spec: "tls://192.0.2.1#dns_example", problem: `the name "dns_example"`},
+	{spec: "tls://dns.example", problem: "is not an IP address"},
+	{spec: "https://192.0.2.1", problem: `"https" is not spoken`},
+	{spec: "TLS://192.0.2.1", problem: `"TLS" is not spoken; write an address for DNS, tls://ADDRESS for DNS over TLS`},
+}
+
+func TestParseServer(t *testing.T) {
+	for _, tt := range specs {
+		got, err := upstream.ParseServer(tt.spec)
+		switch {
+		case tt.problem == "" && (err != nil || got.String() != tt.want):
+			t.Errorf("%q = %v, %v; want %v", tt.spec, got, err, tt.want)
+		case tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)):
+			t.Errorf("%q = %v, %v; want an error with %q", tt.spec, got, err, tt.problem)
+		}
+	}
+}
+
+// What is accepted is read alike when it is written out.
+func FuzzParseServer(f *testing.F) {
+	for _, tt := range specs {
+		f.Add(tt.spec)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		s, err := upstream.ParseServer(spec)
+		if err != nil {
+			return
+		}
+		if again, err := upstream.ParseServer(s.String()); err != nil || again != s {
+			t.Errorf("%q is %+v, %q is %+v, %v", spec, s, s.String(), again, err)
+		}
+	})
+}
+
+var stubs = []struct {
+	spec, zone string
+	servers    []string
+	problem    string
+}{
+	{spec: "corp.example=192.0.2.1", zone: "corp.example.", servers: []string{"192.0.2.1:53"}},
+	{spec: "Corp.Example.=192.0.2.1:5353,tls://192.0.2.2#dns.example", zone: "corp.example.",
+		servers: []string{"192.0.2.1:5353", "tls://192.0.2.2:853#dns.example"}},
+	{spec: "2.0.192.in-addr.arpa=2001:db8::1", zone: "2.0.192.in-addr.arpa.", servers: []string{"[2001:db8::1]:53"}},
+	{spec: "_tcp.corp=192.0.2.1", zone: "_tcp.corp.", servers: []string{"192.0.2.1:53"}},
+	{spec: "a;b=192.0.2.1", zone: `a\;b.`, servers: []string{"192.0.2.1:53"}},
+
+	{spec: "", problem: "write it as ZONE=ADDRESS or ZONE=ADDRESS,ADDRESS"},
+	{spec: "192.0.2.1", problem: "write it as ZONE=ADDRESS"},
+	{spec: "=192.0.2.1", problem: `the zone "" has an empty label`},
+	{spec: ".=192.0.2.1", problem: `the zone "." is everything`},
+	{spec: "corp..example=192.0.2.1", problem: "has an empty label"},
+	{spec: "corp example=192.0.2.1", problem: "not printable ASCII"},
+	{spec: `corp\.example=192.0.2.1`, problem: "a backslash"},
+	{spec: strings.Repeat("a", 64) + "=192.0.2.1", problem: "a label has at most 63"},
+	{spec: "corp.example=", problem: `upstream server ""`},
+	{spec: "corp.example=192.0.2.1,", problem: `upstream server ""`},
+	{spec: "corp.example=192.0.2.1,192.0.2.1:53", problem: "server 192.0.2.1:53 is there twice"},
+	{spec: "corp.example=192.0.2.1=192.0.2.2", problem: "is not an IP address"},
+}
+
+func TestParseStubDomain(t *testing.T) {
+	for _, tt := range stubs {
+		got, err := upstream.ParseStubDomain(tt.spec)
+		if tt.problem != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.problem) {
+				t.Errorf("%q = %+v, %v; want an error with %q", tt.spec, got, err, tt.problem)
+			}
+			continue
+		}
+		var servers []string
+		for _, s := range got.Servers {
+			servers = append(servers, s.String())
+		}
+		if diff := cmp.Diff(tt.servers, servers); err != nil || got.Zone != tt.zone || diff != "" {
+			t.Errorf("%q = %+v, %v", tt.spec, got, err)
+		}
+	}
+}
+
+func FuzzParseStubDomain(f *testing.F) {
+	for _, tt := range stubs {
+		f.Add(tt.spec)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		d, err := upstream.ParseStubDomain(spec)
+		if err == nil && (!strings.HasSuffix(d.Zone, ".") || d.Zone != strings.ToLower(d.Zone) || len(d.Servers) == 0) {
+			t.Errorf("%q is %+v", spec, d)
+		}
+	})
+}
