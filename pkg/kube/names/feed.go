@@ -1,0 +1,172 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package names
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// backoff is how often an API server that does not answer is asked. Every server of
+// the cluster's DNS does it, so not more often; and names are stale meanwhile, so not
+// as seldom as client-go's half a minute and more.
+var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 10 * time.Second}
+
+// feed brings the objects of one kind from the API. It is the store of a
+// cache.Reflector that stores nothing: what comes is handed on.
+type feed struct {
+	kind
+	client rest.Interface
+	converter
+	changes chan<- change
+	stopped <-chan struct{} // then nobody takes changes
+	refused chan<- struct{} // hears, without delay, of a connection that was refused
+
+	listed atomic.Bool
+	heard  atomic.Int64 // nanoseconds since 1970 of the last sign of life; 0: none
+	failed atomic.Pointer[error]
+}
+
+// change is news of one kind.
+type change struct {
+	feed    *feed
+	list    bool // objects are all there are; else they are changed ones
+	objects []object
+}
+
+func (f *feed) run(ctx context.Context) {
+	own := backoff
+	cache.NewReflectorWithOptions(f.listWatch(), f.example, f,
+		cache.ReflectorOptions{Name: f.resource, Backoff: &own}).RunWithContext(ctx)
+}
+
+func (f *feed) listWatch() *cache.ListWatch {
+	lw := cache.NewFilteredListWatchFromClient(f.client, f.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.FieldSelector = f.selector
+		if f.selector == "" {
+			o.FieldSelector = fields.Everything().String()
+		}
+	})
+	lw.ListFunc, lw.WatchFunc = nil, nil // do not hear of ctx
+	list, open := lw.ListWithContextFunc, lw.WatchFuncWithContext
+	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		l, err := list(ctx, o)
+		f.answered(err)
+		return l, err
+	}
+	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := open(ctx, o)
+		f.answered(err)
+		if err != nil && o.SendInitialEvents != nil {
+			// On some errors of a streaming list the reflector sleeps for up to a
+			// minute and does not look at ctx (watchList in client-go 0.37). On one
+			// that it does not recognize it goes on to a plain list.
+			err = errors.New(err.Error())
+		}
+		return w, err
+	}
+	return lw
+}
+
+// answered takes note of how the API server took a request.
+func (f *feed) answered(err error) {
+	if err == nil {
+		f.heard.Store(time.Now().UnixNano())
+		f.failed.Store(nil)
+		return
+	}
+	f.failed.Store(&err)
+	if net.IsConnectionRefused(err) {
+		select {
+		case f.refused <- struct{}{}:
+		default: // it knows
+		}
+	}
+}
+
+func (f *feed) send(c change) {
+	f.heard.Store(time.Now().UnixNano())
+	c.feed = f
+	select {
+	case f.changes <- c:
+	case <-f.stopped:
+	}
+}
+
+// Add takes an object that is new.
+func (f *feed) Add(obj any) error {
+	o, err := f.convert(obj)
+	if err == nil {
+		f.send(change{objects: []object{o}})
+	}
+	return err
+}
+
+// Update takes an object that has changed.
+func (f *feed) Update(obj any) error { return f.Add(obj) }
+
+// Delete takes an object that is gone.
+func (f *feed) Delete(obj any) error {
+	m, err := meta.Accessor(obj)
+	if err == nil {
+		f.send(change{objects: []object{{name: name{m.GetNamespace(), m.GetName()}}}})
+	}
+	return err
+}
+
+// Replace takes all objects there are.
+func (f *feed) Replace(objs []any, _ string) error {
+	objects := make([]object, len(objs))
+	for i, obj := range objs {
+		o, ok := obj.(*listed)
+		if !ok {
+			made, err := f.convert(obj)
+			if err != nil {
+				return err
+			}
+			o = &listed{made}
+		}
+		objects[i] = o.object
+		objects[i].changed = time.Time{} // the list says nothing of how long it took us to hear
+	}
+	f.send(change{list: true, objects: objects})
+	return nil
+}
+
+// Bookmark is a sign of life.
+func (f *feed) Bookmark(string) error {
+	f.heard.Store(time.Now().UnixNano())
+	return nil
+}
+
+// Resync does nothing: there is no store to compare with.
+func (f *feed) Resync() error { return nil }
+
+// Transformer cuts objects down before the reflector gathers them for Replace.
+func (f *feed) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, err := f.convert(obj)
+		return &listed{o}, err
+	}
+}
+
+// listed is an object while a streaming list is gathered.
+type listed struct{ object }
+
+// GetObjectMeta returns the name, by which the objects of a list are told apart.
+func (l *listed) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: l.namespace, Name: l.name.name}
+}
