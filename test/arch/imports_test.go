@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
 	"pkg/kube/names": {"std", "pkg/kube", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot", "k8s.io/api/...", "k8s.io/apimachinery/...",
-		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "github.com/fsnotify/fsnotify"},
+		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "github.com/fsnotify/fsnotify"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "k8s.io/cri-api/...", "github.com/prometheus/client_golang/prometheus"},
 	"pkg/dnsserver/zone":     {"std", "pkg/fqdn"},

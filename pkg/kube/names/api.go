@@ -116,7 +116,7 @@ func New(cfg Config) (*API, error) {
 	}
 	add := func(k kind, client rest.Interface) {
 		a.feeds = append(a.feeds, &feed{
-			kind: k, client: client, converter: converter{cfg.Domain}, changes: a.changes, refused: a.refused,
+			kind: k, client: client, converter: converter{cfg.Domain}, changes: a.changes, refused: a.refused, log: cfg.Logger,
 		})
 	}
 	add(namespaces, cfg.Core)

@@ -342,3 +342,141 @@ func TestSnapshot(t *testing.T) {
 		r.stop()
 	})
 }
+
+// leave writes the snapshot of a cluster and returns its file.
+func leave(t *testing.T) string {
+	file := filepath.Join(t.TempDir(), "zone")
+	r := start(t, newAPIServer(t, cluster()...), Config{Snapshot: file})
+	synctest.Wait()
+	r.stop()
+	return file
+}
+
+// TestSnapshotWait: an API server that hangs has 2 s, then the file is read.
+func TestSnapshotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := leave(t)
+		s := newAPIServer(t, cluster()...)
+		s.hangs["endpointslices"] = true
+		s.remove(newService("shop", "web"))
+		r := start(t, s, Config{Snapshot: file})
+		time.Sleep(2*time.Second - time.Nanosecond)
+		r.want("db.shop.svc", "unknown")
+		time.Sleep(time.Nanosecond)
+		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+		r.want("web.shop.svc", "absent") // live Services were there before
+		before, err := snapshot.Read(file)
+		time.Sleep(time.Hour)
+		r.stop()
+		after, err2 := snapshot.Read(file)
+		if err != nil || err2 != nil || !after.Time.Equal(before.Time) {
+			t.Errorf("what is stale was written: %v, %v", err, err2)
+		}
+	})
+}
+
+// TestSnapshotOfNoUse: nothing is better than the names of another cluster.
+func TestSnapshotOfNoUse(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause time.Duration
+		cfg   Config
+		log   string
+	}{
+		"too old":      {24*time.Hour + time.Second, Config{}, "old, the limit is 24h0m0s"},
+		"without pods": {0, Config{Pods: true}, "without pods"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.cfg.Snapshot = leave(t)
+			time.Sleep(c.pause)
+			s := newAPIServer(t)
+			s.refuses = true
+			r := start(t, s, c.cfg)
+			defer r.stop()
+			time.Sleep(time.Minute)
+			r.want("web.shop.svc", "unknown")
+			if !strings.Contains(r.log.String(), c.log) {
+				t.Errorf("%s: %s", name, r.log)
+			}
+		})
+	}
+}
+
+// TestSnapshotOfAnother is served until the UID of this cluster is known.
+func TestSnapshotOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := leave(t)
+		s := newAPIServer(t, newNamespace(metav1.NamespaceSystem, "uid-2"), newService("shop", "new", "10.96.0.9"))
+		s.hangs["namespaces"], s.hangs["services"] = true, true
+		r := start(t, s, Config{Snapshot: file})
+		time.Sleep(time.Minute)
+		r.want("10-0-0-1.db.shop.svc", "absent") // live: there are no slices
+		r.want("web.shop.svc", "10.96.0.1")
+		s.set(func() { s.hangs["namespaces"] = false })
+		r.want("web.shop.svc", "unknown")
+		s.set(func() { s.hangs["services"] = false })
+		r.want("web.shop.svc", "absent")
+		r.want("new.shop.svc", "10.96.0.9")
+		r.stop()
+	})
+}
+
+// TestSave: a change is written within 30 s, and no change now and then.
+func TestSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "zone")
+		s := newAPIServer(t, cluster()...)
+		r := start(t, s, Config{Snapshot: file})
+		defer r.stop()
+		at := func() time.Time {
+			synctest.Wait()
+			state, err := snapshot.Read(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return state.Time
+		}
+		hear := func() {
+			for _, o := range []object4{&corev1.Namespace{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}} {
+				s.bookmark(o)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(30 * time.Second)
+		first := at()
+		time.Sleep(10 * time.Second)
+		hear()
+		time.Sleep(time.Minute)
+		if !at().Equal(first) {
+			t.Error("written without a change")
+		}
+		s.put(newService("shop", "web", "10.96.0.2"))
+		time.Sleep(30 * time.Second)
+		if !at().After(first) {
+			t.Error("a change was not written")
+		}
+		time.Sleep(time.Hour)
+		hear()
+		time.Sleep(30 * time.Second)
+		if time.Since(at()) > time.Minute {
+			t.Errorf("the zone was the same at %v, the file says %v", time.Now(), at())
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	core, discovery := clients(t, "http://api.invalid", newAPIServer(t))
+	good := Config{Zone: newZone(t), Domain: clusterLocal, Core: core, Discovery: discovery}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"zone": func(c *Config) { c.Zone = nil }, "domain": func(c *Config) { c.Domain = "" }, "core": func(c *Config) { c.Core = nil },
+		"discovery": func(c *Config) { c.Discovery = nil }, "wait": func(c *Config) { c.SnapshotWait = -1 }, "age": func(c *Config) { c.SnapshotMaxAge = -1 },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := New(bad); err == nil {
+			t.Errorf("a bad %s was taken", name)
+		}
+	}
+}

@@ -6,6 +6,7 @@ package names
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +19,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // backoff is how often an API server that does not answer is asked. Every server of
 // the cluster's DNS does it, so not more often; and names are stale meanwhile, so not
 // as seldom as client-go's half a minute and more.
 var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 10 * time.Second}
+
+// backoffReset is the time without failure after which it begins anew.
+const backoffReset = 2 * time.Minute
 
 // feed brings the objects of one kind from the API. It is the store of a
 // cache.Reflector that stores nothing: what comes is handed on.
@@ -34,6 +39,7 @@ type feed struct {
 	changes chan<- change
 	stopped <-chan struct{} // then nobody takes changes
 	refused chan<- struct{} // hears, without delay, of a connection that was refused
+	log     *slog.Logger
 
 	listed atomic.Bool
 	heard  atomic.Int64 // nanoseconds since 1970 of the last sign of life; 0: none
@@ -49,8 +55,13 @@ type change struct {
 
 func (f *feed) run(ctx context.Context) {
 	own := backoff
-	cache.NewReflectorWithOptions(f.listWatch(), f.example, f,
-		cache.ReflectorOptions{Name: f.resource, Backoff: &own}).RunWithContext(ctx)
+	r := cache.NewReflectorWithOptions(f.listWatch(), f.example, f, cache.ReflectorOptions{Name: f.resource, Backoff: &own})
+	// Not RunWithContext: it logs each error, from a place that all of the process
+	// shares and where it may wait. Ours have gone to answered.
+	_ = own.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		_ = r.ListAndWatchWithContext(ctx)
+		return false, nil
+	})
 }
 
 func (f *feed) listWatch() *cache.ListWatch {
@@ -69,11 +80,12 @@ func (f *feed) listWatch() *cache.ListWatch {
 	}
 	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		w, err := open(ctx, o)
-		f.answered(err)
-		if err != nil && o.SendInitialEvents != nil {
-			// On some errors of a streaming list the reflector sleeps for up to a
-			// minute and does not look at ctx (watchList in client-go 0.37). On one
-			// that it does not recognize it goes on to a plain list.
+		if err == nil || o.SendInitialEvents == nil {
+			f.answered(err)
+		} else {
+			// A plain list follows, and tells more. On some errors of a streaming list
+			// the reflector sleeps for up to a minute and does not look at ctx
+			// (watchList in client-go 0.37), unless it does not recognize them.
 			err = errors.New(err.Error())
 		}
 		return w, err
@@ -85,10 +97,17 @@ func (f *feed) listWatch() *cache.ListWatch {
 func (f *feed) answered(err error) {
 	if err == nil {
 		f.heard.Store(time.Now().UnixNano())
-		f.failed.Store(nil)
+		if f.failed.Swap(nil) != nil {
+			f.log.Info("the API server answers again", "resource", f.resource)
+		}
 		return
 	}
-	f.failed.Store(&err)
+	if errors.Is(err, context.Canceled) {
+		return // by us
+	}
+	if f.failed.Swap(&err) == nil {
+		f.log.Warn("the API server does not answer, names stay as they are", "resource", f.resource, "error", err)
+	}
 	if net.IsConnectionRefused(err) {
 		select {
 		case f.refused <- struct{}{}:
