@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -65,32 +64,28 @@ func (f *feed) run(ctx context.Context) {
 }
 
 func (f *feed) listWatch() *cache.ListWatch {
-	lw := cache.NewFilteredListWatchFromClient(f.client, f.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+	plain := cache.NewFilteredListWatchFromClient(f.client, f.resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
 		o.FieldSelector = f.selector
-		if f.selector == "" {
-			o.FieldSelector = fields.Everything().String()
-		}
 	})
-	lw.ListFunc, lw.WatchFunc = nil, nil // do not hear of ctx
-	list, open := lw.ListWithContextFunc, lw.WatchFuncWithContext
-	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		l, err := list(ctx, o)
-		f.answered(err)
-		return l, err
-	}
-	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		w, err := open(ctx, o)
-		if err == nil || o.SendInitialEvents == nil {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			l, err := plain.ListWithContextFunc(ctx, o)
 			f.answered(err)
-		} else {
-			// A plain list follows, and tells more. On some errors of a streaming list
-			// the reflector sleeps for up to a minute and does not look at ctx
-			// (watchList in client-go 0.37), unless it does not recognize them.
-			err = errors.New(err.Error())
-		}
-		return w, err
+			return l, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := plain.WatchFuncWithContext(ctx, o)
+			if err == nil || o.SendInitialEvents == nil {
+				f.answered(err)
+			} else {
+				// A plain list follows, and tells more. On some errors of a streaming list
+				// the reflector sleeps for up to a minute and does not look at ctx
+				// (watchList in client-go 0.37), unless it does not recognize them.
+				err = errors.New(err.Error())
+			}
+			return w, err
+		},
 	}
-	return lw
 }
 
 // answered takes note of how the API server took a request.
