@@ -270,6 +270,9 @@ func large(t testing.TB) *zone.Snapshot {
 func BenchmarkLarge(b *testing.B) {
 	s := large(b)
 	path := filepath.Join(b.TempDir(), "zone")
+	if err := Write(path, Header{Domain: clusterLocal}, s); err != nil {
+		b.Fatal(err)
+	}
 	b.Run("Write", func(b *testing.B) {
 		for b.Loop() {
 			if err := Write(path, Header{Domain: clusterLocal}, s); err != nil {

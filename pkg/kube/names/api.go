@@ -171,7 +171,6 @@ func (a *API) Status() []Status {
 func (a *API) write(ctx context.Context) {
 	patience := time.NewTimer(a.cfg.SnapshotWait)
 	defer patience.Stop()
-	refused := a.refused
 	for {
 		if a.pending != nil {
 			a.apply(*a.pending)
@@ -182,11 +181,11 @@ func (a *API) write(ctx context.Context) {
 			return
 		case c := <-a.changes:
 			a.apply(c)
-		case <-refused:
-			refused = nil // once
-			a.restore()
+		case <-a.refused:
+			if patience.Stop() { // it has not been done yet
+				a.restore()
+			}
 		case <-patience.C:
-			refused = nil
 			a.restore()
 		}
 	}
