@@ -33,7 +33,9 @@ func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
 				errs = append(errs, err)
 			}
 			workloads = append(workloads, m.Workloads...)
-			others = append(others, m.Others...)
+			for _, o := range m.Others {
+				others = append(others, o.Kind)
+			}
 		}
 	}
 	if len(workloads)+len(errs) == 0 {

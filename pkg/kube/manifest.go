@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,7 +52,37 @@ func (e *InputError) Unwrap() error { return e.Err }
 // Manifest is what a file holds.
 type Manifest struct {
 	Workloads []Workload
-	Others    []string // kinds of the objects that make no pods, as "Service", in order
+	Others    []Object // those that make no pods, as a Service, in order
+}
+
+// Object is an object that was read no further than its type.
+type Object struct {
+	Location
+	APIVersion, Kind string
+
+	data []byte
+}
+
+// Decode reads the object into a pointer to its type, as strictly as ParseManifest
+// reads workloads. The error joins one *InputError for each thing that is wrong.
+func (o Object) Decode(into any) error {
+	problems, err := json.UnmarshalStrict(o.data, into)
+	if err != nil {
+		problems = []error{err}
+	}
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		field, hint := fieldOf(p)
+		errs[i] = o.Wrong(field, p, hint)
+	}
+	return errors.Join(errs...)
+}
+
+// Wrong is the error that says where in its file the object is wrong.
+func (o Object) Wrong(field string, err error, hint string) error {
+	at := o.Location
+	at.Field += field
+	return &InputError{at, err, hint}
 }
 
 // ParseManifest reads YAML documents or a stream of JSON values and returns the
@@ -129,15 +160,18 @@ func (h header) item() header {
 	return header{h.APIVersion, strings.TrimSuffix(h.Kind, "List")}
 }
 
-// isList tells whether h is a list that may hold pods. Kinds of others may end in
+// isList tells whether h is a list of what we read. Kinds of others may end in
 // List too.
 func (h header) isList() bool {
 	if h == (header{"v1", "List"}) {
 		return true
 	}
 	_, known := makers[h.item()]
-	return known && h.item() != h
+	return (known || slices.Contains(named, h.item())) && h.item() != h
 }
+
+// named are the kinds without pods that names are made of.
+var named = []header{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"}}
 
 func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + h.Kind) }
 

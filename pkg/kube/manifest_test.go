@@ -72,7 +72,11 @@ func describe(m kube.Manifest) string {
 		lines = append(lines, s)
 	}
 	if m.Others != nil {
-		lines = append(lines, "others "+strings.Join(m.Others, " "))
+		var kinds []string
+		for _, o := range m.Others {
+			kinds = append(kinds, o.Kind)
+		}
+		lines = append(lines, "others "+strings.Join(kinds, " "))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -40,7 +40,7 @@ type Workload struct {
 func (r *reader) workload(data []byte, h header) {
 	read, known := makers[h]
 	if !known {
-		r.other(h)
+		r.other(data, h)
 		return
 	}
 	w, problems := read(data)
@@ -71,7 +71,7 @@ func (r *reader) workload(data []byte, h header) {
 
 // other takes note of an object without pods. In the API groups of ours, a kind
 // that does not exist is an error; other groups may hold anything.
-func (r *reader) other(h header) {
+func (r *reader) other(data []byte, h header) {
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
 		r.fail(r.document, "apiVersion", err, "")
@@ -88,7 +88,7 @@ func (r *reader) other(h header) {
 		r.fail(r.document, "kind", fmt.Errorf("no such kind: %s", h), hint)
 		return
 	}
-	r.Others = append(r.Others, h.Kind)
+	r.Others = append(r.Others, Object{Location{r.file, r.document, r.item}, h.APIVersion, h.Kind, data})
 }
 
 // groups returns the API groups that pods and their workloads are in.

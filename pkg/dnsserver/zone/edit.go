@@ -7,10 +7,12 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Edit changes a zone. It is valid inside the function that Zone.Update calls. What
-// is put belongs to the zone from then on.
+// is put belongs to the zone from then on. Putting what is there already changes
+// nothing.
 type Edit struct {
 	zone *Zone
 	next *Snapshot
@@ -18,10 +20,21 @@ type Edit struct {
 
 // Loaded says that the zone now holds the whole cluster, so that what is not in it
 // does not exist.
-func (e *Edit) Loaded() { e.next.loaded = true }
+func (e *Edit) Loaded() { e.next.loaded, e.next.stale = true, time.Time{} }
+
+// LoadedStale says that the zone holds the cluster as it was then, in part at least,
+// and that nothing better is to be had: it is served, and [Snapshot.Stale] tells.
+func (e *Edit) LoadedStale(then time.Time) { e.next.loaded, e.next.stale = true, then }
+
+// Unloaded takes back what Loaded or LoadedStale said.
+func (e *Edit) Unloaded() { e.next.loaded, e.next.stale = false, time.Time{} }
 
 // PutNamespace makes a namespace exist.
-func (e *Edit) PutNamespace(name string) { e.next.namespaces.set(e.zone.gen, label(name), &name) }
+func (e *Edit) PutNamespace(name string) {
+	if e.next.namespaces.get(label(name)) == nil {
+		e.next.namespaces.set(e.zone.gen, label(name), &name)
+	}
+}
 
 // DeleteNamespace removes a namespace. Its name goes on to exist until the last
 // Service in it has gone as well.
@@ -30,6 +43,9 @@ func (e *Edit) DeleteNamespace(name string) { e.next.namespaces.set(e.zone.gen, 
 // PutService adds a Service or replaces the one of that name.
 func (e *Edit) PutService(s Service) {
 	old, next := e.edit(s.Namespace, s.Name)
+	if next.spec != nil && next.spec.equal(&s) {
+		return
+	}
 	next.spec = &s
 	e.swap(old, next)
 }
@@ -38,6 +54,9 @@ func (e *Edit) PutService(s Service) {
 // deleted or the Service comes back.
 func (e *Edit) DeleteService(namespace, name string) {
 	old, next := e.edit(namespace, name)
+	if next.spec == nil {
+		return
+	}
 	next.spec = nil
 	e.swap(old, next)
 }
@@ -46,10 +65,12 @@ func (e *Edit) DeleteService(namespace, name string) {
 // belonged to another Service.
 func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 	key := objectName{s.Namespace, s.Name}
-	if was := e.zone.slices[key]; was != nil && was.Service != s.Service {
+	slices.SortFunc(s.Endpoints, compareEndpoints)
+	if was := e.zone.slices[key]; was != nil && was.equal(&s) {
+		return
+	} else if was != nil && was.Service != s.Service {
 		e.DeleteEndpointSlice(s.Namespace, s.Name)
 	}
-	slices.SortFunc(s.Endpoints, compareEndpoints)
 	e.zone.slices[key] = &s
 
 	old, next := e.edit(s.Namespace, s.Service)
@@ -75,18 +96,24 @@ func (e *Edit) DeleteEndpointSlice(namespace, name string) {
 	e.swap(old, next)
 }
 
-// PutPod adds a pod or replaces the one of that name.
+// PutPod adds a pod or replaces the one of that name. One without addresses is none.
 func (e *Edit) PutPod(p Pod) {
+	name := objectName{p.Namespace, p.Name}
+	if was := e.zone.pods[name]; was != nil && slices.Equal(was.Addrs, p.Addrs) {
+		return
+	}
 	e.DeletePod(p.Namespace, p.Name)
-	e.zone.pods[objectName{p.Namespace, p.Name}] = &p
+	if len(p.Addrs) == 0 {
+		return
+	}
+	e.zone.pods[name] = &p
 	for _, addr := range p.Addrs {
 		key := label(p.Namespace) + addrKey(addr)
-		var names []string
+		var pods []*Pod
 		if old := e.next.pods.get(key); old != nil {
-			names = slices.Clone(*old)
+			pods = old.pods
 		}
-		names = append(names, p.Name)
-		e.next.pods.set(e.zone.gen, key, &names)
+		e.next.pods.set(e.zone.gen, key, &podsAt{addr, append(slices.Clip(pods), &p)})
 	}
 }
 
@@ -103,11 +130,11 @@ func (e *Edit) DeletePod(namespace, name string) {
 		if old == nil {
 			continue // the pod has the address twice
 		}
-		names := slices.DeleteFunc(slices.Clone(*old), func(n string) bool { return n == name })
-		if len(names) == 0 {
+		pods := slices.DeleteFunc(slices.Clone(old.pods), func(p *Pod) bool { return p == was })
+		if len(pods) == 0 {
 			e.next.pods.set(e.zone.gen, key, nil)
 		} else {
-			e.next.pods.set(e.zone.gen, key, &names)
+			e.next.pods.set(e.zone.gen, key, &podsAt{addr, pods})
 		}
 	}
 }

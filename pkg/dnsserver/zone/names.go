@@ -19,11 +19,17 @@ func label(s string) string { return string(byte(len(s))) + s }
 // dots and colons as dashes. A label must not end with a dash, so that an address
 // that ends with "::" gets a 0.
 func dashed(addr netip.Addr) string {
-	s := strings.NewReplacer(".", "-", ":", "-").Replace(addr.String())
-	if strings.HasSuffix(s, "-") {
-		s += "0"
+	var room [40]byte
+	text := addr.AppendTo(room[:0])
+	for i, c := range text {
+		if c == '.' || c == ':' {
+			text[i] = '-'
+		}
 	}
-	return s
+	if text[len(text)-1] == '-' {
+		text = append(text, '0')
+	}
+	return string(text)
 }
 
 // parseDashed reads an address with dashes for dots or colons.

@@ -33,6 +33,11 @@ type Service struct {
 // Headless reports whether the Service's name stands for its endpoints.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) == 0 && s.ExternalName == "" }
 
+func (s *Service) equal(t *Service) bool {
+	return s.Namespace == t.Namespace && s.Name == t.Name && s.ExternalName == t.ExternalName &&
+		s.PublishNotReady == t.PublishNotReady && slices.Equal(s.ClusterIPs, t.ClusterIPs) && slices.Equal(s.Ports, t.Ports)
+}
+
 // Port is a port of a Service or of the endpoints in a slice. One without a name
 // gives rise to no record.
 type Port struct {
@@ -49,6 +54,11 @@ type EndpointSlice struct {
 	Service   string // label kubernetes.io/service-name
 	Ports     []Port
 	Endpoints []Endpoint // one for each address
+}
+
+func (s *EndpointSlice) equal(t *EndpointSlice) bool {
+	return s.Namespace == t.Namespace && s.Name == t.Name && s.Service == t.Service &&
+		slices.Equal(s.Ports, t.Ports) && slices.Equal(s.Endpoints, t.Endpoints)
 }
 
 // Endpoint is one address of an endpoint.
@@ -72,6 +82,12 @@ type Pod struct {
 	Namespace string
 	Name      string
 	Addrs     []netip.Addr
+}
+
+// podsAt are the pods of a namespace that have an address.
+type podsAt struct {
+	addr netip.Addr
+	pods []*Pod // by the time at which they came
 }
 
 // service is a Service with its endpoints, immutable once published.

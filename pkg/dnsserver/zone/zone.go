@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -75,15 +76,20 @@ func New(config Config) (*Zone, error) {
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 
 // Update applies an edit; readers see all of it or nothing. The serial becomes that
-// of the zone's SOA record, unless it is older than the present one.
+// of the zone's SOA record, unless it is older than the present one. An edit that
+// changes nothing leaves the Snapshot and its serial as they are.
 func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	z.gen++
-	next := *z.current.Load()
+	now := z.current.Load()
+	next := *now
+	apply(&Edit{zone: z, next: &next})
+	if next == *now {
+		return
+	}
 	// Serial number arithmetic, RFC 1982 section 3.2.
 	if int32(serial-next.serial) > 0 {
 		next.serial = serial
 	}
-	apply(&Edit{zone: z, next: &next})
 	z.current.Store(&next)
 }
 
@@ -92,15 +98,20 @@ type Snapshot struct {
 	config *Config
 	serial uint32
 	loaded bool
+	stale  time.Time // loaded, but with the cluster of that time; else zero
 
-	namespaces tree[string]   // the label
-	services   tree[service]  // namespace and name, each a label
-	addrs      tree[[]owner]  // reverse names, see addrKey
-	pods       tree[[]string] // namespace, a label, and addrKey: names of pods
+	namespaces tree[string]  // the label
+	services   tree[service] // namespace and name, each a label
+	addrs      tree[[]owner] // reverse names, see addrKey
+	pods       tree[podsAt]  // namespace, a label, and addrKey
 }
 
 // Loaded reports whether the snapshot holds the whole cluster; see [Edit.Loaded].
 func (s *Snapshot) Loaded() bool { return s.loaded }
+
+// Stale returns the time of the data when it is known to be old, and otherwise the
+// zero time; see [Edit.LoadedStale].
+func (s *Snapshot) Stale() time.Time { return s.stale }
 
 // Serial is that of the SOA record.
 func (s *Snapshot) Serial() uint32 { return s.serial }
@@ -133,6 +144,19 @@ func (s *Snapshot) EndpointSlices() iter.Seq[*EndpointSlice] {
 		for svc := range s.services.all() {
 			for _, slice := range svc.slices {
 				if !yield(slice) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Pods yields the pods, by namespace and address. They must not be changed.
+func (s *Snapshot) Pods() iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		for at := range s.pods.all() {
+			for _, p := range at.pods {
+				if p.Addrs[0] == at.addr && !yield(p) {
 					return
 				}
 			}
