@@ -27,9 +27,9 @@ type glibc struct {
 	// ETIMEDOUT if none of them said anything that helps, else 0.
 	errno errno
 
-	// rcode is that of the first reply in the buffer, also of one that was
-	// turned away.
-	rcode int
+	// buffer has the last reply to the first question to be answered, also one
+	// that was turned away. nil is none for this name.
+	buffer *dns.Msg
 
 	next int // the server to begin with
 
@@ -101,7 +101,7 @@ func (g *glibc) search(ctx context.Context, name string, types []uint16) (replie
 			case g.herrno == NoRecords:
 				noData = true
 			case g.herrno == HostNotFound:
-			case g.herrno == TryAgain && g.rcode == dns.RcodeServerFailure:
+			case g.herrno == TryAgain && g.buffer != nil && g.buffer.Rcode == dns.RcodeServerFailure:
 				servFail = true
 			default: // stop, but try the name itself
 				break domains
@@ -128,7 +128,7 @@ func (g *glibc) search(ctx context.Context, name string, types []uint16) (replie
 // query asks for one name. It is true if a reply has an answer section without an
 // error; all else is in herrno.
 func (g *glibc) query(ctx context.Context, name string, types []uint16) (replies, bool) {
-	g.rcode = dns.RcodeSuccess
+	g.buffer = nil
 	question, ok := question(name)
 	if !ok {
 		g.herrno, g.errno = NoRecovery, 0

@@ -16,6 +16,9 @@ func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
 	if _, fits := question(name); name != "" && !fits || !isHostName(name) {
 		return Result{Error: NoName}
 	}
+	if family == IPv4 && looksDotted(name) {
+		return Result{Error: NoName}
+	}
 	types := family.types()
 	if g.Resolver.NoAAAA && family == Both {
 		types = []uint16{dns.TypeA}

@@ -64,15 +64,15 @@ func (g *glibc) send(ctx context.Context, name string, types []uint16) (replies,
 }
 
 // sendNoAAAA is what the option no-aaaa makes of a question for AAAA: one for A,
-// from the reply to which the answer is taken.
+// from the reply to which the answer is taken. Silence thus becomes an answer too.
 func (g *glibc) sendNoAAAA(ctx context.Context, name string) (replies, bool) {
 	r, ok := g.send(ctx, name, []uint16{dns.TypeA})
-	if ok {
-		empty := *r[0]
-		empty.Answer = nil
-		r[0] = &empty
+	if !ok {
+		return replies{new(dns.Msg)}, g.buffer == nil
 	}
-	return r, ok
+	empty := *r[0]
+	empty.Answer = nil
+	return replies{&empty}, true
 }
 
 // overUDP asks for all types, at once or one after the other.
@@ -150,7 +150,7 @@ func (g *glibc) heard(r reply) {
 		g.errno = timedOut
 	}
 	if r.Msg != nil && r.first {
-		g.rcode = r.Rcode
+		g.buffer = r.Msg
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // The limits of musl.
@@ -167,7 +169,7 @@ func muslQuestion(name string) (string, bool) {
 		name = "."
 	}
 	q, fits := question(strings.ReplaceAll(name, `\`, `\\`))
-	if one, two := strings.CutSuffix(name, "."); !fits && two && one != "." {
+	if one, two := strings.CutSuffix(name, "."); !fits && two && one != "." && len(one) <= fqdn.MaxName {
 		q, fits = question(strings.ReplaceAll(one, `\`, `\\`))
 		q += "."
 	}

@@ -74,3 +74,9 @@ func isHostName(name string) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
 	}) < 0
 }
+
+// looksDotted tells whether glibc takes a name for an IPv4 address, be it one or
+// not, where a program wants IPv4 alone (nss/digits_dots.c).
+func looksDotted(name string) bool {
+	return strings.Trim(name, "0123456789.") == "" && name != "" && name[0] != '.' && !strings.HasSuffix(name, ".")
+}

@@ -46,7 +46,7 @@ static int lookup(const char *name, int family)
 	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *list;
 	int e = getaddrinfo(name, 0, &hints, &list);
 	if (e) {
-		printf("error %s\n", lookup_error(e));
+		printf("error %s: %s\n", lookup_error(e), gai_strerror(e));
 		return 0;
 	}
 	for (; list; list = list->ai_next) {
@@ -62,7 +62,7 @@ static int search(const char *name, int type)
 {
 	static unsigned char answer[65536];
 	if (res_search(name, 1, type, answer, sizeof answer) < 0)
-		printf("error %s\n", search_error(h_errno));
+		printf("error %s: %s\n", search_error(h_errno), hstrerror(h_errno));
 	else
 		printf("%d\n", answer[6] << 8 | answer[7]);
 	return 0;
