@@ -28,20 +28,20 @@ type lookupPrinter struct {
 
 func (p lookupPrinter) text(w io.Writer) error {
 	fmt.Fprintf(w, "# %s in %s looks up %s %s\n%s", p.question.library, p.pod, p.question.name, p.question.typeName(), p.file)
-	fmt.Fprintf(w, "# every nameserver is played by %s\n", p.server)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "# %s stands for every nameserver\n", p.server)
+	var lines strings.Builder
+	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
 	for i, q := range p.result.Queries {
 		network := ""
 		if q.TCP {
 			network = " tcp"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s%s\t%s\t%.1f ms\n", i+1, q.Name, dns.Type(q.Type), q.Server, network, outcomeOf(q), float64(q.Took.Microseconds())/1000)
-		for _, a := range answersOf(q) {
-			fmt.Fprintf(table, "\t  %s\n", a)
-		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s%s\t%s\t%.1f ms\t%s\n",
+			i+1, q.Name, dns.Type(q.Type), q.Server, network, outcomeOf(q), float64(q.Took.Microseconds())/1000, saidOf(q))
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	table.Flush() // a Builder takes everything
+	for s := range strings.Lines(lines.String()) {
+		fmt.Fprintln(w, strings.TrimRight(s, " \n"))
 	}
 	result := p.addresses()
 	for _, rr := range p.result.Answers {
@@ -102,6 +102,25 @@ func outcomeOf(q libc.Query) string {
 		}
 	}
 	return "unreachable"
+}
+
+// saidOf is the answer to a query without what the question says already.
+func saidOf(q libc.Query) string {
+	if q.Reply == nil || q.Reply.Rcode != dns.RcodeSuccess {
+		return ""
+	}
+	if len(q.Reply.Answer) == 0 {
+		return "no such record"
+	}
+	var said []string
+	for _, rr := range q.Reply.Answer {
+		data := strings.TrimPrefix(rr.String(), rr.Header().String())
+		if t := rr.Header().Rrtype; t != q.Type {
+			data = dns.Type(t).String() + " " + data
+		}
+		said = append(said, data)
+	}
+	return strings.Join(said, ", ")
 }
 
 func answersOf(q libc.Query) []string {

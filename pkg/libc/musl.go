@@ -159,6 +159,9 @@ func (m *musl) send(ctx context.Context, name string, types []uint16) ([]*dns.Ms
 			break
 		}
 	}
+	if slices.Contains(replies, nil) {
+		stop(ErrTimeout)
+	}
 	return replies, true
 }
 

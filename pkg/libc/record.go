@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +61,9 @@ func (r *record) exchange(ctx context.Context, n Network, i int, q Query, msg *d
 	took := time.Since(start)
 	var late interface{ Timeout() bool }
 	switch {
-	case err == nil:
+	case err == nil && isReply(reply, msg):
+	case err == nil: // one to somebody else's question is none
+		reply, err = nil, ErrTimeout
 	case context.Cause(ctx) != nil:
 		reply, err = nil, context.Cause(ctx)
 	case errors.As(err, &late) && late.Timeout():
@@ -70,6 +73,10 @@ func (r *record) exchange(ctx context.Context, n Network, i int, q Query, msg *d
 	}
 	r.came(i, reply, err, took)
 	return reply, err
+}
+
+func isReply(m, query *dns.Msg) bool {
+	return m != nil && len(m.Question) == 1 && m.Question[0].Qtype == query.Question[0].Qtype && strings.EqualFold(m.Question[0].Name, query.Question[0].Name)
 }
 
 // message returns the query for a name, which must be one that fits.

@@ -91,7 +91,7 @@ func composeConf(r *rand.Rand, servers []string) string {
 		r.Shuffle(n, func(i, j int) { domains[i], domains[j] = domains[j], domains[i] })
 		fmt.Fprintf(&b, "search %s\n", strings.Join(domains[:1+r.IntN(min(n, 5))], " "))
 	}
-	fmt.Fprintf(&b, "options timeout:1 attempts:%d ndots:%d", pickOne(r, []int{1, 1, 2, 2, 4}), pickOne(r, []int{0, 1, 1, 2, 3, 5}))
+	fmt.Fprintf(&b, "options timeout:1 attempts:%d ndots:%d", 1+r.IntN(2), pickOne(r, []int{0, 1, 1, 2, 3, 5}))
 	for _, o := range []string{"rotate", "edns0", "single-request", "single-request-reopen", "use-vc", "no-aaaa", "trust-ad", "no-tld-query"} {
 		if r.IntN(10) == 0 {
 			b.WriteString(" " + o)
