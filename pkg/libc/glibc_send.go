@@ -154,9 +154,8 @@ func (g *glibc) heard(r reply) {
 	}
 }
 
-// inTurn asks for one type after the other. glibc does not go on to the second
-// one when the first is turned away: it waits in vain for a reply to what it has
-// not sent, which is not played.
+// inTurn asks for one type after the other. The second is not asked for when the
+// first reply is turned away or truncated.
 func (g *glibc) inTurn(ctx context.Context, server int, name string, types []uint16) (got [2]reply) {
 	for i, t := range types {
 		got[i] = g.ask(ctx, g.query1(server, false, name, t))
