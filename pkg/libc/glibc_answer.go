@@ -24,16 +24,18 @@ func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
 		types = []uint16{dns.TypeA}
 	}
 	r, ok := g.search(ctx, name, types)
-	if ok {
-		if addresses := g.addresses(r); addresses != nil {
-			return Result{Addresses: addresses}
-		}
-		if family == IPv4 {
-			return Result{Error: NoData}
-		}
+	if !ok {
+		return Result{Error: g.failure(family)}
+	}
+	list := addresses(r)
+	switch {
+	case list != nil:
+		return Result{Addresses: list}
+	case family == IPv4:
+		return Result{Error: NoData}
+	default:
 		return Result{Error: NoName}
 	}
-	return Result{Error: g.failure(family)}
 }
 
 // failure is the error for a search that found nothing. A program that wants IPv4
@@ -60,20 +62,20 @@ func (g *glibc) resSearch(ctx context.Context, name string, qtype uint16) Result
 	return Result{Answers: r[0].Answer}
 }
 
-// addresses reads the replies of a search that found something.
-func (g *glibc) addresses(r replies) (list []netip.Addr) {
+// addresses reads the replies of a search that found something. Their names must
+// be those of hosts.
+func addresses(r replies) (list []netip.Addr) {
 	for _, m := range r {
 		if m != nil && isHostName(m.Question[0].Name) {
-			list = append(list, addresses(m)...)
+			list = append(list, chain(m)...)
 		}
 	}
 	return list
 }
 
-// addresses are those of the type asked for that belong to the name asked for, or
-// to the alias before them. That an alias leads from one to the next is not looked
-// at.
-func addresses(m *dns.Msg) (list []netip.Addr) {
+// chain returns the addresses, of the type asked for, that belong to the name asked
+// for or to the alias before them. Whose alias that is does not matter.
+func chain(m *dns.Msg) (list []netip.Addr) {
 	q := m.Question[0]
 	owner := q.Name
 	for _, rr := range m.Answer {

@@ -158,7 +158,7 @@ func (g *glibc) heard(r reply) {
 // first reply is turned away or truncated.
 func (g *glibc) inTurn(ctx context.Context, server int, name string, types []uint16) (got [2]reply) {
 	for i, t := range types {
-		got[i] = g.ask(ctx, g.query1(server, false, name, t))
+		got[i] = g.ask(ctx, g.newQuery(server, false, name, t))
 		got[i].first = i == 0
 		if !got[i].good() || got[i].truncated() {
 			break
@@ -171,7 +171,7 @@ func (g *glibc) inTurn(ctx context.Context, server int, name string, types []uin
 func (g *glibc) atOnce(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	var wait sync.WaitGroup
 	for i, t := range types {
-		ask := g.query1(server, tcp, name, t)
+		ask := g.newQuery(server, tcp, name, t)
 		wait.Go(func() { got[i] = g.ask(ctx, ask) })
 	}
 	wait.Wait()
@@ -186,7 +186,7 @@ type asked struct {
 	at int
 }
 
-func (g *glibc) query1(server int, tcp bool, name string, qtype uint16) asked {
+func (g *glibc) newQuery(server int, tcp bool, name string, qtype uint16) asked {
 	q := Query{Name: name, Type: qtype, Server: g.Resolver.Nameservers[server], TCP: tcp}
 	return asked{q, g.sent(q)}
 }
@@ -199,18 +199,18 @@ func (g *glibc) ask(ctx context.Context, q asked) reply {
 		m.SetEdns0(ednsSize, false)
 	}
 	msg, err := g.exchange(ctx, g.Network, q.at, q.Query, m)
-	return reply{Msg: msg, err: err, sent: true}
+	return reply{Msg: msg, err: err}
 }
 
 // reply is what came of a query.
 type reply struct {
 	*dns.Msg
-	err         error
-	sent, first bool
+	err   error
+	first bool // of the replies to the questions asked together
 }
 
 // silent tells whether the server said nothing, although it can be reached.
-func (r reply) silent() bool { return r.sent && errors.Is(r.err, ErrTimeout) }
+func (r reply) silent() bool { return errors.Is(r.err, ErrTimeout) }
 
 func (r reply) truncated() bool { return r.Msg != nil && r.Truncated && !r.turnedAway() }
 

@@ -56,7 +56,7 @@ func (m *musl) lookup(ctx context.Context, name string, family Family) Result {
 
 // addresses asks for one name. Without an address and an error it does not exist.
 func (m *musl) addresses(ctx context.Context, name string, family Family) (list []netip.Addr, err Error) {
-	replies, fits := m.send(ctx, name, family.types())
+	replies, fits := m.send(ctx, name, family.types(), false)
 	if !fits {
 		return nil, NoName
 	}
@@ -86,7 +86,7 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 
 // query plays res_search, which in musl searches nothing.
 func (m *musl) query(ctx context.Context, name string, qtype uint16) Result {
-	replies, fits := m.send(ctx, name, []uint16{qtype})
+	replies, fits := m.send(ctx, name, []uint16{qtype}, true)
 	switch {
 	case !fits:
 		return Result{Error: Unsaid}
@@ -111,8 +111,8 @@ type arrival struct {
 // that have no answer. An answer is NOERROR or NXDOMAIN, from whoever is first; a
 // server that fails is asked again at once, twice as often in a round as there
 // are questions; all else is as if it had not come. It is false for a name or a
-// type that no query can hold.
-func (m *musl) send(ctx context.Context, name string, types []uint16) ([]*dns.Msg, bool) {
+// type that no query can hold. The AD bit is that of res_search.
+func (m *musl) send(ctx context.Context, name string, types []uint16, ad bool) ([]*dns.Msg, bool) {
 	asked, fits := muslQuestion(name)
 	for _, t := range types {
 		fits = fits && t <= muslType
@@ -139,7 +139,9 @@ func (m *musl) send(ctx context.Context, name string, types []uint16) ([]*dns.Ms
 		}
 		at := m.sent(q)
 		wait.Go(func() {
-			reply, _ := m.exchange(overtaken, m.Network, at, q, message(asked, types[i]))
+			msg := message(asked, types[i])
+			msg.AuthenticatedData = ad
+			reply, _ := m.exchange(overtaken, m.Network, at, q, msg)
 			select {
 			case arrivals <- arrival{i, server, reply}:
 			case <-overtaken.Done():

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,11 +45,16 @@ type lookupCase struct {
 
 // outcome is what was sent, and what came of it.
 type outcome struct {
-	Queries []string // "name type server udp|tcp"
+	Queries []string // "name type udp|tcp server"
+	Header  []string // the flags and OPT records of all queries, each once
 	Result  []string // sorted addresses, the number of answers, or the error
 
 	took time.Duration
 }
+
+// disturbed is how many lookups a busy machine may disturb. Where more differ, it is
+// not the machine.
+const disturbed = 24
 
 // TestPlay looks names up with the libraries and with their players, at servers
 // that answer by one script, and compares what was sent and what came of it. On a
@@ -74,6 +80,9 @@ func TestPlay(t *testing.T) {
 		todo = slices.DeleteFunc(todo, func(i int) bool {
 			return workers == 1 && diffs[i] == ""
 		})
+		if workers == 1 && len(todo) > disturbed {
+			break
+		}
 		real := lookUp(t, workers, programs, cases, todo)
 		for _, i := range todo {
 			diffs[i] = cases[i].compare(t, played[i], real[i])
@@ -146,9 +155,18 @@ func checkReach(t *testing.T, cases []lookupCase, played []outcome) {
 // play lets the player look the name up, beginning with server first if the file
 // says rotate.
 func (c lookupCase) play(ctx context.Context, first int) outcome {
+	var headers headers
+	exchange := func(tcp bool) player.Exchange {
+		return func(ctx context.Context, server netip.Addr, q *dns.Msg) (*dns.Msg, error) {
+			if slices.Contains(listening, server.String()) {
+				headers.note(q)
+			}
+			return c.world.exchange(ctx, server, q, tcp)
+		}
+	}
 	p := player.Player{
 		Library: c.library, Resolver: c.library.Read(c.conf), Hostname: hostname, First: first,
-		Network: player.Network{UDP: c.world.udp, TCP: c.world.tcp},
+		Network: player.Network{UDP: exchange(false), TCP: exchange(true)},
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*slowest) // glibc waits for TCP without end
 	defer cancel()
@@ -165,7 +183,7 @@ func (c lookupCase) play(ctx context.Context, first int) outcome {
 	default:
 		r, err = p.Search(ctx, c.name, uint16(c.how))
 	}
-	o := outcome{took: time.Since(start)}
+	o := outcome{took: time.Since(start), Header: headers.list()}
 	if err != nil {
 		o.Result = []string{err.Error()}
 		return o
@@ -286,7 +304,7 @@ func (s *servers) run(t *testing.T, program, etc string, c lookupCase) outcome {
 		o.Result = strings.Split(out, "\n")
 		slices.Sort(o.Result)
 	}
-	o.Queries = s.end(t)
+	o.Queries, o.Header = s.end(t)
 	return o
 }
 
@@ -308,7 +326,8 @@ func TestGetent(t *testing.T) {
 		write(t, file, c.conf)
 		s.begin(c.world)
 		out, _ := run("getent", "ahosts", name) // it fails when there is no address
-		if diff := gocmp.Diff(played.Queries, s.end(t)); diff != "" {
+		queries, _ := s.end(t)
+		if diff := gocmp.Diff(played.Queries, queries); diff != "" {
 			t.Errorf("%s (-played +getent):\n%s", name, diff)
 		}
 		for _, address := range played.Result {

@@ -4,7 +4,10 @@
 package libc
 
 import (
+	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -22,9 +25,35 @@ type servers struct {
 	flushed   chan struct{}
 	wait      sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	world world
-	noted []string
+	mu      sync.Mutex // guards what follows
+	world   world
+	noted   []string
+	headers *headers
+}
+
+// headers are what queries have besides their questions.
+type headers struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (h *headers) note(q *dns.Msg) {
+	s := fmt.Sprintf("rd=%t ad=%t cd=%t", q.RecursionDesired, q.AuthenticatedData, q.CheckingDisabled)
+	if opt := q.IsEdns0(); opt != nil {
+		s += fmt.Sprintf(" edns=%d do=%t", opt.UDPSize(), opt.Do())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seen == nil {
+		h.seen = map[string]bool{}
+	}
+	h.seen[s] = true
+}
+
+func (h *headers) list() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.seen))
 }
 
 // listen opens the sockets in the namespace of its thread.
@@ -63,12 +92,12 @@ func (s *servers) close() {
 func (s *servers) begin(w world) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.world, s.noted = w, nil
+	s.world, s.noted, s.headers = w, nil, new(headers)
 }
 
 // end returns the questions since begin. A packet on the loopback is in the socket
 // when it is sent, so that the one that is none comes after all others.
-func (s *servers) end(t *testing.T) []string {
+func (s *servers) end(t *testing.T) (queries, header []string) {
 	for _, c := range s.packets {
 		if _, err := c.WriteTo([]byte{0}, c.LocalAddr()); err != nil {
 			t.Error(err)
@@ -77,7 +106,7 @@ func (s *servers) end(t *testing.T) []string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.noted
+	return s.noted, s.headers.list()
 }
 
 // answer notes a question and returns the reply; nil is silence.
@@ -89,6 +118,7 @@ func (s *servers) answer(server string, query []byte, tcp bool) []byte {
 	}
 	s.note(noted(q.Question[0].Name, q.Question[0].Qtype, server, tcp))
 	s.mu.Lock()
+	s.headers.note(q)
 	reply := s.world.reply(server, q, tcp)
 	s.mu.Unlock()
 	if reply == nil {

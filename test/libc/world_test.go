@@ -154,15 +154,7 @@ func data(q dns.Question, owner string, m manner) (list []dns.RR) {
 	return list
 }
 
-// udp and tcp are the world as a player has it.
-func (w world) udp(ctx context.Context, server netip.Addr, q *dns.Msg) (*dns.Msg, error) {
-	return w.exchange(ctx, server, q, false)
-}
-
-func (w world) tcp(ctx context.Context, server netip.Addr, q *dns.Msg) (*dns.Msg, error) {
-	return w.exchange(ctx, server, q, true)
-}
-
+// exchange is the world as a player has it.
 func (w world) exchange(ctx context.Context, server netip.Addr, q *dns.Msg, tcp bool) (*dns.Msg, error) {
 	if !slices.Contains(listening, server.String()) {
 		return nil, errors.New("connection refused")
