@@ -115,7 +115,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
 	}
 	for _, r := range p.Resolver.Remarks {
-		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s passes over %q in line %d of the pod's resolv.conf: %s\n", q.library, r.Text, r.Line, r.Why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: line %d of the pod's resolv.conf: %q: %s\n", q.library, r.Line, r.Text, r.Why)
 	}
 	result, err := q.ask(cmd.Context(), p)
 	if err != nil {

@@ -36,6 +36,8 @@ type glibc struct {
 	// single and reopen are the options, or set for good when a server answers
 	// only one of two questions that are asked at once.
 	single, reopen bool
+
+	noOPT bool // in the place of a question for AAAA under no-aaaa
 }
 
 func (p Player) glibc(r *record) *glibc {

@@ -64,8 +64,11 @@ func (g *glibc) send(ctx context.Context, name string, types []uint16) (replies,
 }
 
 // sendNoAAAA is what the option no-aaaa makes of a question for AAAA: one for A,
-// from the reply to which the answer is taken. Silence thus becomes an answer too.
+// without an OPT record, from the reply to which the answer is taken. Silence thus
+// becomes an answer too.
 func (g *glibc) sendNoAAAA(ctx context.Context, name string) (replies, bool) {
+	g.noOPT = true
+	defer func() { g.noOPT = false }()
 	r, ok := g.send(ctx, name, []uint16{dns.TypeA})
 	if !ok {
 		return replies{new(dns.Msg)}, g.buffer == nil
@@ -195,7 +198,7 @@ func (g *glibc) newQuery(server int, tcp bool, name string, qtype uint16) asked 
 func (g *glibc) ask(ctx context.Context, q asked) reply {
 	m := message(q.Name, q.Type)
 	m.AuthenticatedData = g.Resolver.TrustAD
-	if g.Resolver.EDNS0 {
+	if g.Resolver.EDNS0 && !g.noOPT {
 		m.SetEdns0(ednsSize, false)
 	}
 	msg, err := g.exchange(ctx, g.Network, q.at, q.Query, m)

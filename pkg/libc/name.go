@@ -55,8 +55,8 @@ func (p Player) hosts(name string, family Family) (found []netip.Addr, ok bool) 
 const maxWire = 255
 
 // question turns a name into that of a question, with its final dot. It is false
-// for a name that does not fit into one (RFC 1035 section 2.3.4): an empty label,
-// one of more than 63 bytes, more than 253 bytes in all. Nothing is sent then. A
+// for a name that does not fit into one: an empty label, one of more than 63
+// bytes, more than 253 bytes in all. Nothing is sent then. A
 // backslash escapes, for glibc and for package dns.
 func question(name string) (string, bool) {
 	rooted := dns.Fqdn(name)
@@ -66,9 +66,9 @@ func question(name string) (string, bool) {
 	return rooted, ok && err == nil
 }
 
-// isHostName tells whether glibc takes a name for that of
-// a host (res_hnok): letters, digits, "-", "_" and dots, and no "-" at its start.
-// The name that a program gives must be one, and so must the name found.
+// isHostName tells whether glibc takes a name for that of a host (res_hnok):
+// letters, digits, "-", "_" and dots, and no "-" at its start. The name that a
+// program gives must be one, and so must the name found.
 func isHostName(name string) bool {
 	return !strings.HasPrefix(name, "-") && strings.IndexFunc(name, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
