@@ -98,6 +98,9 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	workloads, unread := readManifests(l.files, cmd.InOrStdin())
+	if len(workloads) == 0 {
+		return unread
+	}
 	w, err := l.find(workloads, node.name)
 	if err != nil {
 		return errors.Join(unread, err)

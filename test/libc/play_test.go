@@ -83,14 +83,14 @@ func TestPlay(t *testing.T) {
 		if workers == 1 && len(todo) > disturbed {
 			break
 		}
-		real := lookUp(t, workers, programs, cases, todo)
+		actual := lookUp(t, workers, programs, cases, todo)
 		for _, i := range todo {
-			diffs[i] = cases[i].compare(t, played[i], real[i])
+			diffs[i] = cases[i].compare(t, played[i], actual[i])
 		}
 	}
 	for _, i := range todo {
 		if c := cases[i]; diffs[i] != "" {
-			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-played +real):\n%s", i, c.library, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
+			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-played +library):\n%s", i, c.library, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestPlay(t *testing.T) {
 // its own.
 func lookUp(t *testing.T, workers int, programs map[player.Library]string, cases []lookupCase, todo []int) map[int]outcome {
 	var mu sync.Mutex
-	real := map[int]outcome{}
+	actual := map[int]outcome{}
 	work := make(chan int, len(todo))
 	for _, i := range todo {
 		work <- i
@@ -119,13 +119,13 @@ func lookUp(t *testing.T, workers int, programs map[player.Library]string, cases
 			for i := range work {
 				o := s.run(t, programs[cases[i].library], etc, cases[i])
 				mu.Lock()
-				real[i] = o
+				actual[i] = o
 				mu.Unlock()
 			}
 		})
 	}
 	wait.Wait()
-	return real
+	return actual
 }
 
 // checkReach proves that the cases reach what they are made for.
@@ -207,16 +207,16 @@ func (c lookupCase) play(ctx context.Context, first int) outcome {
 	return o
 }
 
-// compare returns how played and real differ.
-func (c lookupCase) compare(t *testing.T, played, real outcome) string {
+// compare returns how played and actual differ.
+func (c lookupCase) compare(t *testing.T, played, actual outcome) string {
 	r := c.library.Read(c.conf)
-	real.Queries = inOrder(real.Queries)
+	actual.Queries = inOrder(actual.Queries)
 	if c.library == player.Glibc && r.Rotate {
 		// A process begins with any of its servers.
 		diffs := ""
 		for first := range r.Nameservers {
 			synctest.Test(t, func(t *testing.T) { played = c.play(t.Context(), first) })
-			diff := gocmp.Diff(played, real, unexported)
+			diff := gocmp.Diff(played, actual, unexported)
 			if diff == "" {
 				return ""
 			}
@@ -226,9 +226,9 @@ func (c lookupCase) compare(t *testing.T, played, real outcome) string {
 	}
 	if c.library == player.Musl {
 		// All are asked at once; of those that fail, any is asked again.
-		played.Queries, real.Queries = c.unordered(played.Queries), c.unordered(real.Queries)
+		played.Queries, actual.Queries = c.unordered(played.Queries), c.unordered(actual.Queries)
 	}
-	return gocmp.Diff(played, real, unexported)
+	return gocmp.Diff(played, actual, unexported)
 }
 
 var unexported = gocmp.FilterPath(func(p gocmp.Path) bool { return p.String() == "took" }, gocmp.Ignore())
