@@ -7,13 +7,16 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -38,7 +41,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("EXAMPLES", examples)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exit": exit, "stretch": stretch},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exit": exit, "stretch": stretch, "serve": serveZone, "untimed": untimed},
 	})
 }
 
@@ -73,6 +76,61 @@ func stretch(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := os.ReadFile(path)
 	ts.Check(err)
 	ts.Check(os.WriteFile(path, append(text, bytes.Repeat([]byte("#"), size-len(text))...), 0o600))
+}
+
+// serve FILE answers from the records of a file, on the loopback, until the script
+// ends; $SERVER is where. Names under "down." are answered with SERVFAIL.
+func serveZone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve FILE")
+	}
+	records := map[string][]dns.RR{} // of a name
+	for parser := dns.NewZoneParser(strings.NewReader(ts.ReadFile(args[0])), ".", args[0]); ; {
+		rr, ok := parser.Next()
+		if !ok {
+			ts.Check(parser.Err())
+			break
+		}
+		records[rr.Header().Name] = append(records[rr.Header().Name], rr)
+	}
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	ts.Check(err)
+	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		r := new(dns.Msg).SetReply(q)
+		r.RecursionAvailable = true
+		found, known := records[strings.ToLower(q.Question[0].Name)]
+		switch {
+		case strings.HasPrefix(q.Question[0].Name, "down."):
+			r.Rcode = dns.RcodeServerFailure
+		case !known:
+			r.Rcode = dns.RcodeNameError
+		}
+		for _, rr := range found {
+			if rr.Header().Rrtype == q.Question[0].Qtype {
+				r.Answer = append(r.Answer, rr)
+			}
+		}
+		_ = w.WriteMsg(r)
+	})}
+	done := make(chan error)
+	go func() { done <- server.ActivateAndServe() }()
+	ts.Defer(func() {
+		packets.Close()
+		<-done
+	})
+	ts.Setenv("SERVER", packets.LocalAddr().String())
+}
+
+// untimed FILE writes the last output to a file, without its times and ports.
+func untimed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: untimed FILE")
+	}
+	text := regexp.MustCompile(`[0-9.]+ ms( +)?`).ReplaceAllString(ts.ReadFile("stdout"), "N ms ")
+	text = strings.ReplaceAll(text, " \n", "\n")
+	text = regexp.MustCompile(`"micros":[0-9]+`).ReplaceAllString(text, `"micros":0`)
+	text = strings.ReplaceAll(text, ts.Getenv("SERVER"), "SERVER")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // TestExamples keeps what the examples are said to give.

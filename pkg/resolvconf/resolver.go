@@ -176,6 +176,21 @@ func (r *reading) replace(old *Entry, e Entry) {
 // are none, so UTF-8 has no other.
 const cSpace = " \t\n\v\f\r"
 
+// ParseAddr reads an address as both C libraries do where a program gives one in
+// the place of a name: in the forms of inet_aton(3), as 127.1 and 0x7f000001, or as
+// IPv6, which may have a zone: a number or, for a link-local address, an interface.
+func ParseAddr(s string) (netip.Addr, bool) {
+	if a, ok := aton(s); ok {
+		return a, true
+	}
+	address, zone, zoned := strings.Cut(s, "%")
+	a, ok := pton6(address)
+	if !ok || zoned && !glibcZone(zone, linkLocal(a)) {
+		return netip.Addr{}, false
+	}
+	return withZone(a, zone), true
+}
+
 // aton reads the whole of s as inet_aton(3) does: one to four numbers, decimal,
 // octal or hexadecimal, of which the last fills the bytes that are left.
 func aton(s string) (netip.Addr, bool) {

@@ -1,0 +1,31 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// LookedUp is what `lookup -o json` prints: the queries of one lookup in the order
+// in which they were sent. Lists are never null.
+type LookedUp struct {
+	Pod  string `json:"pod"` // namespace/name
+	Name string `json:"name"`
+	Type string `json:"type"` // "A+AAAA" when no type was asked for
+	Libc string `json:"libc"` // glibc or musl
+
+	Queries    []LookupQuery `json:"queries"`
+	Addresses  []string      `json:"addresses"`
+	QueryCount int           `json:"queryCount"`
+}
+
+// LookupQuery is one query of a lookup.
+type LookupQuery struct {
+	Name   string `json:"name"` // with the final dot
+	Type   string `json:"type"`
+	Server string `json:"server"` // as the pod's resolv.conf has it
+
+	// Rcode is that of the reply, as NXDOMAIN. Where there is none it is in small
+	// letters: timeout, unreachable, overtaken (musl: another server was faster),
+	// malformed (musl: what it sends is no query).
+	Rcode   string   `json:"rcode"`
+	Answers []string `json:"answers"` // "owner ttl class type data"
+	Micros  int64    `json:"micros"`  // until the reply, or until none was waited for
+}

@@ -1,0 +1,264 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+func lookupCommand() *cobra.Command {
+	l := player{}
+	cmd := &cobra.Command{
+		Use:   "lookup -f FILE|DIR|- --pod NAMESPACE/NAME NAME [TYPE]",
+		Short: "Look a name up as the C library in a pod does, and show every query",
+		Long: `Take the resolv.conf that a pod gets, send the very queries that its C library
+would send for a name, and show each with its answer, the result, and the count.
+
+Without a TYPE it is what most programs ask for, the addresses of both families;
+A and AAAA ask for one of them (getaddrinfo), every other type for its records
+(res_search). The pod is a Pod or a workload of the manifests, named as such or as
+render names its pods.
+
+The queries go to --server, which stands for every nameserver of the pod; the
+output names the one that the pod would ask. Exit code 1 when the library finds
+nothing. docs/lookup.md says what the libraries do and what is not played.`,
+		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web --server 10.96.0.10:53 payments
+  dnsconfigurer lookup -f pod.yaml --pod web --server 127.0.0.1:5353 --libc musl www.example.com
+  kubectl get pods -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 --server 10.96.0.10:53 _http._tcp.payments SRV -o json`,
+		Args: lookupArguments,
+		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the pod; repeatable")
+	flags.StringVarP(&l.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none, and of --pod without one")
+	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
+	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
+	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of the DNS server that is asked in the place of the pod's")
+	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
+	l.node.register(flags)
+	complete(cmd, "libc", string(libc.Glibc), string(libc.Musl))
+	complete(cmd, "output", "text", "json")
+	return cmd
+}
+
+// complete lets shells complete the values of a flag of cmd.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+func lookupArguments(_ *cobra.Command, args []string) error {
+	if len(args) != 1 && len(args) != 2 {
+		return usageError{fmt.Errorf("want a NAME and perhaps a TYPE, got %d arguments", len(args))}
+	}
+	return nil
+}
+
+type player struct {
+	files     []string
+	namespace string
+	pod       string
+	library   string
+	server    string
+	output    string
+	node      nodeFlags
+}
+
+func (l *player) run(cmd *cobra.Command, args []string) error {
+	q, err := l.question(args)
+	if err != nil {
+		return err
+	}
+	network, err := l.network()
+	if err != nil {
+		return err
+	}
+	node, err := l.node.load(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	engine, err := policy.New(node.Node)
+	if err != nil {
+		return err
+	}
+	workloads, unread := readManifests(l.files, cmd.InOrStdin())
+	if len(workloads) == 0 {
+		return unread
+	}
+	w, err := l.find(workloads, node.name)
+	if err != nil {
+		return errors.Join(unread, err)
+	}
+	pod := kube.FromPod(w.Pod)
+	pod.Path = w.Path
+	d := engine.Decide(pod, node.host())
+	if !d.Starts() {
+		return fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
+	}
+
+	file := d.Config().String()
+	p := libc.Player{
+		Library: q.library, Resolver: q.library.Read(file), Network: network,
+		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
+	}
+	for _, r := range p.Resolver.Remarks {
+		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: line %d of the pod's resolv.conf: %q: %s\n", q.library, r.Line, r.Text, r.Why)
+	}
+	result, err := q.ask(cmd.Context(), p)
+	if err != nil {
+		return fmt.Errorf("looking up %q: %w", q.name, err)
+	}
+	out := lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, file: file, server: l.server, result: result}
+	print := out.text
+	if l.output == "json" {
+		print = out.json
+	}
+	if err := print(cmd.OutOrStdout()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	switch {
+	case unread != nil:
+		return unread
+	case result.Error != "":
+		return errReported
+	}
+	return nil
+}
+
+// lookupQuestion is what is looked up, and by whom.
+type lookupQuestion struct {
+	library libc.Library
+	name    string
+	qtype   uint16 // 0: both families
+}
+
+// question checks the command line.
+func (l *player) question(args []string) (q lookupQuestion, err error) {
+	if err := outputFlag(l.output, "text", "json"); err != nil {
+		return q, err
+	}
+	if len(l.files) == 0 {
+		return q, usageError{errors.New("-f is missing")}
+	}
+	if l.pod == "" {
+		return q, usageError{errors.New("--pod is missing")}
+	}
+	q = lookupQuestion{library: libc.Library(l.library), name: args[0]}
+	if !slices.Contains(libc.Libraries(), q.library) {
+		return q, usageError{fmt.Errorf("--libc %q: want glibc, musl", l.library)}
+	}
+	if len(args) == 2 {
+		known := false
+		if q.qtype, known = dns.StringToType[strings.ToUpper(args[1])]; !known || q.qtype == dns.TypeNone {
+			return q, usageError{fmt.Errorf("there is no record type %q", args[1])}
+		}
+	}
+	return q, nil
+}
+
+// ask plays the lookup.
+func (q lookupQuestion) ask(ctx context.Context, p libc.Player) (libc.Result, error) {
+	switch q.qtype {
+	case dns.TypeNone:
+		return p.Lookup(ctx, q.name, libc.Both)
+	case dns.TypeA:
+		return p.Lookup(ctx, q.name, libc.IPv4)
+	case dns.TypeAAAA:
+		return p.Lookup(ctx, q.name, libc.IPv6)
+	default:
+		return p.Search(ctx, q.name, q.qtype)
+	}
+}
+
+// network is where the queries go.
+func (l *player) network() (libc.Network, error) {
+	if l.server == "" {
+		return libc.Network{}, usageError{errors.New("--server is missing: name the DNS server to ask, as 10.96.0.10:53")}
+	}
+	server, err := netip.ParseAddrPort(l.server)
+	if err != nil {
+		return libc.Network{}, usageError{fmt.Errorf("--server %q: want ADDR:PORT, as 10.96.0.10:53 or [fd00::10]:53", l.server)}
+	}
+	return oneServer(server), nil
+}
+
+// find returns the pod of --pod.
+func (l *player) find(workloads []kube.Workload, node string) (kube.Workload, error) {
+	namespace, name, found := strings.Cut(l.pod, "/")
+	if !found {
+		namespace, name = l.namespace, l.pod
+	}
+	var fit []kube.Workload
+	var others []string
+	for _, w := range workloads {
+		w.Namespace = cmp.Or(w.Namespace, l.namespace)
+		w.Pod.Namespace = w.Namespace
+		if w.Kind == "Pod" && node != "" {
+			w.Pod = kube.StaticPod(w.Pod, node)
+		}
+		switch {
+		case w.Namespace == namespace && (w.Name == name || w.Pod.Name == name):
+			fit = append(fit, w)
+		default:
+			others = append(others, w.Namespace+"/"+w.Name)
+		}
+	}
+	switch len(fit) {
+	case 1:
+		return fit[0], nil
+	case 0:
+		return kube.Workload{}, fmt.Errorf("there is no pod and no workload %s/%s in %s, only %s", namespace, name, strings.Join(l.files, ", "), strings.Join(others, ", "))
+	}
+	places := make([]string, len(fit))
+	for i, w := range fit {
+		places[i] = w.Kind + " in " + w.Location.String()
+	}
+	return kube.Workload{}, fmt.Errorf("%s/%s is more than one: %s", namespace, name, strings.Join(places, ", "))
+}
+
+// hostsOf are the names that the kubelet writes into the /etc/hosts of a pod. Its
+// own name is among them if the manifest is of a pod that runs, with its address.
+func hostsOf(pod *corev1.Pod, d *policy.Decision) map[string][]netip.Addr {
+	v4, v6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+	hosts := map[string][]netip.Addr{
+		"localhost":     {v4, v6},
+		"ip6-localhost": {v6},
+		"ip6-loopback":  {v6},
+	}
+	add := func(ip string, names ...string) {
+		a, ok := parseAddr(ip)
+		for _, name := range names {
+			if ok && name != "" {
+				hosts[strings.ToLower(name)] = append(hosts[strings.ToLower(name)], a)
+			}
+		}
+	}
+	if !pod.Spec.HostNetwork {
+		for _, ip := range pod.Status.PodIPs {
+			add(ip.IP, d.Hostname)
+			if d.FQDN != d.Hostname {
+				add(ip.IP, d.FQDN)
+			}
+		}
+	}
+	for _, alias := range pod.Spec.HostAliases {
+		add(alias.IP, alias.Hostnames...)
+	}
+	return hosts
+}

@@ -1,0 +1,135 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	player "github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+)
+
+// How many lookups are compared, and how long the slowest may take.
+const (
+	lookupCount = 1200
+	slowest     = 6 * time.Second
+	allSlow     = 240 * time.Second // all that wait, by twelve workers
+)
+
+// lookupCases returns the same cases at each run.
+func lookupCases(t *testing.T) []lookupCase {
+	r := rand.New(rand.NewPCG(1987, 1035))
+	var cases []lookupCase
+	var waiting time.Duration
+	for len(cases) < lookupCount {
+		c := composeLookup(r)
+		if c.library.Read(c.conf).Dies {
+			continue
+		}
+		var took time.Duration
+		synctest.Test(t, func(t *testing.T) { took = c.play(t.Context(), 0).took })
+		if took > slowest || waiting+took > allSlow && took > 0 {
+			continue
+		}
+		waiting += took
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func composeLookup(r *rand.Rand) lookupCase {
+	c := lookupCase{library: pickOne(r, player.Libraries()), how: askBoth}
+	if r.IntN(5) > 1 {
+		c.how = pickOne(r, []ask{askIPv4, askIPv6, ask(dns.TypeTXT), ask(dns.TypeSRV), ask(dns.TypeA), ask(dns.TypeAAAA), ask(dns.TypeCAA)})
+	}
+	c.name = composeName(r)
+	servers := composeServers(r)
+	c.conf = composeConf(r, servers)
+	c.world = composeWorld(r, c.library, servers)
+	return c
+}
+
+func composeName(r *rand.Rand) string {
+	if r.IntN(4) > 0 {
+		return pick(r, []string{"a", "web", "web.shop", "web.shop.svc", "www.corp.example", "www.corp.example.", "a.b.c.d.e.f", "WEB.Shop", "web.", "a_b", "_x._tcp.shop", "a-"})
+	}
+	label, tail := strings.Repeat("x", 63), "."+strings.Repeat("y", 59)
+	return pick(r, []string{
+		"10.0.0.1", "127.1", "0x7f000001", "256.1.1.1", "1.2.3.4.5", "10.0.0.1%lo", "10.0.0.1.", "::1", "::ffff:10.0.0.1", "fe80::1%lo", "2001:db8::1%1", "2001:db8::1%lo", "::1%", ":::",
+		"-a", "a.-b", "a b", "a*b", "\u00e4", "a@b", "a..b", ".a", "a..", ".", "..", "", "a\\.b", "a\\", "a/b", "a:b",
+		label, label + "x", label + "." + label, "a." + label + "x.b",
+		label + "." + label + "." + label + tail, label + "." + label + "." + label + tail + "y", label + "." + label + "." + label + tail + "yy", label + "." + label + "." + label + tail + "yyy", label + "." + label + "." + label + tail + "y.",
+		strings.Repeat("z.", 120) + "z", strings.Repeat("z.", 126) + "z", strings.Repeat("z.", 126) + "zz", strings.Repeat("z.", 127) + "z", strings.Repeat("x", 300),
+	})
+}
+
+func composeServers(r *rand.Rand) []string {
+	all := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "127.0.0.9"} // nobody is at the last
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:pickOne(r, []int{1, 1, 2, 2, 3})]
+}
+
+func composeConf(r *rand.Rand, servers []string) string {
+	var b strings.Builder
+	for _, s := range servers {
+		fmt.Fprintf(&b, "nameserver %s\n", s)
+	}
+	if r.IntN(8) > 0 {
+		domains := []string{"one.example", "two.example", "shop.svc.cluster.local", "svc.cluster.local", "three", "four.", ".", "..", "a..b", strings.Repeat("d", 64) + ".example", strings.Repeat("long.", 34) + "example"}
+		n := len(domains)
+		if r.IntN(4) > 0 {
+			n = 5
+		}
+		domains = domains[:n]
+		r.Shuffle(n, func(i, j int) { domains[i], domains[j] = domains[j], domains[i] })
+		fmt.Fprintf(&b, "search %s\n", strings.Join(domains[:1+r.IntN(min(n, 5))], " "))
+	}
+	fmt.Fprintf(&b, "options timeout:1 attempts:%d ndots:%d", 1+r.IntN(2), pickOne(r, []int{0, 1, 1, 2, 3, 5}))
+	for _, o := range []string{"rotate", "edns0", "single-request", "single-request-reopen", "use-vc", "no-aaaa", "trust-ad", "no-tld-query"} {
+		if r.IntN(10) == 0 {
+			b.WriteString(" " + o)
+		}
+	}
+	return b.String() + "\n"
+}
+
+// composeWorld makes most names unknown, so that searches go on. What musl gets of
+// several servers that answer in several ways depends on who is faster; so its
+// servers differ in that some say nothing.
+func composeWorld(r *rand.Rand, l player.Library, servers []string) world {
+	w := world{seed: r.Uint64(), moods: map[string]manner{}}
+	known := []manner{both, both, v4, v6, alias, badAlias, dangling, elsewhere, nodata, nodata, refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
+	failing := []manner{servfail, servfail, halfFail, otherFail, cutFail}
+	if l == player.Glibc {
+		known = append(known, failing...)
+	} else if r.IntN(8) == 0 {
+		known = failing
+	}
+	if r.IntN(8) == 0 {
+		known = append(known, silent, halfSilent, otherSilent)
+	}
+	for range 1 + r.IntN(4) {
+		w.manners = append(w.manners, pickOne(r, known))
+	}
+	for range r.IntN(7) {
+		w.manners = append(w.manners, pickOne(r, []manner{nxdomain, nxdomain, nxdomain, nodata}))
+	}
+	moods := []manner{servfail, refused, nxdomain, lame, silent}
+	if l == player.Musl {
+		moods = []manner{refused, silent}
+	}
+	if r.IntN(4) == 0 {
+		w.moods[pickOne(r, servers)] = pickOne(r, moods)
+	}
+	if w.fails() && l == player.Musl {
+		w.moods = nil
+	}
+	return w
+}
