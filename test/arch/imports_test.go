@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
 	"test/arch":    {"std"},
+	"test/kubeapi": {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":    {"std"},
 	"test/node":    {"std"},
 	"test/summary": {"std"},
