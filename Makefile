@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-cluster lint fuzz bench clean
+.PHONY: build demo test test-unit test-cluster test-dns lint fuzz bench clean
 
 build: ## the binary at bin/dnsconfigurer, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
@@ -12,7 +12,7 @@ build: ## the binary at bin/dnsconfigurer, static
 demo: build ## the two-minute tour
 	@bash examples/demo.sh
 
-test: lint test-unit test-cluster ## everything; a skip on root Linux is a failure
+test: lint test-unit test-cluster test-dns ## everything; a skip on root Linux is a failure
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
@@ -22,11 +22,16 @@ test-unit: ## the fast part
 test-cluster: ## the policy engine beside the kubelet's own code
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
 
+# CoreDNS is built here: about a minute and a half the first time.
+test-dns: ## the cluster DNS server, CoreDNS and the specification: the same answers
+	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
+
 lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	cd test/cluster && CGO_ENABLED=0 $(GO) vet ./...
+	cd test/bench && CGO_ENABLED=0 $(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	$(GO) test ./test/arch
 
