@@ -29,13 +29,13 @@ func All(ctx context.Context, server string, questions []Question) (replies []*d
 	group, ctx := errgroup.WithContext(ctx)
 	for worker := range parallel {
 		group.Go(func() error {
-			conn, err := net.Dial("udp", server)
+			client, err := Dial(server)
 			if err != nil {
 				return err
 			}
-			defer conn.Close()
+			defer client.Close()
 			for i := worker; i < len(questions) && ctx.Err() == nil; i += parallel {
-				m, err := exchange(conn, server, questions[i])
+				m, err := client.Ask(questions[i])
 				if err != nil {
 					return fmt.Errorf("ask %s %v: %w", server, questions[i], err)
 				}
@@ -57,19 +57,28 @@ func All(ctx context.Context, server string, questions []Question) (replies []*d
 	return replies, cut, err
 }
 
-// One asks one question and returns nil when no reply comes.
-func One(server string, q Question) (*dns.Msg, error) {
+// Client asks one server, one question at a time.
+type Client struct {
+	server string
+	conn   net.Conn
+}
+
+// Dial returns a client of server, an address with a port.
+func Dial(server string) (*Client, error) {
 	conn, err := net.Dial("udp", server)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	return exchange(conn, server, q)
+	return &Client{server, conn}, nil
 }
 
-func exchange(conn net.Conn, server string, q Question) (*dns.Msg, error) {
+// Close closes the client's socket.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Ask asks one question and returns nil when no reply comes.
+func (c *Client) Ask(q Question) (*dns.Msg, error) {
 	if q.TCP {
-		return overTCP(server, q)
+		return overTCP(c.server, q)
 	}
 	for range attempts {
 		query := q.message()
@@ -77,15 +86,25 @@ func exchange(conn net.Conn, server string, q Question) (*dns.Msg, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := conn.Write(wire); err != nil {
+		if _, err := c.conn.Write(wire); err != nil {
 			return nil, err
 		}
-		m, err := await(conn, query)
+		m, err := await(c.conn, query)
 		if m != nil || err != nil {
 			return m, err
 		}
 	}
 	return nil, nil
+}
+
+// One is Dial, Ask and Close.
+func One(server string, q Question) (*dns.Msg, error) {
+	c, err := Dial(server)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Ask(q)
 }
 
 // await reads until the reply to query or the end of patience.

@@ -5,6 +5,7 @@ package peer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -22,7 +23,9 @@ type Cluster struct {
 	API      string // URL
 	Upstream string // address of a resolver
 	PodMode  string // disabled, insecure or verified
+	TTL      int    // of records, in seconds; 0: 5
 	Cache    int    // seconds for which CoreDNS caches; 0: not at all
+	Autopath bool   // CoreDNS expands search paths, for which it watches all pods
 }
 
 // CoreDNS runs the CoreDNS at binary with the Corefile that kubeadm writes, less what
@@ -37,9 +40,12 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache := ""
+	var more string
 	if c.Cache > 0 {
-		cache = fmt.Sprintf("cache %d", c.Cache)
+		more += fmt.Sprintf("\tcache %d\n", c.Cache)
+	}
+	if c.Autopath {
+		more += "\tautopath @kubernetes\n"
 	}
 	corefile := filepath.Join(c.Dir, "Corefile")
 	text := fmt.Sprintf(`.:%s {
@@ -48,13 +54,12 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		endpoint %s
 		pods %s
 		fallthrough in-addr.arpa ip6.arpa
-		ttl 5
+		ttl %d
 	}
 	forward . %s
 	loadbalance
-	%s
-}
-`, port, ready, c.API, c.PodMode, c.Upstream, cache)
+%s}
+`, port, ready, c.API, c.PodMode, cmp.Or(c.TTL, 5), c.Upstream, more)
 	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		return nil, err
 	}
 	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--kubeconfig", kubeconfig, "--listen", address, "--http", http,
-		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream), address)
+		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5))), address)
 	if err != nil {
 		return nil, err
 	}

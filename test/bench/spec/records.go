@@ -5,6 +5,7 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -269,4 +270,20 @@ func parents(name string) func(func(string) bool) {
 			i += dot + 1
 		}
 	}
+}
+
+// File returns the zone of the cluster as a zone file, for servers that know only such.
+func (z *Zone) File() string {
+	var b strings.Builder
+	for _, rr := range z.records[z.name] {
+		b.WriteString(rr.String() + "\n") // the SOA record comes first
+	}
+	for _, name := range slices.Sorted(maps.Keys(z.records)) {
+		if name != z.name && dns.IsSubDomain(z.name, name) {
+			for _, rr := range z.records[name] {
+				b.WriteString(rr.String() + "\n")
+			}
+		}
+	}
+	return b.String()
 }
