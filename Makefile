@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-cluster test-dns lint fuzz bench clean
+.PHONY: build demo test test-unit test-cluster test-dns lint fuzz bench bench-dns clean
 
 build: ## the binary at bin/dnsconfigurer, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
@@ -46,11 +46,16 @@ fuzz:
 
 # Side by side with the peers in one process; docs/benchmarks.md keeps the last table.
 BENCH_COUNT ?= 10
-bench: ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim
+bench: ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim, bench-dns
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 200ms -count $(BENCH_COUNT) . | tee bench.txt
 	cd test/cluster && $(GO) tool -modfile=../tools/go.mod benchstat -col /engine bench.txt
 	$(GO) test -run '^$$' -bench BenchmarkCall -benchtime 500ms -count $(BENCH_COUNT) ./pkg/cri | tee bench.txt
 	$(TOOL) benchstat -col /path bench.txt
+	$(MAKE) bench-dns
+
+# About eight minutes. BENCH_DNS='-runs 1 -seconds 2' is a quick look.
+bench-dns: ## what an answer costs, beside CoreDNS, NSD, Knot, unbound and dnsmasq
+	cd test/bench && $(GO) run ./cmd/measure $(BENCH_DNS)
 
 clean:
 	rm -rf bin bench.txt test/cluster/bench.txt

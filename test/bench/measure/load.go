@@ -23,6 +23,7 @@ type Load struct {
 type Result struct {
 	Answered int
 	Lost     int
+	Failed   int // of those answered: SERVFAIL and REFUSED
 	CPU      time.Duration
 }
 
@@ -54,6 +55,8 @@ func Warm(ctx context.Context, address, file string) error {
 var (
 	completed = regexp.MustCompile(`(?m)^ *Queries completed: +(\d+)`)
 	lost      = regexp.MustCompile(`(?m)^ *Queries lost: +(\d+)`)
+	servfail  = regexp.MustCompile(`(?m)^ *Response codes: .*SERVFAIL (\d+)`)
+	refused   = regexp.MustCompile(`(?m)^ *Response codes: .*REFUSED (\d+)`)
 )
 
 func dnsperf(ctx context.Context, address, file string, args ...string) (Result, error) {
@@ -73,7 +76,7 @@ func dnsperf(ctx context.Context, address, file string, args ...string) (Result,
 		}
 		return 0
 	}
-	r := Result{Answered: number(completed), Lost: number(lost)}
+	r := Result{Answered: number(completed), Lost: number(lost), Failed: number(servfail) + number(refused)}
 	if r.Answered == 0 {
 		return r, fmt.Errorf("dnsperf: nothing was answered\n%s", out)
 	}

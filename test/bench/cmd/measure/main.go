@@ -88,7 +88,7 @@ func run(ctx context.Context, o options) error {
 	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
 
 	table := new(measure.Table)
-	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.externalQueries, b.searchPaths, b.podWatch, b.changed} {
+	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.startup, b.externalQueries, b.searchPaths, b.podWatch, b.changed} {
 		if err := measurement(ctx, table); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -30,7 +29,6 @@ type subject struct {
 	name string
 	run  func(ctx context.Context, dir string) (*peer.Process, error)
 	*peer.Process
-	ready time.Duration // from its start to its first right answer
 }
 
 // clusterDNS are CoreDNS in two ways, and ours where there is one. Each has the TTL and
@@ -77,7 +75,6 @@ func (b *bench) start(ctx context.Context, subjects []*subject, first ask.Questi
 		if err != nil {
 			return err
 		}
-		s.ready = time.Since(s.Started)
 	}
 	return nil
 }
@@ -102,8 +99,11 @@ func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, su
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			if r.Lost*100 > r.Answered {
+			switch {
+			case r.Lost*100 > r.Answered:
 				return fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
+			case r.Failed > 0:
+				return fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
 			}
 			times[s.name] = append(times[s.name], float64(queries)*r.PerQuery().Seconds()*1e6)
 		}
