@@ -107,6 +107,24 @@ func (r Reply) Equal(other Reply) bool {
 		slices.Equal(r.Answer, other.Answer) && slices.Equal(r.Extra, other.Extra)
 }
 
+// Agree tells whether got is the reply to q that want is. The addresses of what SRV and
+// NS records point to may be left out of a datagram where they do not fit (RFC 2181
+// section 9).
+func Agree(q Question, want, got *dns.Msg) bool {
+	w, g := Normal(q, want), Normal(q, got)
+	missing := func(s string) bool { return !slices.Contains(w.Extra, s) }
+	if !q.TCP && want.Len() > q.room() && !slices.ContainsFunc(g.Extra, missing) {
+		g.Extra = w.Extra
+	}
+	return g.Equal(w)
+}
+
+// maxDatagram is what no server goes beyond, whatever the client takes (RFC 9715).
+const maxDatagram = 1232
+
+// room is the size of the longest reply over UDP.
+func (q Question) room() int { return min(max(dns.MinMsgSize, int(q.Payload)), maxDatagram) }
+
 func (r Reply) String() string {
 	if r.Silent {
 		return "no reply"

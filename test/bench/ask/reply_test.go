@@ -76,3 +76,33 @@ func TestNormal(t *testing.T) {
 		t.Error("no reply: would not be seen")
 	}
 }
+
+// TestAgree: glue may be missing from a datagram that it does not fit into, and wrong
+// nowhere.
+func TestAgree(t *testing.T) {
+	want := reply(t)
+	for range 10 {
+		want.Answer = append(want.Answer, want.Answer[0])
+	}
+	bare, wrong := want.Copy(), want.Copy()
+	bare.Extra = nil
+	wrong.Extra[0].(*dns.A).A[15]++
+	small, tcp, large := question, question, question
+	tcp.TCP, large.Payload = true, 1232
+	for _, c := range []struct {
+		name string
+		q    ask.Question
+		got  *dns.Msg
+		want bool
+	}{
+		{"all", small, want, true},
+		{"no room", small, bare, true},
+		{"room enough", large, bare, false},
+		{"over TCP", tcp, bare, false},
+		{"another address", small, wrong, false},
+	} {
+		if got := ask.Agree(c.q, want, c.got); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -83,9 +83,10 @@ func (c *Case) String() string {
 	if c.address.IsValid() {
 		return c.World.AddressString(c.address)
 	}
-	text := ""
+	text, seen := "", map[string]bool{}
 	for _, name := range append([]string{c.name}, c.aliases()...) {
-		if namespace, service, ok := serviceOf(name); ok {
+		if namespace, service, ok := serviceOf(name); ok && !seen[name] {
+			seen[name] = true
 			text += c.World.String(namespace, service)
 		}
 	}

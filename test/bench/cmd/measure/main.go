@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -31,6 +32,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
+	flag.StringVar(&o.ours, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
@@ -44,6 +46,7 @@ type options struct {
 	load                measure.Load
 	runs, changes       int
 	services, endpoints int
+	ours                string
 }
 
 // bench is what all measurements have.
@@ -88,23 +91,26 @@ func run(ctx context.Context, o options) error {
 	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
 
 	table := new(measure.Table)
+	defer func() { fmt.Print(table) }() // also what there is of it
 	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.startup, b.externalQueries, b.searchPaths, b.podWatch, b.changed} {
 		if err := measurement(ctx, table); err != nil {
 			return err
 		}
 	}
-	fmt.Print(table)
 	return nil
 }
 
 // build compiles the servers.
 func (b *bench) build(ctx context.Context) error {
-	b.binaries = binaries{filepath.Join(b.dir, "coredns"), filepath.Join(b.dir, "dnsconfigurer"), filepath.Join(b.dir, "echo")}
+	b.binaries = binaries{filepath.Join(b.dir, "coredns"), cmp.Or(b.ours, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
 	for _, cmd := range []struct{ dir, pkg, output string }{
 		{".", "./cmd/coredns", b.binaries.coreDNS},
 		{"../..", "./cmd/dnsconfigurer", b.binaries.ours},
 		{".", "./cmd/echo", b.binaries.echo},
 	} {
+		if cmd.output == b.ours {
+			continue
+		}
 		if err := peer.Build(ctx, cmd.dir, cmd.pkg, cmd.output); err != nil {
 			return err
 		}
