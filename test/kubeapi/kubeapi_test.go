@@ -207,3 +207,38 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestLog: both sides of how much is remembered.
+func TestLog(t *testing.T) {
+	const remembered = 50_000
+	s := kubeapi.New()
+	api := client(t, start(t, s), runtime.ContentTypeProtobuf)
+	changes := 0
+	change := func() {
+		s.Apply(pod("p", fmt.Sprint(changes)))
+		changes++
+	}
+	change()
+	first, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() watch.Event {
+		w, err := api.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		return <-w.ResultChan()
+	}
+	for changes < remembered {
+		change()
+	}
+	if e := next(); e.Type != watch.Modified {
+		t.Errorf("%+v, want what changed first", e)
+	}
+	change()
+	if e := next(); e.Type != watch.Error {
+		t.Errorf("%+v, want 410 Gone", e)
+	}
+}

@@ -123,14 +123,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, selects
 	}
 	out := stream{w, formatOf(r)}
 	s.mu.Lock()
-	cut, mark, gone := s.cut, s.mark, s.shelves[t.resource.name].gone
+	cut, mark := s.cut, s.mark
 	s.mu.Unlock()
 	from, _ := strconv.Atoi(query.Get("resourceVersion"))
 	initial := query.Get("sendInitialEvents") == "true"
 	w.Header().Set("Content-Type", out.format.contentType(true))
 	w.WriteHeader(http.StatusOK)
-	switch {
-	case initial || from == 0:
+	if initial || from == 0 {
 		var items []*item
 		from, items = s.now(t, selects)
 		for _, it := range items {
@@ -139,14 +138,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, selects
 		if initial {
 			out.bookmark(t, from, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		}
-	case from < gone:
-		out.send(watch.Error, out.format.encode(status(http.StatusGone, metav1.StatusReasonExpired)))
-		return
 	}
 	for marked := false; ; {
 		s.mu.Lock()
-		news, version, changes := s.news, s.version, s.shelves[t.resource.name].since(from)
+		shelf := s.shelves[t.resource.name]
+		news, version, gone, changes := s.news, s.version, shelf.gone, shelf.since(from)
 		s.mu.Unlock()
+		if from < gone { // from the start, or because the client is slow
+			out.send(watch.Error, out.format.encode(status(http.StatusGone, metav1.StatusReasonExpired)))
+			return
+		}
 		for _, c := range changes {
 			if kind, it, ok := kindOf(c, selects); ok {
 				out.send(kind, it.encoded(out.format))
