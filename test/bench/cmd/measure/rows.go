@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -149,6 +150,13 @@ func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
 	defer stop(subjects)
 	if err := b.start(ctx, subjects, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {
 		return err
+	}
+	if ours := subjects[len(subjects)-1]; ours.name == nameOurs { // a denial would cost little
+		name, _, _ := strings.Cut(expanded[0], " ")
+		m, err := ask.One(ours.Address, ask.Question{Name: name, Type: dns.TypeA})
+		if err != nil || m == nil || len(m.Answer) < 2 {
+			return fmt.Errorf("%s does not expand %s: %v (%v)", nameOurs, name, m, err)
+		}
 	}
 	choose := func(s *subject) (string, int) {
 		if s.name == nameOurs {
