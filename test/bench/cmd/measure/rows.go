@@ -153,7 +153,7 @@ func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
 	}
 	if ours := subjects[len(subjects)-1]; ours.name == nameOurs { // a denial would cost little
 		name, _, _ := strings.Cut(expanded[0], " ")
-		m, err := ask.One(ours.Address, ask.Question{Name: name, Type: dns.TypeA})
+		m, err := ask.One(ours.Address, ask.Question{Name: dns.Fqdn(name), Type: dns.TypeA})
 		if err != nil || m == nil || len(m.Answer) < 2 {
 			return fmt.Errorf("%s does not expand %s: %v (%v)", nameOurs, name, m, err)
 		}
