@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-leaks test-cluster test-kubelet lint fuzz bench clean
+.PHONY: build demo test test-unit test-leaks test-cluster test-kubelet test-dns lint fuzz bench bench-dns clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
 # every type: 4 MB.
@@ -14,7 +14,7 @@ build: ## the binary at bin/dnsconfigurer, static
 demo: build ## the two-minute tour
 	@bash examples/demo.sh
 
-test: lint test-unit test-leaks test-cluster test-kubelet ## everything; a skip on root Linux is a failure
+test: lint test-unit test-leaks test-cluster test-kubelet test-dns ## everything; a skip on root Linux is a failure
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
@@ -31,12 +31,16 @@ test-cluster: ## the policy engine beside the kubelet's own code
 # After test-cluster, which has built most of the kubelet.
 test-kubelet: ## a kubelet with static pods, directly at containerd and through the shim
 	$(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node | $(GO) run ./test/summary -v
+# CoreDNS is built here: about a minute and a half the first time.
+test-dns: ## the cluster DNS server, CoreDNS and the specification: the same answers
+	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
 
 lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	cd test/cluster && CGO_ENABLED=0 $(GO) vet ./...
+	cd test/bench && CGO_ENABLED=0 $(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	$(GO) test ./test/arch
 
@@ -52,12 +56,17 @@ fuzz:
 # Side by side with the peers in one run; docs/benchmarks.md keeps the last table.
 # What needs containers and processes of its own runs as root on Linux.
 BENCH_COUNT ?= 10
-bench: build ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim, its memory
+bench: build ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim, its memory, bench-dns
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 200ms -count $(BENCH_COUNT) . | tee bench.txt
 	cd test/cluster && $(GO) tool -modfile=../tools/go.mod benchstat -col /engine bench.txt
 	$(GO) test -run '^$$' -bench . -benchtime 500ms -count $(BENCH_COUNT) -timeout 60m ./test/node | tee bench.txt
 	$(TOOL) benchstat -filter '.name:(Containerd OR Instant)' -col /path bench.txt
 	$(TOOL) benchstat -filter .name:Memory bench.txt
+	$(MAKE) bench-dns
+
+# About eight minutes. BENCH_DNS='-runs 1 -seconds 2' is a quick look.
+bench-dns: ## what an answer costs, beside CoreDNS, NSD, Knot, unbound and dnsmasq
+	cd test/bench && $(GO) run ./cmd/measure $(BENCH_DNS)
 
 clean:
 	rm -rf bin bench.txt test/cluster/bench.txt

@@ -51,6 +51,7 @@ var imports = map[string][]string{
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
 	"deploy":       {"std"},
 	"test/arch":    {"std"},
+	"test/kubeapi": {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":    {"std"},
 	"test/node":    {"std"},
 	"test/summary": {"std"},

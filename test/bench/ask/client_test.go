@@ -1,0 +1,87 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ask_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+)
+
+// TestAll: the replies come in the order of the questions, over both transports.
+func TestAll(t *testing.T) {
+	server, err := upstream.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	var questions []ask.Question
+	for i := range 200 {
+		q := ask.Question{Name: fmt.Sprintf("n%d.example.com.", i), Type: dns.TypeA, TCP: i%50 == 0}
+		if i%3 == 0 {
+			q.Payload = 1232
+		}
+		questions = append(questions, q)
+	}
+	replies, cut, err := ask.All(t.Context(), server.Address, questions)
+	if err != nil || cut != 0 {
+		t.Fatal(cut, err)
+	}
+	for i, q := range questions {
+		if got, want := ask.Normal(q, replies[i]), ask.Normal(q, upstream.Answer(q.Name, q.Type)); !got.Equal(want) {
+			t.Errorf("%v: %v, want %v", q, got, want)
+		}
+	}
+}
+
+// serve answers over UDP with what reply makes of a query.
+func serve(t *testing.T, reply func(*dns.Msg) *dns.Msg) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		if m := reply(q); m != nil {
+			_ = w.WriteMsg(m)
+		}
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = server.Shutdown() })
+	return conn.LocalAddr().String()
+}
+
+// TestRefuses: what no server may send is an error, and nothing at all is none.
+func TestRefuses(t *testing.T) {
+	q := ask.Question{Name: "n1.example.com.", Type: dns.TypeA}
+	silent := serve(t, func(*dns.Msg) *dns.Msg { return nil })
+	if m, err := ask.One(silent, q); m != nil || err != nil {
+		t.Error("silence:", m, err)
+	}
+	for want, reply := range map[string]func(*dns.Msg) *dns.Msg{
+		"something else": func(q *dns.Msg) *dns.Msg {
+			m := new(dns.Msg).SetReply(q)
+			m.Question[0].Name = "n2.example.com."
+			return m
+		},
+		"EDNS": func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetReply(q).SetEdns0(1232, false) },
+		"600 bytes": func(q *dns.Msg) *dns.Msg {
+			m := new(dns.Msg).SetReply(q)
+			text := dns.TXT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{strings.Repeat("x", 255), strings.Repeat("x", 255)}}
+			m.Answer = []dns.RR{&text}
+			text.Txt = append(text.Txt, strings.Repeat("x", 600-m.Len()-1))
+			return m
+		},
+	} {
+		if _, err := ask.One(serve(t, reply), q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error about %q", err, want)
+		}
+	}
+}

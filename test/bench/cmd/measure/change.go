@@ -1,0 +1,112 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// changing is a headless service whose one endpoint changes.
+func (b *bench) changing() []kubeapi.Object {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: "changing"},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, ClusterIPs: []string{corev1.ClusterIPNone}},
+	}
+	return []kubeapi.Object{s, changed(0)}
+}
+
+func changed(n int) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns-0", Name: "changing-1", Labels: map[string]string{discoveryv1.LabelServiceName: "changing"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address(n)}}},
+	}
+}
+
+func address(n int) string { return fmt.Sprintf("10.200.%d.%d", n>>8, n&255) }
+
+// usualTTL is that of records and of the cache in kubeadm's Corefile. With it a change
+// takes so long to see that few are measured.
+const (
+	usualTTL     = 30
+	usualChanges = 2
+)
+
+// changed is how long it takes from an event of the API to the answer that it makes.
+func (b *bench) changed(ctx context.Context, t *measure.Table) error {
+	subjects := b.clusterDNS(usualTTL)
+	subjects[1].name = "CoreDNS, ttl 30 and cache 30"
+	run := subjects[1].run
+	subjects[1].run = func(ctx context.Context, dir string) (*peer.Process, error) {
+		defer func(ttl int) { b.cluster.TTL = ttl }(b.cluster.TTL)
+		b.cluster.TTL = usualTTL
+		return run(ctx, dir)
+	}
+	defer stop(subjects)
+	question := ask.Question{Name: "changing.ns-0.svc." + world.Zone, Type: dns.TypeA}
+	if err := b.start(ctx, subjects, question); err != nil {
+		return err
+	}
+	seen := 0
+	for _, s := range subjects {
+		changes := b.changes
+		if s.name == subjects[1].name {
+			changes = min(changes, usualChanges)
+		}
+		var late []float64
+		for range changes {
+			seen++
+			d, err := b.change(ctx, s, question, seen)
+			if err != nil {
+				return err
+			}
+			late = append(late, d.Seconds()*1e3)
+		}
+		t.Add("endpoint event to changed answer, p50", s.name, measure.Median(late), "ms")
+		t.Add("endpoint event to changed answer, p99", s.name, measure.Percentile(late, 99), "ms")
+	}
+	return nil
+}
+
+// change makes the n-th change and asks until it is answered with.
+func (b *bench) change(ctx context.Context, s *subject, question ask.Question, n int) (time.Duration, error) {
+	client, err := ask.Dial(s.Address)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	if _, err := client.Ask(question); err != nil { // so that a cache has the old answer
+		return 0, err
+	}
+	begin := time.Now()
+	b.api.Apply(changed(n))
+	for time.Since(begin) < 2*usualTTL*time.Second && ctx.Err() == nil {
+		m, err := client.Ask(question)
+		if err != nil {
+			return 0, err
+		}
+		if m != nil && len(m.Answer) == 1 && m.Answer[0].(*dns.A).A.String() == address(n) {
+			return time.Since(begin), nil
+		}
+		select {
+		case <-time.After(200 * time.Microsecond): // leave the server the processor
+		case <-ctx.Done():
+		}
+	}
+	return 0, errors.Join(ctx.Err(), fmt.Errorf("%s does not see the change", s.name))
+}

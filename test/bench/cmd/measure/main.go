@@ -1,0 +1,123 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command measure compares what DNS servers cost: dnsconfigurer, CoreDNS, and servers that
+// are known to be cheap, side by side on the loopback interface. It needs root and Debian:
+// what is missing it installs. Everything it starts, it ends.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+func main() {
+	var o options
+	flag.IntVar(&o.load.Rate, "rate", 20000, "queries a second")
+	flag.IntVar(&o.load.Seconds, "seconds", 5, "of load, for each server in each run")
+	flag.IntVar(&o.runs, "runs", 3, "of each measurement; the median is printed")
+	flag.IntVar(&o.services, "services", 10000, "of the cluster")
+	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
+	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
+	flag.StringVar(&o.ours, "ours", "", "a dnsconfigurer to measure instead of building one")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	load                measure.Load
+	runs, changes       int
+	services, endpoints int
+	ours                string
+}
+
+// bench is what all measurements have.
+type bench struct {
+	options
+	dir      string // for files
+	binaries binaries
+	world    *world.World
+	api      *kubeapi.Server
+	cluster  peer.Cluster
+}
+
+// binaries are where the servers are that are built here.
+type binaries struct{ coreDNS, ours, echo string }
+
+func run(ctx context.Context, o options) error {
+	if err := install(ctx); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "measure")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, dir: dir, world: world.Large(o.services, o.endpoints, o.endpoints), api: kubeapi.New()}
+	if err := b.build(ctx); err != nil {
+		return err
+	}
+	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing()} {
+		b.api.Apply(objects...)
+	}
+	url, err := b.api.Start()
+	if err != nil {
+		return err
+	}
+	defer b.api.Stop()
+	resolver, err := upstream.Start()
+	if err != nil {
+		return err
+	}
+	defer resolver.Stop()
+	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
+
+	table := new(measure.Table)
+	var failed []error // the other measurements are none the worse for it
+	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.startup, b.externalQueries, b.searchPaths, b.podWatch, b.changed} {
+		failed = append(failed, measurement(ctx, table))
+	}
+	fmt.Print(table)
+	return errors.Join(failed...)
+}
+
+// build compiles the servers.
+func (b *bench) build(ctx context.Context) error {
+	b.binaries = binaries{filepath.Join(b.dir, "coredns"), cmp.Or(b.ours, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
+	for _, cmd := range []struct{ dir, pkg, output string }{
+		{".", "./cmd/coredns", b.binaries.coreDNS},
+		{"../..", "./cmd/dnsconfigurer", b.binaries.ours},
+		{".", "./cmd/echo", b.binaries.echo},
+	} {
+		if cmd.output == b.ours {
+			continue
+		}
+		if err := peer.Build(ctx, cmd.dir, cmd.pkg, cmd.output); err != nil {
+			return err
+		}
+	}
+	if !peer.HasDNS(ctx, b.binaries.ours) {
+		fmt.Fprintln(os.Stderr, "this dnsconfigurer has no DNS server yet: the others are measured alone")
+		b.binaries.ours = ""
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+)
+
+// The names of servers in the table.
+const (
+	nameOurs    = "dnsconfigurer"
+	nameCoreDNS = "CoreDNS"
+	nameCached  = "CoreDNS, cache"
+)
+
+// subject is a server to be measured: how it is started, and the process while it runs.
+type subject struct {
+	name string
+	run  func(ctx context.Context, dir string) (*peer.Process, error)
+	*peer.Process
+}
+
+// clusterDNS are CoreDNS in two ways, and ours where there is one. Each has the TTL and
+// cache of b.cluster.
+func (b *bench) clusterDNS(cache int) []*subject {
+	coreDNS := func(cache int) func(context.Context, string) (*peer.Process, error) {
+		return func(ctx context.Context, dir string) (*peer.Process, error) {
+			c := b.cluster
+			c.Dir, c.Cache = dir, cache
+			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
+		}
+	}
+	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}}
+	if b.binaries.ours != "" {
+		list = append(list, &subject{name: nameOurs, run: func(ctx context.Context, dir string) (*peer.Process, error) {
+			c := b.cluster
+			c.Dir = dir
+			return peer.Ours(ctx, b.binaries.ours, c)
+		}})
+	}
+	return list
+}
+
+func (b *bench) echo() *subject {
+	return &subject{name: "echo", run: func(ctx context.Context, _ string) (*peer.Process, error) {
+		return peer.Echo(ctx, b.binaries.echo)
+	}}
+}
+
+// start starts the subjects one after another and waits until each has answered first.
+func (b *bench) start(ctx context.Context, subjects []*subject, first ask.Question) error {
+	for _, s := range subjects {
+		dir, err := os.MkdirTemp(b.dir, "server")
+		if err != nil {
+			return err
+		}
+		if s.Process, err = s.run(ctx, dir); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		err = s.Wait(ctx, func() bool {
+			m, err := ask.One(s.Address, first)
+			return err == nil && m != nil && m.Rcode == dns.RcodeSuccess && (len(m.Answer) > 0 || s.name == "echo")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stop(subjects []*subject) {
+	for _, s := range subjects {
+		if s.Process != nil {
+			s.Stop()
+		}
+	}
+}
+
+// perQuery loads the subjects in turn, run after run, so that what disturbs the machine
+// disturbs all of them, and puts the medians into rows of the table. A lookup takes so
+// many queries of the file.
+func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, subjects []*subject, file func(*subject) (path string, queries int)) error {
+	times := map[string][]float64{}
+	for range b.runs {
+		for _, s := range subjects {
+			path, queries := file(s)
+			r, err := b.load.Run(ctx, s.Address, s.PID(), path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			switch {
+			case r.Lost*100 > r.Answered:
+				return fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
+			case r.Failed > 0:
+				return fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
+			}
+			times[s.name] = append(times[s.name], float64(queries)*r.PerQuery().Seconds()*1e6)
+		}
+	}
+	for _, s := range subjects {
+		t.Add(title, s.name, measure.Median(times[s.name]), "us")
+	}
+	return nil
+}
+
+// queries writes a file for dnsperf.
+func (b *bench) queries(name string, lines []string) (string, error) {
+	if len(lines) == 0 {
+		return "", errors.New("no queries")
+	}
+	path := filepath.Join(b.dir, name)
+	f, err := os.Create(path)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range lines {
+		fmt.Fprintln(f, l)
+	}
+	return path, f.Close()
+}

@@ -1,0 +1,189 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/deviation"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+const (
+	services    = 400 // in a world, about
+	changes     = 60  // of objects between two rounds
+	maxFailures = 10  // printed for each round and server
+)
+
+var (
+	seed      = flag.Uint64("seed", 0, "of the worlds and the questions")
+	oursBuilt = flag.String("ours", "", "a dnsconfigurer to run instead of building one")
+)
+
+// TestDifferential puts generated questions to CoreDNS and to dnsconfigurer, which see the
+// same cluster, and compares both with what package spec says: ours always, CoreDNS
+// outside the classes of package deviation. Between rounds the cluster changes.
+func TestDifferential(t *testing.T) {
+	dir := t.TempDir()
+	coreDNS, ours := build(t, dir)
+	total := newTally()
+	for i, run := range []struct {
+		podMode           string
+		rounds, questions int
+	}{
+		{"insecure", 4, 11000},
+		{"verified", 2, 4000},
+		{"disabled", 2, 2000},
+	} {
+		t.Run("pods="+run.podMode, func(t *testing.T) {
+			self, err := peer.OwnAddress()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := world.New(*seed+uint64(i), services, self)
+			c := newCluster(t, g, run.podMode)
+			servers := []server{{"CoreDNS", start(t, coreDNS, peer.CoreDNS, c.Cluster), true}}
+			if ours != "" {
+				servers = append(servers, server{"dnsconfigurer", start(t, ours, peer.Ours, c.Cluster), false})
+			}
+			for n := range run.rounds {
+				zone := c.next(t, g, n, self, servers)
+				questions := g.Questions(run.questions)
+				cases := deviation.Cases(&g.World, zone, questions)
+				total.count(cases)
+				for _, s := range servers {
+					compare(t, s, cases, questions, total)
+				}
+			}
+		})
+	}
+	total.check(t)
+}
+
+// build compiles both servers and returns where they are.
+func build(t *testing.T, dir string) (coreDNS, ours string) {
+	t.Helper()
+	coreDNS, ours = filepath.Join(dir, "coredns"), *oursBuilt
+	begin := time.Now()
+	if err := peer.Build(t.Context(), ".", "./cmd/coredns", coreDNS); err != nil {
+		t.Fatal(err)
+	}
+	if ours == "" {
+		ours = filepath.Join(dir, "dnsconfigurer")
+		if err := peer.Build(t.Context(), "../..", "./cmd/dnsconfigurer", ours); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("built in %v", time.Since(begin).Round(time.Second))
+	if !peer.HasDNS(t.Context(), ours) {
+		t.Log("this dnsconfigurer has no DNS server yet: CoreDNS is beside the specification alone")
+		ours = ""
+	}
+	return coreDNS, ours
+}
+
+func start(t *testing.T, binary string, run func(context.Context, string, peer.Cluster) (*peer.Process, error), c peer.Cluster) *peer.Process {
+	t.Helper()
+	p, err := run(t.Context(), binary, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// server is one of those compared. One that deviates does so in the known classes.
+type server struct {
+	name string
+	*peer.Process
+	deviates bool
+}
+
+// cluster is what all servers of a run see.
+type cluster struct {
+	peer.Cluster
+	api *kubeapi.Server
+}
+
+func newCluster(t *testing.T, g *world.Generator, podMode string) cluster {
+	t.Helper()
+	api := kubeapi.New()
+	api.Apply(g.World.Objects()...)
+	url, err := api.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	resolver, err := upstream.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resolver.Stop)
+	return cluster{peer.Cluster{Dir: t.TempDir(), API: url, Upstream: resolver.Address, PodMode: podMode}, api}
+}
+
+// next changes the cluster, except in the first round, waits until all servers have seen
+// it, and returns what they have to answer from now on.
+func (c cluster) next(t *testing.T, g *world.Generator, n int, self []netip.Addr, servers []server) *spec.Zone {
+	t.Helper()
+	if n > 0 {
+		applied, deleted := g.Change(changes)
+		c.api.Delete(deleted...)
+		c.api.Apply(applied...)
+	}
+	marks, questions := g.Mark(n)
+	c.api.Apply(marks...)
+	zone := spec.New(&g.World, self, c.PodMode)
+	for _, s := range servers {
+		for _, q := range questions {
+			want := ask.Normal(q, zone.Answer(q))
+			err := s.Wait(t.Context(), func() bool {
+				m, err := ask.One(s.Address, q)
+				return err == nil && ask.Normal(q, m).Equal(want)
+			})
+			if err != nil {
+				t.Fatalf("round %d, %v: %v", n, q, err)
+			}
+		}
+	}
+	return zone
+}
+
+// compare puts all questions to s.
+func compare(t *testing.T, s server, cases []*deviation.Case, questions []ask.Question, total *tally) {
+	t.Helper()
+	begin := time.Now()
+	replies, cut, err := ask.All(t.Context(), s.Address, questions)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", s.name, err, s.Log())
+	}
+	t.Logf("%s: %d questions in %v, %d asked again over TCP", s.name, len(questions), time.Since(begin).Round(time.Millisecond), cut)
+	failures := 0
+	for i, c := range cases {
+		q, agree, class := questions[i], ask.Agree(questions[i], c.Want, replies[i]), ""
+		if s.deviates {
+			class = deviation.Of(c)
+			total.deviate(class, !agree)
+		}
+		if class != "" || agree {
+			continue
+		}
+		if failures++; failures <= maxFailures {
+			t.Errorf("%s, question %d: %v\n%s  want %v\n  got %v", s.name, i, q, c, ask.Normal(q, c.Want), ask.Normal(q, replies[i]))
+		}
+	}
+	if failures > maxFailures {
+		t.Errorf("%s: %d more differences", s.name, failures-maxFailures)
+	}
+}

@@ -1,0 +1,84 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Load is what dnsperf does to a server: at most so many queries a second, for so long.
+type Load struct {
+	Rate    int
+	Seconds int
+}
+
+// Result is what a server did under a load.
+type Result struct {
+	Answered int
+	Lost     int
+	Failed   int // of those answered: SERVFAIL and REFUSED
+	CPU      time.Duration
+}
+
+// PerQuery is the processor time for one answered query.
+func (r Result) PerQuery() time.Duration { return r.CPU / time.Duration(max(1, r.Answered)) }
+
+// Run sends the queries of a file, over and over, to the server at address, which is the
+// process pid.
+func (l Load) Run(ctx context.Context, address string, pid int, file string) (Result, error) {
+	before, err := CPU(pid)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := dnsperf(ctx, address, file, "-Q", strconv.Itoa(l.Rate), "-l", strconv.Itoa(l.Seconds))
+	if err != nil {
+		return Result{}, err
+	}
+	after, err := CPU(pid)
+	r.CPU = after - before
+	return r, err
+}
+
+// Warm sends each query of a file once.
+func Warm(ctx context.Context, address, file string) error {
+	_, err := dnsperf(ctx, address, file, "-n", "1", "-q", "20")
+	return err
+}
+
+var (
+	completed = regexp.MustCompile(`(?m)^ *Queries completed: +(\d+)`)
+	lost      = regexp.MustCompile(`(?m)^ *Queries lost: +(\d+)`)
+	servfail  = regexp.MustCompile(`(?m)^ *Response codes: .*SERVFAIL (\d+)`)
+	refused   = regexp.MustCompile(`(?m)^ *Response codes: .*REFUSED (\d+)`)
+)
+
+func dnsperf(ctx context.Context, address, file string, args ...string) (Result, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return Result{}, err
+	}
+	args = append([]string{"-s", host, "-p", port, "-d", file, "-c", "8", "-T", "1", "-t", "2"}, args...)
+	out, err := exec.CommandContext(ctx, "dnsperf", args...).CombinedOutput()
+	if err != nil {
+		return Result{}, fmt.Errorf("dnsperf: %w\n%s", err, out)
+	}
+	number := func(e *regexp.Regexp) int {
+		if m := e.FindSubmatch(out); m != nil {
+			n, _ := strconv.Atoi(string(m[1]))
+			return n
+		}
+		return 0
+	}
+	r := Result{Answered: number(completed), Lost: number(lost), Failed: number(servfail) + number(refused)}
+	if r.Answered == 0 {
+		return r, fmt.Errorf("dnsperf: nothing was answered\n%s", out)
+	}
+	return r, nil
+}

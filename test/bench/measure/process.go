@@ -1,0 +1,81 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of /proc/PID/stat, USER_HZ: 100 a second on every Linux machine that Go
+// runs on.
+const tick = time.Second / 100
+
+// CPU returns the time that a process and its children have computed, in user and kernel
+// mode.
+func CPU(pid int) (time.Duration, error) {
+	var sum time.Duration
+	for _, p := range family(pid) {
+		fields, err := stat(p)
+		if err != nil {
+			return 0, err
+		}
+		for _, f := range fields[11:13] { // utime and stime, fields 14 and 15 of proc(5)
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				return 0, fmt.Errorf("read the times of process %d: %w", p, err)
+			}
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum, nil
+}
+
+// stat returns the fields of /proc/PID/stat from the third on, the state. The second is
+// the program's name and may have blanks in it.
+func stat(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 13 {
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
+	}
+	return fields, nil
+}
+
+// family returns pid and the processes below it.
+func family(pid int) []int {
+	list := []int{pid}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for i := 0; i < len(list); i++ {
+		for _, dir := range dirs {
+			child, _ := strconv.Atoi(filepath.Base(dir))
+			if fields, err := stat(child); err == nil && fields[1] == strconv.Itoa(list[i]) {
+				list = append(list, child)
+			}
+		}
+	}
+	return list
+}
+
+// Resident returns the memory that a process has, in bytes.
+func Resident(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+}

@@ -1,0 +1,54 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reference is the server that the table compares the others with.
+const Reference = "dnsconfigurer"
+
+// Table is what was measured. The zero Table is empty.
+type Table struct{ rows []row }
+
+type row struct {
+	title, server, unit string
+	value               float64
+}
+
+// Add adds a figure. Those of a title belong together.
+func (t *Table) Add(title, server string, value float64, unit string) {
+	t.rows = append(t.rows, row{title, server, unit, value})
+}
+
+// String returns the table in Markdown. The ratio says how much of the server's figure
+// that of Reference is: below 1, Reference is better.
+func (t *Table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| what | server | figure | %s / it |\n|---|---|---|---|\n", Reference)
+	for _, r := range t.rows {
+		ratio := "-"
+		i := slices.IndexFunc(t.rows, func(o row) bool { return o.title == r.title && o.server == Reference })
+		if i >= 0 && r.server != Reference && r.value > 0 {
+			ratio = fmt.Sprintf("%.2f", t.rows[i].value/r.value)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.3g %s | %s |\n", r.title, r.server, r.value, r.unit, ratio)
+	}
+	return b.String()
+}
+
+// Median returns the middle of values.
+func Median(values []float64) float64 { return Percentile(values, 50) }
+
+// Percentile returns the smallest of values that p percent of them do not exceed.
+func Percentile(values []float64, p int) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[max(0, (len(sorted)*p+99)/100-1)]
+}

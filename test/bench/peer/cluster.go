@@ -1,0 +1,131 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// Cluster is what a cluster DNS server is told when it starts.
+type Cluster struct {
+	Dir      string // for its files
+	API      string // URL
+	Upstream string // address of a resolver
+	PodMode  string // disabled, insecure or verified
+	TTL      int    // of records, in seconds; 0: 5
+	Cache    int    // seconds for which CoreDNS caches; 0: not at all
+	Autopath bool   // CoreDNS expands search paths, for which it watches all pods
+}
+
+// CoreDNS runs the CoreDNS at binary with the Corefile that kubeadm writes, less what
+// does not bear on answers. It serves on all addresses: told to bind to one, it does not
+// know its own any more.
+func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
+	address, port, err := freeHostPort()
+	if err != nil {
+		return nil, err
+	}
+	ready, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	var more string
+	if c.Cache > 0 {
+		more += fmt.Sprintf("\tcache %d\n", c.Cache)
+	}
+	if c.Autopath {
+		more += "\tautopath @kubernetes\n"
+	}
+	corefile := filepath.Join(c.Dir, "Corefile")
+	text := fmt.Sprintf(`.:%s {
+	ready %s
+	kubernetes cluster.local in-addr.arpa ip6.arpa {
+		endpoint %s
+		pods %s
+		fallthrough in-addr.arpa ip6.arpa
+		ttl %d
+	}
+	forward . %s
+	loadbalance
+%s}
+`, port, ready, c.API, c.PodMode, cmp.Or(c.TTL, 5), c.Upstream, more)
+	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start("CoreDNS", exec.Command(binary, "-conf", corefile), address)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx, func() bool { return answers200("http://" + ready + "/ready") }); err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Ours runs the dnsconfigurer at binary.
+func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
+	address, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	http, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(c.Dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--kubeconfig", kubeconfig, "--listen", address, "--http", http,
+		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5))), address)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(ctx, func() bool { return answers200("http://" + http + "/readyz") }); err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// HasDNS tells whether the dnsconfigurer at binary is a cluster DNS server yet.
+func HasDNS(ctx context.Context, binary string) bool {
+	help, err := exec.CommandContext(ctx, binary, "dns", "--help").Output()
+	return err == nil && bytes.Contains(help, []byte("--stub-domain"))
+}
+
+func freeHostPort() (address, port string, err error) {
+	if address, err = freePort(); err != nil {
+		return "", "", err
+	}
+	_, port, err = net.SplitHostPort(address)
+	return address, port, err
+}
+
+// OwnAddress returns an address of this machine by which CoreDNS finds the Service that
+// it is behind, none if there is nothing but the loopback interface.
+func OwnAddress() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err == nil && !prefix.Addr().IsLoopback() {
+			return []netip.Addr{prefix.Addr()}, nil
+		}
+	}
+	return nil, nil
+}

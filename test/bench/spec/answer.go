@@ -1,0 +1,136 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spec
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+)
+
+// Has tells whether name, in lower case, exists: in the cluster's zone, or as a reverse
+// name that the cluster knows, or above one.
+func (z *Zone) Has(name string) bool { return z.exists[name] || z.podAddress(name) != nil }
+
+// IsOurs tells whether the server answers for name by itself: all of the zone, and of the
+// reverse names those that it knows. Other reverse names are left to the upstream.
+func (z *Zone) IsOurs(name string) bool {
+	return dns.IsSubDomain(z.name, name) || dns.IsSubDomain("arpa.", name) && dns.CountLabel(name) > 2 && z.exists[name]
+}
+
+// Records returns the records of a name, in lower case.
+func (z *Zone) Records(name string, rrtype uint16) []dns.RR {
+	var list []dns.RR
+	for _, rr := range append(z.records[name], z.podAddress(name)...) {
+		if rr.Header().Rrtype == rrtype {
+			list = append(list, rr)
+		}
+	}
+	return list
+}
+
+// Answer returns the reply to q.
+func (z *Zone) Answer(q ask.Question) *dns.Msg {
+	m := new(dns.Msg)
+	m.SetQuestion(q.Name, q.Type)
+	m.Response = true
+	if !z.IsOurs(q.Lower()) {
+		return upstream.Answer(q.Name, q.Type)
+	}
+	m.Authoritative = true // of the name that was asked for, RFC 1035 4.1.1
+	name, seen := q.Lower(), map[string]bool{}
+	for !seen[name] {
+		seen[name] = true
+		if !z.IsOurs(name) {
+			rest := upstream.Answer(name, q.Type)
+			m.Rcode, m.Answer, m.Ns = rest.Rcode, append(m.Answer, rest.Answer...), rest.Ns
+			break
+		}
+		alias := z.Records(name, dns.TypeCNAME)
+		if len(alias) > 0 && q.Type != dns.TypeCNAME {
+			m.Answer = append(m.Answer, alias...)
+			name = alias[0].(*dns.CNAME).Target
+			continue
+		}
+		z.end(m, name, q.Type)
+		break
+	}
+	return z.asAsked(m, q)
+}
+
+// end answers for the last name of a chain of aliases.
+func (z *Zone) end(m *dns.Msg, name string, qtype uint16) {
+	records := z.Records(name, qtype)
+	switch {
+	case len(records) > 0:
+		m.Answer = append(m.Answer, records...)
+		m.Extra = z.glue(records)
+	case !z.Has(name):
+		m.Rcode = dns.RcodeNameError // also after an alias, RFC 6604
+		fallthrough
+	default:
+		soa := z.records[z.name][0]
+		if !dns.IsSubDomain(z.name, name) {
+			soa = &dns.SOA{Hdr: dns.RR_Header{Name: "arpa."}}
+			soa.Header().Rrtype = dns.TypeSOA
+		}
+		m.Ns = []dns.RR{soa}
+	}
+}
+
+// glue returns the addresses of what SRV and NS records point to.
+func (z *Zone) glue(records []dns.RR) []dns.RR {
+	var list []dns.RR
+	seen := map[string]bool{}
+	for _, rr := range records {
+		var target string
+		switch rr := rr.(type) {
+		case *dns.SRV:
+			target = rr.Target
+		case *dns.NS:
+			target = rr.Ns
+		}
+		if target = dns.CanonicalName(target); target != "." && !seen[target] {
+			seen[target] = true
+			list = append(list, z.Records(target, dns.TypeA)...)
+			list = append(list, z.Records(target, dns.TypeAAAA)...)
+		}
+	}
+	return list
+}
+
+// asAsked writes the name of the question as it was asked.
+func (z *Zone) asAsked(m *dns.Msg, q ask.Question) *dns.Msg {
+	for i, rr := range m.Answer {
+		if rr.Header().Name == q.Lower() {
+			m.Answer[i] = dns.Copy(rr)
+			m.Answer[i].Header().Name = q.Name
+		}
+	}
+	return m
+}
+
+// podAddress returns the record of a pod's name when pods need not exist: an address
+// with dashes, IPv4 or IPv6, in a namespace that exists.
+func (z *Zone) podAddress(name string) []dns.RR {
+	label, rest, _ := strings.Cut(name, ".")
+	if z.podMode != "insecure" || !z.exists[rest] || !strings.HasSuffix(rest, ".pod."+z.name) {
+		return nil
+	}
+	header := dns.RR_Header{Name: name, Class: dns.ClassINET, Ttl: TTL}
+	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil && a.Is4() {
+		header.Rrtype = dns.TypeA
+		return []dns.RR{&dns.A{Hdr: header, A: net.IP(a.AsSlice())}}
+	}
+	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":")); err == nil && a.Is6() {
+		header.Rrtype = dns.TypeAAAA
+		return []dns.RR{&dns.AAAA{Hdr: header, AAAA: net.IP(a.AsSlice())}}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Object is what the store holds: any of the kinds that the server serves.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// resource is a kind that the server serves.
+type resource struct {
+	name string // as in the path of a URL
+	kind schema.GroupVersionKind
+	list runtime.Object // an empty one, as item
+	item Object
+}
+
+var resources = []resource{
+	{"services", corev1.SchemeGroupVersion.WithKind("Service"), new(corev1.ServiceList), new(corev1.Service)},
+	{"endpointslices", discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), new(discoveryv1.EndpointSliceList), new(discoveryv1.EndpointSlice)},
+	{"namespaces", corev1.SchemeGroupVersion.WithKind("Namespace"), new(corev1.NamespaceList), new(corev1.Namespace)},
+	{"pods", corev1.SchemeGroupVersion.WithKind("Pod"), new(corev1.PodList), new(corev1.Pod)},
+	{"nodes", corev1.SchemeGroupVersion.WithKind("Node"), new(corev1.NodeList), new(corev1.Node)},
+}
+
+// resourceOf returns the resource that o belongs to.
+func resourceOf(o Object) resource {
+	for _, r := range resources {
+		if reflect.TypeOf(r.item) == reflect.TypeOf(o) {
+			return r
+		}
+	}
+	panic(fmt.Sprintf("kubeapi: no store for %T", o))
+}
+
+// empty returns an object without anything but its kind.
+func (r resource) empty() Object {
+	o := r.item.DeepCopyObject().(Object)
+	o.GetObjectKind().SetGroupVersionKind(r.kind)
+	return o
+}
+
+// emptyList returns a list without items.
+func (r resource) emptyList() runtime.Object {
+	list := r.list.DeepCopyObject()
+	list.GetObjectKind().SetGroupVersionKind(r.kind.GroupVersion().WithKind(r.kind.Kind + "List"))
+	return list
+}
+
+// target is what the path of a request names: all objects of a resource, those of a
+// namespace, or one.
+type target struct {
+	resource        resource
+	namespace, name string
+}
+
+// parsePath reads /api/v1/... and /apis/GROUP/VERSION/...
+func parsePath(path string) (target, bool) {
+	part := strings.Split(strings.Trim(path, "/"), "/")
+	var group schema.GroupVersion
+	switch {
+	case len(part) > 2 && part[0] == "api":
+		group, part = schema.GroupVersion{Version: part[1]}, part[2:]
+	case len(part) > 3 && part[0] == "apis":
+		group, part = schema.GroupVersion{Group: part[1], Version: part[2]}, part[3:]
+	default:
+		return target{}, false
+	}
+	var t target
+	if len(part) > 2 && part[0] == "namespaces" {
+		t.namespace, part = part[1], part[2:]
+	}
+	if len(part) == 2 {
+		t.name = part[1]
+	}
+	for _, r := range resources {
+		if r.name == part[0] && r.kind.GroupVersion() == group && len(part) <= 2 {
+			t.resource = r
+			return t, true
+		}
+	}
+	return target{}, false
+}
+
+// fieldsOf returns those fields of o that clients select by.
+func fieldsOf(o Object) fields.Set {
+	set := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
+	if pod, ok := o.(*corev1.Pod); ok {
+		set["spec.nodeName"] = pod.Spec.NodeName
+		set["status.phase"] = string(pod.Status.Phase)
+	}
+	return set
+}
