@@ -79,8 +79,8 @@ func edited(pod string) cri.Report {
 	return cri.Report{Sandbox: cri.Sandbox{Namespace: "shop", Name: pod, UID: "uid-of-" + pod}, Outcome: cri.Edited, DNS: resolvconf.Config{Nameservers: []string{"10.96.0.10"}}}
 }
 
-// names leaves out of what was asked for the part of the events' names that is time.
-func names(asked []string) []string {
+// namesOf leaves out of what was asked for the part of the events' names that is time.
+func namesOf(asked []string) []string {
 	var short []string
 	for _, a := range asked {
 		before, _, _ := strings.Cut(a, ".")
@@ -97,7 +97,7 @@ func TestEvents(t *testing.T) {
 			t.Helper()
 			r.report(edited("web"))
 			synctest.Wait()
-			if diff := cmp.Diff(want, names(api.asked)); diff != "" {
+			if diff := cmp.Diff(want, namesOf(api.asked)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
 			api.asked = nil

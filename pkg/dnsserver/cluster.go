@@ -23,7 +23,8 @@ const (
 	soaExpire  = 86400
 )
 
-// maxAliases is the longest chain of CNAMEs that is followed.
+// maxAliases is the longest chain of CNAMEs that is given. One that comes back to
+// itself is given once.
 const maxAliases = 10
 
 // minimalTTL is that of the answer to ANY, in seconds. It costs nothing to ask
@@ -35,11 +36,12 @@ func (s *Server) cluster(ctx context.Context, q *query) (a answer, ok bool) {
 	snapshot := s.cfg.Zone.Snapshot()
 	a = answer{source: fromZone, authoritative: true}
 	owner, name := q.question().Name, q.name
-	for hop := 0; ; hop++ {
+	var seen []fqdn.Name // the aliases on the way
+	for {
 		verdict, apex, node := snapshot.Find(name)
 		switch verdict {
 		case zone.NotOurs:
-			if hop == 0 {
+			if len(seen) == 0 {
 				return answer{}, false
 			}
 			return s.aliased(a, s.elsewhere(ctx, q.about(name))), true
@@ -53,7 +55,8 @@ func (s *Server) cluster(ctx context.Context, q *query) (a answer, ok bool) {
 		qtype := q.question().Qtype
 		if node.Alias != "" && qtype != dns.TypeANY {
 			a.answer = append(a.answer, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
-			if qtype == dns.TypeCNAME || hop == maxAliases {
+			seen = append(seen, name)
+			if qtype == dns.TypeCNAME || len(seen) == maxAliases || slices.Contains(seen, node.Alias) {
 				return a, true
 			}
 			name, owner = node.Alias, node.Alias.String()

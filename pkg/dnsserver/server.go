@@ -34,6 +34,10 @@ type Config struct {
 	Upstream Exchange // nil: names of others are refused
 	Stubs    []Stub
 
+	// Returned reports whether a question was sent by us and came back, by way of
+	// a server that forwards to us; it is refused. nil: none ever does.
+	Returned func(dns.Question) bool
+
 	// Lameduck is how long queries are still taken after Run was told to end,
 	// while readiness already says no; Drain, how long those in flight may take
 	// after that.
@@ -159,6 +163,9 @@ func (s *Server) safeAnswer(ctx context.Context, q *query) (a answer) {
 
 // answer follows the order on Server.
 func (s *Server) answer(ctx context.Context, q *query) answer {
+	if s.cfg.Returned != nil && s.cfg.Returned(*q.question()) {
+		return answer{source: fromHere, rcode: dns.RcodeRefused}
+	}
 	if a, ok := s.cluster(ctx, q); ok {
 		return a
 	}

@@ -246,9 +246,14 @@ func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 		}
 	}
 	switch {
+	case !whole && s.addrs.below(key): // RFC 8020, also above our ranges
+		if !ours {
+			zone = name
+		}
+		return Exists, zone, Node{}
 	case !ours:
 		return NotOurs, "", Node{}
-	case !whole && s.addrs.below(key), name == zone:
+	case name == zone:
 		return Exists, zone, Node{}
 	}
 	return Absent, zone, Node{}

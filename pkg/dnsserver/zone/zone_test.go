@@ -101,7 +101,7 @@ func TestFind(t *testing.T) {
 		{"outside", "example.com", "not ours"},
 		{"a longer label", "xcluster.local", "not ours"},
 		{"a range that ends inside a label", "1.100.10.in-addr.arpa", "absent in 100.10.in-addr.arpa."},
-		{"above the range", "10.in-addr.arpa", "not ours"},
+		{"above the range, and above an address", "10.in-addr.arpa", "exists"},
 		{"a part of the range", "96.10.in-addr.arpa", "exists"},
 		{"reverse names above an address", "0.96.10.in-addr.arpa", "exists"},
 		{"other reverse names", "1.2.0.192.in-addr.arpa", "not ours"},
