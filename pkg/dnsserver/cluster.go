@@ -151,15 +151,23 @@ func rotated(addrs []netip.Addr) []netip.Addr {
 	return slices.Concat(addrs[i:], addrs[:i])
 }
 
+// staleDenial is the longest time for which what an old snapshot lacks is called
+// absent, in seconds.
+const staleDenial = 5
+
 // soa is the SOA record of a zone of ours. Its minimum is the time for which a
 // negative answer may be kept (RFC 2308 section 4).
 func (s *Server) soa(apex fqdn.Name, at *zone.Snapshot) *dns.SOA {
+	denial := s.cfg.TTL
+	if !at.Stale().IsZero() {
+		denial = min(denial, staleDenial)
+	}
 	return &dns.SOA{
 		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
 		Ns:      zone.MasterName(s.cfg.Domain).String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
 		Serial:  at.Serial(),
-		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.cfg.TTL,
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: denial,
 	}
 }
 

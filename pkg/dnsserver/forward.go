@@ -5,6 +5,8 @@ package dnsserver
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -86,7 +88,22 @@ func (s *Server) ask(ctx context.Context, q *query, question cache.Question, exc
 	if m.RecursionDesired { // without, the reply may be a referral
 		s.cfg.Cache.Put(question, reply, time.Now())
 	}
-	return copied(reply, fromUpstream)
+	a := copied(reply, fromUpstream)
+	a.answer = spelled(a.answer, q.question().Name)
+	return a
+}
+
+// spelled returns records with the owner name as the client spelled it (RFC 4343
+// section 4.1). The reply may have been asked for by another one, and is shared.
+func spelled(records []dns.RR, name string) []dns.RR {
+	for i, rr := range records {
+		if owner := rr.Header().Name; owner != name && strings.EqualFold(owner, name) {
+			records = slices.Clone(records)
+			records[i] = dns.Copy(rr)
+			records[i].Header().Name = name
+		}
+	}
+	return records
 }
 
 // askOrStale asks, and answers with what it has if that fails or takes too long.

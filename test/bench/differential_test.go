@@ -53,9 +53,9 @@ func TestDifferential(t *testing.T) {
 			}
 			g := world.New(*seed+uint64(i), services, self)
 			c := newCluster(t, g, run.podMode)
-			servers := []server{{"CoreDNS", start(t, coreDNS, peer.CoreDNS, c.Cluster), true}}
-			if ours != "" {
-				servers = append(servers, server{"dnsconfigurer", start(t, ours, peer.Ours, c.Cluster), false})
+			servers := []server{
+				{"CoreDNS", start(t, coreDNS, peer.CoreDNS, c.Cluster), true},
+				{"dnsconfigurer", start(t, ours, peer.Ours, c.Cluster), false},
 			}
 			for n := range run.rounds {
 				zone := c.next(t, g, n, self, servers)
@@ -86,10 +86,6 @@ func build(t *testing.T, dir string) (coreDNS, ours string) {
 		}
 	}
 	t.Logf("built in %v", time.Since(begin).Round(time.Second))
-	if !peer.HasDNS(t.Context(), ours) {
-		t.Log("this dnsconfigurer has no DNS server yet: CoreDNS is beside the specification alone")
-		ours = ""
-	}
 	return coreDNS, ours
 }
 

@@ -152,12 +152,13 @@ func (s *Snapshot) hasNamespace(name string) bool {
 }
 
 func (s *Snapshot) findPod(path []string) (Node, bool) {
+	if len(path) == 0 {
+		return Node{}, true
+	}
 	if s.config.Pods == PodsDisabled {
 		return Node{}, false
 	}
 	switch len(path) {
-	case 0:
-		return Node{}, true
 	case 1:
 		return Node{}, s.hasNamespace(path[0])
 	case 2:

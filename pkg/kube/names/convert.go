@@ -75,10 +75,14 @@ func (c converter) namespace(o *corev1.Namespace) object {
 	return made
 }
 
+// tolerateUnready is what publishNotReadyAddresses was before it was a field; the
+// specification (2.1) still knows it.
+const tolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
+
 // service returns nil for a Service that can have no names. The error joins what
 // was left out.
 func (c converter) service(o *corev1.Service) (*zone.Service, error) {
-	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses}
+	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses || o.Annotations[tolerateUnready] == "true"}
 	if err := s.Check(c.domain); err != nil {
 		return nil, err
 	}

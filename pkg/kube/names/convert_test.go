@@ -91,6 +91,11 @@ func TestService(t *testing.T) {
 		{"NodePort and LoadBalancer have cluster IPs", "{type: LoadBalancer, clusterIP: 10.96.0.1}", with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
 		{"publishNotReadyAddresses", "{clusterIP: None, publishNotReadyAddresses: true}", with(func(s *zone.Service) { s.PublishNotReady = true }), ""},
 	}
+	old := parse[corev1.Service](t, head+"spec: {clusterIP: None}")
+	old.Annotations = map[string]string{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "true"}
+	if got, err := (converter{domain: clusterLocal}).service(old); err != nil || !got.PublishNotReady {
+		t.Errorf("2.1, the annotation: %+v, %v", got, err)
+	}
 	for _, tt := range tests {
 		got, err := converter{domain: clusterLocal}.service(parse[corev1.Service](t, head+"spec: "+tt.spec))
 		check(t, tt.clause, got, tt.want, err, tt.wrong)

@@ -4,7 +4,6 @@
 package peer
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -98,12 +97,6 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-// HasDNS tells whether the dnsconfigurer at binary is a cluster DNS server yet.
-func HasDNS(ctx context.Context, binary string) bool {
-	help, err := exec.CommandContext(ctx, binary, "dns", "--help").Output()
-	return err == nil && bytes.Contains(help, []byte("--stub-domain"))
 }
 
 func freeHostPort() (address, port string, err error) {

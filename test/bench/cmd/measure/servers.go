@@ -41,15 +41,12 @@ func (b *bench) clusterDNS(cache int) []*subject {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}
 	}
-	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}}
-	if b.binaries.ours != "" {
-		list = append(list, &subject{name: nameOurs, run: func(ctx context.Context, dir string) (*peer.Process, error) {
-			c := b.cluster
-			c.Dir = dir
-			return peer.Ours(ctx, b.binaries.ours, c)
-		}})
+	ours := func(ctx context.Context, dir string) (*peer.Process, error) {
+		c := b.cluster
+		c.Dir = dir
+		return peer.Ours(ctx, b.binaries.ours, c)
 	}
-	return list
+	return []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, {name: nameOurs, run: ours}}
 }
 
 func (b *bench) echo() *subject {
