@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
 		}, []string{"source"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_panics_total", Help: "Queries whose handling panicked; the client got SERVFAIL.",
+			Name: "dnsconfigurer_dns_panics_total", Help: "Queries whose handling panicked; they got no reply.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are no queries, and got no reply.",

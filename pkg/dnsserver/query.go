@@ -72,7 +72,9 @@ func parse(packet []byte, via transport) (q *query, refusal []byte) {
 		return nil, header(dns.RcodeFormatError)
 	}
 	m := new(dns.Msg)
-	if err := m.Unpack(packet); err != nil {
+	// Of a header alone the library makes a message without the question that
+	// the header announces.
+	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 {
 		return nil, header(dns.RcodeFormatError)
 	}
 	name, err := fqdn.ParseName(m.Question[0].Name)

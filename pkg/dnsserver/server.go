@@ -131,8 +131,16 @@ func (s *Server) start(ctx context.Context, packet []byte, via transport, send f
 }
 
 // handle returns the reply to a packet, nil if it must not be answered. It is the
-// one place that counts.
+// one place that counts. A fault of ours stays with the one packet that found it,
+// which gets no reply.
 func (s *Server) handle(ctx context.Context, packet []byte, via transport) (reply []byte) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.metrics.panics.Inc()
+			s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
+			reply = nil
+		}
+	}()
 	start := time.Now()
 	q, refusal := parse(packet, via)
 	if q == nil {
@@ -143,22 +151,10 @@ func (s *Server) handle(ctx context.Context, packet []byte, via transport) (repl
 		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
 		return refusal
 	}
-	a := s.safeAnswer(ctx, q)
+	a := s.answer(ctx, q)
 	reply = q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))
 	return reply
-}
-
-// safeAnswer keeps a fault of ours to the one query that found it.
-func (s *Server) safeAnswer(ctx context.Context, q *query) (a answer) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.metrics.panics.Inc()
-			s.log.Error("answering a query panicked", "name", q.question().Name, "type", dns.TypeToString[q.question().Qtype], "panic", fault, "stack", string(debug.Stack()))
-			a = failure(fromHere, dns.ExtendedErrorCodeOther, "internal error")
-		}
-	}()
-	return s.answer(ctx, q)
 }
 
 // answer follows the order on Server.

@@ -1,0 +1,153 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// TestRefusals has what no source is asked, and the rcode that it gets.
+func TestRefusals(t *testing.T) {
+	s := serve(t, "loaded", nil)
+	query := func(change func(*dns.Msg)) []byte {
+		m := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
+		change(m)
+		packet, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return packet
+	}
+	twice := func(m *dns.Msg) { m.Extra = append(m.Extra, m.Extra[0]) }
+	tests := []struct {
+		what   string
+		packet []byte
+		want   int
+	}{
+		{"a header alone", make([]byte, headerLen), dns.RcodeFormatError},
+		{"a header that announces a question", query(func(*dns.Msg) {})[:headerLen], dns.RcodeFormatError},
+		{"a question that ends too early", query(func(*dns.Msg) {})[:20], dns.RcodeFormatError},
+		{"a name that points at itself", append(query(func(*dns.Msg) {})[:headerLen], 0xC0, headerLen, 0, 1, 0, 1), dns.RcodeFormatError},
+		{"two questions (RFC 9619)", query(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},
+		{"an answer in a query", query(func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}} }), dns.RcodeFormatError},
+		{"two OPT records (RFC 6891)", query(func(m *dns.Msg) { m.SetEdns0(1232, false); twice(m) }), dns.RcodeFormatError},
+		{"EDNS of another version", query(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers},
+		{"NOTIFY", query(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented},
+		{"UPDATE", query(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }), dns.RcodeNotImplemented},
+		{"CHAOS", query(func(m *dns.Msg) {
+			m.Question[0] = dns.Question{Name: "version.bind.", Qtype: dns.TypeTXT, Qclass: dns.ClassCHAOS}
+		}), dns.RcodeRefused},
+		{"a transfer", query(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeRefused},
+		{"nobody to forward to", query(func(m *dns.Msg) { m.Question[0].Name = "example.com." }), dns.RcodeRefused},
+	}
+	for _, tt := range tests {
+		reply := s.raw(t, tt.packet, 5*time.Second)
+		if len(reply) < headerLen || !bytes.Equal(reply[:2], tt.packet[:2]) || reply[2]&0x80 == 0 {
+			t.Errorf("%s: the reply is %x", tt.what, reply)
+			continue
+		}
+		rcode := int(reply[3] & 15)
+		if m := new(dns.Msg); m.Unpack(reply) == nil {
+			rcode = m.Rcode
+		}
+		if rcode != tt.want {
+			t.Errorf("%s: %s, want %s", tt.what, dns.RcodeToString[rcode], dns.RcodeToString[tt.want])
+		}
+	}
+}
+
+// TestSilence has what must not be answered; the server answers the next query.
+func TestSilence(t *testing.T) {
+	s := serve(t, "loaded", nil)
+	reply, err := new(dns.Msg).SetQuestion("a.example.", dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply[2] |= 0x80
+	for _, packet := range [][]byte{{}, make([]byte, headerLen-1), reply} {
+		if got, _ := parse(packet, overUDP); got != nil {
+			t.Errorf("%x is a query", packet)
+		}
+		if _, refusal := parse(packet, overUDP); refusal != nil {
+			t.Errorf("%x gets %x", packet, refusal)
+		}
+	}
+	if text(s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))) == "" {
+		t.Error("no reply")
+	}
+}
+
+// TestSize holds replies to what the client takes: 600 addresses fit into no UDP reply,
+// and all come over TCP.
+func TestSize(t *testing.T) {
+	cluster := "namespace default\nservice default/big\nslice default/big"
+	for i := range 600 {
+		cluster += fmt.Sprintf(" 10.96.%d.%d", i/250, i%250)
+	}
+	s := serve(t, cluster+"\nloaded", nil)
+	for _, tt := range []struct{ announced, most int }{{0, 512}, {100, 512}, {512, 512}, {1231, 1231}, {1232, 1232}, {1233, 1232}, {65535, 1232}} {
+		m := new(dns.Msg).SetQuestion("big.default.svc.cluster.local.", dns.TypeA)
+		if tt.announced > 0 {
+			m.SetEdns0(uint16(tt.announced), false)
+		}
+		packet, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := s.raw(t, packet, 5*time.Second)
+		if len(reply) > tt.most || len(reply) < tt.most-16 || reply[2]&0x02 == 0 {
+			t.Errorf("a client that takes %d gets %d octets, TC %t; want almost %d", tt.announced, len(reply), reply[2]&0x02 != 0, tt.most)
+		}
+		if n := int(binary.BigEndian.Uint16(reply[6:])); n == 0 || n == 600 {
+			t.Errorf("a client that takes %d gets %d addresses", tt.announced, n)
+		}
+	}
+	whole := s.exchange(t, "tcp", new(dns.Msg).SetQuestion("big.default.svc.cluster.local.", dns.TypeA))
+	if whole.Truncated || len(whole.Answer) != 600 {
+		t.Errorf("over TCP: %d addresses, TC %t", len(whole.Answer), whole.Truncated)
+	}
+}
+
+// FuzzParse: whatever comes in, a refusal is a reply to it, and a query can be
+// answered within the client's size.
+func FuzzParse(f *testing.F) {
+	packet, err := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, true).Pack()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(packet)
+	f.Add(packet[:len(packet)-11])
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		q, refusal := parse(packet, overUDP)
+		if q != nil {
+			refusal = q.pack(failure(fromHere, dns.ExtendedErrorCodeOther, "fuzz"))
+			if len(refusal) > q.size() {
+				t.Fatalf("%d octets for a client that takes %d", len(refusal), q.size())
+			}
+		}
+		if refusal != nil && (!bytes.Equal(refusal[:2], packet[:2]) || refusal[2]&0x80 == 0) {
+			t.Fatalf("%x is no reply to %x", refusal, packet)
+		}
+	})
+}
+
+// TestPanic has an upstream with a fault of ours in it.
+func TestPanic(t *testing.T) {
+	s := serve(t, "loaded", func(context.Context, *dns.Msg) (*dns.Msg, error) { panic("fault") })
+	packet, err := new(dns.Msg).SetQuestion("a.example.", dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply := s.raw(t, packet, 100*time.Millisecond); reply != nil {
+		t.Errorf("the reply is %x", reply)
+	}
+	s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))
+}
