@@ -63,7 +63,8 @@ func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
 		f.look(kubelet.Context(), &request)
 	}
 	var header, trailer metadata.MD
-	err := f.runtime.Invoke(outgoing(kubelet.Context()), method, &request, &reply, grpc.Header(&header), grpc.Trailer(&trailer))
+	err := f.runtime.Invoke(outgoing(kubelet.Context()), method, &request, &reply,
+		grpc.Header(&header), grpc.Trailer(&trailer), grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	kubelet.SetTrailer(withoutReserved(trailer))
 	if header != nil {
 		f.answered.Store(true)
