@@ -27,7 +27,7 @@ type Engine struct {
 	suffix    string  // ".<cluster domain>.<autopath suffix>"
 }
 
-// New returns an Engine for n, or an error that names the field of n which no pod
+// New returns an Engine for n, or a *NodeError that names the field of n which no pod
 // could live with.
 func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
