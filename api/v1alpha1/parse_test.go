@@ -90,7 +90,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := v1alpha1.ParseShim([]byte(head + "listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n" +
-		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: []}\nautopath: {suffix: ap.k8s.io}\n"))
+		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,16 @@ type NodeConfiguration struct {
 	// "": pods get none, as with the kubelet.
 	ResolvConf *string `json:"resolvConf,omitempty"`
 
+	// HostResolver is "auto" to give pods the servers that systemd-resolved asks,
+	// where ResolvConf is its stub: a server on the node's loopback. The kubelet is
+	// still held to ResolvConf. Empty: "never".
+	HostResolver string `json:"hostResolver,omitempty"`
+
+	// UplinkResolvConf is the path of the file in which systemd-resolved lists these
+	// servers. A relative path counts from the directory of this file. Empty:
+	// /run/systemd/resolve/resolv.conf. It matters only with HostResolver "auto".
+	UplinkResolvConf string `json:"uplinkResolvConf,omitempty"`
+
 	// NodeIPs lists the node's addresses. Empty: unknown. They matter only when
 	// ResolvConf is "".
 	NodeIPs []string `json:"nodeIPs,omitempty"`

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -77,7 +78,7 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	}
 	found, err := checkNode(node)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
 	bad := false
 	for _, f := range findings(found) {
@@ -122,11 +123,12 @@ func loadNode(path string) (node, error) {
 
 // checkNode lists what is wrong with n and with the host's resolv.conf.
 func checkNode(n node) ([]policy.Finding, error) {
-	engine, err := policy.New(n.Node)
+	engine, err := n.engine()
 	if err != nil {
 		return nil, err
 	}
-	found := n.findings
+	host, fallback := n.host()
+	found := append(n.findings, fallback...)
 	if len(n.ClusterDNS) == 0 {
 		found = append(found, policy.Finding{
 			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
@@ -134,12 +136,11 @@ func checkNode(n node) ([]policy.Finding, error) {
 			Field:   policy.FieldClusterDNS, Hint: "give the address of the cluster's DNS Service",
 		})
 	}
-	host := n.host()
 	found = append(found, engine.CheckHost(host)...)
 	for _, i := range host.Ignored {
 		found = append(found, policy.Finding{
 			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
-			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", n.ResolvConf, i.Line, i.Text, i.Why),
+			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", cmp.Or(host.Path, n.ResolvConf), i.Line, i.Text, i.Why),
 			Field:   policy.FieldResolvConf, Hint: "nothing to do if that is intended",
 		})
 	}

@@ -93,10 +93,12 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := policy.New(node.Node)
+	engine, err := node.engine()
 	if err != nil {
 		return err
 	}
+	host, found := node.host()
+	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
 	workloads, unread := readManifests(l.files, cmd.InOrStdin())
 	if len(workloads) == 0 {
 		return unread
@@ -107,7 +109,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	}
 	pod := kube.FromPod(w.Pod)
 	pod.Path = w.Path
-	d := engine.Decide(pod, node.host())
+	d := engine.Decide(pod, host)
 	if !d.Starts() {
 		return fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
 	}

@@ -6,14 +6,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
-	netutils "k8s.io/utils/net"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -32,6 +30,8 @@ type nodeFlags struct {
 	nodeName      string
 
 	required bool // there are no defaults
+
+	files files // that were read
 }
 
 func (f *nodeFlags) register(flags *pflag.FlagSet) {
@@ -59,38 +59,87 @@ func (f *nodeFlags) registerFacts(flags *pflag.FlagSet, defaults facts) {
 type node struct {
 	policy.Node
 	name     string
-	findings []policy.Finding // about the facts themselves
+	uplink   string            // where systemd-resolved lists its servers; "": hostresolv's default
+	follow   hostresolv.Follow // what to do with its stub
+	findings []policy.Finding  // about the facts themselves
+	origins  map[string]string // by field of policy.Node: the flag, or the file and its field
+}
+
+// engine returns an Engine for n. Its errors name what was given.
+func (n node) engine() (*policy.Engine, error) {
+	engine, err := policy.New(n.Node)
+	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field] != "" {
+		err = fmt.Errorf("%s: %s", n.origins[e.Field], e.Problem)
+	}
+	return engine, err
+}
+
+// hostConfig is how n's resolv.conf is read.
+func (n node) hostConfig() hostresolv.Config {
+	return hostresolv.Config{Path: n.ResolvConf, Follow: n.follow, UplinkPath: n.uplink}
 }
 
 // host reads the host's resolv.conf. A file that cannot be opened is one with that
-// error: not every pod needs it.
-func (n node) host() resolvconf.File {
-	if n.ResolvConf == "" {
-		return resolvconf.File{}
+// error: not every pod needs it. The findings say why it is not the file that was
+// meant.
+func (n node) host() (resolvconf.File, []policy.Finding) {
+	switch {
+	case n.ResolvConf == "":
+		return resolvconf.File{}, nil
+	case n.follow != hostresolv.Never:
+		w, err := hostresolv.New(n.hostConfig())
+		if err != nil {
+			return resolvconf.File{Err: err}, nil
+		}
+		s, _ := w.Current()
+		return s.File, uplinkFindings(s)
 	}
-	f, err := os.Open(n.ResolvConf)
+	f, err := os.Open(n.ResolvConf) // also a pipe, as of a shell's <(...)
 	if err != nil {
-		return resolvconf.File{Err: err}
+		return resolvconf.File{Err: err}, nil
 	}
 	defer f.Close()
-	return resolvconf.Read(f)
+	return resolvconf.Read(f), nil
+}
+
+// uplinkFindings says why pods get the stub of systemd-resolved although its uplink
+// file is to be followed.
+func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
+	if !s.Stub || s.Uplink || s.Problem.Err == nil {
+		return nil
+	}
+	return []policy.Finding{{
+		Code: policy.CodeUplinkUnusable, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByDNSConfigurer,
+		Message: fmt.Sprintf("%s is the stub of systemd-resolved, and pods get it as it is: %v", s.Path, s.Problem.Err),
+		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved, or correct node.uplinkResolvConf",
+	}}
 }
 
 // load gathers the facts; flags tells which of f were given.
 func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
-	c := v1alpha1.ShimConfiguration{}
-	if f.config != "" {
-		var err error
-		if c, err = readConfig(f.config); err != nil {
-			return node{}, err
-		}
+	c, err := f.configuration()
+	if err != nil {
+		return node{}, err
 	}
+	return f.node(flags, c)
+}
+
+// configuration reads the ShimConfiguration of --config. Without one it is empty.
+func (f *nodeFlags) configuration() (v1alpha1.ShimConfiguration, error) {
+	if f.config == "" {
+		return v1alpha1.ShimConfiguration{}, nil
+	}
+	return f.files.readConfig(f.config)
+}
+
+// node gathers the facts from c, the kubelet's file and the flags.
+func (f *nodeFlags) node(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (node, error) {
 	if f.kubeletConfig != "" {
 		c.Node.KubeletConfig = f.kubeletConfig
 	}
-	facts := facts{dns: f.clusterDNS, dnsFrom: "--cluster-dns", domain: f.clusterDomain, resolvConf: f.resolvConf}
+	facts := facts{dns: f.clusterDNS, dnsFrom: "--cluster-dns", domain: f.clusterDomain, domainFrom: "--cluster-domain", resolvConf: f.resolvConf}
 	if c.Node.KubeletConfig != "" {
-		if err := facts.readKubelet(c.Node.KubeletConfig); err != nil {
+		if err := facts.readKubelet(&f.files, c.Node.KubeletConfig); err != nil {
 			return node{}, err
 		}
 	}
@@ -99,7 +148,7 @@ func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
 		facts.dns, facts.dnsFrom = f.clusterDNS, "--cluster-dns"
 	}
 	if flags.Changed("cluster-domain") {
-		facts.domain = f.clusterDomain
+		facts.domain, facts.domainFrom = f.clusterDomain, "--cluster-domain"
 	}
 	if flags.Changed("resolv-conf") {
 		facts.resolvConf = f.resolvConf
@@ -121,111 +170,5 @@ func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
 			(c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); f.required && !given {
 		return node{}, errors.New("what the kubelet knows is missing: give --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
 	}
-	return facts.node(c)
-}
-
-// facts are the three that a kubelet's file and ours may both give.
-type facts struct {
-	dns        []string
-	dnsFrom    string // for messages
-	domain     string
-	resolvConf string
-}
-
-// readKubelet takes the facts of a KubeletConfiguration. As in the kubelet, a
-// relative resolvConf counts from the directory of the file.
-func (f *facts) readKubelet(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("reading the kubelet's configuration: %w", err)
-	}
-	k, err := kube.ParseKubeletConfiguration(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	f.dns, f.dnsFrom, f.domain, f.resolvConf = k.ClusterDNS, path+": clusterDNS", k.ClusterDomain, kube.DefaultResolvConf
-	if k.ResolvConf != nil {
-		f.resolvConf = besides(path, *k.ResolvConf)
-	}
-	return nil
-}
-
-func (f *facts) configure(c v1alpha1.NodeConfiguration, path string) {
-	if c.ClusterDNS != nil {
-		f.dns, f.dnsFrom = *c.ClusterDNS, path+": node.clusterDNS"
-	}
-	if c.ClusterDomain != nil {
-		f.domain = *c.ClusterDomain
-	}
-	if c.ResolvConf != nil {
-		f.resolvConf = *c.ResolvConf
-	}
-}
-
-// node parses the facts. Like the kubelet it goes on without a clusterDNS entry
-// that is no address, and says so.
-func (f *facts) node(c v1alpha1.ShimConfiguration) (node, error) {
-	n := node{name: c.Node.NodeName}
-	n.ClusterDomain, n.ResolvConf = f.domain, f.resolvConf
-	for _, s := range f.dns {
-		a, ok := parseAddr(s)
-		if !ok {
-			n.findings = append(n.findings, policy.Finding{
-				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
-				Message: fmt.Sprintf("%s: %q is not an IP address, the kubelet goes on without it", f.dnsFrom, s),
-				Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
-			})
-			continue
-		}
-		n.ClusterDNS = append(n.ClusterDNS, a)
-	}
-	for _, s := range c.Node.NodeIPs {
-		a, ok := parseAddr(s)
-		if !ok {
-			return n, fmt.Errorf("node.nodeIPs: %q is not an IP address", s)
-		}
-		n.IPs = append(n.IPs, a)
-	}
-	n.Autopath = policy.Autopath{Suffix: c.Autopath.Suffix, ClusterDNSFallback: c.Autopath.ClusterDNSFallback}
-	if s := c.Autopath.NodeCache; s != "" {
-		a, ok := parseAddr(s)
-		if !ok {
-			return n, fmt.Errorf("autopath.nodeCache: %q is not an IP address", s)
-		}
-		n.Autopath.NodeCache = a
-	}
-	return n, nil
-}
-
-// parseAddr parses an address as the kubelet does: leading zeros are allowed,
-// zones are not, and IPv4 in IPv6 is IPv4.
-func parseAddr(s string) (netip.Addr, bool) {
-	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
-	return a.Unmap(), ok
-}
-
-// readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
-// other files about the node count from its own directory.
-func readConfig(path string) (v1alpha1.ShimConfiguration, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return v1alpha1.ShimConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	c, err := v1alpha1.ParseShim(data)
-	if err != nil {
-		return c, within(path, err)
-	}
-	c.Node.KubeletConfig = besides(path, c.Node.KubeletConfig)
-	if c.Node.ResolvConf != nil {
-		*c.Node.ResolvConf = besides(path, *c.Node.ResolvConf)
-	}
-	return c, nil
-}
-
-// besides resolves name from the directory of file; "" stays "".
-func besides(file, name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(file), name)
+	return facts.node(c, f.config)
 }

@@ -60,17 +60,15 @@ func (r *renderer) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	engine, err := policy.New(node.Node)
+	engine, err := node.engine()
 	if err != nil {
 		return err
 	}
-	for _, f := range node.findings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, f.Hint)
-	}
+	host, found := node.host()
+	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
 
 	workloads, unread := readManifests(r.files, cmd.InOrStdin())
 	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1, map[string]bool{}}
-	host := node.host()
 	bad := false
 	for _, w := range workloads {
 		if w.Pod.Namespace == "" {

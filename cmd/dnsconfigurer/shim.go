@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -21,11 +23,9 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/systemd"
 )
 
@@ -40,7 +40,10 @@ engine decides. Whatever is in doubt passes as the kubelet sent it.
 
 What the node's kubelet knows must be given, best by its own configuration file; the
 shim does not guess. Where the kubelet's answer is not what these facts give, the
-kubelet's answer passes.`,
+kubelet's answer passes.
+
+Changed configuration files are read again, at once on SIGHUP. One with an error
+changes nothing.`,
 		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
@@ -64,14 +67,16 @@ type shimFlags struct {
 	node      nodeFlags
 }
 
-// configuration returns the file's configuration under the flags that were given.
-func (s *shimFlags) configuration(flags *pflag.FlagSet) (v1alpha1.ShimConfiguration, error) {
-	var c v1alpha1.ShimConfiguration
-	if s.node.config != "" {
-		var err error
-		if c, err = readConfig(s.node.config); err != nil {
-			return c, err
-		}
+// load reads the files and puts what they say under the flags that were given.
+func (s *shimFlags) load(flags *pflag.FlagSet) (settings, error) {
+	s.node.files.forget()
+	c, err := s.node.configuration()
+	if err != nil {
+		return settings{}, err
+	}
+	n, err := s.node.node(flags, c)
+	if err != nil {
+		return settings{}, err
 	}
 	for _, f := range []struct {
 		name      string
@@ -87,7 +92,7 @@ func (s *shimFlags) configuration(flags *pflag.FlagSet) (v1alpha1.ShimConfigurat
 			*f.set = *f.from
 		}
 	}
-	return c, nil
+	return newSettings(c, n)
 }
 
 func (s *shimFlags) run(cmd *cobra.Command) error {
@@ -96,76 +101,49 @@ func (s *shimFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.configuration(cmd.Flags())
+	load := func() (settings, error) { return s.load(cmd.Flags()) }
+	first, err := load()
 	if err != nil {
 		return err
 	}
-	n, err := s.node.load(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	for _, f := range n.findings {
-		log.Warn(f.Message, "hint", f.Hint)
-	}
-	return serveShim(cmd.Context(), c, n, log)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	return serveShim(cmd.Context(), first, &reloader{load: load, files: &s.node.files, hangup: hangup, log: log}, log)
 }
 
 // serveShim runs the shim and what it needs until ctx ends or one of them fails.
-func serveShim(ctx context.Context, c v1alpha1.ShimConfiguration, n node, log *slog.Logger) error {
-	engine, err := policy.New(n.Node)
+func serveShim(ctx context.Context, s settings, r *reloader, log *slog.Logger) error {
+	api, err := newClient(s.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	drain, err := drainTimeout(c.DrainTimeout)
-	if err != nil {
-		return err
-	}
-	api, err := newClient(c.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	pods, err := watch.New(watch.Config{Client: api, NodeName: n.name, Manifests: c.Manifests, Logger: log})
+	pods, err := watch.New(watch.Config{Client: api, NodeName: s.node.name, Manifests: s.Manifests, Logger: log})
 	if err != nil {
 		return fmt.Errorf("%w; give --node-name", err)
 	}
-	tasks := []func(context.Context) error{pods.Run}
-	host := func() resolvconf.File { return resolvconf.File{} }
-	if n.ResolvConf != "" {
-		w, err := hostresolv.New(hostresolv.Config{Path: n.ResolvConf, Logger: log})
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, w.Run)
-		host = func() resolvconf.File { return w.Refresh().File }
-		for _, f := range engine.CheckHost(host()) {
-			log.Warn(f.Message, "reason", f.Reason, "hint", f.Hint)
-		}
-	}
-	mode, err := cri.ParseMode(c.Mode)
-	if err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	metrics := cri.NewMetrics(registry)
-	reporter := newReporter(api, n.name, log)
-	tasks = append(tasks, reporter.run)
+	reporter := newReporter(api, s.node.name, log)
+	shim := &cri.Shim{Runtime: s.RuntimeEndpoint, DrainTimeout: s.drain, Metrics: metrics}
+	r.shim, r.hook = shim, cri.Hook{Lookup: lookup(pods), Report: reporter.report, Metrics: metrics}
+	r.success = newReloadSuccess(registry)
+	if err := r.start(s); err != nil {
+		return err
+	}
 	manager, err := systemd.NewManager()
 	if err != nil {
 		return err
 	}
-	listener, err := listen(c.Listen)
-	if err != nil {
+	if shim.Listener, err = listen(s.Listen); err != nil {
 		return err
 	}
-	shim := &cri.Shim{
-		Listener: listener, Runtime: c.RuntimeEndpoint, DrainTimeout: drain, Metrics: metrics,
-		Hook: &cri.Hook{Engine: engine, Mode: mode, Host: host, Lookup: lookup(pods), Report: reporter.report, Metrics: metrics},
+	tasks := []func(context.Context) error{pods.Run, reporter.run, r.run, shim.Run,
+		func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) }}
+	if s.HTTP != "" {
+		tasks = append(tasks, func(ctx context.Context) error { return serveHTTP(ctx, s.HTTP, registry, shim.Ready) })
 	}
-	tasks = append(tasks, shim.Run, func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) })
-	if c.HTTP != "" {
-		tasks = append(tasks, func(ctx context.Context) error { return serveHTTP(ctx, c.HTTP, registry, shim.Ready) })
-	}
-	log.Info("serving", "listen", c.Listen, "runtime", c.RuntimeEndpoint, "mode", mode, "node", n.name, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
+	log.Info("serving", "listen", s.Listen, "runtime", s.RuntimeEndpoint, "node", s.node.name)
 	return together(ctx, tasks)
 }
 
@@ -216,18 +194,4 @@ func newClient(kubeconfig string) (rest.Interface, error) {
 	c.UserAgent = "dnsconfigurer-shim/" + version()
 	c.QPS = -1 // a pod costs one call at most, and watch has a breaker of its own
 	return client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
-}
-
-func drainTimeout(s string) (time.Duration, error) {
-	if s == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err == nil && d <= 0 {
-		err = errors.New("must be more than 0")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("drainTimeout %q: %w", s, err)
-	}
-	return d, nil
 }

@@ -73,14 +73,19 @@ var outcomes = []Outcome{
 // ErrUnknownPod is the error of a Lookup that has asked everybody.
 var ErrUnknownPod = errors.New("nobody knows this pod")
 
-// Hook decides about sandboxes. All fields but Mode and Metrics are required. They are set
-// before the Hook is used; many goroutines may use it then.
+// Hook decides about sandboxes. Engine, Host, Lookup and Report are required. The fields
+// are set before the Hook is used; many goroutines may use it then. Other settings
+// take another Hook ([Shim.Use]).
 type Hook struct {
 	Engine *policy.Engine
 	Mode   Mode
 
-	// Host returns the host's resolv.conf as it is now.
+	// Host returns the host's resolv.conf that pods are to get, as it is now.
 	Host func() resolvconf.File
+
+	// KubeletHost returns the one that the kubelet reads, with which it computed
+	// its answer. nil: the kubelet reads Host.
+	KubeletHost func() resolvconf.File
 
 	// Lookup returns the pod of a sandbox, by its UID, before the deadline of ctx.
 	// The error wraps ErrUnknownPod when there is no such pod.
@@ -141,7 +146,7 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 		return lookupOutcome(err), err.Error()
 	}
 	host := h.Host()
-	if h.Mode != Force && s.HasDNS && !h.Engine.Agrees(pod, host, s.DNS) {
+	if h.Mode != Force && s.HasDNS && !h.Engine.Agrees(pod, h.kubeletHost(host), s.DNS) {
 		return FactsMismatch, "the kubelet computed other DNS than the facts about the node give: " + s.DNS.String()
 	}
 	d := h.Engine.Decide(pod, host)
@@ -157,6 +162,13 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 		return Observed, ""
 	}
 	return Edited, ""
+}
+
+func (h *Hook) kubeletHost(host resolvconf.File) resolvconf.File {
+	if h.KubeletHost == nil {
+		return host
+	}
+	return h.KubeletHost()
 }
 
 func lookupOutcome(err error) Outcome {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -138,6 +139,55 @@ func TestHook(t *testing.T) {
 	}
 }
 
+// TestHookWithAnotherHostFile has a kubelet that is told to read the stub of
+// systemd-resolved, and a shim that follows it to the uplink: the kubelet is held to
+// its own file, and pods get ours.
+func TestHookWithAnotherHostFile(t *testing.T) {
+	const stub, uplink = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch corp.example\n", "nameserver 192.0.2.53\nsearch corp.example lab.example\n"
+	ofHost := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
+	stubs := dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"trust-ad", "edns0"})
+	uplinks := dnsOf([]string{"192.0.2.53"}, []string{"corp.example", "lab.example"}, nil)
+	tests := []struct {
+		name string
+		mode Mode
+		pod  policy.Pod
+		host string                // ours
+		dns  *runtimeapi.DNSConfig // what the kubelet computed
+		want *runtimeapi.DNSConfig // nil: the request as it came
+		out  Outcome
+	}{
+		{"Default gets the uplink's servers", "", ofHost, uplink, stubs, uplinks, Edited},
+		{"ClusterFirst gets its domains", "", plain, uplink, kubelets, dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
+		{"no DNS in the request", "", ofHost, uplink, nil, uplinks, Edited},
+		{"a kubelet that reads the uplink is not the one we were told of", "", ofHost, uplink, uplinks, nil, FactsMismatch},
+		{"nor is one with yet another file", "", ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
+		{"Force asks nobody", Force, ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinks, Edited},
+		{"Observe only looks", Observe, ofHost, uplink, stubs, nil, Observed},
+		{"as long as there is no uplink the stub counts", "", ofHost, stub, dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, reports := newHook(t, tt.pod)
+			h.Mode = tt.mode
+			h.Host = func() resolvconf.File { return resolvconf.Parse(tt.host) }
+			h.KubeletHost = func() resolvconf.File { return resolvconf.Parse(stub) }
+			sent := asked(tt.pod, tt.dns)
+			request := marshal(t, sent)
+			var got runtimeapi.RunPodSandboxRequest
+			unmarshal(t, h.edit(t.Context(), request), &got)
+			if tt.want != nil {
+				sent.Config.DnsConfig = tt.want
+			}
+			if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
+				t.Errorf("reports %+v, want one %q", *reports, tt.out)
+			}
+		})
+	}
+}
+
 func TestHookSkips(t *testing.T) {
 	h, reports := newHook(t, autopath)
 	sent := asked(plain, kubelets)
@@ -200,6 +250,34 @@ func TestSandboxThroughTheShim(t *testing.T) {
 	sent.Config.DnsConfig = dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})
 	if diff := cmp.Diff(sent, <-n.runtime.sandbox, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestUse changes the settings of a shim that serves: the next request is answered
+// under the new ones, one that is under way under the old.
+func TestUse(t *testing.T) {
+	before, _ := newHook(t, autopath)
+	asking, answer := make(chan bool), make(chan bool)
+	known := before.Lookup
+	before.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
+		asking <- true
+		<-answer
+		return known(ctx, s)
+	}
+	shim := &Shim{Hook: before}
+	request := marshal(t, asked(autopath, kubelets))
+	underWay := make(chan []byte)
+	go func() { underWay <- shim.edit(t.Context(), request) }()
+	<-asking
+	after, reports := newHook(t, autopath)
+	after.Mode = Observe
+	shim.Use(after)
+	if got := shim.edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
+		t.Errorf("after the change: reports %+v", *reports)
+	}
+	answer <- true
+	if bytes.Equal(<-underWay, request) {
+		t.Error("the request that was under way passed as it came")
 	}
 }
 

@@ -23,15 +23,16 @@ import (
 type Shim struct {
 	Listener net.Listener // Run closes it
 	Runtime  string       // the runtime's endpoint, as "unix:///run/containerd/containerd.sock"
-	Hook     *Hook
-	Metrics  *Metrics // of the calls; nil counts nothing
+	Hook     *Hook        // the first one
+	Metrics  *Metrics     // of the calls; nil counts nothing
 
 	// DrainTimeout is how long calls may go on when the shim is to stop; 0 is 4
 	// seconds, a second less than a kubelet gives a connection to come up.
 	DrainTimeout time.Duration
 
 	running  atomic.Bool
-	answered atomic.Bool // the runtime has answered a call
+	used     atomic.Pointer[Hook] // of Use; nil: Hook
+	answered atomic.Bool          // the runtime has answered a call
 }
 
 // Ready returns nil once the runtime has answered a call, and says before that what
@@ -63,6 +64,17 @@ func (s *Shim) Alive(ctx context.Context) error {
 	}
 }
 
+// Use makes h the hook of the requests that come from now on, before Run or during it.
+// Those that are under way are answered by theirs.
+func (s *Shim) Use(h *Hook) { s.used.Store(h) }
+
+func (s *Shim) edit(ctx context.Context, request []byte) []byte {
+	if h := s.used.Load(); h != nil {
+		return h.edit(ctx, request)
+	}
+	return s.Hook.edit(ctx, request)
+}
+
 // Run serves until ctx ends and then lets the calls that are under way come to
 // their end, streams without an end first. It does not wait for the runtime: while
 // this one is away, calls fail as they do without a shim. It returns nil when it
@@ -82,7 +94,7 @@ func (s *Shim) Run(ctx context.Context) error {
 // serve is Run with a connection to the runtime.
 func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) error {
 	drain := make(chan struct{})
-	f := &forwarder{runtime: runtime, edit: s.Hook.edit, drain: drain, metrics: s.Metrics, answered: &s.answered}
+	f := &forwarder{runtime: runtime, edit: s.edit, drain: drain, metrics: s.Metrics, answered: &s.answered}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),

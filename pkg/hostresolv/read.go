@@ -62,7 +62,7 @@ type reading struct {
 func read(path string) reading {
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
-		r := reading{way: follow(path), stamp: takeStamp(path)} // before it is read: what is written from now on will show
+		r := reading{file: resolvconf.File{Path: path}, way: follow(path), stamp: takeStamp(path)} // before it is read: what is written from now on will show
 		f, err := open(path)
 		if err != nil {
 			r.file.Err = err
@@ -79,7 +79,9 @@ func read(path string) reading {
 
 func (r *reading) read(f *os.File) {
 	digest := sha256.New()
+	path := r.file.Path
 	r.file = resolvconf.Read(io.TeeReader(f, digest))
+	r.file.Path = path
 	digest.Sum(r.digest[:0])
 
 	// The lists are shared: an append to one must not write behind its end.

@@ -98,6 +98,16 @@ func TestRefreshUplink(t *testing.T) {
 			t.Errorf("uplink: got %+v", s)
 		}
 	}
+	_, newer := w.Current()
+	d.write("resolv.conf", stubText+"search other.example\n")
+	if s := w.Refresh(); !serves(4)(s) || words(s.Asked) != "127.0.0.53 other.example" || s.Asked.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
+		t.Errorf("the stub alone: got %+v", s)
+	}
+	select {
+	case <-newer:
+	default:
+		t.Error("nobody is told of a change of the stub alone")
+	}
 	d.write("resolv.conf", strings.ReplaceAll(stubText, "127.0.0.53", "10.0.0.9"))
 	if s := w.Refresh(); s.Stub || s.Uplink || time.Since(s.Since) > time.Minute {
 		t.Errorf("path: got %+v", s)

@@ -20,6 +20,12 @@ type Snapshot struct {
 	// was read, with its Err.
 	File resolvconf.File
 
+	// Asked is what the kubelet hands to pods: the file that Path leads to, also
+	// when it is a stub or names no nameserver. The kubelet starts no pod with a
+	// file that it refuses, so Asked is the last one that it does not; as long as
+	// there has been none, it is what was read, with its Err.
+	Asked resolvconf.File
+
 	Path   string            // the file asked for
 	Source string            // the file that File is of, at the end of all links; absolute
 	Digest [sha256.Size]byte // SHA-256 of the text of File; zero if it was not opened
@@ -36,6 +42,8 @@ type Snapshot struct {
 	// Problem tells why File is not the file as it is now; the zero value if it
 	// is. As long as there has been no good file, what is wrong with File.
 	Problem Problem
+
+	asked [sha256.Size]byte // SHA-256 of the text of Asked
 }
 
 // Problem is a reason not to use a file.
@@ -76,6 +84,9 @@ func unusable(f resolvconf.File) error {
 //  5. Path as it is
 func (s Snapshot) after(o observation, now time.Time) Snapshot {
 	next, follow := s, o.uplink != nil
+	if o.asked.file.Err == nil || s.Asked.Err != nil || s.Since.IsZero() {
+		next.Asked, next.asked = o.asked.file, o.asked.digest
+	}
 	problem, uplinkProblem := unusable(o.asked.file), error(nil)
 	if follow {
 		uplinkProblem = unusable(o.uplink.file)
@@ -119,6 +130,7 @@ func (s *Snapshot) take(r reading, now time.Time) {
 // equal tells whether s and t say the same to a reader.
 func (s Snapshot) equal(t Snapshot) bool {
 	return s.Digest == t.Digest && text(s.File.Err) == text(t.File.Err) && s.Source == t.Source &&
+		s.asked == t.asked && text(s.Asked.Err) == text(t.Asked.Err) &&
 		s.Stub == t.Stub && s.Uplink == t.Uplink && text(s.Problem.Err) == text(t.Problem.Err)
 }
 

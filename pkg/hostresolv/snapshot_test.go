@@ -131,6 +131,51 @@ func story(s Snapshot) string {
 	return b.String()
 }
 
+// TestAsked tells of the two files side by side: what the kubelet hands to pods, and
+// what pods are to get.
+func TestAsked(t *testing.T) {
+	const stub = "nameserver 127.0.0.53\n"
+	const missing = "" // for readingOf
+	var s Snapshot
+	for i, step := range []struct {
+		path, uplink string // uplink "-": path is no stub
+		asked, file  string
+	}{
+		{missing, "-", "refused", "refused"},
+		{stub, missing, "127.0.0.53", "127.0.0.53"},
+		{stub, server(1), "127.0.0.53", "10.0.0.1"},
+		{stub + "search a\n", server(2), "127.0.0.53 a", "10.0.0.2"},
+		{"# empty\n", server(2), "", "10.0.0.2"},      // a kubelet reads it
+		{"nameserver\n", server(2), "", "10.0.0.2"},   // but not this
+		{stub, "# empty\n", "127.0.0.53", "10.0.0.2"}, // the last good uplink
+		{missing, "-", "127.0.0.53", "10.0.0.2"},
+		{server(3), "-", "10.0.0.3", "10.0.0.3"},
+		{"# empty\n", "-", "", "10.0.0.3"}, // the last good file
+	} {
+		o := observation{asked: readingOf("path", step.path)}
+		if step.uplink != "-" {
+			r := readingOf("uplink", step.uplink)
+			o.stub, o.uplink = true, &r
+		}
+		s = s.after(o, time.Unix(int64(i), 0))
+		if got := words(s.Asked); got != step.asked {
+			t.Errorf("step %d: the kubelet hands out %q, want %q", i, got, step.asked)
+		}
+		if got := words(s.File); got != step.file {
+			t.Errorf("step %d: the file is %q, want %q", i, got, step.file)
+		}
+	}
+}
+
+// words are the servers and domains of a file.
+func words(f resolvconf.File) string {
+	if f.Err != nil {
+		return "refused"
+	}
+	c := f.Config()
+	return strings.Join(append(c.Nameservers, c.Searches...), " ")
+}
+
 // TestSince: a text counts as one file as long as it does not change.
 func TestSince(t *testing.T) {
 	var s Snapshot

@@ -57,6 +57,18 @@ const (
 	Auto
 )
 
+// ParseFollow returns the Follow that a configuration calls s: "never", "auto", or ""
+// for never.
+func ParseFollow(s string) (Follow, error) {
+	switch s {
+	case "", "never":
+		return Never, nil
+	case "auto":
+		return Auto, nil
+	}
+	return Never, fmt.Errorf("%q: want never or auto", s)
+}
+
 // Watcher keeps the host's resolv.conf. All its methods may be called at once.
 type Watcher struct {
 	cfg    Config // with the defaults filled in

@@ -19,7 +19,7 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	if rule == RuleBaseHost && host.Err != nil {
 		d.step(RuleHostRefused)
 		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
-			"correct "+e.node.ResolvConf+" on the node, or create it; pods with another policy start without it")
+			"correct "+d.hostFile+" on the node, or create it; pods with another policy start without it")
 		d.turnAway(pod, host)
 		return false
 	}
@@ -31,7 +31,7 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 			Code: CodeHostFileNotNeeded, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "the kubelet starts no pod with this host file: " + host.Err.Error(),
 			Field:   FieldResolvConf,
-			Hint:    "correct " + e.node.ResolvConf + " on the node, or create it; this pod does not need what is missing",
+			Hint:    "correct " + d.hostFile + " on the node, or create it; this pod does not need what is missing",
 		})
 	}
 	switch rule {

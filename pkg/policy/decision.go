@@ -45,7 +45,7 @@ type Decision struct {
 	// Findings in the order in which the kubelet would report them.
 	Findings []Finding
 
-	hostFile string // Node.ResolvConf
+	hostFile string // for people
 	path     string // Pod.Path
 }
 

@@ -27,7 +27,7 @@ type Engine struct {
 	suffix    string  // ".<cluster domain>.<autopath suffix>"
 }
 
-// New returns an Engine for n, or an error that names the field of n which no pod
+// New returns an Engine for n, or a *NodeError that names the field of n which no pod
 // could live with.
 func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
@@ -49,7 +49,7 @@ func New(n Node) (*Engine, error) {
 // with that error; the File of a node without one (Node.ResolvConf "") is not
 // looked at.
 func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
-	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.node.ResolvConf, path: pod.Path}
+	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.nameOf(host), path: pod.Path}
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
 		d.step(RuleHostDisabled)
@@ -63,6 +63,15 @@ func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 		e.advise(&d, &pod)
 	}
 	return d
+}
+
+// nameOf returns the path of the host's file for people: where it was read, which
+// need not be where the kubelet reads.
+func (e *Engine) nameOf(host resolvconf.File) string {
+	if host.Path != "" {
+		return host.Path
+	}
+	return e.node.ResolvConf
 }
 
 // refuse records that the kubelet does not start the pod because of text.

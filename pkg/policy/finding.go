@@ -83,6 +83,7 @@ const (
 	CodeNodeHostFile        Code = "node-host-file"
 	CodeIgnoredHostLine     Code = "ignored-host-line"
 	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"
+	CodeUplinkUnusable      Code = "uplink-file-unusable"
 )
 
 // Reasons of the kubelet's events.

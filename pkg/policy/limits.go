@@ -98,12 +98,12 @@ func join(entries []Entry) string {
 // CheckHost is rule L4, which the kubelet applies to its own file once, when it
 // starts: the first problem, in its words and with the reason of its event. After it
 // come servers that no pod reaches, of which the kubelet says nothing. host is the
-// file at Node.ResolvConf; nothing is checked on a node without one.
+// file that Decide is given; nothing is checked on a node without one.
 func (e *Engine) CheckHost(host resolvconf.File) []Finding {
-	path := e.node.ResolvConf
-	if path == "" {
+	if e.node.ResolvConf == "" {
 		return nil
 	}
+	path := e.nameOf(host)
 	searches := MaxSearches
 	if e.node.ClusterDomain != "" {
 		searches -= 3 // namespace, svc and the cluster domain itself

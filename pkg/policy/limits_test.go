@@ -214,7 +214,7 @@ func TestNewRefusesNodes(t *testing.T) {
 		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
 		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is not an address without a zone`},
 		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},
-		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0] is not an address"},
+		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0]: is not an address"},
 		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" must be a domain name without a final dot`},
 		{policy.Node{Autopath: policy.Autopath{Suffix: ".ap.example"}}, `autopath.suffix: ".ap.example" must be a domain name without a final dot`},
 		{policy.Node{Autopath: policy.Autopath{Suffix: "ap.example."}}, `autopath.suffix: "ap.example." must be a domain name without a final dot`},

@@ -37,24 +37,36 @@ type Autopath struct {
 	ClusterDNSFallback bool
 }
 
+// NodeError is a fact about a node with which no pod could live.
+type NodeError struct {
+	Field   string // as clusterDomain, clusterDNS[1] or autopath.suffix
+	Problem string // the rest of a sentence about it
+}
+
+func (e *NodeError) Error() string { return e.Field + ": " + e.Problem }
+
+func nodeError(field, format string, args ...any) error {
+	return &NodeError{field, fmt.Sprintf(format, args...)}
+}
+
 // validate refuses what would make the resolv.conf of every pod unreadable.
 func (n Node) validate() error {
 	for i, a := range n.ClusterDNS {
 		if !a.IsValid() || a.Zone() != "" {
-			return fmt.Errorf("clusterDNS[%d]: %q is not an address without a zone", i, a)
+			return nodeError(fmt.Sprintf("clusterDNS[%d]", i), "%q is not an address without a zone", a)
 		}
 	}
 	for i, a := range n.IPs {
 		if !a.IsValid() {
-			return fmt.Errorf("nodeIPs[%d] is not an address", i)
+			return nodeError(fmt.Sprintf("nodeIPs[%d]", i), "is not an address")
 		}
 	}
 	if unsafe(KindSearch, n.ClusterDomain) {
-		return fmt.Errorf("clusterDomain: %q must be one word of a search line", n.ClusterDomain)
+		return nodeError("clusterDomain", "%q must be one word of a search line", n.ClusterDomain)
 	}
 	if s := n.Autopath.Suffix; s != "" {
 		if p := fqdn.DomainProblem(s); p != "" || unsafe(KindSearch, s) || strings.HasSuffix(s, ".") {
-			return fmt.Errorf("autopath.suffix: %q must be a domain name without a final dot", s)
+			return nodeError("autopath.suffix", "%q must be a domain name without a final dot", s)
 		}
 	}
 	return nil

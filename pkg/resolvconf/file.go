@@ -7,6 +7,8 @@ package resolvconf
 // and what was passed over. The zero value is an empty file. A File is a value
 // that several readers may share: nobody changes it after it was read.
 type File struct {
+	Path string // where it was read; "": nobody said
+
 	Nameservers []Entry // in order, duplicates kept
 	Searches    []Entry // of the last search line; without "."; one trailing dot cut
 	Options     []Entry // one for each key, in order of the key's first line, with the last value

@@ -1,0 +1,122 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	netutils "k8s.io/utils/net"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// facts are the three that a kubelet's file and ours may both give, and where the
+// present ones are from, for messages: a flag, or a file and its field.
+type facts struct {
+	dns                 []string
+	domain, resolvConf  string
+	dnsFrom, domainFrom string
+
+	findings []policy.Finding
+}
+
+// readKubelet takes the facts of a KubeletConfiguration. As in the kubelet, a
+// relative resolvConf counts from the directory of the file.
+func (f *facts) readKubelet(files *files, path string) error {
+	data, err := files.read(path)
+	if err != nil {
+		return fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	k, err := kube.ParseKubeletConfiguration(data)
+	if err != nil {
+		return within(path, err)
+	}
+	f.dns, f.dnsFrom, f.resolvConf = k.ClusterDNS, path+": clusterDNS", kube.DefaultResolvConf
+	f.domain, f.domainFrom = k.ClusterDomain, path+": clusterDomain"
+	if k.ResolvConf != nil {
+		f.resolvConf = besides(path, *k.ResolvConf)
+	}
+	return nil
+}
+
+func (f *facts) configure(c v1alpha1.NodeConfiguration, path string) {
+	if c.ClusterDNS != nil {
+		f.dns, f.dnsFrom = *c.ClusterDNS, path+": node.clusterDNS"
+	}
+	if c.ClusterDomain != nil {
+		f.domain, f.domainFrom = *c.ClusterDomain, path+": node.clusterDomain"
+	}
+	if c.ResolvConf != nil {
+		f.resolvConf = *c.ResolvConf
+	}
+}
+
+// node parses the facts and the rest of c, the configuration at path. Like the
+// kubelet it goes on without a clusterDNS entry that is no address, and says so.
+func (f *facts) node(c v1alpha1.ShimConfiguration, path string) (node, error) {
+	n := node{name: c.Node.NodeName, uplink: c.Node.UplinkResolvConf, findings: f.findings,
+		origins: map[string]string{"clusterDomain": f.domainFrom, "autopath.suffix": path + ": autopath.suffix"}}
+	n.ClusterDomain, n.ResolvConf = f.domain, f.resolvConf
+	for i, s := range f.dns {
+		a, ok := parseAddr(s)
+		if !ok {
+			n.findings = append(n.findings, policy.Finding{
+				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
+				Message: fmt.Sprintf("%s: %q is not an IP address, the kubelet goes on without it", item(f.dnsFrom, i), s),
+				Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
+			})
+			continue
+		}
+		n.ClusterDNS = append(n.ClusterDNS, a)
+	}
+	for i, s := range c.Node.NodeIPs {
+		a, ok := parseAddr(s)
+		if !ok {
+			return n, fmt.Errorf("%s: %q is not an IP address", item(path+": node.nodeIPs", i), s)
+		}
+		n.IPs = append(n.IPs, a)
+	}
+	n.Autopath = policy.Autopath{Suffix: c.Autopath.Suffix, ClusterDNSFallback: c.Autopath.ClusterDNSFallback}
+	if s := c.Autopath.NodeCache; s != "" {
+		a, ok := parseAddr(s)
+		if !ok {
+			return n, fmt.Errorf("%s: autopath.nodeCache: %q is not an IP address", path, s)
+		}
+		n.Autopath.NodeCache = a
+	}
+	var err error
+	if n.follow, err = hostresolv.ParseFollow(c.Node.HostResolver); err != nil {
+		return n, fmt.Errorf("%s: node.hostResolver: %w", path, err)
+	}
+	return n, nil
+}
+
+// item names an item of a list. That of a flag is found without its index.
+func item(list string, i int) string {
+	if strings.HasPrefix(list, "--") {
+		return list
+	}
+	return fmt.Sprintf("%s[%d]", list, i)
+}
+
+// parseAddr parses an address as the kubelet does: leading zeros are allowed,
+// zones are not, and IPv4 in IPv6 is IPv4.
+func parseAddr(s string) (netip.Addr, bool) {
+	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
+	return a.Unmap(), ok
+}
+
+// besides resolves name from the directory of file; "" stays "".
+func besides(file, name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(file), name)
+}

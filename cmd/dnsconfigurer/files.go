@@ -1,0 +1,77 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// files reads configuration files and remembers what was in them. The zero value is
+// ready for use, by one goroutine.
+type files struct {
+	seen map[string]digest // by path
+}
+
+// digest tells one text from another. That of a file that cannot be read is of the
+// reason.
+type digest [sha256.Size]byte
+
+func readDigest(path string) ([]byte, digest, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, sha256.Sum256([]byte("\x00" + err.Error())), err
+	}
+	return data, sha256.Sum256(data), nil
+}
+
+func (f *files) read(path string) ([]byte, error) {
+	data, d, err := readDigest(path)
+	if f.seen == nil {
+		f.seen = map[string]digest{}
+	}
+	f.seen[path] = d
+	return data, err
+}
+
+// now returns what is in the files that were read. What is no file, as a pipe, is read
+// once only.
+func (f *files) now() map[string]digest {
+	now := maps.Clone(f.seen)
+	for path := range now {
+		if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+			_, now[path], _ = readDigest(path)
+		}
+	}
+	return now
+}
+
+// forget begins anew.
+func (f *files) forget() { clear(f.seen) }
+
+// readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
+// other files about the node count from its own directory.
+func (f *files) readConfig(path string) (v1alpha1.ShimConfiguration, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return v1alpha1.ShimConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := v1alpha1.ParseShim(data)
+	if err == nil {
+		err = checkValues(c)
+	}
+	if err != nil {
+		return c, within(path, err)
+	}
+	c.Node.KubeletConfig = besides(path, c.Node.KubeletConfig)
+	c.Node.UplinkResolvConf = besides(path, c.Node.UplinkResolvConf)
+	if c.Node.ResolvConf != nil {
+		*c.Node.ResolvConf = besides(path, *c.Node.ResolvConf)
+	}
+	return c, nil
+}

@@ -1,0 +1,106 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// told is an event as `kubectl describe pod` shows it.
+func told(e *corev1.Event) string {
+	o := e.InvolvedObject
+	return fmt.Sprintf("%s %s %s/%s %s %s %s@%s: %s", e.Type, e.Reason, o.Namespace, o.Name, o.UID, o.APIVersion+" "+o.Kind, e.Source.Component, e.Source.Host, e.Message)
+}
+
+// TestShimEvents follows what the API is told: of pods whose DNS the shim changed, and
+// of those whose kubelet does not agree with it; of all others nothing.
+func TestShimEvents(t *testing.T) {
+	const mismatch = "the kubelet computed other DNS than the facts about the node give: "
+	plain := podOf("plain", "plain")
+	plain.Annotations = nil
+	skipped := podOf("skipped", "skipped")
+	skipped.Annotations[cri.SkipAnnotation] = "true"
+	injected := podOf("injected", "injected")
+	injected.Annotations = nil
+	line := "1\nnameserver 203.0.113.66"
+	injected.Spec.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "debug", Value: &line}}}
+	stuck := podOf("stuck", "stuck")
+	stuck.Spec.Subdomain, stuck.Spec.SetHostnameAsFQDN = strings.Repeat("s", 63), new(true)
+	api := newClusterAPI(t, podOf("web", "web"), plain, skipped, injected, stuck, podOf("last", "last"))
+	n := newShimNode(t, api.url, nil)
+	q := func(name string) *runtimeapi.PodSandboxConfig { return asked(name, name, "api") }
+
+	// Nothing changes, nobody is told.
+	n.expect("plain", q("plain"), q("plain"))
+	n.expect("unknown", q("unknown"), q("unknown"))
+	n.expect("stuck", q("stuck"), q("stuck"))
+	skip := q("skipped")
+	skip.Annotations[cri.SkipAnnotation] = "true" // the kubelet hands annotations on
+	n.expect("skipped", skip, skip)
+
+	// A sandbox that is made again is no news.
+	for range 3 {
+		n.expect("edited", withDNS(q("web"), autopathDNS()), q("web"))
+	}
+	unsafe := q("injected")
+	unsafe.DnsConfig.Options = append(unsafe.DnsConfig.Options, "debug:"+line)
+	n.expect("injected", q("injected"), unsafe)
+
+	otherServer, otherDomain := q("web"), q("plain")
+	otherServer.DnsConfig.Servers[0] = "10.96.0.99"
+	otherDomain.DnsConfig.Searches = []string{"shop.svc.other", "svc.other", "other", "corp.example"}
+	n.expect("another cluster DNS", otherServer, otherServer)
+	n.expect("another domain", otherDomain, otherDomain)
+	n.expect("last", withDNS(q("last"), autopathDNS()), q("last"))
+	n.expectCounts(map[string]int{"edited": 5, "unchanged": 1, "unknown_pod": 1, "refused": 1, "skipped": 1, "node_facts_mismatch": 2})
+
+	const autopath = `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch search.shop.cluster.local.ap.k8s.io\noptions ndots:5\n"`
+	pod := func(kind, reason, name, message string) string {
+		return fmt.Sprintf("%s %s shop/%s %s v1 Pod dnsconfigurer@Worker: %s", kind, reason, name, name, message)
+	}
+	want := []string{
+		pod("Normal", "DNSConfigured", "web", autopath),
+		pod("Normal", "DNSConfigured", "injected", `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"`),
+		pod("Warning", "UnsafeDNSValue", "injected", `options "debug:1\nnameserver 203.0.113.66" would not stay one value of one line in resolv.conf; it is left out`),
+		pod("Warning", "NodeFactsMismatch", "web", mismatch+"nameserver 10.96.0.99\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"),
+		pod("Warning", "NodeFactsMismatch", "plain", mismatch+"nameserver 10.96.0.10\nsearch shop.svc.other svc.other other corp.example\noptions ndots:5\n"),
+		pod("Normal", "DNSConfigured", "last", autopath),
+	}
+	n.eventually("the last event", func() bool { return len(api.sent()) >= len(want) })
+	var got []string
+	for _, e := range api.sent() {
+		got = append(got, told(e))
+		if e.Namespace != "shop" || !strings.HasPrefix(e.Name, e.InvolvedObject.Name+".") || e.Count != 1 || e.FirstTimestamp.IsZero() {
+			t.Errorf("event %s/%s, count %d, first at %v", e.Namespace, e.Name, e.Count, e.FirstTimestamp)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestShimModes begins as one should. Observe counts and tells nobody; Force writes
+// whatever the kubelet says, and is told of as any edit.
+func TestShimModes(t *testing.T) {
+	api := newClusterAPI(t, podOf("web", "u1"), podOf("last", "u2"))
+	n := newShimNode(t, api.url, map[string]string{"shim.yaml": nodeShim + "mode: Observe\n"})
+	n.expect("Observe", asked("web", "u1", "api"), asked("web", "u1", "api"))
+	n.write("shim.yaml", nodeShim+"mode: Force\n")
+	n.hangup()
+	hosts := withDNS(asked("last", "u2", "api"), &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}})
+	n.expect("Force", withDNS(asked("last", "u2", "api"), autopathDNS()), hosts)
+	n.expectCounts(map[string]int{"observed": 1, "edited": 1})
+	n.eventually("the event", func() bool { return len(api.sent()) > 0 })
+	if first := api.sent()[0]; first.InvolvedObject.Name != "last" {
+		t.Errorf("an event about %s: %s", first.InvolvedObject.Name, first.Message)
+	}
+}

@@ -1,0 +1,269 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// sandboxes is a runtime that remembers what it was asked for.
+type sandboxes struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	asked chan *runtimeapi.RunPodSandboxRequest
+}
+
+func (s *sandboxes) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	s.asked <- q
+	return &runtimeapi.RunPodSandboxResponse{}, nil
+}
+
+// clusterAPI is an API server that remembers the events it is sent.
+type clusterAPI struct {
+	*kubeapi.Server
+	url string
+
+	mu     sync.Mutex
+	events []*corev1.Event
+}
+
+func newClusterAPI(t *testing.T, pods ...*corev1.Pod) *clusterAPI {
+	a := &clusterAPI{Server: kubeapi.New()}
+	for _, p := range pods {
+		a.Apply(p)
+	}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections) // first: a fault may keep one waiting
+	a.url = server.URL
+	return a
+}
+
+func (a *clusterAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		a.Server.ServeHTTP(w, r)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		var o any
+		if o, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+			a.mu.Lock()
+			a.events = append(a.events, o.(*corev1.Event))
+			a.mu.Unlock()
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+	}
+	http.Error(w, err.Error(), http.StatusBadRequest)
+}
+
+// sent returns the events so far.
+func (a *clusterAPI) sent() []*corev1.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]*corev1.Event(nil), a.events...)
+}
+
+// shimNode is a node on which the command runs as a process, between a kubelet, which is
+// the test, and a runtime.
+type shimNode struct {
+	t       *testing.T
+	dir     string
+	runtime *sandboxes
+	kubelet runtimeapi.RuntimeServiceClient
+	http    string
+	log     lockedBuffer
+	signal  func(os.Signal) error
+	stop    func() // waits for its end
+}
+
+const (
+	nodeKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: resolv.conf\n"
+	nodeShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nmanifests: manifests\n" +
+		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
+)
+
+// newShimNode starts the command on a kubeadm node with these files besides or in the
+// place of the usual ones, and an API server at url; "": none.
+func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the shim runs on Linux only")
+	}
+	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{asked: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
+	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n", "kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
+	args := []string{"shim", "--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
+		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
+	if url != "" {
+		all["kubeconfig"] = kubeapi.Kubeconfig(url)
+		args = append(args, "--kubeconfig", n.dir+"/kubeconfig")
+	}
+	maps.Copy(all, files)
+	for name, text := range all {
+		n.write(name, text)
+	}
+	l, err := net.Listen("unix", filepath.Join(n.dir, "runtime.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, n.runtime)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := &exec.Cmd{
+		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain goes by the name
+		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: &n.log,
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.signal = command.Process.Signal
+	n.stop = sync.OnceFunc(func() {
+		late := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
+		defer late.Stop()
+		_ = n.signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, n.log.String())
+		}
+	})
+	t.Cleanup(n.stop)
+	conn, err := grpc.NewClient("unix://"+n.dir+"/run/shim.sock", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	n.kubelet = runtimeapi.NewRuntimeServiceClient(conn)
+	return n
+}
+
+func (n *shimNode) write(name, text string) {
+	n.t.Helper()
+	path := filepath.Join(n.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// sandbox asks for a sandbox as the kubelet does, and returns what the runtime is asked
+// for.
+func (n *shimNode) sandbox(q *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := n.kubelet.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: q}, grpc.WaitForReady(true)); err != nil {
+		n.t.Fatalf("%v\n%s", err, n.log.String())
+	}
+	return (<-n.runtime.asked).Config
+}
+
+// counted returns the outcomes that were counted, as "edited 1".
+func (n *shimNode) counted() map[string]int {
+	n.t.Helper()
+	counts := map[string]int{}
+	for line := range strings.Lines(get(n.t, n.http, "/metrics")) {
+		rest, ok := strings.CutPrefix(line, `dnsconfigurer_sandbox_decisions_total{outcome="`)
+		if !ok {
+			continue
+		}
+		outcome, number, _ := strings.Cut(rest, `"} `)
+		var count int
+		if _, err := fmt.Sscan(number, &count); err != nil {
+			n.t.Fatal(err)
+		}
+		if count > 0 {
+			counts[outcome] = count
+		}
+	}
+	return counts
+}
+
+// eventually waits for what the command does in its own time.
+func (n *shimNode) eventually(what string, ok func() bool) {
+	n.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%s does not come\n%s", what, n.log.String())
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func get(t *testing.T, addr, path string) string {
+	t.Helper()
+	r, err := http.Get(fmt.Sprintf("http://%s%s", addr, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
