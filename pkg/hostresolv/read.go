@@ -60,7 +60,7 @@ type reading struct {
 // do not lead where they say (proc_pid_root(5)); so it gives up at some time, and such
 // a file is polled.
 func read(path string) reading {
-	const attempts = 10
+	const attempts = 50 // in a storm of swaps each second one may fail
 	for attempt := 1; ; attempt++ {
 		r := reading{file: resolvconf.File{Path: path}, way: follow(path), stamp: takeStamp(path)} // before it is read: what is written from now on will show
 		f, err := open(path)
