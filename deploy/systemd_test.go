@@ -229,7 +229,8 @@ func installAnalyze(t *testing.T) {
 		t.Skip("needs systemd-analyze")
 	}
 	aptGet := func(args ...string) ([]byte, error) {
-		cmd := exec.Command("apt-get", args...)
+		// Other packages' tests install too, and apt-get does not wait for its locks.
+		cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		return cmd.CombinedOutput()
 	}

@@ -192,11 +192,15 @@ func build(t *testing.T, compiler, source string, flags ...string) string {
 func install(t *testing.T, packages ...string) {
 	t.Helper()
 	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
-	if exec.Command("apt-get", args...).Run() == nil {
+	// Other packages' tests install too, and apt-get does not wait for its locks.
+	aptGet := func(args ...string) *exec.Cmd {
+		return exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
+	}
+	if aptGet(args...).Run() == nil {
 		return
 	}
-	_ = exec.Command("apt-get", "update").Run() // install says what is wrong
-	if out, err := exec.Command("apt-get", args...).CombinedOutput(); err != nil {
+	_ = aptGet("update").Run() // install says what is wrong
+	if out, err := aptGet(args...).CombinedOutput(); err != nil {
 		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
 	}
 }

@@ -55,8 +55,10 @@ func install(t testing.TB) {
 	}
 }
 
+// aptGet waits for the other packages' tests that install: apt-get does not wait for
+// its locks.
 func aptGet(args ...string) *exec.Cmd {
-	cmd := exec.Command("apt-get", args...)
+	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	return cmd
 }
