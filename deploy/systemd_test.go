@@ -200,6 +200,7 @@ func systemdRoot(t *testing.T) string {
 	}
 	files := map[string]string{
 		program:            "",
+		"/bin/kill":        "",
 		"/usr/bin/kubelet": "",
 		"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -107,6 +109,8 @@ func TestHook(t *testing.T) {
 		{"Force wins over the kubelet", Force, plain, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, nil), kubelets, Edited},
 
 		{"Observe only looks", Observe, autopath, kubelets, nil, Observed},
+		{"what is absent stays absent", Observe, plain, nil, nil, Observed},
+		{"what is empty stays empty", Observe, plain, &runtimeapi.DNSConfig{}, nil, FactsMismatch},
 		{"and sees a mismatch", Observe, plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
 
 		{"an empty answer is never written", "", nothing, &runtimeapi.DNSConfig{}, nil, EmptyDecision},
@@ -250,6 +254,34 @@ func TestSandboxThroughTheShim(t *testing.T) {
 	sent.Config.DnsConfig = dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})
 	if diff := cmp.Diff(sent, <-n.runtime.sandbox, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A panic costs an edit, not the shim: the runtime gets what the kubelet sent, it is
+// counted, and the next pod has its DNS.
+func TestPanicLeavesTheShimAlive(t *testing.T) {
+	h, _ := newHook(t, autopath)
+	h.Metrics = NewMetrics(prometheus.NewRegistry())
+	known, broken := h.Lookup, true
+	h.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
+		if broken {
+			broken = false
+			panic("oh")
+		}
+		return known(ctx, s)
+	}
+	n := newNode(t, h)
+	sent := asked(autopath, kubelets)
+	for _, want := range []*runtimeapi.DNSConfig{kubelets, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
+		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, (<-n.runtime.sandbox).Config.DnsConfig, protocmp.Transform()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if count := testutil.ToFloat64(h.Metrics.sandboxes.WithLabelValues(string(Panicked))); count != 1 {
+		t.Errorf("%v panics are counted", count)
 	}
 }
 
