@@ -57,6 +57,29 @@ func frugal() (restore func()) {
 	}
 }
 
+// httpRetry is the pause before a port that is taken is tried again.
+const httpRetry = 10 * time.Second
+
+// keepServingHTTP is serveHTTP for a server that must not end because of its metrics:
+// it says once what is wrong, and tries again.
+func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() error, log *slog.Logger) error {
+	said := ""
+	for {
+		err := serveHTTP(ctx, addr, metrics, ready)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		if err.Error() != said {
+			said = err.Error()
+			log.Error("metrics and health are not served, trying again", "error", err, "every", httpRetry)
+		}
+		select {
+		case <-time.After(httpRetry):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // serveHTTP serves /metrics, /livez and /readyz at addr until ctx ends. ready says
 // why a server is not ready; nil: it is.
 func serveHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() error) error {

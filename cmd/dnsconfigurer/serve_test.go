@@ -4,10 +4,48 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+	"net"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
+
+// TestPortTaken: no pod waits because the port of the metrics is another program's.
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var log lockedBuffer
+	ended := make(chan error)
+	go func() {
+		ended <- keepServingHTTP(ctx, l.Addr().String(), prometheus.NewRegistry(), nil, slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "trying again"); {
+		select {
+		case err := <-ended:
+			t.Fatalf("ended with %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log says: %s", log.String())
+		}
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
 
 // TestFrugal has what a shim asks of Go's runtime, and what wins over it.
 func TestFrugal(t *testing.T) {
