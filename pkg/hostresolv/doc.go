@@ -17,11 +17,11 @@
 //	poll -----------------------+
 //
 // A host's resolv.conf is written by rename, by truncation, through links that are
-// swapped and through bind mounts. So the watches are on the directory of every
-// link on the way and of the file, and on the file itself: a directory says nothing
-// when a file that is bind-mounted into it is written through its source. What
-// inotify cannot see is left to the poll: network file systems, mounts that cover
-// the file, a renamed directory further up. Nobody can see a file whose source was
+// swapped and through bind mounts. So the watches are on every directory on the way,
+// from the root on, in which a link, the next directory or the file may be replaced,
+// and on the file itself: a directory says nothing when a file that is bind-mounted
+// into it is written through its source. What inotify cannot see is left to the poll:
+// network file systems, mounts that cover the file. Nobody can see a file whose source was
 // replaced by rename after it was bind-mounted: the mount keeps the old one.
 //
 // # Who owns what

@@ -104,6 +104,13 @@ func TestChanges(t *testing.T) {
 			{"create", func(d tree) { d.write("run/a/b/resolv.conf", server(2)) }, serves(2)},
 			{"both at once", func(d tree) { d.remove("run/a"); d.write("run/a/b/resolv.conf", server(3)) }, serves(3)},
 			{"rename", func(d tree) { d.rename("run/a/b", "run/a/c"); d.write("run/a/b/resolv.conf", server(4)) }, serves(4)},
+			{"rename far above", func(d tree) { d.rename("run", "away"); d.write("run/a/b/resolv.conf", server(5)) }, serves(5)},
+			{"many at once", func(d tree) {
+				for n := range 50 {
+					d.remove("run")
+					d.write("run/a/b/resolv.conf", server(100+n))
+				}
+			}, serves(149)},
 		}},
 		{"a loop of links", nil, []step{
 			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") }, keeps(1, "too many levels of symbolic links")},

@@ -18,6 +18,9 @@ import (
 // another file or got another text, from a goroutine of its own; changed must not
 // wait. stop ends that and waits for the goroutine; it is never nil. The error says
 // what is not watched; the rest is.
+//
+// Names come in the order of the way, and each is looked up only after its directory
+// is watched: one that is replaced meanwhile is either found as it is now or heard of.
 type notifyFunc func(names []string, changed func()) (stop func(), err error)
 
 // notify is the notifyFunc of a real file system. An event is no more than a reason

@@ -4,7 +4,6 @@
 package hostresolv
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,9 +15,10 @@ const maxLinks = 40
 
 // way is how a path leads to its file.
 type way struct {
-	// names are those whose change can make the path lead to another text:
-	// every link, and the file, or what is missing in its place. They are
-	// absolute, with no links before the last element, in the order of the way.
+	// names are those whose change can make the path lead to another text: every
+	// directory and link on the way, and the file, or what is missing in its
+	// place. They are absolute, with no links before the last element, in the
+	// order of the way.
 	names []string
 	end   string // the file; if something is missing on the way, the file as far as it is known
 }
@@ -46,12 +46,9 @@ func follow(path string) way {
 			continue
 		}
 		name := filepath.Join(at, element)
+		w.names = append(w.names, name)
 		info, err := os.Lstat(name)
 		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) { // at is no directory, or closed to us
-				w.names = append(w.names, at)
-			}
-			w.names = append(w.names, name)
 			w.end = filepath.Join(name, rest)
 			return w
 		}
@@ -59,7 +56,6 @@ func follow(path string) way {
 			at = name
 			continue
 		}
-		w.names = append(w.names, name)
 		target, err := os.Readlink(name)
 		if links++; links > maxLinks || err != nil {
 			w.end = name
@@ -70,7 +66,6 @@ func follow(path string) way {
 		}
 		rest = target + slash + rest
 	}
-	w.names = append(w.names, at)
 	w.end = at
 	return w
 }

@@ -6,6 +6,7 @@ package hostresolv
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,27 +28,31 @@ func TestFollow(t *testing.T) {
 
 	for _, test := range []struct {
 		name, path string
-		names      []string
+		names      string // below the directory of the test
 		end        string
 	}{
-		{"file", "run/resolve/resolv.conf", []string{"run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
-		{"relative link", "etc/relative", []string{"etc/relative", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
-		{"absolute link to a link", "etc/absolute", []string{"etc/absolute", "etc/relative", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
-		{"mounted ConfigMap", "mount/resolv.conf", []string{"mount/resolv.conf", "mount/..data", "mount/..2026/resolv.conf"}, "mount/..2026/resolv.conf"},
-		{"dots after a link", "deep/.././/resolve/resolv.conf", []string{"deep", "run/resolve/resolv.conf"}, "run/resolve/resolv.conf"},
-		{"missing file", "etc/resolv.conf", []string{"etc/resolv.conf"}, "etc/resolv.conf"},
-		{"missing directories", "dangling", []string{"dangling", "nowhere"}, "nowhere/at/all"},
-		{"file for a directory", "run/resolve/resolv.conf/x", []string{"run/resolve/resolv.conf", "run/resolve/resolv.conf/x"}, "run/resolve/resolv.conf/x"},
-		{"directory", "run", []string{"run"}, "run"},
+		{"file", "run/resolve/resolv.conf", "run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"relative link", "etc/relative", "etc etc/relative run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"absolute link to a link", "etc/absolute", "etc etc/absolute etc etc/relative run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"mounted ConfigMap", "mount/resolv.conf", "mount mount/resolv.conf mount/..data mount/..2026 mount/..2026/resolv.conf", "mount/..2026/resolv.conf"},
+		{"dots after a link", "deep/.././/resolve/resolv.conf", "deep run run/resolve run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"missing file", "etc/resolv.conf", "etc etc/resolv.conf", "etc/resolv.conf"},
+		{"missing directories", "dangling", "dangling nowhere", "nowhere/at/all"},
+		{"file for a directory", "run/resolve/resolv.conf/x", "run run/resolve run/resolve/resolv.conf run/resolve/resolv.conf/x", "run/resolve/resolv.conf/x"},
+		{"directory", "run", "run", "run"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			want := way{end: d.path(test.end)}
-			for _, name := range test.names {
-				want.names = append(want.names, d.path(name))
-			}
 			got := follow(d.dir + "/" + test.path)
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(way{})); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
+			if diff := cmp.Diff(strings.Fields(test.names), d.below(got.names)); diff != "" {
+				t.Errorf("names (-want +got)\n%s", diff)
+			}
+			if want := d.path(test.end); got.end != want {
+				t.Errorf("end %s, want %s", got.end, want)
+			}
+			for i, name := range got.names {
+				if dir := filepath.Dir(name); dir != "/" && !slices.Contains(got.names[:i], dir) {
+					t.Errorf("%s comes before its directory in %q", name, got.names)
+				}
 			}
 			if real, err := filepath.EvalSymlinks(d.dir + "/" + test.path); err == nil && real != got.end {
 				t.Errorf("filepath.EvalSymlinks says %s", real)
@@ -59,11 +64,22 @@ func TestFollow(t *testing.T) {
 		})
 	}
 	t.Run("loop", func(t *testing.T) {
-		got := follow(d.path("loop1"))
-		if len(got.names) != maxLinks+1 || got.names[0] != d.path("loop1") || got.names[1] != d.path("loop2") {
-			t.Errorf("got %d names, %q", len(got.names), got.names)
+		got := d.below(follow(d.path("loop1")).names)
+		if len(got) != maxLinks+1 || got[0] != "loop1" || got[1] != "loop2" {
+			t.Errorf("got %d names, %q", len(got), got)
 		}
 	})
+}
+
+// below returns those of names that are in d, as seen from there.
+func (d tree) below(names []string) []string {
+	var below []string
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(name, d.dir+"/"); ok {
+			below = append(below, rest)
+		}
+	}
+	return below
 }
 
 // TestMaxLinks holds the limit against that of the kernel.
