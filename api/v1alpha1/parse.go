@@ -8,8 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
 )
 
 // ReadTypeMeta returns the type that data, YAML or JSON, says it has.
@@ -19,7 +18,7 @@ func ReadTypeMeta(data []byte) (TypeMeta, error) {
 	if err != nil {
 		return t, err
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(js, &t); err != nil {
+	if err := document.Decode(js, &t); err != nil {
 		return t, fmt.Errorf("is not a configuration file: %w", err)
 	}
 	return t, nil
@@ -39,7 +38,7 @@ func toJSON(data []byte) ([]byte, error) {
 			begun = true
 		}
 	}
-	return yaml.YAMLToJSONStrict(data)
+	return document.JSON(data, 1)
 }
 
 // ParseShim decodes a ShimConfiguration strictly. The error joins all problems,
@@ -55,9 +54,9 @@ func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	if err != nil {
 		return err
 	}
-	problems, err := json.UnmarshalStrict(js, c)
-	if err != nil {
-		return err
+	problems := document.DecodeStrict(js, c)
+	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
+		return t // there is no field to look at
 	}
 	if meta.APIVersion != GroupVersion {
 		problems = append(problems, fmt.Errorf("apiVersion: is %q, must be %q", meta.APIVersion, GroupVersion))

@@ -54,10 +54,11 @@ func TestParseShimRefuses(t *testing.T) {
 		{"other kind", "apiVersion: v1\nkind: Pod\n", `apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
 		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n", `unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
-		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs"},
+		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
+		{"wrong type in a list", head + "node: {clusterDNS: [10.96.0.10, [10]]}\n", "node.clusterDNS[1]: is a list, must be a string"},
 		{"a second document", head + "---\nmode: Force\n", "holds more than one YAML document"},
-		{"no mapping", "- a\n", "cannot unmarshal array"},
-		{"not YAML", "a: [\n", "did not find expected node content"},
+		{"no mapping", "- a\n", "is a list, must be a mapping"},
+		{"not YAML", "a: [\n", "line 1: did not find expected node content"},
 		{"binary", "\x00\x01\x02", "control characters are not allowed"},
 	}
 	for _, tt := range tests {

@@ -43,6 +43,13 @@ func (f *facts) readKubelet(files *files, path string) error {
 	if k.ResolvConf != nil {
 		f.resolvConf = besides(path, *k.ResolvConf)
 	}
+	for _, key := range k.Misspelled {
+		f.findings = append(f.findings, policy.Finding{
+			Code: policy.CodeMisspelledField, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
+			Message: fmt.Sprintf("%s: %s: the kubelet knows no such field and passes over it, as we do", path, key),
+			Field:   key, Hint: "spell it " + kube.KubeletField(key),
+		})
+	}
 	return nil
 }
 

@@ -35,10 +35,8 @@ type reloader struct {
 	success prometheus.Gauge
 	log     *slog.Logger
 
-	first settings // what the shim was started with
-	host  *hostresolv.Watcher
-	watch hostresolv.Config // of host
-	stop  func()            // ends host; nil: it does not run
+	first settings  // what the shim was started with
+	host  hostWatch // of the settings in force
 }
 
 func newReloadSuccess(r prometheus.Registerer) prometheus.Gauge {
@@ -53,13 +51,14 @@ func newReloadSuccess(r prometheus.Registerer) prometheus.Gauge {
 // start puts the settings in force with which the shim is started.
 func (r *reloader) start(s settings) error {
 	r.first = s
-	return r.use(context.Background(), s)
+	return r.use(s)
 }
 
 // run follows the files until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
-	r.runHost(ctx)
-	defer func() { r.stop() }()
+	watched := r.host
+	stop := watched.start(ctx)
+	defer func() { stop() }()
 	look := time.NewTicker(reloadPeriod)
 	defer look.Stop()
 	last := r.files.now()
@@ -68,22 +67,27 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.hangup:
-			r.reload(ctx)
+			r.reload()
 		case <-look.C:
 			now := r.files.now()
 			if settled := maps.Equal(now, last); settled && !maps.Equal(now, r.files.seen) {
-				r.reload(ctx)
+				r.reload()
 			}
 			last = now
+		}
+		if r.host != watched {
+			stop()
+			watched = r.host
+			stop = watched.start(ctx)
 		}
 	}
 }
 
 // reload reads the files again and puts what they say in force.
-func (r *reloader) reload(ctx context.Context) {
+func (r *reloader) reload() {
 	next, err := r.load()
 	if err == nil {
-		err = r.use(ctx, next)
+		err = r.use(next)
 	}
 	if err != nil {
 		r.success.Set(0)
@@ -98,61 +102,72 @@ func (r *reloader) reload(ctx context.Context) {
 }
 
 // use puts s in force.
-func (r *reloader) use(ctx context.Context, s settings) error {
+func (r *reloader) use(s settings) error {
+	host, n := r.host, s.node
+	if cfg := n.hostConfig(); cfg != host.cfg { // else it stays: it may know a good file that is gone
+		var err error
+		if host, err = newHostWatch(cfg, r.log); err != nil {
+			return err
+		}
+	}
 	hook := r.hook
-	hook.Engine, hook.Mode, hook.Host = s.engine, s.mode, func() resolvconf.File { return resolvconf.File{} }
-	host, watch := r.host, s.node.hostConfig()
-	if host == nil || watch != r.watch { // else it stays: it may know a good file that is gone
-		if host = nil; watch.Path != "" {
-			var err error
-			watched := watch
-			watched.Logger = r.log
-			if host, err = hostresolv.New(watched); err != nil {
-				return err
-			}
-		}
-	}
-	if host != nil {
-		hook.Host = func() resolvconf.File { return host.Refresh().File }
-		hook.KubeletHost = func() resolvconf.File { return host.Refresh().Asked }
-	}
+	hook.Engine, hook.Mode, hook.Host, hook.KubeletHost = s.engine, s.mode, host.file, host.asked
 	r.shim.Use(&hook)
-	if old := r.host; old != host {
-		r.host, r.watch = host, watch
-		if r.stop != nil {
-			r.stop()
-			r.runHost(ctx)
-		}
-	}
+	r.host = host
 	r.success.Set(1)
-	r.tell(s, hook)
+	r.log.Info("settings in force", "mode", s.mode, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
+	for _, f := range append(n.findings, s.engine.CheckHost(host.file())...) {
+		r.log.Warn(f.Message, "reason", f.Reason, "hint", f.Hint)
+	}
 	return nil
 }
 
-// runHost runs the watcher of the present settings until ctx ends or stop is called.
-func (r *reloader) runHost(ctx context.Context) {
-	if r.host == nil {
-		r.stop = func() {}
-		return
+// hostWatch watches the host's resolv.conf that some settings name. The zero value is
+// that of a node without one.
+type hostWatch struct {
+	cfg     hostresolv.Config
+	watcher *hostresolv.Watcher // nil: there is no file
+}
+
+func newHostWatch(cfg hostresolv.Config, log *slog.Logger) (hostWatch, error) {
+	if cfg.Path == "" {
+		return hostWatch{cfg: cfg}, nil
+	}
+	logged := cfg
+	logged.Logger = log
+	w, err := hostresolv.New(logged)
+	return hostWatch{cfg, w}, err
+}
+
+// file returns the file that pods are to get, as it is now.
+func (h hostWatch) file() resolvconf.File {
+	if h.watcher == nil {
+		return resolvconf.File{}
+	}
+	return h.watcher.Refresh().File
+}
+
+// asked returns the file that the kubelet reads, as it is now.
+func (h hostWatch) asked() resolvconf.File {
+	if h.watcher == nil {
+		return resolvconf.File{}
+	}
+	return h.watcher.Refresh().Asked
+}
+
+// start watches until ctx ends or stop is called, which waits.
+func (h hostWatch) start(ctx context.Context) (stop func()) {
+	if h.watcher == nil {
+		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	host := r.host
 	go func() {
 		defer close(done)
-		_ = host.Run(ctx) // it has no errors
+		_ = h.watcher.Run(ctx) // it has no errors
 	}()
-	r.stop = func() {
+	return func() {
 		cancel()
 		<-done
-	}
-}
-
-// tell logs what is in force, and what is wrong with it.
-func (r *reloader) tell(s settings, hook cri.Hook) {
-	n := s.node
-	r.log.Info("settings in force", "mode", s.mode, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
-	for _, f := range append(n.findings, s.engine.CheckHost(hook.Host())...) {
-		r.log.Warn(f.Message, "reason", f.Reason, "hint", f.Hint)
 	}
 }

@@ -120,7 +120,7 @@ func serveShim(ctx context.Context, s settings, r *reloader, log *slog.Logger) e
 	}
 	pods, err := watch.New(watch.Config{Client: api, NodeName: s.node.name, Manifests: s.Manifests, Logger: log})
 	if err != nil {
-		return fmt.Errorf("%w; give --node-name", err)
+		return fmt.Errorf("%w; give --node-name, or node.nodeName in the configuration", err)
 	}
 	registry := prometheus.NewRegistry()
 	metrics := cri.NewMetrics(registry)

@@ -221,6 +221,25 @@ func TestShimFollowsResolved(t *testing.T) {
 	n.expectCounts(map[string]int{"unchanged": 2, "edited": 4, "node_facts_mismatch": 1})
 }
 
+// TestShimKeepsTheLastGoodFile has a host file that loses its servers. The kubelet hands
+// on what is left; we know better, also after the configuration was read again.
+func TestShimKeepsTheLastGoodFile(t *testing.T) {
+	n := newShimNode(t, "", map[string]string{
+		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
+	})
+	good := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"corp.example"}}
+	q := func(dns *runtimeapi.DNSConfig) *runtimeapi.PodSandboxConfig {
+		return withDNS(asked("web-worker", "h1", "file"), dns)
+	}
+	n.expect("a good file", q(good), q(good))
+	n.write("resolv.conf", "# nothing\n")
+	n.expect("an empty one", q(good), q(&runtimeapi.DNSConfig{}))
+	n.write("shim.yaml", nodeShim+"autopath: {suffix: ap.example}\n")
+	n.hangup()
+	n.expect("after a reload", q(good), q(&runtimeapi.DNSConfig{}))
+	n.expectCounts(map[string]int{"unchanged": 1, "edited": 2})
+}
+
 // TestShimWithoutUplink falls back to what the kubelet hands out, and says why.
 func TestShimWithoutUplink(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"

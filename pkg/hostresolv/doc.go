@@ -24,6 +24,10 @@
 // network file systems, mounts that cover the file. Nobody can see a file whose source was
 // replaced by rename after it was bind-mounted: the mount keeps the old one.
 //
+// Where the file is the stub of systemd-resolved, pods are better served with the file
+// behind it ([Auto]). A [Snapshot] then has both: what pods are to get, and what the
+// kubelet hands out, which is compared with it.
+//
 // # Who owns what
 //
 // The constructor starts no goroutine. The one that calls Run owns the debounce, the

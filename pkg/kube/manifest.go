@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
 )
 
 // MaxManifest is the size in bytes of the largest manifest that is read. It holds
@@ -66,14 +66,10 @@ type Object struct {
 // Decode reads the object into a pointer to its type, as strictly as ParseManifest
 // reads workloads. The error joins one *InputError for each thing that is wrong.
 func (o Object) Decode(into any) error {
-	problems, err := json.UnmarshalStrict(o.data, into)
-	if err != nil {
-		problems = []error{err}
-	}
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		field, hint := fieldOf(p)
-		errs[i] = o.Wrong(field, p, hint)
+	var errs []error
+	for _, p := range document.DecodeStrict(o.data, into) {
+		field, hint, err := fieldOf(p)
+		errs = append(errs, o.Wrong(field, err, hint))
 	}
 	return errors.Join(errs...)
 }
@@ -139,9 +135,9 @@ func (r *reader) documents(data []byte) iter.Seq2[int, []byte] {
 		n := 0
 		for text, line := range yamlDocuments(data) {
 			n++
-			value, err := yaml.YAMLToJSONStrict(text)
+			value, err := document.JSON(text, line)
 			if err != nil {
-				r.fail(n, "", fmt.Errorf("document at line %d: %w", line, err), "")
+				r.fail(n, "", err, "")
 			} else if string(value) != "null" && !yield(n, value) {
 				return
 			}
@@ -179,7 +175,7 @@ func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + 
 // in a PodList.
 func (r *reader) object(data []byte, inherited header) {
 	var h header
-	if err := json.UnmarshalCaseSensitivePreserveInts(data, &h); err != nil {
+	if err := document.Decode(data, &h); err != nil {
 		r.fail(r.document, "", fmt.Errorf("is not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
 		return
 	}
@@ -206,8 +202,9 @@ func (r *reader) list(data []byte, h, inherited header) {
 	var list struct {
 		Items []rawObject `json:"items"`
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(data, &list); err != nil {
-		r.fail(r.document, "items", err, "")
+	if err := document.Decode(data, &list); err != nil {
+		field, hint, err := fieldOf(err)
+		r.fail(r.document, field, err, hint)
 		return
 	}
 	for i, o := range list.Items {

@@ -110,6 +110,11 @@ func TestParseKubeletConfiguration(t *testing.T) {
 	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil || got.ClusterDomain != "b" {
 		t.Errorf("a key twice: %+v, %v", got, err)
 	}
+	got, err = kube.ParseKubeletConfiguration([]byte(head + "clusterDns: [10.96.0.10]\nResolvConf: x\nclusterDomain: a\nCLUSTERDOMAIN: b\nmaxpods: 1\n"))
+	want = kube.KubeletConfiguration{ClusterDomain: "a", Misspelled: []string{"CLUSTERDOMAIN", "ResolvConf", "clusterDns"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("other capitals: %v (-want +got):\n%s", err, diff)
+	}
 	for name, text := range map[string]string{
 		"other kind": "apiVersion: v1\nkind: Pod\n",
 		"empty":      "",

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
 )
 
 // ConfigSourceAnnotation is on every pod that a kubelet has taken in, and says from
@@ -35,19 +35,19 @@ func StaticPod(manifest *corev1.Pod, node string) *corev1.Pod {
 // the kubelet of node makes of it. Like the kubelet it reads one pod, from the first
 // document, and passes over fields that it does not know: the kubelet may be newer.
 func ParseStaticPod(data []byte, node string) (*corev1.Pod, error) {
-	text, err := yaml.YAMLToJSON(data)
+	text, err := document.LenientJSON(data)
 	if err != nil {
 		return nil, err
 	}
 	var h header
-	if err := json.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
+	if err := document.Decode(text, &h); err != nil {
 		return nil, fmt.Errorf("is not a Kubernetes object: %w", err)
 	}
 	if h != (header{"v1", "Pod"}) {
 		return nil, fmt.Errorf("holds %q, the kubelet takes v1 Pod only", h)
 	}
 	pod := new(corev1.Pod)
-	if err := json.UnmarshalCaseSensitivePreserveInts(text, pod); err != nil {
+	if err := document.Decode(text, pod); err != nil {
 		return nil, err
 	}
 	if pod.Name == "" {

@@ -4,7 +4,6 @@
 package kube
 
 import (
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
 )
 
 // Workload is an object that is a pod or makes pods.
@@ -45,8 +46,8 @@ func (r *reader) workload(data []byte, h header) {
 	}
 	w, problems := read(data)
 	for _, p := range problems {
-		field, hint := fieldOf(p)
-		r.fail(r.document, field, p, hint)
+		field, hint, err := fieldOf(p)
+		r.fail(r.document, field, err, hint)
 	}
 	if len(problems) > 0 {
 		return
@@ -142,11 +143,7 @@ var makers = map[header]func([]byte) (Workload, []error){
 func decode[T any](workload func(*T) Workload) func([]byte) (Workload, []error) {
 	return func(data []byte) (Workload, []error) {
 		var o T
-		problems, err := json.UnmarshalStrict(data, &o)
-		if err != nil {
-			return Workload{}, []error{err}
-		}
-		if len(problems) > 0 {
+		if problems := document.DecodeStrict(data, &o); problems != nil {
 			return Workload{}, problems
 		}
 		if m, ok := any(&o).(metav1.Object); ok && m.GetName() == "" && m.GetGenerateName() != "" {
@@ -209,16 +206,17 @@ func lastOrdinal(spec appsv1.StatefulSetSpec) int32 {
 	return last
 }
 
-// fieldOf returns the field that a decoding error is about, and what to do.
-func fieldOf(err error) (field, hint string) {
+// fieldOf parts an error of decoding: the field that it is about, what to do, and what
+// is wrong.
+func fieldOf(err error) (field, hint string, problem error) {
 	if f, ok := errors.AsType[json.FieldError](err); ok {
-		return f.FieldPath(), "check its spelling and its place"
+		return f.FieldPath(), "check its spelling and its place", err
 	}
-	if t, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
-		if t.Value == "number" && strings.HasSuffix(t.Field, "dnsConfig.options.value") {
-			return t.Field, `quote the number: value: "2"` // an early draft of the API had numbers
+	if t, ok := errors.AsType[*document.TypeError](err); ok {
+		if strings.HasPrefix(t.Problem, "is a number") && strings.Contains(t.Field, "dnsConfig.options[") {
+			hint = `quote the number: value: "2"` // an early draft of the API had numbers
 		}
-		return t.Field, ""
+		return t.Field, hint, errors.New(t.Problem)
 	}
-	return "", ""
+	return "", "", err
 }

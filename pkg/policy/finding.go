@@ -83,6 +83,7 @@ const (
 	CodeNodeHostFile        Code = "node-host-file"
 	CodeIgnoredHostLine     Code = "ignored-host-line"
 	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"
+	CodeMisspelledField     Code = "misspelled-kubelet-field"
 	CodeUplinkUnusable      Code = "uplink-file-unusable"
 )
 

@@ -28,7 +28,8 @@ var imports = map[string][]string{
 	"pkg/resolvconf": append(values, "pkg/fqdn"),
 	"pkg/libc":       append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
 	"pkg/policy":     append(values, "pkg/fqdn", "pkg/resolvconf"),
-	"pkg/kube":       {"std", "pkg/policy", "pkg/fqdn", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"pkg/kube":       {"std", "pkg/policy", "pkg/fqdn", "pkg/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
+	"pkg/document":   append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml"),
 	"pkg/hostresolv": {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
@@ -46,7 +47,7 @@ var imports = map[string][]string{
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/systemd":  {"std"},
-	"api/v1alpha1": {"std", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"api/v1alpha1": {"std", "pkg/document"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
 	"deploy":       {"std"},
