@@ -155,19 +155,23 @@ func rotated(addrs []netip.Addr) []netip.Addr {
 // absent, in seconds.
 const staleDenial = 5
 
+// denialTTL is how long what the cluster lacks may be called absent, in seconds.
+func (s *Server) denialTTL(at *zone.Snapshot) uint32 {
+	if at.Stale().IsZero() {
+		return s.cfg.TTL
+	}
+	return min(s.cfg.TTL, staleDenial)
+}
+
 // soa is the SOA record of a zone of ours. Its minimum is the time for which a
 // negative answer may be kept (RFC 2308 section 4).
 func (s *Server) soa(apex fqdn.Name, at *zone.Snapshot) *dns.SOA {
-	denial := s.cfg.TTL
-	if !at.Stale().IsZero() {
-		denial = min(denial, staleDenial)
-	}
 	return &dns.SOA{
 		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
 		Ns:      zone.MasterName(s.cfg.Domain).String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
 		Serial:  at.Serial(),
-		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: denial,
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(at),
 	}
 }
 

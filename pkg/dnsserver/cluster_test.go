@@ -161,6 +161,9 @@ func (k knownNames) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	return m, nil
 }
 
+// reverse are the ranges of the test clusters.
+var reverse = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}
+
 // testServer is a server on a port of the loopback interface.
 type testServer struct {
 	zone  *zone.Zone
@@ -176,8 +179,7 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 	s := &testServer{ended: make(chan error, 1)}
 	domain := fqdn.Join(fqdn.Root, "cluster", "local")
 	var err error
-	s.zone, err = zone.New(zone.Config{Domain: domain, TTL: 5, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")},
-		Reverse: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}})
+	s.zone, err = zone.New(zone.Config{Domain: domain, TTL: 5, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse})
 	if err != nil {
 		t.Fatal(err)
 	}

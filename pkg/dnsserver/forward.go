@@ -106,6 +106,19 @@ func spelled(records []dns.RR, name string) []dns.RR {
 	return records
 }
 
+// refresh asks for what a packet asks, for the sake of the cache.
+func (s *Server) refresh(ctx context.Context, packet []byte) {
+	q, _ := parse(packet, overUDP)
+	if q == nil {
+		return
+	}
+	if question, ok := cache.QuestionOf(q.msg, nil); ok {
+		if exchange := s.exchange(q.name); exchange != nil {
+			s.ask(ctx, q, question, exchange)
+		}
+	}
+}
+
 // askOrStale asks, and answers with what it has if that fails or takes too long.
 // The question stays asked, so that the next client gets the new answer.
 func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Question, exchange Exchange, hit *cache.Hit) answer {

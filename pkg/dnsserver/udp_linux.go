@@ -85,5 +85,3 @@ func replyControl(control []byte) []byte {
 	}
 	return nil
 }
-
-func truncated(flags int) bool { return flags&unix.MSG_TRUNC != 0 }

@@ -11,10 +11,6 @@ import (
 	"net/netip"
 )
 
-// controlLen is 0: where a packet arrived is not asked for. On a wildcard address
-// replies leave from whatever address the routing table gives.
-const controlLen = 0
-
 func listenUDP(_ context.Context, addr netip.AddrPort) ([]*net.UDPConn, error) {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
 	if err != nil {
@@ -23,6 +19,34 @@ func listenUDP(_ context.Context, addr netip.AddrPort) ([]*net.UDPConn, error) {
 	return []*net.UDPConn{c}, nil
 }
 
-func replyControl([]byte) []byte { return nil }
+// batch is one packet: elsewhere than on Linux a system call reads no more. Where it
+// arrived is not asked for either; on a wildcard address replies leave from whatever
+// address the routing table gives.
+type batch struct {
+	conn   *net.UDPConn
+	buf    [maxQuery]byte
+	out    [maxUDP]byte
+	n      int
+	from   netip.AddrPort
+	answer []byte
+}
 
-func truncated(int) bool { return false }
+func newBatch(conn *net.UDPConn) (*batch, error) { return &batch{conn: conn}, nil }
+
+func (b *batch) receive() (n int, err error) {
+	b.answer = nil
+	b.n, b.from, err = b.conn.ReadFromUDPAddrPort(b.buf[:])
+	return 1, err
+}
+
+func (b *batch) packet(int) []byte         { return b.buf[:b.n] }
+func (b *batch) room(int) []byte           { return b.out[:0] }
+func (b *batch) client(int) netip.AddrPort { return b.from }
+func (b *batch) origin(int) []byte         { return nil }
+func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
+
+func (b *batch) send() {
+	if b.answer != nil {
+		_, _ = b.conn.WriteToUDPAddrPort(b.answer, b.from)
+	}
+}

@@ -99,7 +99,8 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	case 1:
 		return Node{}, s.hasNamespace(path[0])
 	}
-	svc := s.services.get(label(path[0]) + label(path[1]))
+	var room [maxKey]byte
+	svc := get(s.services, labels(room[:0], path[0], path[1]))
 	if svc == nil || svc.spec == nil {
 		return Node{}, false
 	}
@@ -140,7 +141,8 @@ func (s *service) alias() Node {
 
 // hasNamespace: one that holds a Service exists even if its object has not come yet.
 func (s *Snapshot) hasNamespace(name string) bool {
-	if s.namespaces.get(label(name)) != nil {
+	var room [maxKey]byte
+	if get(s.namespaces, labels(room[:0], name)) != nil {
 		return true
 	}
 	for svc := range s.services.from(label(name)) {

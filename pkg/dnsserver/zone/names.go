@@ -15,6 +15,18 @@ import (
 // that no name is the beginning of another by accident.
 func label(s string) string { return string(byte(len(s))) + s }
 
+// maxKey is the length of the longest key of two labels.
+const maxKey = 2 * (1 + fqdn.MaxLabel)
+
+// labels appends the key of labels to room; a reader with room for maxKey makes no
+// garbage.
+func labels(room []byte, labels ...string) []byte {
+	for _, l := range labels {
+		room = append(append(room, byte(len(l))), l...)
+	}
+	return room
+}
+
 // dashed is the label that an endpoint or a pod without a name has: its address,
 // dots and colons as dashes. A label must not end with a dash, so that an address
 // that ends with "::" gets a 0.

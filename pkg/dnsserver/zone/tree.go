@@ -27,11 +27,14 @@ type node[V any] struct {
 }
 
 // get returns the value of key, nil if there is none.
-func (t tree[V]) get(key string) *V {
+func (t tree[V]) get(key string) *V { return get(t, key) }
+
+// get is tree.get for a key that may be in bytes, of which no string has to be made.
+func get[V any, K string | []byte](t tree[V], key K) *V {
 	n := t.root
-	for n != nil && strings.HasPrefix(key, n.prefix) {
+	for n != nil && len(key) >= len(n.prefix) && string(key[:len(n.prefix)]) == n.prefix {
 		key = key[len(n.prefix):]
-		if key == "" {
+		if len(key) == 0 {
 			return n.value
 		}
 		n = n.child(key[0])
