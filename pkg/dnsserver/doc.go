@@ -4,7 +4,9 @@
 // Package dnsserver is the cluster DNS server: the names of the cluster from a
 // [zone.Zone], everything else from upstream servers through a [cache.Cache].
 //
-//	socket --> query.go   parse, refuse
+//	socket --> quick.go   from wire form to wire form: addresses, denials, cache hits
+//	              |
+//	           query.go   parse, refuse
 //	              |
 //	           server.go  the order of sources, as numbered on Server
 //	              |

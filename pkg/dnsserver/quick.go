@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"encoding/binary"
-	"runtime/debug"
 	"time"
 
 	"github.com/miekg/dns"
@@ -44,8 +43,7 @@ type result struct {
 func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			k.server.metrics.panics.Inc()
-			k.server.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
+			k.server.fault(fault)
 			r = result{dropped: true}
 		}
 	}()

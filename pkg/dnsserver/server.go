@@ -54,7 +54,8 @@ type Config struct {
 //  3. names in a stub domain, by the servers of that domain;
 //  4. everything else by the upstream servers,
 //
-// where 3 and 4 ask the cache first.
+// where 3 and 4 ask the cache first. By UDP the most usual questions are answered
+// before they come here, to the same effect; see quick.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -136,8 +137,7 @@ func (s *Server) start(ctx context.Context, packet []byte, via transport, send f
 func (s *Server) handle(ctx context.Context, packet []byte, via transport) (reply []byte) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			s.metrics.panics.Inc()
-			s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
+			s.fault(fault)
 			reply = nil
 		}
 	}()
@@ -155,6 +155,12 @@ func (s *Server) handle(ctx context.Context, packet []byte, via transport) (repl
 	reply = q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))
 	return reply
+}
+
+// fault reports a fault of ours, from where it was recovered.
+func (s *Server) fault(fault any) {
+	s.metrics.panics.Inc()
+	s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
 }
 
 // answer follows the order on Server.
