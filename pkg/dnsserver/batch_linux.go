@@ -18,8 +18,8 @@ import (
 // busier than this amounts to gains little from more.
 const batchSize = 64
 
-// batch is what one recvmmsg(2) has read, with the replies to it. Its memory is all
-// that a reader takes: 350 kB.
+// batch is what one recvmmsg(2) has read, with the replies to it: 350 kB, of which
+// the kernel provides what is used.
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]received

@@ -42,8 +42,11 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort) error {
 	s.tcp = append(s.tcp, l)
 	addr = netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port())
 	udp, err := listenUDP(ctx, addr)
-	s.udp = append(s.udp, udp...)
-	return err
+	if err != nil {
+		return err
+	}
+	s.udp = append(s.udp, udp)
+	return nil
 }
 
 // Addrs returns the addresses, in the order in which they were asked for.

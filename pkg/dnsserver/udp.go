@@ -9,54 +9,119 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
+	"sync"
 	"time"
 )
 
-// serveUDP answers what comes in through conn until its read deadline passes. What
-// the quick way answers is sent before the next packets are read.
+const (
+	// crowd is how many packets at once are more than a reader should have to
+	// itself.
+	crowd = 32
+
+	// maxReaders is how many read one socket, at most.
+	maxReaders = 8
+)
+
+// serveUDP answers what comes in through conn until its read deadline passes. One
+// goroutine reads: what has come while it was busy costs one wake-up together, where
+// it would cost one each among several sockets. When that is a crowd, others help.
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
-	b, err := newBatch(conn)
-	if err != nil {
-		return err
+	readers := make([]*reader, min(runtime.GOMAXPROCS(0), maxReaders))
+	for i := range readers {
+		var err error
+		if readers[i], err = newReader(s, conn); err != nil {
+			return err
+		}
 	}
-	quick := newQuick(s)
+	help, done := make(chan struct{}), make(chan struct{})
+	var helping sync.WaitGroup
+	for _, r := range readers[1:] {
+		helping.Go(func() {
+			for {
+				select {
+				case <-help:
+					_ = r.run(ctx, help, crowd) // the first has the same
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	err := readers[0].run(ctx, help, 0)
+	close(done)
+	helping.Wait()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// reader is one of those who read a socket.
+type reader struct {
+	server *Server
+	conn   *net.UDPConn
+	batch  *batch
+	quick  *quick
+}
+
+func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
+	b, err := newBatch(conn)
+	return &reader{s, conn, b, newQuick(s)}, err
+}
+
+// run answers what comes in until less than least comes at once, or the socket's
+// reads end, which is the error. It calls for help when there is a crowd.
+func (r *reader) run(ctx context.Context, help chan<- struct{}, least int) error {
 	for {
-		n, err := b.receive()
+		n, err := r.batch.receive()
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
 			continue // of one packet, such as an ICMP error for an earlier reply
-		}
-		start := time.Now()
-		for i := range n {
-			r := quick.answer(b.packet(i), b.room(i), start)
-			if r.refresh {
-				packet := bytes.Clone(b.packet(i))
-				s.background(ctx, func(ctx context.Context) { s.refresh(ctx, packet) })
-			}
-			switch {
-			case r.reply != nil:
-				b.reply(i, r.reply)
-			case !r.dropped:
-				s.startUDP(ctx, conn, b, i)
+		case n >= crowd:
+			select {
+			case help <- struct{}{}:
+			default: // all are busy
 			}
 		}
-		b.send()
-		quick.tally.flush(time.Since(start))
+		r.answer(ctx, n)
+		if n < least {
+			return nil
+		}
 	}
 }
 
-// startUDP answers packet i of a batch the plain way, which may take longer than the
-// batch does.
-func (s *Server) startUDP(ctx context.Context, conn *net.UDPConn, b *batch, i int) {
-	client, origin := b.client(i), bytes.Clone(b.origin(i))
-	s.start(ctx, bytes.Clone(b.packet(i)), overUDP, func(reply []byte) {
+// answer answers a batch of n packets. What the quick way answers is sent before the
+// next packets are read.
+func (r *reader) answer(ctx context.Context, n int) {
+	start := time.Now()
+	for i := range n {
+		packet := r.batch.packet(i)
+		result := r.quick.answer(packet, r.batch.room(i), start)
+		if result.refresh {
+			packet := bytes.Clone(packet)
+			r.server.background(ctx, func(ctx context.Context) { r.server.refresh(ctx, packet) })
+		}
+		switch {
+		case result.reply != nil:
+			r.batch.reply(i, result.reply)
+		case !result.dropped:
+			r.start(ctx, i)
+		}
+	}
+	r.batch.send()
+	r.quick.tally.flush(time.Since(start))
+}
+
+// start answers packet i the plain way, which may take longer than the batch does.
+func (r *reader) start(ctx context.Context, i int) {
+	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
+	r.server.start(ctx, bytes.Clone(r.batch.packet(i)), overUDP, func(reply []byte) {
 		if reply != nil {
 			// A client that cannot be reached will ask again.
-			_, _, _ = conn.WriteMsgUDPAddrPort(reply, origin, client)
+			_, _, _ = r.conn.WriteMsgUDPAddrPort(reply, origin, client)
 		}
 	})
 }

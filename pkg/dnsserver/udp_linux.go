@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -21,15 +20,8 @@ const controlLen = 64
 // octets. More than net.core.rmem_max is cut to that.
 const receiveBuffer = 4 << 20
 
-// listenUDP opens one socket for each processor, among which the kernel spreads the
-// clients. The port is tried alone first: SO_REUSEPORT would let a second server
-// of the same user take a part of the clients, unnoticed.
-func listenUDP(ctx context.Context, addr netip.AddrPort) ([]*net.UDPConn, error) {
-	alone, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-	if err != nil {
-		return nil, err
-	}
-	alone.Close()
+// listenUDP opens a socket. On a wildcard address it learns where packets arrive.
+func listenUDP(ctx context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(network, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = prepare(int(fd), network, addr.Addr().IsUnspecified()) })
@@ -38,21 +30,14 @@ func listenUDP(ctx context.Context, addr netip.AddrPort) ([]*net.UDPConn, error)
 		}
 		return failed
 	}}
-	var conns []*net.UDPConn
-	for range runtime.GOMAXPROCS(0) {
-		c, err := config.ListenPacket(ctx, "udp", addr.String())
-		if err != nil {
-			return conns, err
-		}
-		conns = append(conns, c.(*net.UDPConn))
+	c, err := config.ListenPacket(ctx, "udp", addr.String())
+	if err != nil {
+		return nil, err
 	}
-	return conns, nil
+	return c.(*net.UDPConn), nil
 }
 
 func prepare(fd int, network string, wildcard bool) error {
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		return err
-	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // a wish
 	if !wildcard {
 		return nil

@@ -11,12 +11,8 @@ import (
 	"net/netip"
 )
 
-func listenUDP(_ context.Context, addr netip.AddrPort) ([]*net.UDPConn, error) {
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-	if err != nil {
-		return nil, err
-	}
-	return []*net.UDPConn{c}, nil
+func listenUDP(_ context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
+	return net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
 }
 
 // batch is one packet: elsewhere than on Linux a system call reads no more. Where it
