@@ -5,8 +5,10 @@ package dnsserver
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -82,7 +84,8 @@ func multiple(call, fd uintptr, messages []message) (int, syscall.Errno) {
 	return int(n), err
 }
 
-// receive waits for packets and returns how many there are.
+// receive waits for packets and returns how many there are. After the read deadline
+// it returns those that have come before the error.
 func (b *batch) receive() (int, error) {
 	for i := range b.incoming {
 		h := &b.incoming[i].header // the kernel has written into it
@@ -90,7 +93,15 @@ func (b *batch) receive() (int, error) {
 		h.SetControllen(controlLen)
 	}
 	b.replies = 0
-	if err := b.conn.Read(b.read); err != nil {
+	err := b.conn.Read(b.read)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// Control has no deadline, and there is no waiting.
+		if failed := b.conn.Control(func(fd uintptr) { b.read(fd) }); failed != nil || b.err != 0 {
+			return 0, err
+		}
+		return b.n, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	if b.err != 0 {
