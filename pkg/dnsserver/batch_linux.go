@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -171,4 +172,11 @@ func (b *batch) send() {
 			b.sent += b.n
 		}
 	}
+}
+
+// rest waits. Go's own timers are too coarse: a process that has nothing else to do
+// sleeps in epoll_wait(2), by the millisecond.
+func rest(d time.Duration) {
+	t := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&t, nil) // if a signal cuts it short, so be it
 }
