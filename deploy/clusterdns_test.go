@@ -6,6 +6,7 @@ package deploy
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -178,6 +179,9 @@ func TestClusterDNSPorts(t *testing.T) {
 			t.Errorf("the Service has %s at %d", p.Name, p.Port)
 		}
 	}
+	if got := patchedPorts(t); !maps.Equal(got, targetPorts(c.service)) {
+		t.Errorf("a Service of CoreDNS gets %v, ours has %v", got, targetPorts(c.service))
+	}
 	for _, rule := range c.network.Spec.Ingress {
 		for _, p := range rule.Ports {
 			known("NetworkPolicy", *p.Protocol, *p.Port)
@@ -200,6 +204,40 @@ func TestClusterDNSPorts(t *testing.T) {
 	if got, want := annotations["prometheus.io/port"], strconv.Itoa(int(ports["TCP metrics"])); got != want {
 		t.Errorf("Prometheus is told %s, want %s", got, want)
 	}
+}
+
+// targetPorts returns the names of a Service's ports with the pods' ports that they mean.
+func targetPorts(s *corev1.Service) map[string]string {
+	ports := map[string]string{}
+	for _, p := range s.Spec.Ports {
+		ports[p.Name] = p.TargetPort.String()
+	}
+	return ports
+}
+
+// patchedPorts returns the same of a Service of kubeadm, after the patch for it, which
+// changes only what has the name that it expects.
+func patchedPorts(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("cluster-dns/from-coredns/service-ports.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []struct{ Op, Path, Value string }
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&steps); err != nil {
+		t.Fatal(err)
+	}
+	ports := map[string]string{}
+	for pair := range slices.Chunk(steps, 2) {
+		test, replace := pair[0], pair[1]
+		if test.Op != "test" || replace.Op != "replace" || path.Base(test.Path) != "name" || path.Base(replace.Path) != "targetPort" || path.Dir(test.Path) != path.Dir(replace.Path) {
+			t.Errorf("%v", pair)
+		}
+		ports[test.Value] = replace.Value
+	}
+	return ports
 }
 
 // TestClusterDNSFiles has the paths: of the arguments, the configuration and the volumes.

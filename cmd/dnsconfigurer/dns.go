@@ -203,7 +203,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 			return serveHTTP(ctx, s.HTTP, registry, func() error { return zoneReady(z) })
 		})
 	}
-	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain)
+	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
 	return together(ctx, tasks)
 }
 
