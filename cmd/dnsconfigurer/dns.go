@@ -54,7 +54,22 @@ SIGHUP. One with an error changes nothing.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
-	f := cmd.Flags()
+	d.register(cmd.Flags())
+	return cmd
+}
+
+// dnsFlags are what a command line says about a DNS server.
+type dnsFlags struct {
+	config     string
+	given      v1alpha1.DNSConfiguration
+	resolvConf string
+	ttl        uint32
+	stubs      []string
+
+	files files // that were read
+}
+
+func (d *dnsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&d.config, "config", "", "`FILE` with a DNSConfiguration")
 	f.StringSliceVar(&d.given.Listen, "listen", []string{v1alpha1.DefaultDNSListen}, "`ADDR:PORT` to serve on, UDP and TCP; repeatable")
 	f.StringSliceVar(&d.given.Manifests, "manifests", nil, "`DIR` of manifests to serve instead of a cluster's objects; watched; repeatable")
@@ -73,18 +88,6 @@ SIGHUP. One with an error changes nothing.`,
 	f.StringVar(&d.given.Lameduck, "lameduck", "0s", "`TIME` for which queries are still answered after the signal to end")
 	f.StringVar(&d.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
 	f.StringVar(&d.given.LogFormat, "log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
-	return cmd
-}
-
-// dnsFlags are what a command line says about a DNS server.
-type dnsFlags struct {
-	config     string
-	given      v1alpha1.DNSConfiguration
-	resolvConf string
-	ttl        uint32
-	stubs      []string
-
-	files files // that were read
 }
 
 // dnsFlagNames are the flags of fields.

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
 // dnsProcess is the command dns as a process, with a file that can be changed.
@@ -162,6 +166,49 @@ func TestDNSReload(t *testing.T) {
 	if got := p.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
 		t.Errorf("a Service of the examples: %s", got)
 	}
+}
+
+// TestDNSFlags has every flag set what its field sets, and every field a flag.
+func TestDNSFlags(t *testing.T) {
+	given := map[string]string{
+		"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
+		"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
+		"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "lameduck": "1s", "log-format": "json",
+	}
+	typed := map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""}
+	for field, flag := range dnsFlagNames {
+		value := given[flag]
+		arg, ok := typed[flag]
+		if !ok {
+			arg = strings.Trim(value, "[]\"")
+		}
+		file := dnsHead + field + ": " + value + "\n"
+		if outer, inner, nested := strings.Cut(field, "."); nested {
+			file = dnsHead + outer + ": {" + inner + ": " + value + "}\n"
+		}
+		want, err := v1alpha1.ParseDNS([]byte(file))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		d, flags := dnsFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+		d.register(flags)
+		if err := flags.Parse([]string{"--" + flag + "=" + arg}); err != nil {
+			t.Fatal(err)
+		}
+		got := d.over(v1alpha1.DNSConfiguration{TypeMeta: want.TypeMeta}, flags)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("--%s (-file +flag):\n%s", flag, diff)
+		}
+		delete(given, flag)
+	}
+	if len(given) > 0 {
+		t.Errorf("flags without a field: %v", given)
+	}
+	dnsCommand().LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" && !slices.Contains(slices.Collect(maps.Values(dnsFlagNames)), f.Name) {
+			t.Errorf("--%s has no field", f.Name)
+		}
+	})
 }
 
 // TestDNSMetrics holds the names, types and labels of metrics to what is on record: to

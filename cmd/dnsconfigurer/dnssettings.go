@@ -80,9 +80,17 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 		{"snapshot.maxAge", c.Snapshot.MaxAge, &s.snapshotMaxAge},
 		{"lameduck", c.Lameduck, &s.lameduck},
 	} {
+		if d.text == "" {
+			continue
+		}
 		var err error
-		*d.to, err = parseTime(d.text)
-		check(d.path, err)
+		*d.to, err = time.ParseDuration(d.text)
+		switch {
+		case err != nil || *d.to < 0:
+			check(d.path, fmt.Errorf("%q: want a time, as 10s", d.text))
+		case *d.to == 0 && d.path != "lameduck": // there 0 stands for the default
+			check(d.path, fmt.Errorf("%q: want a time of more than 0, as 10s", d.text))
+		}
 	}
 	if c.HTTP != "" {
 		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
@@ -113,7 +121,10 @@ func (s *dnsSettings) checkCluster(check func(string, error)) {
 	}
 	domain := cmp.Or(s.ClusterDomain, v1alpha1.DefaultClusterDomain)
 	var err error
-	if s.domain, err = fqdn.ParseName(domain); err != nil {
+	if s.domain, err = fqdn.ParseName(domain); err == nil && s.domain == fqdn.Root {
+		err = errors.New("is the root, a cluster has a domain below it")
+	}
+	if err != nil {
 		check("clusterDomain", fmt.Errorf("%q %w", domain, err))
 	}
 	for i, text := range s.ReverseCIDRs {
@@ -171,18 +182,6 @@ func (s *dnsSettings) checkForwarding(check func(string, error)) {
 	if n := len(s.HostSuffixes); n > maxHostSuffixes {
 		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, maxHostSuffixes))
 	}
-}
-
-// parseTime reads a time as 10s; "" is 0.
-func parseTime(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q: want a time of 0 or more, as 10s", text)
-	}
-	return d, nil
 }
 
 // forwardsAs tells whether next asks the same servers as s.
