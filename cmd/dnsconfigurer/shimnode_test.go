@@ -140,7 +140,10 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 
 	n.signal, n.stop = startCommand(t, args, &n.log)
 	conn, err := grpc.NewClient("unix://"+n.dir+"/run/shim.sock", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond},
+			MinConnectTimeout: 20 * time.Second, // gRPC's own; without, each attempt has the 5 ms of the delay
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
