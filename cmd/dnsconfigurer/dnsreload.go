@@ -5,6 +5,7 @@ package main
 
 import (
 	"log/slog"
+	"sync"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -18,7 +19,9 @@ type dnsInForce struct {
 	log     *slog.Logger
 
 	first, last dnsSettings // what the server was started with, and what is in force
-	forwarding  *forwarding // of last
+
+	mu         sync.Mutex
+	forwarding *forwarding // of last; the reloader alone changes it
 }
 
 // start puts the settings in force with which the server is started.
@@ -39,14 +42,26 @@ func (f *dnsInForce) reload() (companion, []string, error) {
 // use puts s in force: whatever of it can change while the server runs.
 func (f *dnsInForce) use(s dnsSettings) error {
 	if f.forwarding == nil || !s.forwardsAs(f.last) { // else it stays, with what it knows of the servers
-		next, err := newForwarding(s, f.clients, f.server.Use)
+		next, err := newForwarding(s, f.clients, f.serversChanged)
 		if err != nil {
 			return err
 		}
+		f.mu.Lock()
 		f.forwarding = next
 		f.server.Use(next.Forwarding)
+		f.mu.Unlock()
 	}
 	f.last = s
 	f.log.Info("settings in force", "upstreams", s.Upstreams, "resolvConf", s.resolvConf, "stubDomains", s.StubDomains)
 	return nil
+}
+
+// serversChanged tells the server that of has other servers. One that has been replaced
+// may say so until it is stopped.
+func (f *dnsInForce) serversChanged(of *forwarding) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if of == f.forwarding {
+		f.server.Use(of.Forwarding)
+	}
 }

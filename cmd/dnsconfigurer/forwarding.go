@@ -19,7 +19,7 @@ import (
 type forwarding struct {
 	dnsserver.Forwarding
 	clients []*upstream.Client
-	use     func(dnsserver.Forwarding) // hears when servers have changed
+	changed func(*forwarding) // hears when servers have
 	log     *slog.Logger
 
 	host     *hostresolv.Watcher // nil: no file is followed
@@ -28,8 +28,8 @@ type forwarding struct {
 }
 
 // newForwarding returns the forwarding of s. Its clients have common in common.
-func newForwarding(s dnsSettings, common upstream.Config, use func(dnsserver.Forwarding)) (*forwarding, error) {
-	f := &forwarding{use: use, log: common.Logger}
+func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwarding)) (*forwarding, error) {
+	f := &forwarding{changed: changed, log: common.Logger}
 	if len(s.upstreams) > 0 || s.resolvConf != "" {
 		c, err := f.client(common, s.upstreams, "")
 		if err != nil {
@@ -87,7 +87,7 @@ func (f *forwarding) followHost(ctx context.Context) error {
 		if servers := hostServers(snapshot, f.log); !slices.Equal(servers, f.servers) { // not only other lines
 			f.servers = servers
 			f.followed.SetServers(servers)
-			f.use(f.Forwarding)
+			f.changed(f)
 		}
 		select {
 		case <-changed:

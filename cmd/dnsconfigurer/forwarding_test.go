@@ -6,11 +6,17 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -30,7 +36,7 @@ func TestFollowHost(t *testing.T) {
 	var log lockedBuffer
 	used := make(chan bool, 1)
 	f, err := newForwarding(dnsSettings{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		func(dnsserver.Forwarding) { used <- true })
+		func(*forwarding) { used <- true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,5 +62,47 @@ func TestFollowHost(t *testing.T) {
 	case <-used:
 		t.Error("told of a change that was none")
 	default:
+	}
+}
+
+// TestReplacedForwarding has a host file change while the servers that it names are
+// being replaced: the server hears of those in force alone, and forgets what it knows.
+func TestReplacedForwarding(t *testing.T) {
+	s, err := newDNSSettings(v1alpha1.DNSConfiguration{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := s.zone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replies, err := cache.New(cache.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := dnsserver.New(dnsserver.Config{Zone: z, Domain: s.domain, Cache: replies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	force := &dnsInForce{server: server, log: slog.New(slog.DiscardHandler)}
+	if err := force.start(s); err != nil {
+		t.Fatal(err)
+	}
+	before := force.forwarding
+	s.upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
+	if err := force.use(s); err != nil {
+		t.Fatal(err)
+	}
+	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
+	question, _ := cache.QuestionOf(query, nil)
+	replies.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now())
+	for _, c := range []struct {
+		changed *forwarding
+		want    int
+	}{{before, 1}, {force.forwarding, 0}} {
+		force.serversChanged(c.changed)
+		if got := replies.Stats().Entries; got != c.want {
+			t.Errorf("the cache has %d replies, want %d", got, c.want)
+		}
 	}
 }
