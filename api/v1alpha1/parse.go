@@ -49,6 +49,14 @@ func ParseShim(data []byte) (ShimConfiguration, error) {
 	return c, err
 }
 
+// ParseDNS decodes a DNSConfiguration strictly. The error joins all problems, each
+// with its field.
+func ParseDNS(data []byte) (DNSConfiguration, error) {
+	var c DNSConfiguration
+	err := decode(data, KindDNS, &c.TypeMeta, &c)
+	return c, err
+}
+
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	js, err := toJSON(data)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 
 const head = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
 
+const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"
+
 func TestParseShim(t *testing.T) {
 	got, err := v1alpha1.ParseShim([]byte(head + `
 node:
@@ -76,22 +78,31 @@ func TestParseShimRefuses(t *testing.T) {
 	}
 }
 
-// TestDefaults checks that the printed file is what it claims: every field is in
-// it, and it reads as a configuration that changes nothing.
+// TestDefaults checks that the printed files are what they claim: every field is in
+// them, and they read as configurations that change nothing.
 func TestDefaults(t *testing.T) {
 	if _, err := v1alpha1.Defaults("Pod"); err == nil {
 		t.Error("defaults of a kind that is not ours")
 	}
-	text, err := v1alpha1.Defaults(v1alpha1.KindShim)
+	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
+		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
+		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
+	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
+		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
+		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nlameduck: 0s\nlogFormat: text\n")
+}
+
+func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {
+	t.Helper()
+	text, err := v1alpha1.Defaults(kind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := v1alpha1.ParseShim(text)
+	got, err := parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := v1alpha1.ParseShim([]byte(head + "listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n" +
-		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n"))
+	want, err := parse([]byte(same))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +111,10 @@ func TestDefaults(t *testing.T) {
 	}
 
 	all := regexp.MustCompile(`(?m)^( *)# (\w+: ?\S*)$`).ReplaceAll(text, []byte("$1$2"))
-	if _, err := v1alpha1.ParseShim(all); err != nil {
+	if _, err := parse(all); err != nil {
 		t.Errorf("with the optional fields: %v", err)
 	}
-	for _, field := range fields(reflect.TypeFor[v1alpha1.ShimConfiguration]()) {
+	for _, field := range fields(reflect.TypeFor[T]()) {
 		if !slices.Contains(strings.Fields(string(all)), field+":") {
 			t.Errorf("field %s is missing", field)
 		}
@@ -131,6 +142,67 @@ func FuzzParseShim(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := v1alpha1.ParseShim([]byte(text))
 		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindShim) {
+			t.Errorf("accepted %q as %v", text, c.TypeMeta)
+		}
+	})
+}
+
+func TestParseDNS(t *testing.T) {
+	got, err := v1alpha1.ParseDNS([]byte(dnsHead + `
+listen: ["0.0.0.0:53"]
+ttl: 0
+resolvConf: ""
+snapshot: {path: s, maxAge: 1h}
+stubDomains:
+- {zone: corp.example, servers: [192.0.2.1, "192.0.2.2:5353"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.DNSConfiguration{
+		TypeMeta:    v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindDNS},
+		Listen:      []string{"0.0.0.0:53"},
+		TTL:         new(uint32(0)),
+		ResolvConf:  new(""),
+		Snapshot:    v1alpha1.SnapshotConfiguration{Path: "s", MaxAge: "1h"},
+		StubDomains: []v1alpha1.StubDomain{{Zone: "corp.example", Servers: []string{"192.0.2.1", "192.0.2.2:5353"}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseDNSRefuses(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"the shim's file", head, `kind: is "ShimConfiguration", must be "DNSConfiguration"`},
+		{"unknown fields, each with its path", dnsHead + "upstream: []\nsnapshot: {file: s}\nstubDomains: [{zone: a, server: b}]\n",
+			`unknown field "upstream"` + "\n" + `unknown field "snapshot.file"` + "\n" + `unknown field "stubDomains[0].server"`},
+		{"a number that is none", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
+		{"a negative number", dnsHead + "ttl: -1\n", "ttl: is -1, must be a whole number of 32 bits"},
+		{"one instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},
+		{"text instead of a mapping", dnsHead + "stubDomains: ['corp.example=192.0.2.1']\n", "stubDomains[0]: is a string, must be a mapping"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := v1alpha1.ParseDNS([]byte(tt.text))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for want := range strings.SplitSeq(tt.want, "\n") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want it to say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParseDNS(f *testing.F) {
+	f.Add(dnsHead + "stubDomains: [{zone: corp.example, servers: [192.0.2.1]}]\nttl: 5\n")
+	f.Add("{\"apiVersion\":\"dnsconfigurer.dev/v1alpha1\",\"kind\":\"DNSConfiguration\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := v1alpha1.ParseDNS([]byte(text))
+		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindDNS) {
 			t.Errorf("accepted %q as %v", text, c.TypeMeta)
 		}
 	})

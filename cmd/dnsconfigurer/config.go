@@ -52,12 +52,14 @@ func configCheckCommand() *cobra.Command {
 	c := checker{}
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a ShimConfiguration or a KubeletConfiguration",
+		Short: "Check a ShimConfiguration, a DNSConfiguration or a KubeletConfiguration",
 		Long: `Check a ShimConfiguration or a KubeletConfiguration, and the host's resolv.conf
 that it names: every address, the domain, the limits that the kubelet checks when
-it starts, and what the kubelet passes over in the resolv.conf. Exit code 1 when
-the file or the resolv.conf has errors.`,
+it starts, and what the kubelet passes over in the resolv.conf. Of a
+DNSConfiguration every value is checked. Exit code 1 when the file or the
+resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
+  dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: oneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
@@ -72,7 +74,15 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err := outputFlag(c.output, "text", "json"); err != nil {
 		return err
 	}
-	node, err := loadNode(path)
+	kind, err := readKind(path)
+	if err != nil {
+		return err
+	}
+	if kind == v1alpha1.KindDNS {
+		_, err := new(files).readDNS(path)
+		return err
+	}
+	node, err := loadNode(path, kind)
 	if err != nil {
 		return err
 	}
@@ -98,25 +108,30 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	return nil
 }
 
-// loadNode reads the node that the file at path describes, of either kind.
-func loadNode(path string) (node, error) {
+// readKind reads the kind of the file at path.
+func readKind(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return node{}, fmt.Errorf("reading the configuration: %w", err)
+		return "", fmt.Errorf("reading the configuration: %w", err)
 	}
 	t, err := v1alpha1.ReadTypeMeta(data)
 	if err != nil {
-		return node{}, fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
+	return t.Kind, nil
+}
+
+// loadNode reads the node that the file at path describes, of either kind.
+func loadNode(path, kind string) (node, error) {
 	f := nodeFlags{resolvConf: kube.DefaultResolvConf}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	switch t.Kind {
+	switch kind {
 	case v1alpha1.KindShim:
 		f.config = path
 	case kube.KubeletKind:
 		f.kubeletConfig = path
 	default:
-		return node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, t.Kind, v1alpha1.KindShim, kube.KubeletKind)
+		return node{}, fmt.Errorf("%s: kind: is %q, want %s, %s or %s", path, kind, v1alpha1.KindShim, v1alpha1.KindDNS, kube.KubeletKind)
 	}
 	return f.load(flags)
 }

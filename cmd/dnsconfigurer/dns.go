@@ -10,27 +10,23 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
 )
-
-// maxTTL is the longest TTL of the zone's records, in seconds: an answer that is
-// older than this is of no use in a cluster.
-const maxTTL = 3600
 
 // dnsDrain is how long queries in flight may take when the server ends: as long as
 // upstream may.
@@ -46,82 +42,171 @@ forward everything else, through a cache.
 
 The Services and EndpointSlices come from the API server, or without one from
 manifests. Until they are known their names get SERVFAIL: nothing is said to be
-absent that may exist. Forwarding works from the first query on.`,
+absent that may exist. Forwarding works from the first query on.
+
+A flag wins over the file of --config. A changed file is read again, at once on
+SIGHUP. One with an error changes nothing.`,
 		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
   dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
+  dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml
   dnsconfigurer dns --listen 0.0.0.0:53 --snapshot /var/lib/dnsconfigurer/dns.snapshot --http :8080
   dnsconfigurer dns --manifests examples/ --stub-domain corp.example=192.0.2.1,192.0.2.2`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&d.listen, "listen", []string{"127.0.0.1:53"}, "`ADDR:PORT` to serve on, UDP and TCP; repeatable")
-	f.StringSliceVar(&d.manifests, "manifests", nil, "`DIR` of manifests to serve instead of a cluster's objects; watched; repeatable")
-	f.StringVar(&d.kubeconfig, "kubeconfig", "", "`FILE` that leads to the API server; empty: that of the cluster we run in")
-	f.StringVar(&d.domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster")
-	f.StringSliceVar(&d.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to forward to; repeatable; instead of --resolv-conf")
-	f.StringVar(&d.resolvConf, "resolv-conf", kube.DefaultResolvConf, "`PATH` of the file with the servers to forward to; watched; empty: nothing is forwarded")
-	f.StringArrayVar(&d.stubs, "stub-domain", nil, "`ZONE=ADDR,..`: a domain that has servers of its own; repeatable")
-	f.StringSliceVar(&d.reverse, "reverse-cidr", nil, "`CIDR` of the cluster's addresses: unknown ones have no name; repeatable")
-	f.StringVar(&d.pods, "pods", "insecure", "`MODE` of names of pods: disabled, insecure or verified")
-	f.Uint32Var(&d.ttl, "ttl", 5, "`SECONDS` for which answers about the cluster may be kept")
-	f.StringVar(&d.snapshot, "snapshot", "", "`FILE` that keeps the names for a start without API server; empty: none")
-	f.DurationVar(&d.lameduck, "lameduck", 0, "`TIME` for which queries are still answered after the signal to end")
-	f.StringVar(&d.http, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
-	f.StringVar(&d.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
-	cmd.MarkFlagsMutuallyExclusive("manifests", "kubeconfig")
-	cmd.MarkFlagsMutuallyExclusive("manifests", "snapshot")
+	d.register(cmd.Flags())
 	return cmd
 }
 
+// dnsFlags are what a command line says about a DNS server.
 type dnsFlags struct {
-	listen, manifests, upstream, stubs, reverse []string
+	config     string
+	given      v1alpha1.DNSConfiguration
+	resolvConf string
+	ttl        uint32
+	stubs      []string
 
-	kubeconfig, domain, resolvConf, pods, snapshot, http, logFormat string
+	files files // that were read
+}
 
-	ttl      uint32
-	lameduck time.Duration
+func (d *dnsFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&d.config, "config", "", "`FILE` with a DNSConfiguration")
+	f.StringSliceVar(&d.given.Listen, "listen", []string{v1alpha1.DefaultDNSListen}, "`ADDR:PORT` to serve on, UDP and TCP; repeatable")
+	f.StringSliceVar(&d.given.Manifests, "manifests", nil, "`DIR` of manifests to serve instead of a cluster's objects; watched; repeatable")
+	f.StringVar(&d.given.Kubeconfig, "kubeconfig", "", "`FILE` that leads to the API server; empty: that of the cluster we run in")
+	f.StringVar(&d.given.ClusterDomain, "cluster-domain", v1alpha1.DefaultClusterDomain, "`DOMAIN` of the cluster")
+	f.StringSliceVar(&d.given.Upstreams, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to forward to; repeatable; instead of --resolv-conf")
+	f.StringVar(&d.resolvConf, "resolv-conf", v1alpha1.DefaultUpstreamConf, "`PATH` of the file with the servers to forward to; watched; empty: nothing is forwarded")
+	f.StringArrayVar(&d.stubs, "stub-domain", nil, "`ZONE=ADDR,..`: a domain that has servers of its own; repeatable")
+	f.StringSliceVar(&d.given.HostSuffixes, "host-suffix", nil, "`DOMAIN` that the nodes search; repeatable")
+	f.StringSliceVar(&d.given.ReverseCIDRs, "reverse-cidr", nil, "`CIDR` of the cluster's addresses: unknown ones have no name; repeatable")
+	f.StringVar(&d.given.Pods, "pods", v1alpha1.DefaultPods, "`MODE` of names of pods: disabled, insecure or verified")
+	f.Uint32Var(&d.ttl, "ttl", v1alpha1.DefaultTTL, "`SECONDS` for which answers about the cluster may be kept")
+	f.StringVar(&d.given.Snapshot.Path, "snapshot", "", "`FILE` that keeps the names for a start without API server; empty: none")
+	f.StringVar(&d.given.Snapshot.Wait, "snapshot-wait", "2s", "`TIME` for which the API server may be silent before --snapshot is used")
+	f.StringVar(&d.given.Snapshot.MaxAge, "snapshot-max-age", "24h", "`TIME` from which on --snapshot is too old")
+	f.StringVar(&d.given.Lameduck, "lameduck", "0s", "`TIME` for which queries are still answered after the signal to end")
+	f.StringVar(&d.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
+	f.StringVar(&d.given.LogFormat, "log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
+}
+
+// dnsFlagNames are the flags of fields.
+var dnsFlagNames = fieldNames{
+	"listen": "listen", "manifests": "manifests", "kubeconfig": "kubeconfig", "clusterDomain": "cluster-domain", "upstreams": "upstream",
+	"resolvConf": "resolv-conf", "stubDomains": "stub-domain", "hostSuffixes": "host-suffix", "reverseCIDRs": "reverse-cidr", "pods": "pods",
+	"ttl": "ttl", "snapshot.path": "snapshot", "snapshot.wait": "snapshot-wait", "snapshot.maxAge": "snapshot-max-age",
+	"lameduck": "lameduck", "http": "http", "logFormat": "log-format",
+}
+
+// over puts the flags that were given over c.
+func (d *dnsFlags) over(c v1alpha1.DNSConfiguration, flags *pflag.FlagSet) v1alpha1.DNSConfiguration {
+	g := d.given
+	for flag, set := range map[string]func(){
+		"listen":           func() { c.Listen = g.Listen },
+		"manifests":        func() { c.Manifests = g.Manifests },
+		"kubeconfig":       func() { c.Kubeconfig = g.Kubeconfig },
+		"cluster-domain":   func() { c.ClusterDomain = g.ClusterDomain },
+		"upstream":         func() { c.Upstreams = g.Upstreams },
+		"resolv-conf":      func() { c.ResolvConf, c.Upstreams = &d.resolvConf, g.Upstreams }, // the file's would hide it
+		"host-suffix":      func() { c.HostSuffixes = g.HostSuffixes },
+		"reverse-cidr":     func() { c.ReverseCIDRs = g.ReverseCIDRs },
+		"pods":             func() { c.Pods = g.Pods },
+		"ttl":              func() { c.TTL = &d.ttl },
+		"snapshot":         func() { c.Snapshot.Path = g.Snapshot.Path },
+		"snapshot-wait":    func() { c.Snapshot.Wait = g.Snapshot.Wait },
+		"snapshot-max-age": func() { c.Snapshot.MaxAge = g.Snapshot.MaxAge },
+		"lameduck":         func() { c.Lameduck = g.Lameduck },
+		"http":             func() { c.HTTP = g.HTTP },
+		"log-format":       func() { c.LogFormat = g.LogFormat },
+		"stub-domain": func() {
+			c.StubDomains = nil
+			for _, s := range d.stubs {
+				stub := v1alpha1.StubDomain{}
+				zone, servers, found := strings.Cut(s, "=")
+				if stub.Zone = zone; found {
+					stub.Servers = strings.Split(servers, ",")
+				}
+				c.StubDomains = append(c.StubDomains, stub)
+			}
+		},
+	} {
+		if flags.Changed(flag) {
+			set()
+		}
+	}
+	return c
+}
+
+// load reads the file and puts the flags that were given over what it says.
+func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
+	if _, err := newDNSSettings(d.over(v1alpha1.DNSConfiguration{}, flags), dnsFlagNames); err != nil {
+		return dnsSettings{}, usageError{err}
+	}
+	var c v1alpha1.DNSConfiguration
+	d.files.forget()
+	if d.config != "" {
+		var err error
+		if c, err = d.files.readDNS(d.config); err != nil {
+			return dnsSettings{}, err
+		}
+	}
+	return newDNSSettings(d.over(c, flags), nil)
 }
 
 func (d *dnsFlags) run(cmd *cobra.Command) error {
-	log, err := newLogger(cmd.ErrOrStderr(), d.logFormat)
+	load := func() (dnsSettings, error) { return d.load(cmd.Flags()) }
+	s, err := load()
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
-	z, domain, addrs, err := d.zone()
-	if err != nil {
-		return usageError{err}
-	}
-	registry := prometheus.NewRegistry()
-	config, tasks, err := d.sources(log)
+	log, err := newLogger(cmd.ErrOrStderr(), s.LogFormat)
 	if err != nil {
 		return err
 	}
-	config.Zone, config.Domain, config.TTL, config.Lameduck, config.Drain = z, domain, d.ttl, d.lameduck, dnsDrain
-	config.Logger, config.Register = log, registry
-	if config.Cache, err = cache.New(cache.Config{}); err != nil {
-		return err
-	}
-	fill, err := d.data(z, domain, log)
+	hangup, stop := hangups()
+	defer stop()
+	force := &dnsInForce{load: load, log: log}
+	return serveDNS(cmd.Context(), s, force, &reloader{files: &d.files, hangup: hangup, reload: force.reload, log: log}, log)
+}
+
+// serveDNS runs the server and what it needs until ctx ends or one of them fails.
+func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader, log *slog.Logger) error {
+	z, err := s.zone()
 	if err != nil {
 		return err
 	}
-	server, err := dnsserver.New(config)
+	fill, err := s.data(z, log)
 	if err != nil {
 		return err
 	}
-	sockets, err := dnsserver.Listen(ctx, addrs)
+	replies, err := cache.New(cache.Config{})
 	if err != nil {
 		return err
 	}
-	tasks = append(tasks, fill, func(ctx context.Context) error { return server.Run(ctx, sockets) })
-	if d.http != "" {
+	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
+	server, err := dnsserver.New(dnsserver.Config{
+		Zone: z, Domain: s.domain, TTL: s.ttl, Cache: replies, Returned: loop.Returned,
+		Lameduck: s.lameduck, Drain: dnsDrain, Logger: log, Register: registry,
+	})
+	if err != nil {
+		return err
+	}
+	force.server, force.clients = server, upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log}
+	if err := force.start(s); err != nil {
+		return err
+	}
+	r.running, r.success = force.forwarding, newReloadSuccess(registry)
+	sockets, err := dnsserver.Listen(ctx, s.listen)
+	if err != nil {
+		return err
+	}
+	tasks := []func(context.Context) error{fill, r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
-			return serveHTTP(ctx, d.http, registry, func() error { return zoneReady(z) })
+			return serveHTTP(ctx, s.HTTP, registry, func() error { return zoneReady(z) })
 		})
 	}
-	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", domain)
+	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
 	return together(ctx, tasks)
 }
 
@@ -132,45 +217,13 @@ func zoneReady(z *zone.Zone) error {
 	return nil
 }
 
-// zone returns an empty zone by the flags, its domain, and where to listen.
-func (d *dnsFlags) zone() (*zone.Zone, fqdn.Name, []netip.AddrPort, error) {
-	config := zone.Config{TTL: d.ttl}
-	fail := func(flag, value string, err error) (*zone.Zone, fqdn.Name, []netip.AddrPort, error) {
-		return nil, "", nil, fmt.Errorf("--%s %q: %w", flag, value, err)
+// zone returns an empty zone by the settings.
+func (s dnsSettings) zone() (*zone.Zone, error) {
+	local, err := reachedAt(s.listen)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if config.Domain, err = fqdn.ParseName(d.domain); err != nil {
-		return fail("cluster-domain", d.domain, err)
-	}
-	if d.ttl > maxTTL {
-		return nil, "", nil, fmt.Errorf("--ttl %d: at most %d seconds", d.ttl, maxTTL)
-	}
-	modes := map[string]zone.PodMode{"disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}
-	mode, ok := modes[d.pods]
-	if !ok {
-		return fail("pods", d.pods, errors.New("want disabled, insecure or verified"))
-	}
-	config.Pods = mode
-	for _, s := range d.reverse {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return fail("reverse-cidr", s, err)
-		}
-		config.Reverse = append(config.Reverse, p.Masked())
-	}
-	var addrs []netip.AddrPort
-	for _, s := range d.listen {
-		addr, err := netip.ParseAddrPort(s)
-		if err != nil {
-			return fail("listen", s, err)
-		}
-		addrs = append(addrs, addr)
-	}
-	if config.Local, err = reachedAt(addrs); err != nil {
-		return nil, "", nil, err
-	}
-	z, err := zone.New(config)
-	return z, config.Domain, addrs, err
+	return zone.New(zone.Config{Domain: s.domain, TTL: s.ttl, Pods: s.pods, Reverse: s.reverse, Local: local})
 }
 
 // reachedAt returns the addresses by which others know a server that listens there:
@@ -195,84 +248,16 @@ func reachedAt(listen []netip.AddrPort) ([]netip.Addr, error) {
 	return local, nil
 }
 
-// sources returns the servers to forward to, and what must run for them.
-func (d *dnsFlags) sources(log *slog.Logger) (config dnsserver.Config, tasks []func(context.Context) error, err error) {
-	loop := &upstream.Loop{}
-	config.Returned = loop.Returned
-	var servers []upstream.Server
-	for _, s := range d.upstream {
-		server, err := upstream.ParseServer(s)
-		if err != nil {
-			return config, nil, usageError{fmt.Errorf("--upstream %q: %w", s, err)}
-		}
-		servers = append(servers, server)
-	}
-	if len(servers) > 0 || d.resolvConf != "" {
-		up, err := upstream.New(upstream.Config{Servers: servers, Loop: loop, Logger: log})
-		if err != nil {
-			return config, nil, err
-		}
-		config.Upstream = up.Exchange
-		tasks = append(tasks, up.Run)
-		if len(servers) == 0 {
-			w, err := hostresolv.New(hostresolv.Config{Path: d.resolvConf, Logger: log})
-			if err != nil {
-				return config, nil, err
-			}
-			tasks = append(tasks, w.Run, func(ctx context.Context) error { return followHost(ctx, w, up, log) })
-		}
-	}
-	for _, s := range d.stubs {
-		stub, err := upstream.ParseStubDomain(s)
-		if err != nil {
-			return config, nil, usageError{fmt.Errorf("--stub-domain %q: %w", s, err)}
-		}
-		name, err := fqdn.ParseName(stub.Zone)
-		if err != nil {
-			return config, nil, usageError{fmt.Errorf("--stub-domain %q: %w", s, err)}
-		}
-		c, err := upstream.New(upstream.Config{Servers: stub.Servers, Loop: loop, LoopZone: stub.Zone, Logger: log})
-		if err != nil {
-			return config, nil, err
-		}
-		config.Stubs = append(config.Stubs, dnsserver.Stub{Zone: name, Exchange: c.Exchange})
-		tasks = append(tasks, c.Run)
-	}
-	return config, tasks, nil
-}
-
-// followHost keeps up's servers those of the host's file.
-func followHost(ctx context.Context, w *hostresolv.Watcher, up *upstream.Client, log *slog.Logger) error {
-	for {
-		snapshot, changed := w.Current()
-		var servers []upstream.Server
-		for _, entry := range snapshot.File.Nameservers {
-			server, err := upstream.ParseServer(entry.Text)
-			if err != nil {
-				log.Warn("a server is left out", "file", snapshot.Path, "line", entry.Line, "nameserver", entry.Text, "reason", err)
-				continue
-			}
-			servers = append(servers, server)
-		}
-		up.SetServers(servers)
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // data returns what fills the zone, from manifests or from the API server.
-func (d *dnsFlags) data(z *zone.Zone, domain fqdn.Name, log *slog.Logger) (func(context.Context) error, error) {
-	if len(d.manifests) > 0 {
-		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: domain, Paths: d.manifests, Logger: log})
+func (s dnsSettings) data(z *zone.Zone, log *slog.Logger) (func(context.Context) error, error) {
+	if len(s.Manifests) > 0 {
+		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
 			return nil, err
 		}
 		return dirs.Run, nil
 	}
-	c, err := client.Config(d.kubeconfig)
+	c, err := client.Config(s.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
 	}
@@ -285,7 +270,10 @@ func (d *dnsFlags) data(z *zone.Zone, domain fqdn.Name, log *slog.Logger) (func(
 	if err != nil {
 		return nil, err
 	}
-	api, err := names.New(names.Config{Zone: z, Domain: domain, Core: core, Discovery: discovery, Pods: d.pods == "verified", Snapshot: d.snapshot, Logger: log})
+	api, err := names.New(names.Config{
+		Zone: z, Domain: s.domain, Core: core, Discovery: discovery, Pods: s.pods == zone.PodsVerified,
+		Snapshot: s.Snapshot.Path, SnapshotWait: s.snapshotWait, SnapshotMaxAge: s.snapshotMaxAge, Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,22 @@ func (f *files) now() map[string]digest {
 // forget begins anew.
 func (f *files) forget() { clear(f.seen) }
 
+// readDNS reads a DNSConfiguration and checks that texts are values of their field.
+func (f *files) readDNS(path string) (v1alpha1.DNSConfiguration, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return v1alpha1.DNSConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := v1alpha1.ParseDNS(data)
+	if err == nil {
+		_, err = newDNSSettings(c, nil)
+	}
+	if err != nil {
+		return c, within(path, err)
+	}
+	return c, nil
+}
+
 // readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
 // other files about the node count from its own directory.
 func (f *files) readConfig(path string) (v1alpha1.ShimConfiguration, error) {

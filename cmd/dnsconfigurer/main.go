@@ -67,7 +67,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "dnsconfigurer: %v\nhint: see %s --help\n", err, cmd.CommandPath())
+		report(stderr, usage.error)
+		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	case !errors.Is(err, errReported):
 		report(stderr, err)

@@ -94,12 +94,14 @@ func withReloader(t *testing.T, test func(*reloading)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reloader := &reloader{
-			load: load, files: &s.node.files, hangup: r.hangup, shim: &cri.Shim{},
-			success: newReloadSuccess(r.metrics), log: slog.New(slog.NewTextHandler(&r.log, nil)),
-		}
-		if err := reloader.start(first); err != nil {
+		log := slog.New(slog.NewTextHandler(&r.log, nil))
+		force := &shimInForce{load: load, shim: &cri.Shim{}, log: log}
+		if err := force.start(first); err != nil {
 			t.Fatal(err)
+		}
+		reloader := &reloader{
+			files: &s.node.files, hangup: r.hangup, reload: force.reload, running: force.host,
+			success: newReloadSuccess(r.metrics), log: log,
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)

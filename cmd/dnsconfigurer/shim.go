@@ -106,14 +106,21 @@ func (s *shimFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	hangup, stop := hangups()
+	defer stop()
+	force := &shimInForce{load: load, log: log}
+	return serveShim(cmd.Context(), first, force, &reloader{files: &s.node.files, hangup: hangup, reload: force.reload, log: log}, log)
+}
+
+// hangups returns where SIGHUP arrives, until stop is called.
+func hangups() (c <-chan os.Signal, stop func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	return serveShim(cmd.Context(), first, &reloader{load: load, files: &s.node.files, hangup: hangup, log: log}, log)
+	return hangup, func() { signal.Stop(hangup) }
 }
 
 // serveShim runs the shim and what it needs until ctx ends or one of them fails.
-func serveShim(ctx context.Context, s settings, r *reloader, log *slog.Logger) error {
+func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader, log *slog.Logger) error {
 	api, err := newClient(s.Kubeconfig)
 	if err != nil {
 		return err
@@ -126,11 +133,11 @@ func serveShim(ctx context.Context, s settings, r *reloader, log *slog.Logger) e
 	metrics := cri.NewMetrics(registry)
 	reporter := newReporter(api, s.node.name, log)
 	shim := &cri.Shim{Runtime: s.RuntimeEndpoint, DrainTimeout: s.drain, Metrics: metrics}
-	r.shim, r.hook = shim, cri.Hook{Lookup: lookup(pods), Report: reporter.report, Metrics: metrics}
-	r.success = newReloadSuccess(registry)
-	if err := r.start(s); err != nil {
+	force.shim, force.hook = shim, cri.Hook{Lookup: lookup(pods), Report: reporter.report, Metrics: metrics}
+	if err := force.start(s); err != nil {
 		return err
 	}
+	r.running, r.success = force.host, newReloadSuccess(registry)
 	manager, err := systemd.NewManager()
 	if err != nil {
 		return err

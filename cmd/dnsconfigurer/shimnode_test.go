@@ -138,35 +138,45 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := &exec.Cmd{
-		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain goes by the name
-		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: &n.log,
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	n.signal = command.Process.Signal
-	n.stop = sync.OnceFunc(func() {
-		late := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
-		defer late.Stop()
-		_ = n.signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, n.log.String())
-		}
-	})
-	t.Cleanup(n.stop)
+	n.signal, n.stop = startCommand(t, args, &n.log)
 	conn, err := grpc.NewClient("unix://"+n.dir+"/run/shim.sock", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond},
+			MinConnectTimeout: 20 * time.Second, // gRPC's own; without, each attempt has the 5 ms of the delay
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	n.kubelet = runtimeapi.NewRuntimeServiceClient(conn)
 	return n
+}
+
+// startCommand runs the command as a process until the test ends, or until stop is
+// called, which waits.
+func startCommand(t *testing.T, args []string, log *lockedBuffer) (signal func(os.Signal) error, stop func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := &exec.Cmd{
+		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain goes by the name
+		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: log,
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		late := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
+		defer late.Stop()
+		_ = command.Process.Signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, log.String())
+		}
+	})
+	t.Cleanup(stop)
+	return command.Process.Signal, stop
 }
 
 func (n *shimNode) write(name, text string) {

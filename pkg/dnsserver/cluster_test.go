@@ -166,11 +166,12 @@ var reverse = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustPa
 
 // testServer is a server on a port of the loopback interface.
 type testServer struct {
-	zone  *zone.Zone
-	cache *cache.Cache
-	addr  netip.AddrPort
-	stop  context.CancelFunc
-	ended chan error
+	zone   *zone.Zone
+	cache  *cache.Cache
+	server *Server
+	addr   netip.AddrPort
+	stop   context.CancelFunc
+	ended  chan error
 }
 
 // serve starts a server for the test's time.
@@ -187,7 +188,7 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	server, err := New(Config{Zone: s.zone, Domain: domain, TTL: 5, Cache: s.cache, Upstream: upstream, Stubs: stubs, Drain: time.Second})
+	s.server, err = New(Config{Zone: s.zone, Domain: domain, TTL: 5, Cache: s.cache, Upstream: upstream, Stubs: stubs, Drain: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 	s.addr = sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() { s.ended <- server.Run(ctx, sockets) }()
+	go func() { s.ended <- s.server.Run(ctx, sockets) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-s.ended; err != nil {

@@ -26,6 +26,21 @@ type Stub struct {
 	Exchange Exchange
 }
 
+// Forwarding is who is asked for names that are not the cluster's. The zero value:
+// nobody, they are refused.
+type Forwarding struct {
+	Upstream Exchange // nil: names outside of Stubs are refused
+	Stubs    []Stub
+}
+
+// Use puts f in the place of the present Forwarding, and forgets what was learned from
+// that: other servers may see another network. It is to be called again when servers
+// behind the same Exchange change. Any goroutine may call it.
+func (s *Server) Use(f Forwarding) {
+	s.forwarding.Store(&f)
+	s.cfg.Cache.Clear()
+}
+
 // clientPatience is how long a client is kept waiting when a stale answer could be
 // given (RFC 8767 section 5).
 const clientPatience = 1800 * time.Millisecond
@@ -35,8 +50,8 @@ func (s *Server) elsewhere(ctx context.Context, q *query) answer {
 	if q.question().Qtype == dns.TypeANY { // RFC 8482 section 4.2
 		return answer{source: fromHere, answer: []dns.RR{&dns.HINFO{Hdr: header(q.question().Name, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}}}
 	}
-	exchange := s.exchange(q.name)
-	if exchange == nil {
+	from := s.forwarding.Load()
+	if from.exchange(q.name) == nil {
 		a := failure(fromHere, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
 		return a
@@ -46,25 +61,26 @@ func (s *Server) elsewhere(ctx context.Context, q *query) answer {
 		return answer{source: fromHere, rcode: dns.RcodeFormatError}
 	}
 	hit := s.cfg.Cache.Get(question, time.Now())
+	s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
 	switch hit.State {
 	case cache.Fresh:
 		return s.cached(q, &hit, fromCache)
 	case cache.Expiring:
-		s.background(ctx, func(ctx context.Context) { s.ask(ctx, q, question, exchange) })
+		s.background(ctx, func(ctx context.Context) { s.ask(ctx, q, question, from) })
 		return s.cached(q, &hit, fromCache)
 	case cache.Failing:
 		return s.cached(q, &hit, fromStale)
 	case cache.Stale:
-		return s.askOrStale(ctx, q, question, exchange, &hit)
+		return s.askOrStale(ctx, q, question, from, &hit)
 	}
-	return s.ask(ctx, q, question, exchange)
+	return s.ask(ctx, q, question, from)
 }
 
 // exchange returns the servers for a name: those of the longest stub domain that
 // it is in, or else the upstream servers.
-func (s *Server) exchange(name fqdn.Name) Exchange {
-	best := Stub{Exchange: s.cfg.Upstream}
-	for _, stub := range s.cfg.Stubs {
+func (f *Forwarding) exchange(name fqdn.Name) Exchange {
+	best := Stub{Exchange: f.Upstream}
+	for _, stub := range f.Stubs {
 		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) > len(best.Zone) {
 			best = stub
 		}
@@ -73,19 +89,20 @@ func (s *Server) exchange(name fqdn.Name) Exchange {
 }
 
 // ask asks other servers and keeps what they say.
-func (s *Server) ask(ctx context.Context, q *query, question cache.Question, exchange Exchange) answer {
+func (s *Server) ask(ctx context.Context, q *query, question cache.Question, from *Forwarding) answer {
 	m := new(dns.Msg)
 	m.SetQuestion(q.question().Name, q.question().Qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
 	m.SetEdns0(maxUDP, question.DO)
-	reply, err := exchange(ctx, m)
+	reply, err := from.exchange(q.name)(ctx, m)
+	current := s.forwarding.Load() == from // else those were asked who are not to be asked any more
 	if err != nil {
-		if ctx.Err() == nil { // not because we are about to end
+		if current && ctx.Err() == nil { // not because we are about to end
 			s.cfg.Cache.Put(question, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
 		}
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error())
 	}
-	if m.RecursionDesired { // without, the reply may be a referral
+	if current && m.RecursionDesired { // without, the reply may be a referral
 		s.cfg.Cache.Put(question, reply, time.Now())
 	}
 	a := copied(reply, fromUpstream)
@@ -121,9 +138,9 @@ func (s *Server) refresh(ctx context.Context, packet []byte) {
 
 // askOrStale asks, and answers with what it has if that fails or takes too long.
 // The question stays asked, so that the next client gets the new answer.
-func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Question, exchange Exchange, hit *cache.Hit) answer {
+func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Question, from *Forwarding, hit *cache.Hit) answer {
 	asked := make(chan answer, 1)
-	s.background(ctx, func(ctx context.Context) { asked <- s.ask(ctx, q, question, exchange) })
+	s.background(ctx, func(ctx context.Context) { asked <- s.ask(ctx, q, question, from) })
 	patience := time.NewTimer(clientPatience)
 	defer patience.Stop()
 	select {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
 // source is where an answer comes from, as a label.
@@ -21,15 +23,17 @@ const (
 	fromUpstream source = "upstream"
 )
 
-// metrics has closed label sets: transports, sources and the rcodes of RFC 1035.
+// metrics has closed label sets: transports, sources, the rcodes of RFC 1035 and what
+// a look-up in the cache may find.
 type metrics struct {
 	queries  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	panics   prometheus.Counter
 	dropped  prometheus.Counter
+	lookups  *prometheus.CounterVec
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
@@ -44,11 +48,32 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are no queries, and got no reply.",
 		}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Look-ups in the cache, by what was found: miss, fresh, expiring, stale or failing.",
+		}, []string{"state"}),
+	}
+	for state := cache.Miss; state <= cache.Failing; state++ {
+		m.lookups.WithLabelValues(state.String()) // a series that is not there cannot be alerted on
 	}
 	if r != nil {
-		r.MustRegister(m.queries, m.duration, m.panics, m.dropped)
+		r.MustRegister(m.queries, m.duration, m.panics, m.dropped, m.lookups)
+		r.MustRegister(cacheStats(c)...)
 	}
 	return m
+}
+
+// cacheStats are the figures that c keeps itself.
+func cacheStats(c *cache.Cache) []prometheus.Collector {
+	gauge := func(name, help string, value func(cache.Stats) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(c.Stats())) })
+	}
+	return []prometheus.Collector{
+		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, those past their TTL included.", func(s cache.Stats) int { return s.Entries }),
+		gauge("dnsconfigurer_dns_cache_bytes", "Memory that the replies in the cache take.", func(s cache.Stats) int { return s.Bytes }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies that made room in the cache for others.",
+		}, func() float64 { return float64(c.Stats().Evictions) }),
+	}
 }
 
 func (m *metrics) observe(via transport, a answer, took time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -31,7 +32,7 @@ type Config struct {
 	TTL    uint32    // of its records, in seconds
 
 	Cache    *cache.Cache
-	Upstream Exchange // nil: names of others are refused
+	Upstream Exchange // as in Forwarding, until Use
 	Stubs    []Stub
 
 	// Returned reports whether a question was sent by us and came back, by way of
@@ -61,6 +62,8 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 
+	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by Use
+
 	slots   chan struct{}  // one for each query in flight
 	running sync.WaitGroup // those, and refreshes of the cache
 }
@@ -74,7 +77,9 @@ func New(cfg Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, log: log, metrics: newMetrics(cfg.Register), slots: make(chan struct{}, maxInFlight)}, nil
+	s := &Server{cfg: cfg, log: log, metrics: newMetrics(cfg.Register, cfg.Cache), slots: make(chan struct{}, maxInFlight)}
+	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
+	return s, nil
 }
 
 // Run answers what comes in through the sockets until ctx ends, which is no error.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -60,6 +61,11 @@ func (c *Client) SetServers(list []Server) {
 		}
 	}
 	c.servers.Store(&servers)
+	for _, s := range old {
+		if !slices.Contains(servers, s) {
+			c.cfg.Metrics.forget(prometheus.Labels{"zone": c.cfg.LoopZone, "server": s.Server.String()})
+		}
+	}
 	c.look()
 }
 
@@ -224,8 +230,10 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 func (c *Client) observed(s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
+	a := Attempt{Server: s.Server, Network: network, Duration: time.Since(begin), Reply: m, Err: err}
+	c.cfg.Metrics.attempt(c.cfg.LoopZone, a)
 	if c.cfg.Observe != nil {
-		c.cfg.Observe(Attempt{Server: s.Server, Network: network, Duration: time.Since(begin), Reply: m, Err: err})
+		c.cfg.Observe(a)
 	}
 	return m, err
 }

@@ -65,6 +65,8 @@ type Config struct {
 	// Observe is called after each transmission, concurrently. nil: not at all.
 	Observe func(Attempt)
 
+	Metrics *Metrics // nil: none
+
 	Logger *slog.Logger // nil: silent
 }
 

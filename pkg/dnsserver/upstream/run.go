@@ -20,6 +20,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.setSpawn(func(f func(context.Context)) { started.Go(func() { f(ctx) }) })
 	defer started.Wait()
 	defer c.setSpawn(nil) // first, so that nothing is started while we wait
+	defer c.cfg.Metrics.follow(c)()
 
 	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()

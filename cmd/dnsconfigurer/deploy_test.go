@@ -1,0 +1,112 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// manifest finds the object of a type in a file of deploy/cluster-dns.
+func manifest[T any](t *testing.T, file string) T {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/cluster-dns/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if o, ok := object.(T); ok {
+			return o
+		}
+	}
+	t.Fatalf("%s has no %T", file, *new(T))
+	panic("unreachable")
+}
+
+// TestDeployed runs what the manifests say: their configuration is good, the command
+// takes their arguments, and it asks the API server for what their role allows, no more
+// and no less. deploy has the tests of what the manifests say about each other.
+func TestDeployed(t *testing.T) {
+	pod := manifest[*appsv1.Deployment](t, "deployment.yaml").Spec.Template.Spec
+	args := slices.Clone(pod.Containers[0].Args)
+	at := slices.Index(args, "--config") + 1
+	dir := t.TempDir()
+	config, kubeconfig := filepath.Join(dir, filepath.Base(args[at])), filepath.Join(dir, "kubeconfig")
+	api := kubeapi.New()
+	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("sendInitialEvents") { // an old API server: lists have to be asked for
+			http.Error(w, "forbidden unless the feature gate WatchList is enabled", http.StatusUnprocessableEntity)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	text := manifest[*corev1.ConfigMap](t, "config.yaml").Data[filepath.Base(config)]
+	for file, text := range map[string]string{config: text, kubeconfig: kubeapi.Kubeconfig(server.URL)} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"config", "check", config}, nil, &stdout, &stderr); code != exitOK {
+		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+	s, err := (&dnsFlags{config: config}).load(dnsCommand().Flags())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < s.lameduck+dnsDrain+5*time.Second {
+		t.Errorf("the pod has %v to end, and needs %v for queries to come and %v for those under way", grace, s.lameduck, dnsDrain)
+	}
+
+	args[at] = config
+	p := &dnsProcess{t: t, addr: freeAddr(t), http: freeAddr(t)}
+	_, p.stop = startCommand(t, append(args, "--listen", p.addr, "--http", p.http, "--kubeconfig", kubeconfig, "--lameduck", "0s",
+		"--resolv-conf", "", "--snapshot", filepath.Join(dir, "dns.snapshot")), &p.log)
+	p.ready()
+	if got := p.ask("web.shop.svc.cluster.local.", 1); got != "10.96.0.9" {
+		t.Errorf("web.shop: %s\n%s", got, p.log.String())
+	}
+	p.stop()
+	if _, err := os.Stat(filepath.Join(dir, "dns.snapshot")); err != nil {
+		t.Error(err)
+	}
+	allowed, asked := map[string]bool{}, map[string]bool{}
+	for _, rule := range manifest[*rbacv1.ClusterRole](t, "rbac.yaml").Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				allowed[fmt.Sprint(verb, " ", resource)] = true
+			}
+		}
+	}
+	for request := range api.Requests() {
+		asked[request] = true
+	}
+	if diff := cmp.Diff(allowed, asked); diff != "" {
+		t.Errorf("what the role allows, and what was asked for (-want +got):\n%s", diff)
+	}
+}

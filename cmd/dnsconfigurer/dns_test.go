@@ -1,0 +1,263 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// dnsProcess is the command dns as a process, with a file that can be changed.
+type dnsProcess struct {
+	t      *testing.T
+	config string // the file
+	addr   string
+	http   string
+	log    lockedBuffer
+	signal func(os.Signal) error
+	stop   func()
+}
+
+const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"
+
+// newDNSProcess starts the command with what the examples' cluster has, and fields, and
+// waits until it is ready.
+func newDNSProcess(t *testing.T, fields string) *dnsProcess {
+	t.Helper()
+	p := &dnsProcess{t: t, config: filepath.Join(t.TempDir(), "dns.yaml"), addr: freeAddr(t), http: freeAddr(t)}
+	p.write(fields)
+	p.signal, p.stop = startCommand(t, []string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http, "--manifests", "../../examples"}, &p.log)
+	p.ready()
+	return p
+}
+
+// ready waits until the server is.
+func (p *dnsProcess) ready() {
+	p.t.Helper()
+	p.eventually("readiness", func() bool {
+		r, err := http.Get("http://" + p.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+}
+
+func (p *dnsProcess) write(fields string) {
+	p.t.Helper()
+	if err := os.WriteFile(p.config, []byte(dnsHead+fields), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// eventually waits for what the command does in its own time.
+func (p *dnsProcess) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s does not come\n%s", what, p.log.String())
+		}
+	}
+}
+
+// ask returns the first record for a name, or the rcode.
+func (p *dnsProcess) ask(name string, qtype uint16) string {
+	p.t.Helper()
+	c := dns.Client{Timeout: 10 * time.Second}
+	m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), p.addr)
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, p.log.String())
+	}
+	if len(m.Answer) == 0 {
+		return dns.RcodeToString[m.Rcode]
+	}
+	text := m.Answer[0].String()
+	return text[strings.LastIndexByte(text, '\t')+1:]
+}
+
+// hangup writes fields to the file, has it read, and waits until the log has said words.
+func (p *dnsProcess) hangup(fields string, words ...string) {
+	p.t.Helper()
+	before := len(p.log.String())
+	p.write(fields)
+	if err := p.signal(syscall.SIGHUP); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, w := range words {
+		p.eventually(w, func() bool { return strings.Contains(p.log.String()[before:], w) })
+	}
+}
+
+// upstreamSaying starts a server that has one record for every name: this text.
+func upstreamSaying(t *testing.T, text string) (addr string) {
+	t.Helper()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		r := new(dns.Msg).SetReply(q)
+		r.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600}, Txt: []string{text}}}
+		_ = w.WriteMsg(r)
+	})}
+	done := make(chan error)
+	go func() { done <- server.ActivateAndServe() }()
+	t.Cleanup(func() {
+		packets.Close()
+		<-done
+	})
+	return packets.LocalAddr().String()
+}
+
+// TestDNSReload has the file change under a running server.
+func TestDNSReload(t *testing.T) {
+	one, two := upstreamSaying(t, "one"), upstreamSaying(t, "two")
+	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", one))
+	expect := func(name, want string) {
+		t.Helper()
+		if got := p.ask(name, dns.TypeTXT); got != want {
+			t.Errorf("%s: %s, want %s\n%s", name, got, want, p.log.String())
+		}
+	}
+	success := func(want string) {
+		t.Helper()
+		if line := "dnsconfigurer_config_last_reload_success " + want + "\n"; !strings.Contains(get(t, p.http, "/metrics"), line) {
+			t.Errorf("the metrics do not say %s", line)
+		}
+	}
+	expect("a.corp.example.", `"one"`)
+
+	p.hangup(fmt.Sprintf("upstreams: [%q]\n", two), "settings in force")
+	expect("a.corp.example.", `"two"`) // the cache had the other
+
+	stub := fmt.Sprintf("upstreams: [%q]\nstubDomains: [{zone: corp.example, servers: [%q]}]\n", two, one)
+	p.hangup(stub, "settings in force")
+	expect("a.corp.example.", `"one"`)
+	expect("a.example.", `"two"`)
+	success("1")
+
+	p.hangup("upstreams: [nowhere]\n", `dns.yaml: upstreams[0]`, "stays in force")
+	expect("b.example.", `"two"`)
+	success("0")
+
+	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\n", "settings in force", `needs a restart`, `fields="[clusterDomain ttl logFormat]"`)
+	success("1")
+	p.hangup("resolvConf: ''\n", "settings in force")
+	expect("c.example.", "REFUSED")
+	if got := p.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
+		t.Errorf("a Service of the examples: %s", got)
+	}
+}
+
+// TestDNSFlags has every flag set what its field sets, and every field a flag.
+func TestDNSFlags(t *testing.T) {
+	given := map[string]string{
+		"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
+		"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
+		"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "lameduck": "1s", "log-format": "json",
+	}
+	typed := map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""}
+	for field, flag := range dnsFlagNames {
+		value := given[flag]
+		arg, ok := typed[flag]
+		if !ok {
+			arg = strings.Trim(value, "[]\"")
+		}
+		file := dnsHead + field + ": " + value + "\n"
+		if outer, inner, nested := strings.Cut(field, "."); nested {
+			file = dnsHead + outer + ": {" + inner + ": " + value + "}\n"
+		}
+		want, err := v1alpha1.ParseDNS([]byte(file))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		d, flags := dnsFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+		d.register(flags)
+		if err := flags.Parse([]string{"--" + flag + "=" + arg}); err != nil {
+			t.Fatal(err)
+		}
+		got := d.over(v1alpha1.DNSConfiguration{TypeMeta: want.TypeMeta}, flags)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("--%s (-file +flag):\n%s", flag, diff)
+		}
+		delete(given, flag)
+	}
+	if len(given) > 0 {
+		t.Errorf("flags without a field: %v", given)
+	}
+	dnsCommand().LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" && !slices.Contains(slices.Collect(maps.Values(dnsFlagNames)), f.Name) {
+			t.Errorf("--%s has no field", f.Name)
+		}
+	})
+}
+
+// TestDNSMetrics holds the names, types and labels of metrics to what is on record: to
+// people's alerts and dashboards they are an interface. New ones go into
+// docs/cluster-dns.md.
+func TestDNSMetrics(t *testing.T) {
+	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one")))
+	p.ask("payments.shop.svc.cluster.local.", dns.TypeA)
+	p.ask("a.example.", dns.TypeTXT)
+	var got bytes.Buffer
+	text := get(t, p.http, "/metrics")
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+		sample := regexp.MustCompile(`(?m)^` + family[1] + `(?:_count)?(?:\{(.*)\})? `).FindStringSubmatch(text)
+		if sample == nil {
+			t.Fatalf("%s has no sample", family[1])
+		}
+		labels := regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(sample[1], -1)
+		fmt.Fprintf(&got, "%s %s", family[1], family[2])
+		for _, l := range labels {
+			fmt.Fprintf(&got, " %s", l[1])
+		}
+		got.WriteByte('\n')
+	}
+	const golden = "testdata/dns.metrics"
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	doc, err := os.ReadFile("../../docs/cluster-dns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile(`dnsconfigurer_[a-z_]+[a-z]`).FindAllString(strings.ReplaceAll(string(doc), "_bucket", ""), -1)
+	for line := range strings.Lines(got.String()) {
+		name := strings.Fields(line)[0]
+		if !slices.Contains(told, name) {
+			t.Errorf("docs/cluster-dns.md does not name %s", name)
+		}
+		told = slices.DeleteFunc(told, func(other string) bool { return other == name })
+	}
+	if len(told) > 0 {
+		t.Errorf("docs/cluster-dns.md names %v, which there are not", told)
+	}
+}

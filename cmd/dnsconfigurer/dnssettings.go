@@ -1,0 +1,218 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+const (
+	// maxTTL is the longest TTL of the zone's records, in seconds: an answer that is
+	// older than this is of no use in a cluster.
+	maxTTL = 3600
+
+	// maxHostSuffixes leaves room for the cluster's three among the 32 search domains
+	// that a pod may have.
+	maxHostSuffixes = 29
+)
+
+// dnsSettings are what the file and the flags of a DNS server say together, checked.
+type dnsSettings struct {
+	v1alpha1.DNSConfiguration
+
+	listen       []netip.AddrPort
+	domain       fqdn.Name
+	reverse      []netip.Prefix
+	pods         zone.PodMode
+	ttl          uint32
+	upstreams    []upstream.Server
+	resolvConf   string
+	stubs        []upstream.StubDomain
+	hostSuffixes []fqdn.Name
+
+	snapshotWait, snapshotMaxAge, lameduck time.Duration // 0: the default
+}
+
+// fieldNames calls the fields of a DNSConfiguration in messages: nil, as the file does;
+// otherwise by flags, where there is one.
+type fieldNames map[string]string
+
+// of returns what the field at path is called. A flag stands for a whole list.
+func (n fieldNames) of(path string) string {
+	field, _, _ := strings.Cut(path, "[")
+	if flag, ok := n[field]; ok {
+		return "--" + flag
+	}
+	return path
+}
+
+// newDNSSettings fills in the defaults and checks everything; the error joins all
+// problems.
+func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings, error) {
+	s := dnsSettings{DNSConfiguration: c}
+	var problems []error
+	check := func(path string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", names.of(path), err))
+		}
+	}
+	s.checkCluster(check)
+	s.checkForwarding(check)
+	for _, d := range []struct {
+		path, text string
+		to         *time.Duration
+	}{
+		{"snapshot.wait", c.Snapshot.Wait, &s.snapshotWait},
+		{"snapshot.maxAge", c.Snapshot.MaxAge, &s.snapshotMaxAge},
+		{"lameduck", c.Lameduck, &s.lameduck},
+	} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		*d.to, err = time.ParseDuration(d.text)
+		switch {
+		case err != nil || *d.to < 0:
+			check(d.path, fmt.Errorf("%q: want a time, as 10s", d.text))
+		case *d.to == 0 && d.path != "lameduck": // there 0 stands for the default
+			check(d.path, fmt.Errorf("%q: want a time of more than 0, as 10s", d.text))
+		}
+	}
+	if c.HTTP != "" {
+		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
+			check("http", fmt.Errorf("%q is not an address with a port", c.HTTP))
+		}
+	}
+	if s.LogFormat = cmp.Or(c.LogFormat, v1alpha1.DefaultLogFormat); !slices.Contains([]string{"text", "json"}, s.LogFormat) {
+		check("logFormat", fmt.Errorf("%q: want text or json", c.LogFormat))
+	}
+	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
+		check("manifests", fmt.Errorf("goes neither with %s nor with %s: these are about an API server", names.of("kubeconfig"), names.of("snapshot.path")))
+	}
+	return s, errors.Join(problems...)
+}
+
+// checkCluster checks what is about the cluster's names.
+func (s *dnsSettings) checkCluster(check func(string, error)) {
+	listen := s.Listen
+	if len(listen) == 0 {
+		listen = []string{v1alpha1.DefaultDNSListen}
+	}
+	for i, text := range listen {
+		addr, err := netip.ParseAddrPort(text)
+		if err != nil {
+			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%q is not an IP address with a port", text))
+		}
+		s.listen = append(s.listen, addr)
+	}
+	domain := cmp.Or(s.ClusterDomain, v1alpha1.DefaultClusterDomain)
+	var err error
+	if s.domain, err = fqdn.ParseName(domain); err == nil && s.domain == fqdn.Root {
+		err = errors.New("is the root, a cluster has a domain below it")
+	}
+	if err != nil {
+		check("clusterDomain", fmt.Errorf("%q %w", domain, err))
+	}
+	for i, text := range s.ReverseCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			check(fmt.Sprintf("reverseCIDRs[%d]", i), fmt.Errorf("%q is not a network as 10.96.0.0/12", text))
+		}
+		s.reverse = append(s.reverse, p.Masked())
+	}
+	modes := map[string]zone.PodMode{"": zone.PodsInsecure, "disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}
+	mode, ok := modes[s.Pods]
+	if !ok {
+		check("pods", fmt.Errorf("%q: want disabled, insecure or verified", s.Pods))
+	}
+	s.pods, s.ttl = mode, v1alpha1.DefaultTTL
+	if s.TTL != nil {
+		s.ttl = *s.TTL
+	}
+	if s.ttl > maxTTL {
+		check("ttl", fmt.Errorf("%d: at most %d seconds", s.ttl, maxTTL))
+	}
+}
+
+// checkForwarding checks who is asked for everything else.
+func (s *dnsSettings) checkForwarding(check func(string, error)) {
+	for i, text := range s.Upstreams {
+		server, err := upstream.ParseServer(text)
+		check(fmt.Sprintf("upstreams[%d]", i), err)
+		s.upstreams = append(s.upstreams, server)
+	}
+	s.resolvConf = v1alpha1.DefaultUpstreamConf
+	if s.ResolvConf != nil {
+		s.resolvConf = *s.ResolvConf
+	}
+	for i, d := range s.StubDomains {
+		path := fmt.Sprintf("stubDomains[%d]", i)
+		if len(d.Servers) == 0 {
+			check(path, fmt.Errorf("%q has no servers", d.Zone))
+			continue
+		}
+		stub, err := upstream.ParseStubDomain(d.Zone + "=" + strings.Join(d.Servers, ","))
+		check(path, err)
+		if slices.ContainsFunc(s.stubs, func(other upstream.StubDomain) bool { return err == nil && other.Zone == stub.Zone }) {
+			check(path, fmt.Errorf("%q is there twice: name all its servers in one place", d.Zone))
+		}
+		s.stubs = append(s.stubs, stub)
+	}
+	for i, text := range s.HostSuffixes {
+		name, err := fqdn.ParseName(text)
+		if err != nil {
+			check(fmt.Sprintf("hostSuffixes[%d]", i), fmt.Errorf("%q %w", text, err))
+		}
+		s.hostSuffixes = append(s.hostSuffixes, name)
+	}
+	if n := len(s.HostSuffixes); n > maxHostSuffixes {
+		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, maxHostSuffixes))
+	}
+}
+
+// forwardsAs tells whether next asks the same servers as s.
+func (s dnsSettings) forwardsAs(next dnsSettings) bool {
+	return s.resolvConf == next.resolvConf && slices.Equal(s.upstreams, next.upstreams) && reflect.DeepEqual(s.stubs, next.stubs)
+}
+
+// needRestart names the fields that count only when a server starts, and of which next
+// says something else than s.
+func (s dnsSettings) needRestart(next dnsSettings) []string {
+	var names []string
+	for _, f := range []struct {
+		name          string
+		running, next any
+	}{
+		{"listen", s.listen, next.listen},
+		{"http", s.HTTP, next.HTTP},
+		{"kubeconfig", s.Kubeconfig, next.Kubeconfig},
+		{"manifests", s.Manifests, next.Manifests},
+		{"snapshot", s.Snapshot, next.Snapshot},
+		{"clusterDomain", s.domain, next.domain},
+		{"reverseCIDRs", s.reverse, next.reverse},
+		{"pods", s.pods, next.pods},
+		{"ttl", s.ttl, next.ttl},
+		{"hostSuffixes", s.hostSuffixes, next.hostSuffixes},
+		{"lameduck", s.lameduck, next.lameduck},
+		{"logFormat", s.LogFormat, next.LogFormat},
+	} {
+		if !reflect.DeepEqual(f.running, f.next) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}

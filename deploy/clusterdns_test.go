@@ -1,0 +1,304 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// clusterDNS is what is in cluster-dns, one of each.
+type clusterDNS struct {
+	account    *corev1.ServiceAccount
+	role       *rbacv1.ClusterRole
+	binding    *rbacv1.ClusterRoleBinding
+	config     *corev1.ConfigMap
+	deployment *appsv1.Deployment
+	budget     *policyv1.PodDisruptionBudget
+	network    *networkingv1.NetworkPolicy
+	service    *corev1.Service
+
+	pod       corev1.PodSpec
+	podLabels labels.Set
+	container corev1.Container
+	dns       v1alpha1.DNSConfiguration
+}
+
+// readClusterDNS decodes as the API server does that is told to be strict: an unknown
+// field or one that stands twice is an error.
+func readClusterDNS(t *testing.T) clusterDNS {
+	t.Helper()
+	var c clusterDNS
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	err := filepath.WalkDir("cluster-dns", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || filepath.Ext(name) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+			document, err := r.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			object, _, err := decoder.Decode(document, nil, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			switch o := object.(type) {
+			case *corev1.ServiceAccount:
+				c.account = o
+			case *rbacv1.ClusterRole:
+				c.role = o
+			case *rbacv1.ClusterRoleBinding:
+				c.binding = o
+			case *corev1.ConfigMap:
+				c.config = o
+			case *appsv1.Deployment:
+				c.deployment = o
+			case *policyv1.PodDisruptionBudget:
+				c.budget = o
+			case *networkingv1.NetworkPolicy:
+				c.network = o
+			case *corev1.Service:
+				c.service = o
+			default:
+				t.Errorf("%s: a %T", name, object)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := c.deployment.Spec.Template
+	c.pod, c.podLabels = template.Spec, template.Labels
+	if len(c.pod.Containers) != 1 {
+		t.Fatalf("%d containers", len(c.pod.Containers))
+	}
+	c.container = c.pod.Containers[0]
+	for file, text := range c.config.Data {
+		if c.dns, err = v1alpha1.ParseDNS([]byte(text)); err != nil {
+			t.Fatalf("%s of the ConfigMap: %v", file, err)
+		}
+	}
+	return c
+}
+
+// TestClusterDNSAgrees has every name by which one object means another.
+func TestClusterDNSAgrees(t *testing.T) {
+	c := readClusterDNS(t)
+	for _, o := range []metav1.Object{c.account, c.config, c.deployment, c.budget, c.network, c.service} {
+		if o.GetNamespace() != "kube-system" {
+			t.Errorf("%s is in %q", o.GetName(), o.GetNamespace())
+		}
+	}
+	selectors := map[string]*metav1.LabelSelector{"Deployment": c.deployment.Spec.Selector, "PodDisruptionBudget": c.budget.Spec.Selector, "NetworkPolicy": &c.network.Spec.PodSelector}
+	for _, spread := range c.pod.TopologySpreadConstraints {
+		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector
+	}
+	for of, s := range selectors {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil || selector.Empty() || !selector.Matches(c.podLabels) {
+			t.Errorf("%s selects %v (%v), the pods have %v", of, selector, err, c.podLabels)
+		}
+		// CoreDNS has this label, too.
+		if _, shared := s.MatchLabels["k8s-app"]; shared {
+			t.Errorf("%s selects another server's pods", of)
+		}
+	}
+	if !labels.SelectorFromSet(c.service.Spec.Selector).Matches(c.podLabels) {
+		t.Errorf("the Service selects %v, the pods have %v", c.service.Spec.Selector, c.podLabels)
+	}
+	for _, same := range []struct{ what, got, want string }{
+		{"the pods' account", c.pod.ServiceAccountName, c.account.Name},
+		{"the bound account", c.binding.Subjects[0].Kind + " " + c.binding.Subjects[0].Namespace + "/" + c.binding.Subjects[0].Name, "ServiceAccount kube-system/" + c.account.Name},
+		{"the bound role", c.binding.RoleRef.Kind + " " + c.binding.RoleRef.Name, "ClusterRole " + c.role.Name},
+		// kubelets, kubeadm and monitoring know these.
+		{"the Service's name", c.service.Name, "kube-dns"},
+		{"the Service's label", c.service.Labels["k8s-app"], "kube-dns"},
+		{"the pods' label", c.podLabels["k8s-app"], "kube-dns"},
+	} {
+		if same.got != same.want {
+			t.Errorf("%s: %q, want %q", same.what, same.got, same.want)
+		}
+	}
+}
+
+// TestClusterDNSPorts has the ports: of the configuration, the container, the probes, the
+// Service and the NetworkPolicy.
+func TestClusterDNSPorts(t *testing.T) {
+	c := readClusterDNS(t)
+	ports := map[string]int32{} // "UDP dns"
+	for _, p := range c.container.Ports {
+		ports[string(p.Protocol)+" "+p.Name] = p.ContainerPort
+		if p.ContainerPort < 1024 {
+			t.Errorf("port %d needs a privilege", p.ContainerPort)
+		}
+	}
+	known := func(of string, protocol corev1.Protocol, port intstr.IntOrString) {
+		if _, ok := ports[string(protocol)+" "+port.StrVal]; !ok {
+			t.Errorf("%s: the container has no port %s %v", of, protocol, port.String())
+		}
+	}
+	for _, p := range c.service.Spec.Ports {
+		known("Service", p.Protocol, p.TargetPort)
+		if want := map[string]int32{"dns": 53, "dns-tcp": 53, "metrics": 9153}[p.Name]; p.Port != want {
+			t.Errorf("the Service has %s at %d", p.Name, p.Port)
+		}
+	}
+	if got := patchedPorts(t); !maps.Equal(got, targetPorts(c.service)) {
+		t.Errorf("a Service of CoreDNS gets %v, ours has %v", got, targetPorts(c.service))
+	}
+	for _, rule := range c.network.Spec.Ingress {
+		for _, p := range rule.Ports {
+			known("NetworkPolicy", *p.Protocol, *p.Port)
+		}
+		if len(rule.Ports) != len(ports) || len(rule.From) > 0 {
+			t.Errorf("the NetworkPolicy lets %v in, the container has %v", rule, ports)
+		}
+	}
+	known("readiness", corev1.ProtocolTCP, c.container.ReadinessProbe.HTTPGet.Port)
+	known("liveness", corev1.ProtocolTCP, c.container.LivenessProbe.HTTPGet.Port)
+	if got := c.container.ReadinessProbe.HTTPGet.Path + c.container.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
+		t.Errorf("the probes ask for %s", got)
+	}
+	for of, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0], "TCP metrics": c.dns.HTTP} {
+		if addr := netip.MustParseAddrPort(text); int32(addr.Port()) != ports[of] || !addr.Addr().IsUnspecified() || !addr.Addr().Is6() {
+			t.Errorf("the server takes %s at %s, the container's port is %d", of, addr, ports[of])
+		}
+	}
+	annotations := c.deployment.Spec.Template.Annotations
+	if got, want := annotations["prometheus.io/port"], strconv.Itoa(int(ports["TCP metrics"])); got != want {
+		t.Errorf("Prometheus is told %s, want %s", got, want)
+	}
+}
+
+// targetPorts returns the names of a Service's ports with the pods' ports that they mean.
+func targetPorts(s *corev1.Service) map[string]string {
+	ports := map[string]string{}
+	for _, p := range s.Spec.Ports {
+		ports[p.Name] = p.TargetPort.String()
+	}
+	return ports
+}
+
+// patchedPorts returns the same of a Service of kubeadm, after the patch for it, which
+// changes only what has the name that it expects.
+func patchedPorts(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("cluster-dns/from-coredns/service-ports.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []struct{ Op, Path, Value string }
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&steps); err != nil {
+		t.Fatal(err)
+	}
+	ports := map[string]string{}
+	for pair := range slices.Chunk(steps, 2) {
+		test, replace := pair[0], pair[1]
+		if test.Op != "test" || replace.Op != "replace" || path.Base(test.Path) != "name" || path.Base(replace.Path) != "targetPort" || path.Dir(test.Path) != path.Dir(replace.Path) {
+			t.Errorf("%v", pair)
+		}
+		ports[test.Value] = replace.Value
+	}
+	return ports
+}
+
+// TestClusterDNSFiles has the paths: of the arguments, the configuration and the volumes.
+func TestClusterDNSFiles(t *testing.T) {
+	c := readClusterDNS(t)
+	mounts := map[string]corev1.VolumeMount{} // by path
+	for _, m := range c.container.VolumeMounts {
+		mounts[m.MountPath] = m
+		if m.SubPath != "" {
+			t.Errorf("%s is mounted by subPath and would never change", m.MountPath)
+		}
+	}
+	volumes := map[string]corev1.VolumeSource{}
+	for _, v := range c.pod.Volumes {
+		volumes[v.Name] = v.VolumeSource
+	}
+	file := c.container.Args[slices.Index(c.container.Args, "--config")+1]
+	source := volumes[mounts[path.Dir(file)].Name].ConfigMap
+	if source == nil || source.Name != c.config.Name || c.config.Data[path.Base(file)] == "" {
+		t.Errorf("%s is not in a volume of the ConfigMap: %v, files %v", file, source, slices.Collect(maps.Keys(c.config.Data)))
+	}
+	snapshot := mounts[path.Dir(c.dns.Snapshot.Path)]
+	if dir := volumes[snapshot.Name].EmptyDir; dir == nil || dir.Medium != "" || snapshot.ReadOnly {
+		t.Errorf("%s is in %v, which does not outlive a reboot", c.dns.Snapshot.Path, snapshot)
+	}
+	if len(volumes) != len(mounts) {
+		t.Errorf("%d volumes, %d mounts", len(volumes), len(mounts))
+	}
+}
+
+// TestClusterDNSConfined has what a pod may do that everybody can send packets to, and
+// what keeps it running.
+func TestClusterDNSConfined(t *testing.T) {
+	c := readClusterDNS(t)
+	p, s := c.pod.SecurityContext, c.container.SecurityContext
+	for what, ok := range map[string]bool{
+		"not root":                      *p.RunAsNonRoot && *p.RunAsUser > 0 && *p.RunAsGroup > 0,
+		"no capability":                 slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
+		"no way to get one":             !*s.AllowPrivilegeEscalation && s.Privileged == nil,
+		"no file to write":              *s.ReadOnlyRootFilesystem,
+		"the runtime's calls":           p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"nothing of the node":           !c.pod.HostNetwork && !c.pod.HostPID && !c.pod.HostIPC,
+		"the node's resolv.conf":        c.pod.DNSPolicy == corev1.DNSDefault,
+		"a name that outlives pressure": c.pod.PriorityClassName == "system-cluster-critical",
+		"memory with a limit":           !c.container.Resources.Limits.Memory().IsZero(),
+		"time of a processor without":   c.container.Resources.Limits.Cpu().IsZero(),
+		"one left when one is evicted":  c.budget.Spec.MaxUnavailable.IntVal < *c.deployment.Spec.Replicas,
+		"none missing in an update":     c.deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal == 0,
+	} {
+		if !ok {
+			t.Errorf("the pods should have: %s", what)
+		}
+	}
+	for _, rule := range c.role.Rules {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) || slices.Contains(rule.Resources, "secrets") {
+				t.Errorf("the role may %s %v", verb, rule.Resources)
+			}
+		}
+	}
+	if text, err := os.ReadFile("cluster-dns/Containerfile"); err != nil || !strings.Contains(string(text), "\nUSER "+strconv.FormatInt(*p.RunAsUser, 10)+":") {
+		t.Errorf("the image has another user than %d (%v)", *p.RunAsUser, err)
+	}
+}

@@ -1,0 +1,123 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+)
+
+// series lists what a registry tells, a line each, without the unit that all names
+// begin with. Of histograms it has the count; servers have the names given for them.
+func series(t *testing.T, r *prometheus.Registry, servers map[string]*fake) string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := map[string]string{}
+	for name, s := range servers {
+		called[s.String()] = name
+	}
+	var lines []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			words := []string{strings.TrimPrefix(f.GetName(), "dnsconfigurer_dns_upstream_")}
+			for _, l := range m.GetLabel() { // in order of their names
+				if l.GetName() == "server" {
+					words = append(words, called[l.GetValue()])
+				} else {
+					words = append(words, l.GetValue())
+				}
+			}
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			lines = append(lines, fmt.Sprint(strings.Join(words, " "), " = ", value))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// TestMetrics has a transmission of every outcome, and what is told when servers go.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics := upstream.NewMetrics(registry)
+	cut := serve(t, func(network string, query *dns.Msg) [][]byte {
+		if network == "udp" {
+			return [][]byte{truncated(t, query)}
+		}
+		return [][]byte{pack(t, reply(query, dns.RcodeServerFailure))}
+	})
+	secure := &fake{Server: upstream.Server{Addr: serveStream(t, func(conn net.Conn) { conn.Close() }).Addr, TLS: true}}
+	servers := map[string]*fake{
+		"cut": cut, "silent": serve(t, silent), "secure": secure,
+		"refuses": serve(t, always(t, dns.RcodeRefused)), "odd": serve(t, always(t, dns.RcodeNotImplemented)),
+		"absent": serve(t, always(t, dns.RcodeNameError)),
+	}
+	stub := newClient(t, upstream.Config{Metrics: metrics, LoopZone: "corp.example", TryTimeout: short},
+		cut, servers["silent"], secure, servers["refuses"], servers["odd"], servers["absent"])
+	stopStub := run(t, stub)
+	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["absent"])
+	for _, c := range []*upstream.Client{stub, idle} {
+		if _, err := c.Exchange(t.Context(), ask("a.corp.example.")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		if diff := cmp.Diff(want, series(t, registry, servers)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	expect(`attempt_duration_seconds absent . = 1
+attempt_duration_seconds absent corp.example. = 1
+attempt_duration_seconds cut corp.example. = 2
+attempt_duration_seconds odd corp.example. = 1
+attempt_duration_seconds refuses corp.example. = 1
+attempt_duration_seconds secure corp.example. = 1
+attempt_duration_seconds silent corp.example. = 1
+attempts_total tcp servfail cut corp.example. = 1
+attempts_total tls unreachable secure corp.example. = 1
+attempts_total udp answered absent . = 1
+attempts_total udp answered absent corp.example. = 1
+attempts_total udp other_rcode odd corp.example. = 1
+attempts_total udp refused refuses corp.example. = 1
+attempts_total udp timeout silent corp.example. = 1
+attempts_total udp truncated cut corp.example. = 1
+looping absent corp.example. = 0
+looping cut corp.example. = 0
+looping odd corp.example. = 0
+looping refuses corp.example. = 0
+looping secure corp.example. = 0
+looping silent corp.example. = 0
+resting absent corp.example. = 0
+resting cut corp.example. = 0
+resting odd corp.example. = 0
+resting refuses corp.example. = 0
+resting secure corp.example. = 0
+resting silent corp.example. = 0
+`)
+	stub.SetServers([]upstream.Server{cut.Server})
+	expect(`attempt_duration_seconds absent . = 1
+attempt_duration_seconds cut corp.example. = 2
+attempts_total tcp servfail cut corp.example. = 1
+attempts_total udp answered absent . = 1
+attempts_total udp truncated cut corp.example. = 1
+looping cut corp.example. = 0
+resting cut corp.example. = 0
+`)
+	stopStub()
+	expect(`attempt_duration_seconds absent . = 1
+attempts_total udp answered absent . = 1
+`)
+}
