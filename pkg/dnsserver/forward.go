@@ -130,8 +130,8 @@ func (s *Server) refresh(ctx context.Context, packet []byte) {
 		return
 	}
 	if question, ok := cache.QuestionOf(q.msg, nil); ok {
-		if exchange := s.exchange(q.name); exchange != nil {
-			s.ask(ctx, q, question, exchange)
+		if from := s.forwarding.Load(); from.exchange(q.name) != nil {
+			s.ask(ctx, q, question, from)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 		k.tally.count(tallyZone, rcode)
 		return result{reply: reply}
 	}
-	if rcode != notOurs || k.server.exchange(q.name) == nil {
+	if rcode != notOurs || k.server.forwarding.Load().exchange(q.name) == nil {
 		return result{}
 	}
 	r = k.fromCache(&q, room, now)
@@ -109,5 +109,6 @@ func (k *quick) fromCache(q *asked, room []byte, now time.Time) (r result) {
 		ID: binary.BigEndian.Uint16(q.header), RD: q.header[2]&bitRD != 0, AD: q.do || q.header[3]&bitAD != 0,
 	})
 	r.reply = q.appendOPT(r.reply)
+	k.tally.hits[hit.State]++
 	return r
 }
