@@ -48,7 +48,7 @@ func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 		}
 	}()
 	q, ok := k.parse(packet)
-	if !ok {
+	if _, searched := q.name.Within(k.server.search.Suffix); searched || !ok {
 		return result{}
 	}
 	reply, rcode := k.fromZone(&q, room)
