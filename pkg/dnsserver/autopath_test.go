@@ -61,12 +61,17 @@ func question(name string, qtype uint16, lists ...string) *dns.Msg {
 // from asks the server as a client with that address.
 func from(t testing.TB, s *Server, client netip.Addr, q *dns.Msg) *dns.Msg {
 	t.Helper()
+	return over(t, s, overUDP, client, q)
+}
+
+func over(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg) *dns.Msg {
+	t.Helper()
 	packet, err := q.Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	reply := new(dns.Msg)
-	if err := reply.Unpack(s.handle(t.Context(), packet, overUDP, client)); err != nil {
+	if err := reply.Unpack(s.handle(t.Context(), packet, via, client)); err != nil {
 		t.Fatal(err)
 	}
 	return reply

@@ -227,8 +227,8 @@ func (all inquiry) finding() finding {
 			return finding{Outcome: autopath.Found, Answer: all[0].answer}
 		case failed(p.answer):
 			f.Outcome, f.Answer = autopath.Failed, p.answer
-		case p.answer.rcode == dns.RcodeSuccess && f.Outcome == autopath.NotThere:
-			f.Outcome = autopath.NoData
+		case f.Outcome == autopath.NotThere && (p.answer.rcode == dns.RcodeSuccess || len(p.answer.answer) > 0):
+			f.Outcome = autopath.NoData // an alias that leads nowhere is a name too, others may be below it
 		}
 		f.Denial = min(f.Denial, denied(p.answer))
 	}
