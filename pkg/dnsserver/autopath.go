@@ -99,7 +99,7 @@ func (s *Server) expansion(ctx context.Context, q *query) (a answer, ok bool) {
 // expandName answers for a name below the autopath suffix, a zone of ours.
 func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place, asked autopath.Request) answer {
 	at := s.cfg.Zone.Snapshot()
-	soa := s.soa(s.search.Suffix, at)
+	denial := s.denialTTL(at)
 	a := answer{source: fromHere, authoritative: true}
 	switch {
 	case q.question().Qtype == dns.TypeANY:
@@ -112,25 +112,26 @@ func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place,
 		}
 		a.authoritative = true
 		if r.Outcome != autopath.Found {
-			soa.Minttl = min(soa.Minttl, r.TTL)
-			soa.Hdr.Ttl = soa.Minttl
-			a.authority = nil
+			denial, a.authority = min(denial, r.TTL), nil
 		}
 	case place == autopath.Absent:
 		a.rcode = dns.RcodeNameError
 	case q.name == s.search.Suffix:
-		a.answer = s.autopathApex(q, soa)
+		a.answer = s.autopathApex(q, at)
 	}
 	if len(a.answer) == 0 {
+		soa := s.soa(s.search.Suffix, at)
+		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, denial), denial
 		a.authority = []dns.RR{soa}
 	}
 	return a
 }
 
 // autopathApex is what the autopath suffix itself owns.
-func (s *Server) autopathApex(q *query, soa *dns.SOA) []dns.RR {
+func (s *Server) autopathApex(q *query, at *zone.Snapshot) []dns.RR {
 	switch owner := q.question().Name; q.question().Qtype {
 	case dns.TypeSOA:
+		soa := s.soa(s.search.Suffix, at)
 		soa.Hdr.Name = owner
 		return []dns.RR{soa}
 	case dns.TypeNS:
@@ -142,10 +143,25 @@ func (s *Server) autopathApex(q *query, soa *dns.SOA) []dns.RR {
 // expandOption answers for a name that came with a search list. The reply says so, or
 // the client would go along the list itself.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) answer {
-	r := s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), s.cfg.Zone.Snapshot())
+	at := s.cfg.Zone.Snapshot()
+	r := s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), at)
 	a := s.walked(q, r)
 	a.echo = s.cfg.Autopath.Option
+	if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
+		a.authority = limited(s.denialOf(ctx, q, at), r.TTL)
+	}
 	return a
+}
+
+// denialOf is the SOA record of the zone in which the bare name is not, as the walk saw
+// when it looked for no more than that.
+func (s *Server) denialOf(ctx context.Context, q *query, at *zone.Snapshot) []dns.RR {
+	bare := q.about(q.name, dns.TypeA)
+	a, ok := s.clusterAt(ctx, bare, at)
+	if !ok {
+		a, _ = s.atHand(ctx, bare)
+	}
+	return a.authority
 }
 
 // searchPaths is the search list in a query's option; nil if there is none that

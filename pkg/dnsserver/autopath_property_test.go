@@ -143,7 +143,9 @@ func (w *world) server(t testing.TB) *Server {
 func (w *world) lookup(t testing.TB, s *Server, name, search string) libc.Result {
 	t.Helper()
 	over := func(via transport) libc.Exchange {
-		return func(_ context.Context, _ netip.Addr, q *dns.Msg) (*dns.Msg, error) { return over(t, s, via, pod(), q), nil }
+		return func(_ context.Context, _ netip.Addr, q *dns.Msg) (*dns.Msg, error) {
+			return over(t, s, via, pod(), q), nil
+		}
 	}
 	p := libc.Player{Library: libc.Glibc, Network: libc.Network{UDP: over(overUDP), TCP: over(overTCP)}, Hostname: "pod",
 		Resolver: libc.Glibc.Read("nameserver 10.96.0.10\nsearch " + search + "\noptions ndots:5\n")}

@@ -223,6 +223,10 @@ func TestEchoStays(t *testing.T) {
 // TestAutopathTTL: no TTL of an expansion is longer than what was passed over may be
 // absent for. A reply of others is shared, and stays as it is.
 func TestAutopathTTL(t *testing.T) {
+	synctest.Test(t, testAutopathTTL) // so that none ages
+}
+
+func testAutopathTTL(t *testing.T) {
 	upstream := func(denial string) Exchange {
 		records := parseRecords(t, "web.b.example. 300 IN A 192.0.2.1\nempty.a.example. 300 IN TXT x")
 		return func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
@@ -271,6 +275,7 @@ func TestAutopathTTL(t *testing.T) {
 				if ttl != tt.want && !nothing {
 					t.Errorf("%s, by name %t, %s: TTL %d, want %d\n%v", tt.what, byName, when, ttl, tt.want, m)
 				}
+				s.running.Wait()
 			}
 		}
 	}

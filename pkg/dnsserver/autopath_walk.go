@@ -7,10 +7,12 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -21,7 +23,7 @@ const maxAsking = 2048
 
 // walk looks for the first candidate that has what q asks for.
 func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, at *zone.Snapshot) autopath.Result[answer] {
-	w := walker{s: s, q: q, at: at}
+	w := walker{s: s, q: q, at: at, now: time.Now()}
 	r := autopath.Walk(ctx, candidates, func(name fqdn.Name) (finding, func(context.Context) finding) {
 		return w.look(ctx, name)
 	})
@@ -82,6 +84,7 @@ type walker struct {
 	s     *Server
 	q     *query
 	at    *zone.Snapshot
+	now   time.Time
 	asked atomic.Int64 // questions that were not answered at once
 }
 
@@ -96,13 +99,14 @@ func (w *walker) look(ctx context.Context, name fqdn.Name) (finding, func(contex
 	case verdict == zone.Exists && node.Alias != "":
 		return finding{Cluster: true}, w.follow(ctx, name)
 	}
-	f := finding{Cluster: true, Denial: w.s.denialTTL(w.at)}
+	f := finding{Cluster: true, Outcome: autopath.NotThere, Denial: w.s.denialTTL(w.at)}
+	if verdict == zone.Absent {
+		return f, nil
+	}
 	f.Answer, _ = w.s.clusterAt(ctx, w.q.about(name, w.q.question().Qtype), w.at)
 	switch {
 	case verdict == zone.Unknown:
 		f.Outcome = autopath.Failed
-	case verdict == zone.Absent:
-		f.Outcome = autopath.NotThere
 	case len(node.V4)+len(node.V6)+len(f.Answer.answer) > 0:
 		f.Outcome = autopath.Found
 	default:
@@ -128,24 +132,32 @@ func (w *walker) follow(ctx context.Context, name fqdn.Name) func(context.Contex
 	}
 }
 
-// lookElsewhere is look for the names of others.
+// lookElsewhere is look for the names of others. The most frequent case by far is a name
+// that is known to be absent, so that comes first.
 func (w *walker) lookElsewhere(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
+	if ttl, ok := w.s.cfg.Cache.Absent(w.address(name), w.now); ok {
+		return finding{Outcome: autopath.NotThere, Denial: ttl}, nil
+	}
 	var all inquiry
-	for i, t := range decisive(w.q.question().Qtype) {
+	for _, t := range decisive(w.q.question().Qtype) {
 		a, ask := w.s.atHand(ctx, w.q.about(name, t))
 		all = append(all, part{qtype: t, answer: a, ask: ask})
-		if i == 0 && all[0].owned() {
+		if all.decided() {
 			break
 		}
 	}
-	if all.open() == 0 {
+	if all.decided() || all.open() == 0 {
 		return all.finding(), nil
 	}
 	return finding{}, func(wait context.Context) finding { return w.inquire(ctx, wait, all) }
 }
 
-// inquire asks all open questions at once. It waits no longer than it must: when there
-// is what the client asks for, nothing else matters.
+// address is the question for a name's IPv4 addresses.
+func (w *walker) address(name fqdn.Name) cache.Question {
+	return cache.Question{Name: []byte(name), Type: dns.TypeA, Class: dns.ClassINET, CD: w.q.msg.CheckingDisabled, DO: w.q.opt != nil && w.q.opt.Do()}
+}
+
+// inquire asks all open questions at once. It waits no longer than it must.
 func (w *walker) inquire(ctx, wait context.Context, all inquiry) finding {
 	type reply struct {
 		to     int
@@ -171,7 +183,7 @@ func (w *walker) inquire(ctx, wait context.Context, all inquiry) finding {
 		select {
 		case r := <-replies:
 			all[r.to].answer, all[r.to].ask = r.answer, nil
-			if all[0].owned() {
+			if all.decided() {
 				return all.finding()
 			}
 		case <-wait.Done():
@@ -212,16 +224,35 @@ func (all inquiry) open() (n int) {
 	return n
 }
 
+// decided tells whether more answers would change nothing.
+func (all inquiry) decided() bool {
+	for i := range all {
+		if p := &all[i]; p.qtype == dns.TypeA && p.ask == nil {
+			return p.absent() || all[0].owned()
+		}
+	}
+	return false
+}
+
 // finding is what the answers say together. A question that is still open has failed.
 // The answer to the client's may be a failure although the name is found: by another
 // type, and then no later name may take its place for this one.
+//
+// NXDOMAIN for A is the name's (RFC 8020), whatever is said of it for other types. The
+// other way round it is not: some servers say so of every type that they do not know
+// (RFC 4074 section 4.2).
 func (all inquiry) finding() finding {
+	for i := range all {
+		if p := &all[i]; p.qtype == dns.TypeA && p.absent() {
+			return finding{Outcome: autopath.NotThere, Answer: p.answer, Denial: denied(p.answer)}
+		}
+		if all[i].ask != nil {
+			all[i].answer = failure(fromHere, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long")
+		}
+	}
 	f := finding{Outcome: autopath.NotThere, Answer: all[0].answer, Denial: autopath.NoLimit}
 	for i := range all {
 		p := &all[i]
-		if p.ask != nil {
-			p.answer = failure(fromHere, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long")
-		}
 		switch {
 		case p.owned():
 			return finding{Outcome: autopath.Found, Answer: all[0].answer}
@@ -233,6 +264,11 @@ func (all inquiry) finding() finding {
 		f.Denial = min(f.Denial, denied(p.answer))
 	}
 	return f
+}
+
+// absent tells whether the reply is that the name itself does not exist.
+func (p *part) absent() bool {
+	return p.ask == nil && p.answer.rcode == dns.RcodeNameError && len(p.answer.answer) == 0
 }
 
 // owned tells whether the name has records of the type, perhaps by way of an alias. An
