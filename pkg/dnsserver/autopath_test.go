@@ -128,6 +128,18 @@ func TestAutopathSuffix(t *testing.T) {
 	}
 }
 
+// TestSuffixInTheCluster: a suffix may be below the cluster's domain. Names there are
+// expanded over the socket too, where the quick way knows the cluster.
+func TestSuffixInTheCluster(t *testing.T) {
+	s := serveConfig(t, "service shop/web 10.96.0.7\nloaded", Config{Autopath: Autopath{Suffix: mustName(t, "ap.cluster.local")}})
+	for _, network := range []string{"udp", "tcp"} {
+		m := s.exchange(t, network, question("web.search.shop.cluster.local.ap.cluster.local.", dns.TypeA))
+		if len(m.Answer) != 2 {
+			t.Errorf("over %s: %v", network, m)
+		}
+	}
+}
+
 // TestOptionAllowed: the option counts from the cluster's networks. From elsewhere the
 // bare name is answered, without echo. Names need no permission: their list is ours.
 func TestOptionAllowed(t *testing.T) {
@@ -364,6 +376,69 @@ func TestSlowSuffix(t *testing.T) {
 		}
 		s.running.Wait()
 	})
+}
+
+// TestAutopathReasons: whoever gets SERVFAIL is told why (RFC 8914).
+func TestAutopathReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			time.Sleep(5 * time.Second)
+			return nil, errors.New("nobody is there")
+		}
+		refused := func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) { return nil, errors.New("nobody is there") }
+		tests := []struct {
+			cluster  string
+			upstream Exchange
+			busy     int64
+			code     uint16
+			text     string
+		}{
+			{"namespace shop", refused, 0, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet"},
+			{"loaded", refused, 0, dns.ExtendedErrorCodeNetworkError, "upstream: nobody is there"},
+			{"loaded", silent, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long"},
+			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
+			{"loaded", refused, maxAsking, dns.ExtendedErrorCodeOther, "too many search lists are being walked"},
+			{"service shop/web external=a.example\nloaded", refused, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered"},
+		}
+		for _, tt := range tests {
+			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
+			s.asking.Store(tt.busy)
+			m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
+			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
+			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
+				t.Errorf("%s: %v", tt.text, m)
+			}
+			s.running.Wait()
+		}
+	})
+}
+
+// TestAutopathFlags: what others are asked has the client's DO and CD. Nothing of an
+// expansion is called authentic, though all its parts may be.
+func TestAutopathFlags(t *testing.T) {
+	records := parseRecords(t, "www.example.net. 300 IN A 192.0.2.1")
+	for bits := range 4 {
+		do, cd := bits&1 != 0, bits&2 != 0
+		upstream := func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			if q.IsEdns0().Do() != do || q.CheckingDisabled != cd {
+				t.Errorf("a client with DO %t and CD %t leads to %v", do, cd, q)
+			}
+			m, err := records.exchange(ctx, q)
+			m.AuthenticatedData = true
+			return m, err
+		}
+		s := newServer(t, "loaded", Config{Upstream: upstream})
+		for _, q := range []*dns.Msg{question("www.example.net.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), question("www.example.net.", dns.TypeA, "example")} {
+			q.CheckingDisabled, q.AuthenticatedData = cd, true
+			if do {
+				q.IsEdns0().SetDo()
+			}
+			m := from(t, s, pod(), q)
+			if m.AuthenticatedData || m.CheckingDisabled != cd || m.IsEdns0().Do() != do || m.Rcode != dns.RcodeSuccess {
+				t.Errorf("DO %t, CD %t: %v", do, cd, m)
+			}
+		}
+	}
 }
 
 // TestManyWalks: the questions of walks leave room for others. What is too much fails at
