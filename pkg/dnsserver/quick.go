@@ -48,7 +48,10 @@ func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 		}
 	}()
 	q, ok := k.parse(packet)
-	if _, searched := q.name.Within(k.server.search.Suffix); searched || !ok {
+	if !ok {
+		return result{}
+	}
+	if _, searched := q.name.Within(k.server.search.Suffix); searched { // also where the suffix is in the cluster's domain
 		return result{}
 	}
 	reply, rcode := k.fromZone(&q, room)

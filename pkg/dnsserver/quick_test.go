@@ -114,7 +114,11 @@ func TestQuickAgrees(t *testing.T) {
 		dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
 	asked, quickly := 0, [len(tallied)]int{}
 	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		if strings.HasPrefix(name, "autopath") && name != "autopath-names" {
+			continue // of which the quick way leaves all alone, as it does the names
+		}
+		t.Run(name, func(t *testing.T) {
 			story, err := txtar.ParseFile(path)
 			if err != nil {
 				t.Fatal(err)
