@@ -19,8 +19,8 @@ import (
 // DefaultAutopathSuffix is that of KEP-2009.
 const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 
-// maxHostSuffixes is what the cluster's three domains leave of a search list.
-const maxHostSuffixes = autopath.MaxPaths - 3
+// MaxHostSuffixes is what the cluster's three domains leave of a search list.
+const MaxHostSuffixes = autopath.MaxPaths - 3
 
 // Autopath is the expansion of search lists. The zero value is complete.
 type Autopath struct {
@@ -29,7 +29,7 @@ type Autopath struct {
 	Suffix fqdn.Name
 
 	// HostSuffixes are the search domains of the hosts, which come after those of
-	// the cluster for such a name.
+	// the cluster for such a name. At most MaxHostSuffixes.
 	HostSuffixes []fqdn.Name
 
 	// Option is the code of the EDNS0 option SearchPaths; 0:
@@ -68,8 +68,8 @@ func (a *Autopath) complete(domain fqdn.Name) (autopath.Zone, error) {
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
 		return autopath.Zone{}, fmt.Errorf("option %d: those for local use are %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
-	if n := len(a.HostSuffixes); n > maxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("%d host suffixes, at most %d fit into a search list", n, maxHostSuffixes)
+	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
+		return autopath.Zone{}, fmt.Errorf("%d host suffixes, at most %d fit into a search list", n, MaxHostSuffixes)
 	}
 	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
 		return autopath.Zone{}, fmt.Errorf("host suffix %d is no name", i+1)
@@ -77,10 +77,13 @@ func (a *Autopath) complete(domain fqdn.Name) (autopath.Zone, error) {
 	return autopath.NewZone(a.Suffix, domain)
 }
 
-// How a query came by its search list, as a label.
+// How a query came by its search list, and why one was ignored, as labels.
 const (
 	byName   = "name"
 	byOption = "option"
+
+	ofStranger = "source"
+	ofNoSense  = "malformed"
 )
 
 // expansion answers a query that has a search list, and names of autopath that have
@@ -182,12 +185,12 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 	}
 	client := q.client.Unmap().WithZone("") // Contains wants both gone
 	if !slices.ContainsFunc(s.cfg.Autopath.Allowed, func(p netip.Prefix) bool { return p.Contains(client) }) {
-		s.metrics.autopath.ignored.WithLabelValues("source").Inc()
+		s.metrics.autopath.ignored.WithLabelValues(ofStranger).Inc()
 		return nil
 	}
 	paths, err := autopath.Decode(values[0])
 	if err != nil || len(values) > 1 {
-		s.metrics.autopath.ignored.WithLabelValues("malformed").Inc()
+		s.metrics.autopath.ignored.WithLabelValues(ofNoSense).Inc()
 		return nil
 	}
 	if q.question().Qtype == dns.TypeANY || q.name == fqdn.Root {

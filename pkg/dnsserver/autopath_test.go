@@ -481,9 +481,13 @@ func TestAutopathCost(t *testing.T) {
 # HELP dnsconfigurer_dns_autopath_expansions_total Search lists walked for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).
 # TYPE dnsconfigurer_dns_autopath_expansions_total counter
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="absent"} 1
+dnsconfigurer_dns_autopath_expansions_total{by="name",result="failed"} 0
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="found"} 3
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="nodata"} 1
+dnsconfigurer_dns_autopath_expansions_total{by="option",result="absent"} 0
+dnsconfigurer_dns_autopath_expansions_total{by="option",result="failed"} 0
 dnsconfigurer_dns_autopath_expansions_total{by="option",result="found"} 1
+dnsconfigurer_dns_autopath_expansions_total{by="option",result="nodata"} 0
 # HELP dnsconfigurer_dns_autopath_candidates Names looked at for one expansion.
 # TYPE dnsconfigurer_dns_autopath_candidates histogram
 dnsconfigurer_dns_autopath_candidates_bucket{le="1"} 1
@@ -513,6 +517,7 @@ dnsconfigurer_dns_autopath_questions_sum 12
 dnsconfigurer_dns_autopath_questions_count 6
 # HELP dnsconfigurer_dns_autopath_ignored_total SearchPaths options that were ignored, by reason (source, malformed).
 # TYPE dnsconfigurer_dns_autopath_ignored_total counter
+dnsconfigurer_dns_autopath_ignored_total{reason="malformed"} 0
 dnsconfigurer_dns_autopath_ignored_total{reason="source"} 1
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dnsconfigurer_dns_autopath_expansions_total",

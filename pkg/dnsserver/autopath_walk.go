@@ -136,6 +136,7 @@ func (w *walker) follow(ctx context.Context, name fqdn.Name) func(context.Contex
 // that is known to be absent, so that comes first.
 func (w *walker) lookElsewhere(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
 	if ttl, ok := w.s.cfg.Cache.Absent(w.address(name), w.now); ok {
+		w.s.metrics.lookups.WithLabelValues(cache.Fresh.String()).Inc()
 		return finding{Outcome: autopath.NotThere, Denial: ttl}, nil
 	}
 	var all inquiry

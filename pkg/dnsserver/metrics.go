@@ -9,6 +9,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
@@ -45,7 +46,7 @@ type autopathMetrics struct {
 }
 
 func newAutopathMetrics() autopathMetrics {
-	return autopathMetrics{
+	m := autopathMetrics{
 		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_expansions_total", Help: "Search lists walked for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
 		}, []string{"by", "result"}),
@@ -61,6 +62,15 @@ func newAutopathMetrics() autopathMetrics {
 			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed).",
 		}, []string{"reason"}),
 	}
+	for _, by := range []string{byName, byOption} {
+		for o := autopath.NotThere; o <= autopath.Failed; o++ {
+			m.expansions.WithLabelValues(by, o.String())
+		}
+	}
+	for _, reason := range []string{ofStranger, ofNoSense} {
+		m.ignored.WithLabelValues(reason)
+	}
+	return m
 }
 
 func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
