@@ -186,6 +186,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
 	server, err := dnsserver.New(dnsserver.Config{
 		Zone: z, Domain: s.domain, TTL: s.ttl, Cache: replies, Returned: loop.Returned,
+		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
 		Lameduck: s.lameduck, Drain: dnsDrain, Logger: log, Register: registry,
 	})
 	if err != nil {

@@ -168,6 +168,24 @@ func TestDNSReload(t *testing.T) {
 	}
 }
 
+// TestDNSAutopath: names with a search list lead through the cluster to the file's
+// domains.
+func TestDNSAutopath(t *testing.T) {
+	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\nhostSuffixes: [corp.example]\n", upstreamSaying(t, "one")))
+	for _, tt := range []struct {
+		name  string
+		qtype uint16
+		want  string
+	}{
+		{"payments", dns.TypeA, "payments.shop.svc.cluster.local."},
+		{"intranet", dns.TypeTXT, "intranet.corp.example."},
+	} {
+		if got := p.ask(tt.name+".search.shop.cluster.local.ap.k8s.io.", tt.qtype); got != tt.want {
+			t.Errorf("%s leads to %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestDNSFlags has every flag set what its field sets, and every field a flag.
 func TestDNSFlags(t *testing.T) {
 	given := map[string]string{

@@ -15,20 +15,15 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-const (
-	// maxTTL is the longest TTL of the zone's records, in seconds: an answer that is
-	// older than this is of no use in a cluster.
-	maxTTL = 3600
-
-	// maxHostSuffixes leaves room for the cluster's three among the 32 search domains
-	// that a pod may have.
-	maxHostSuffixes = 29
-)
+// maxTTL is the longest TTL of the zone's records, in seconds: an answer that is older
+// than this is of no use in a cluster.
+const maxTTL = 3600
 
 // dnsSettings are what the file and the flags of a DNS server say together, checked.
 type dnsSettings struct {
@@ -179,8 +174,8 @@ func (s *dnsSettings) checkForwarding(check func(string, error)) {
 		}
 		s.hostSuffixes = append(s.hostSuffixes, name)
 	}
-	if n := len(s.HostSuffixes); n > maxHostSuffixes {
-		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, maxHostSuffixes))
+	if n := len(s.HostSuffixes); n > dnsserver.MaxHostSuffixes {
+		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, dnsserver.MaxHostSuffixes))
 	}
 }
 

@@ -31,9 +31,18 @@ const maxAliases = 10
 // again, but nobody should.
 const minimalTTL = 3600
 
+// minimal is the answer to ANY (RFC 8482 section 4.2).
+func minimal(owner string) dns.RR {
+	return &dns.HINFO{Hdr: header(owner, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}
+}
+
 // cluster answers from the zone; ok is false for names that are not in it.
 func (s *Server) cluster(ctx context.Context, q *query) (a answer, ok bool) {
-	snapshot := s.cfg.Zone.Snapshot()
+	return s.clusterAt(ctx, q, s.cfg.Zone.Snapshot())
+}
+
+// clusterAt answers from the zone as it was at one instant.
+func (s *Server) clusterAt(ctx context.Context, q *query, snapshot *zone.Snapshot) (a answer, ok bool) {
 	a = answer{source: fromZone, authoritative: true}
 	owner, name := q.question().Name, q.name
 	var seen []fqdn.Name // the aliases on the way
@@ -44,7 +53,7 @@ func (s *Server) cluster(ctx context.Context, q *query) (a answer, ok bool) {
 			if len(seen) == 0 {
 				return answer{}, false
 			}
-			return s.aliased(a, s.elsewhere(ctx, q.about(name))), true
+			return s.aliased(a, s.elsewhere(ctx, q.about(name, q.question().Qtype))), true
 		case zone.Unknown:
 			return failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet"), true
 		case zone.Absent:
@@ -112,7 +121,7 @@ func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snaps
 			glue = append(glue, s.addresses(target, slices.Concat(server.V4, server.V6))...)
 		}
 	case dns.TypeANY: // RFC 8482 section 4.2
-		return []dns.RR{&dns.HINFO{Hdr: header(owner, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}}, nil
+		return []dns.RR{minimal(owner)}, nil
 	}
 	return records, glue
 }

@@ -174,24 +174,37 @@ type testServer struct {
 	ended  chan error
 }
 
+// newServer returns a server of a cluster, without sockets.
+func newServer(t testing.TB, cluster string, config Config) *Server {
+	t.Helper()
+	config.Domain, config.TTL, config.Drain = fqdn.Join(fqdn.Root, "cluster", "local"), 5, time.Second
+	var err error
+	config.Zone, err = zone.New(zone.Config{Domain: config.Domain, TTL: config.TTL, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, config.Zone, cluster)
+	if config.Cache, err = cache.New(cache.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
 // serve starts a server for the test's time.
 func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *testServer {
 	t.Helper()
-	s := &testServer{ended: make(chan error, 1)}
-	domain := fqdn.Join(fqdn.Root, "cluster", "local")
-	var err error
-	s.zone, err = zone.New(zone.Config{Domain: domain, TTL: 5, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse})
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, s.zone, cluster)
-	if s.cache, err = cache.New(cache.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	s.server, err = New(Config{Zone: s.zone, Domain: domain, TTL: 5, Cache: s.cache, Upstream: upstream, Stubs: stubs, Drain: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return serveConfig(t, cluster, Config{Upstream: upstream, Stubs: stubs})
+}
+
+// serveConfig is serve with what else is to be set.
+func serveConfig(t testing.TB, cluster string, config Config) *testServer {
+	t.Helper()
+	server := newServer(t, cluster, config)
+	s := &testServer{zone: server.cfg.Zone, cache: server.cfg.Cache, server: server, ended: make(chan error, 1)}
 	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +265,7 @@ func text(m *dns.Msg) string {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{m.Authoritative, "aa"}, {m.Truncated, "tc"}, {m.AuthenticatedData, "ad"}} {
+	}{{m.Authoritative, "aa"}, {m.Truncated, "tc"}, {m.AuthenticatedData, "ad"}, {expanded(m), "expanded"}} {
 		if f.set {
 			b.WriteString(" " + f.name)
 		}

@@ -10,6 +10,8 @@
 //	              |
 //	           server.go  the order of sources, as numbered on Server
 //	              |
+//	           autopath.go, autopath_walk.go   a search list, through what is below
+//	              |
 //	  cluster.go  zone    forward.go  cache, upstream
 //	              |
 //	socket <-- reply.go   fit into what the client takes

@@ -47,33 +47,45 @@ const clientPatience = 1800 * time.Millisecond
 
 // elsewhere answers a question about a name that is not the cluster's.
 func (s *Server) elsewhere(ctx context.Context, q *query) answer {
+	a, ask := s.atHand(ctx, q)
+	if ask != nil {
+		return ask(ctx)
+	}
+	return a
+}
+
+// atHand is elsewhere as far as nobody has to be waited for: it returns the answer, or
+// how to ask for it.
+func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(context.Context) answer) {
 	if q.question().Qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return answer{source: fromHere, answer: []dns.RR{&dns.HINFO{Hdr: header(q.question().Name, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}}}
+		return answer{source: fromHere, answer: []dns.RR{minimal(q.question().Name)}}, nil
 	}
 	from := s.forwarding.Load()
-	if from.exchange(q.name) == nil {
-		a := failure(fromHere, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
+	// Names of autopath are asked of nobody, also when an external name leads to one.
+	if _, searched := q.name.Within(s.search.Suffix); searched || from.exchange(q.name) == nil {
+		a = failure(fromHere, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
-		return a
+		return a, nil
 	}
 	question, ok := cache.QuestionOf(q.msg, nil)
 	if !ok {
-		return answer{source: fromHere, rcode: dns.RcodeFormatError}
+		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
 	}
 	hit := s.cfg.Cache.Get(question, time.Now())
 	s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
 	switch hit.State {
 	case cache.Fresh:
-		return s.cached(q, &hit, fromCache)
+		return s.cached(q, &hit, fromCache), nil
 	case cache.Expiring:
 		s.background(ctx, func(ctx context.Context) { s.ask(ctx, q, question, from) })
-		return s.cached(q, &hit, fromCache)
+		return s.cached(q, &hit, fromCache), nil
 	case cache.Failing:
-		return s.cached(q, &hit, fromStale)
+		return s.cached(q, &hit, fromStale), nil
 	case cache.Stale:
-		return s.askOrStale(ctx, q, question, from, &hit)
+		stale := hit // hit itself stays off the heap
+		return answer{}, func(ctx context.Context) answer { return s.askOrStale(ctx, q, question, from, &stale) }
 	}
-	return s.ask(ctx, q, question, from)
+	return answer{}, func(ctx context.Context) answer { return s.ask(ctx, q, question, from) }
 }
 
 // exchange returns the servers for a name: those of the longest stub domain that

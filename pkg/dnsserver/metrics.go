@@ -9,6 +9,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
@@ -17,6 +18,7 @@ type source string
 
 const (
 	fromHere     source = "server" // refused, malformed, minimal
+	fromWalk     source = "autopath"
 	fromZone     source = "zone"
 	fromCache    source = "cache"
 	fromStale    source = "stale"
@@ -31,6 +33,44 @@ type metrics struct {
 	panics   prometheus.Counter
 	dropped  prometheus.Counter
 	lookups  *prometheus.CounterVec
+	autopath autopathMetrics
+}
+
+// autopathMetrics are what expansions cost. Its labels are closed too: how the search
+// list came, the outcomes of a walk, and why an option was ignored.
+type autopathMetrics struct {
+	expansions *prometheus.CounterVec
+	candidates prometheus.Histogram
+	asked      prometheus.Histogram
+	ignored    *prometheus.CounterVec
+}
+
+func newAutopathMetrics() autopathMetrics {
+	m := autopathMetrics{
+		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_autopath_expansions_total", Help: "Search lists walked for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
+		}, []string{"by", "result"}),
+		candidates: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Names looked at for one expansion.",
+			Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 16, 33},
+		}),
+		asked: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "dnsconfigurer_dns_autopath_questions", Help: "Questions of one expansion that neither the zone nor the cache answered.",
+			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
+		}),
+		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed).",
+		}, []string{"reason"}),
+	}
+	for _, by := range []string{byName, byOption} {
+		for o := autopath.NotThere; o <= autopath.Failed; o++ {
+			m.expansions.WithLabelValues(by, o.String())
+		}
+	}
+	for _, reason := range []string{ofStranger, ofNoSense} {
+		m.ignored.WithLabelValues(reason)
+	}
+	return m
 }
 
 func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
@@ -51,6 +91,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Look-ups in the cache, by what was found: miss, fresh, expiring, stale or failing.",
 		}, []string{"state"}),
+		autopath: newAutopathMetrics(),
 	}
 	for state := cache.Miss; state <= cache.Failing; state++ {
 		m.lookups.WithLabelValues(state.String()) // a series that is not there cannot be alerted on
@@ -58,6 +99,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
 	if r != nil {
 		r.MustRegister(m.queries, m.duration, m.panics, m.dropped, m.lookups)
 		r.MustRegister(cacheStats(c)...)
+		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.asked, m.autopath.ignored)
 	}
 	return m
 }

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/miekg/dns"
 
@@ -34,6 +35,8 @@ type query struct {
 	opt  *dns.OPT  // nil: the client knows no EDNS0
 	name fqdn.Name // the question's, canonical
 	via  transport
+
+	client netip.Addr // the zero Addr: not known
 }
 
 type transport uint8
@@ -111,11 +114,11 @@ func (q *query) refusal() int {
 	return dns.RcodeSuccess
 }
 
-// about returns the question for the same type of another name, to be asked of
-// others on the client's behalf.
-func (q *query) about(name fqdn.Name) *query {
+// about returns the question for a type of another name, to be asked of others on
+// the client's behalf.
+func (q *query) about(name fqdn.Name, qtype uint16) *query {
 	m := new(dns.Msg)
-	m.SetQuestion(name.String(), q.question().Qtype)
+	m.SetQuestion(name.String(), qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
 	m.AuthenticatedData = q.msg.AuthenticatedData
 	if q.opt != nil {

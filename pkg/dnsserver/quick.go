@@ -51,6 +51,9 @@ func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 	if !ok {
 		return result{}
 	}
+	if _, searched := q.name.Within(k.server.search.Suffix); searched { // also where the suffix is in the cluster's domain
+		return result{}
+	}
 	reply, rcode := k.fromZone(&q, room)
 	if reply != nil {
 		k.tally.count(tallyZone, rcode)

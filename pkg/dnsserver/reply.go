@@ -20,6 +20,7 @@ type answer struct {
 	authority     []dns.RR
 	additional    []dns.RR
 
+	echo     uint16         // the code of an option that the reply has, empty; 0: none
 	extended *dns.EDNS0_EDE // why, for clients that know EDNS0 (RFC 8914)
 }
 
@@ -74,8 +75,11 @@ func (q *query) ours(a answer) *dns.OPT {
 	if q.opt.Do() {
 		opt.SetDo()
 	}
+	if a.echo != 0 {
+		opt.Option = append(opt.Option, &dns.EDNS0_LOCAL{Code: a.echo})
+	}
 	if a.extended != nil {
-		opt.Option = []dns.EDNS0{a.extended}
+		opt.Option = append(opt.Option, a.extended)
 	}
 	return opt
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -34,6 +36,7 @@ type Config struct {
 	Cache    *cache.Cache
 	Upstream Exchange // as in Forwarding, until Use
 	Stubs    []Stub
+	Autopath Autopath
 
 	// Returned reports whether a question was sent by us and came back, by way of
 	// a server that forwards to us; it is refused. nil: none ever does.
@@ -51,18 +54,22 @@ type Config struct {
 // Server answers queries. In this order:
 //
 //  1. what is malformed, or of a kind that nobody here answers;
-//  2. names of the cluster, and reverse names of its addresses;
-//  3. names in a stub domain, by the servers of that domain;
-//  4. everything else by the upstream servers,
+//  2. autopath: names below its suffix, and those with a search list, by walking along
+//     the list through what follows here;
+//  3. names of the cluster, and reverse names of its addresses;
+//  4. names in a stub domain, by the servers of that domain;
+//  5. everything else by the upstream servers,
 //
-// where 3 and 4 ask the cache first. By UDP the most usual questions are answered
+// where 4 and 5 ask the cache first. By UDP the most usual questions are answered
 // before they come here, to the same effect; see quick.
 type Server struct {
 	cfg     Config
+	search  autopath.Zone
 	log     *slog.Logger
 	metrics *metrics
 
 	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by Use
+	asking     atomic.Int64               // questions of walks that others are being asked
 
 	slots   chan struct{}  // one for each query in flight
 	running sync.WaitGroup // those, and refreshes of the cache
@@ -73,11 +80,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Zone == nil || cfg.Cache == nil {
 		return nil, errors.New("a server needs a zone and a cache")
 	}
+	search, err := cfg.Autopath.complete(cfg.Domain)
+	if err != nil {
+		return nil, fmt.Errorf("autopath: %w", err)
+	}
 	log := cfg.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, log: log, metrics: newMetrics(cfg.Register, cfg.Cache), slots: make(chan struct{}, maxInFlight)}
+	s := &Server{cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache), slots: make(chan struct{}, maxInFlight)}
 	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
@@ -128,18 +139,18 @@ func (s *Server) background(ctx context.Context, f func(context.Context)) {
 // start takes a slot and answers a packet in it; send gets the reply, nil if there
 // is none to give. It waits for a slot, so that what is too much stays in the
 // kernel's queue.
-func (s *Server) start(ctx context.Context, packet []byte, via transport, send func(reply []byte)) {
+func (s *Server) start(ctx context.Context, packet []byte, via transport, client netip.Addr, send func(reply []byte)) {
 	s.slots <- struct{}{}
 	s.running.Go(func() {
 		defer func() { <-s.slots }()
-		send(s.handle(ctx, packet, via))
+		send(s.handle(ctx, packet, via, client))
 	})
 }
 
 // handle returns the reply to a packet, nil if it must not be answered. It is the
 // one place that counts. A fault of ours stays with the one packet that found it,
 // which gets no reply.
-func (s *Server) handle(ctx context.Context, packet []byte, via transport) (reply []byte) {
+func (s *Server) handle(ctx context.Context, packet []byte, via transport, client netip.Addr) (reply []byte) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.fault(fault)
@@ -156,6 +167,7 @@ func (s *Server) handle(ctx context.Context, packet []byte, via transport) (repl
 		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
 		return refusal
 	}
+	q.client = client
 	a := s.answer(ctx, q)
 	reply = q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))
@@ -172,6 +184,9 @@ func (s *Server) fault(fault any) {
 func (s *Server) answer(ctx context.Context, q *query) answer {
 	if s.cfg.Returned != nil && s.cfg.Returned(*q.question()) {
 		return answer{source: fromHere, rcode: dns.RcodeRefused}
+	}
+	if a, ok := s.expansion(ctx, q); ok {
+		return a
 	}
 	if a, ok := s.cluster(ctx, q); ok {
 		return a

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -114,6 +115,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	room := make(chan struct{}, streamQueries)
+	client := remote(c)
 	for {
 		c.SetReadDeadline(time.Now().Add(streamIdle))
 		if all.ended() {
@@ -125,7 +127,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		}
 		room <- struct{}{}
 		pending.Add(1)
-		s.start(ctx, packet, overTCP, func(reply []byte) {
+		s.start(ctx, packet, overTCP, client, func(reply []byte) {
 			defer pending.Done()
 			writing.Lock()
 			writeMessage(c, reply)
@@ -133,6 +135,14 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 			<-room
 		})
 	}
+}
+
+// remote is the address of a connection's other end.
+func remote(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }
 
 // readMessage reads one message behind its length. Once the first octet is there,

@@ -130,7 +130,7 @@ func (r *reader) answer(ctx context.Context, n int, start time.Time) {
 // start answers packet i the plain way, which may take longer than the batch does.
 func (r *reader) start(ctx context.Context, i int) {
 	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
-	r.server.start(ctx, bytes.Clone(r.batch.packet(i)), overUDP, func(reply []byte) {
+	r.server.start(ctx, bytes.Clone(r.batch.packet(i)), overUDP, client.Addr(), func(reply []byte) {
 		if reply != nil {
 			// A client that cannot be reached will ask again.
 			_, _, _ = r.conn.WriteMsgUDPAddrPort(reply, origin, client)

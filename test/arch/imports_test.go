@@ -42,8 +42,9 @@ var imports = map[string][]string{
 	"pkg/dnsserver/zone":     {"std", "pkg/fqdn"},
 	"pkg/dnsserver/cache":    {"std", "github.com/miekg/dns"},
 	"pkg/dnsserver/snapshot": {"std", "pkg/fqdn", "pkg/dnsserver/zone"},
+	"pkg/dnsserver/autopath": {"std", "pkg/fqdn"},
 	"pkg/dnsserver/upstream": {"std", "pkg/fqdn", "github.com/miekg/dns", "golang.org/x/sync/singleflight", "github.com/prometheus/client_golang/prometheus"},
-	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
+	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/autopath", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/systemd":  {"std"},

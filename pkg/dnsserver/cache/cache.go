@@ -122,6 +122,27 @@ func (c *Cache) Get(q Question, now time.Time) Hit {
 	return Hit{State: found, entry: e, question: q, age: age}
 }
 
+// Absent tells whether the reply to q is known to be that the name does not exist, and
+// for how many seconds that holds on. It is Get for those who need no more: it does not
+// ask for a refresh.
+func (c *Cache) Absent(q Question, now time.Time) (ttl uint32, ok bool) {
+	var buf [maxQuestion]byte
+	k, ok := q.key(buf[:0])
+	if !ok {
+		return 0, false
+	}
+	e := c.find(k, k.hash(c.seed))
+	if e == nil || !e.nameError() {
+		return 0, false
+	}
+	age := max(now.Sub(e.stored), 0)
+	if age >= e.life {
+		return 0, false
+	}
+	e.hit()
+	return uint32(e.life/time.Second - age/time.Second), true
+}
+
 // state says what e is at an age, and picks who refreshes it.
 func state(e *entry, age time.Duration) State {
 	left := e.life - age

@@ -275,6 +275,43 @@ func TestDenialTTL(t *testing.T) {
 	}
 }
 
+// TestAbsent: it is what Get says of names that do not exist, and of nothing else.
+func TestAbsent(t *testing.T) {
+	tests := []struct {
+		what    string
+		rcode   int
+		records string
+		age     float64
+		ttl     uint32
+		want    bool
+	}{
+		{"a name that does not exist", dns.RcodeNameError, "--" + soa, 0, 60, true},
+		{"later", dns.RcodeNameError, "--" + soa, 12.5, 48, true},
+		{"at its end", dns.RcodeNameError, "--" + soa, 59.9, 1, true},
+		{"past its end", dns.RcodeNameError, "--" + soa, 60, 0, false},
+		{"without the type", dns.RcodeSuccess, "--" + soa, 0, 0, false},
+		{"an alias of one that does not exist", dns.RcodeNameError, "www.example.com. 300 CNAME a.example.com.--" + soa, 0, 0, false},
+		{"an address", dns.RcodeSuccess, "www.example.com. 300 A 192.0.2.1", 0, 0, false},
+		{"a failure", dns.RcodeServerFailure, "", 0, 0, false},
+	}
+	for _, tt := range tests {
+		c := newCache(t, cache.Config{})
+		query := ask(t, "www.example.com. A")
+		q := questionOf(t, query)
+		if _, ok := c.Absent(q, start); ok {
+			t.Errorf("%s: an empty cache knows it", tt.what)
+		}
+		c.Put(q, reply(t, query, tt.rcode, tt.records), start)
+		if ttl, ok := c.Absent(q, after(tt.age)); ok != tt.want || ttl != tt.ttl {
+			t.Errorf("%s: absent %t for %d s, want %t for %d s", tt.what, ok, ttl, tt.want, tt.ttl)
+		}
+		hit := c.Get(q, after(tt.age))
+		if m := hit.Msg(cache.Asker{}); tt.want && m.Ns[0].Header().Ttl != tt.ttl {
+			t.Errorf("%s: %d s, but Get says %d s", tt.what, tt.ttl, m.Ns[0].Header().Ttl)
+		}
+	}
+}
+
 func TestMiss(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	hit := c.Get(questionOf(t, ask(t, "www.example.com. A")), start)

@@ -62,6 +62,13 @@ func (e *entry) hit() {
 	}
 }
 
+// nameError tells whether the reply is NXDOMAIN about the name itself, and not about
+// what it is an alias of.
+func (e *entry) nameError() bool {
+	const answers = 6 // where their number is in the header
+	return e.wire[3]&15 == dns.RcodeNameError && binary.BigEndian.Uint16(e.wire[answers:]) == 0
+}
+
 // pack makes the entry of a reply to k, without what belongs to the exchange. No TTL
 // in it is above limit. name is the question's name as text, in lower case. It
 // returns nil for what cannot be packed.

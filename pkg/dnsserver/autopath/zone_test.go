@@ -1,0 +1,178 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package autopath
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+func zone(t testing.TB, suffix, domain string) Zone {
+	t.Helper()
+	z, err := NewZone(name(t, suffix), name(t, domain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// TestParse has names, their places, and what those to expand ask for.
+func TestParse(t *testing.T) {
+	z := zone(t, "ap.k8s.io", "cluster.local")
+	tests := []struct {
+		name  string
+		place Place
+		asked string // NAME in NAMESPACE
+	}{
+		{"web.search.shop.cluster.local.ap.k8s.io", Search, "web. in shop"},
+		{"WEB.Search.SHOP.Cluster.Local.AP.K8s.IO", Search, "web. in shop"},
+		{"a.b.c.d.e.f.search.shop.cluster.local.ap.k8s.io", Search, "a.b.c.d.e.f. in shop"},
+		{"_http._tcp.web.search.shop.cluster.local.ap.k8s.io", Search, "_http._tcp.web. in shop"},
+
+		// The last search counts: any name may have the label in it, also as its first.
+		{"search.search.shop.cluster.local.ap.k8s.io", Search, "search. in shop"},
+		{"web.search.x.search.shop.cluster.local.ap.k8s.io", Search, "web.search.x. in shop"},
+		{"web.search.search.cluster.local.ap.k8s.io", Search, "web. in search"},
+		{"web.search.shop.cluster.local.ap.k8s.io.search.shop.cluster.local.ap.k8s.io", Search, "web.search.shop.cluster.local.ap.k8s.io. in shop"},
+
+		{"ap.k8s.io", Empty, ""},
+		{"local.ap.k8s.io", Empty, ""},
+		{"cluster.local.ap.k8s.io", Empty, ""},
+		{"shop.cluster.local.ap.k8s.io", Empty, ""},
+		{"search.shop.cluster.local.ap.k8s.io", Empty, ""},
+
+		{"x.ap.k8s.io", Absent, ""},
+		{"x.local.ap.k8s.io", Absent, ""},
+		{"find.shop.cluster.local.ap.k8s.io", Absent, ""},
+		{"web.find.shop.cluster.local.ap.k8s.io", Absent, ""},
+		{"web.search.shop.other.ap.k8s.io", Absent, ""},
+		{"web.search.shop.xcluster.local.ap.k8s.io", Absent, ""},
+		{`web.search.shop.x\.cluster.local.ap.k8s.io`, Absent, ""}, // one label, not two
+		{`web.search\.shop.cluster.local.ap.k8s.io`, Absent, ""},
+
+		{"k8s.io", Elsewhere, ""},
+		{"xap.k8s.io", Elsewhere, ""},
+		{`x\.ap.k8s.io`, Elsewhere, ""},
+		{"web.search.shop.cluster.local", Elsewhere, ""},
+		{".", Elsewhere, ""},
+	}
+	for _, tt := range tests {
+		place, asked := z.Parse(name(t, tt.name))
+		got := ""
+		if place == Search {
+			got = asked.Name.String() + " in " + asked.Namespace
+		}
+		if place != tt.place || got != tt.asked {
+			t.Errorf("%s: place %d, %q; want %d, %q", tt.name, place, got, tt.place, tt.asked)
+		}
+	}
+}
+
+// TestZone has suffixes and domains that do not go together.
+func TestZone(t *testing.T) {
+	long := func(n int) string { // a name of n octets on the wire
+		text := strings.Repeat("a.", (n-1-4)/2) + "ab"
+		if n%2 == 1 {
+			text = strings.Repeat("a.", (n-1-4)/2) + "abc"
+		}
+		return text
+	}
+	const suffix = len("\x02ap\x03k8s\x02io\x00")
+	const shortest = len("\x01x\x06search\x01x")
+	tests := []struct{ suffix, domain, err string }{
+		{"ap.k8s.io", "cluster.local", ""},
+		{"ap.cluster.local", "cluster.local", ""}, // the cluster lacks the label ap then
+		{"ap.k8s.io", long(fqdn.MaxWire - suffix - shortest + 1), ""},
+		{"ap.k8s.io", long(fqdn.MaxWire - suffix - shortest + 2), "leave no room"},
+		{"ap.k8s.io", long(fqdn.MaxWire), "leave no room"},
+		{"local", "cluster.local", "is in local."},
+		{"cluster.local", "cluster.local", "is in cluster.local."},
+		{".", "cluster.local", "not be the root"},
+		{"ap.k8s.io", ".", "not be the root"},
+	}
+	for _, tt := range tests {
+		_, err := NewZone(name(t, tt.suffix), name(t, tt.domain))
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q below %q: %v, want %q", tt.domain, tt.suffix, err, tt.err)
+		}
+	}
+	if _, err := NewZone("", name(t, "a")); err == nil {
+		t.Error("a zone without a suffix")
+	}
+}
+
+// TestCandidates has search lists and the names they lead to.
+func TestCandidates(t *testing.T) {
+	z := zone(t, "ap.k8s.io", "cluster.local")
+	long := strings.Repeat("a.", 120) + "a" // 243 octets on the wire
+	tests := []struct {
+		what, name string
+		paths      []fqdn.Name
+		want       []string
+	}{
+		{"a pod's", "web", z.Paths("shop", names(t, "corp.example")),
+			[]string{"web.shop.svc.cluster.local.", "web.svc.cluster.local.", "web.cluster.local.", "web.corp.example.", "web."}},
+		{"none", "web", nil, []string{"web."}},
+		{"the same domain twice", "web", names(t, "a", "b", "A"), []string{"web.a.", "web.b.", "web."}},
+		{"a domain that leads to the bare name", "web.a", names(t, "."), []string{"web.a."}},
+		{"a domain of ours: one expansion does not lead to another", "web", names(t, "search.shop.cluster.local.ap.k8s.io", "b"), []string{"web.b.", "web."}},
+		{"a bare name of ours", "web.ap.k8s.io", names(t, "b"), []string{"web.ap.k8s.io.b."}},
+		{"a candidate as long as a name", long, names(t, "bbbbb.ccccc"), []string{long + ".bbbbb.ccccc.", long + "."}},
+		{"one octet longer", long, names(t, "bbbbb.cccccc", "b"), []string{long + ".b.", long + "."}},
+		{"the root", ".", names(t, "a"), nil},
+	}
+	for _, tt := range tests {
+		var got []string
+		for _, c := range z.Candidates(name(t, tt.name), tt.paths) {
+			got = append(got, c.String())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
+		}
+	}
+}
+
+// FuzzParse: every name has a place, what is asked for makes up the name again, and
+// above a name to expand there is nothing absent (RFC 8020).
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"web.search.shop.cluster.local.ap.k8s.io", "search.shop.cluster.local.ap.k8s.io", "x.ap.k8s.io", "a.search.search.search.cluster.local.ap.k8s.io"} {
+		f.Add(text)
+	}
+	z := zone(f, "ap.k8s.io", "cluster.local")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := fqdn.ParseName(text)
+		if err != nil {
+			return
+		}
+		place, asked := z.Parse(n)
+		_, ours := n.Within(z.Suffix)
+		if ours != (place != Elsewhere) {
+			t.Fatalf("%v has place %d", n, place)
+		}
+		if place != Search {
+			if asked != (Request{}) {
+				t.Fatalf("%v has place %d and asks for %v", n, place, asked)
+			}
+			return
+		}
+		whole, ok := join(asked.Name, fqdn.Join(z.base, "search", asked.Namespace))
+		if !ok || whole != n {
+			t.Fatalf("%v asks for %v in %q", n, asked.Name, asked.Namespace)
+		}
+		for _, p := range z.Paths(asked.Namespace, nil) { // does not panic, and fits
+			if len(p) >= len(n) {
+				t.Fatalf("%v is looked for in %v", n, p)
+			}
+		}
+		for above := n; above != z.Suffix; {
+			_, above = above.Cut()
+			if place, _ := z.Parse(above); place != Search && place != Empty {
+				t.Fatalf("%v is below %v, which has place %d", n, above, place)
+			}
+		}
+	})
+}
