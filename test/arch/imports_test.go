@@ -50,12 +50,13 @@ var imports = map[string][]string{
 	"api/v1alpha1": {"std", "pkg/document"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
-	"deploy":       {"std"},
-	"test/arch":    {"std"},
-	"test/kubeapi": {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
-	"test/libc":    {"std"},
-	"test/node":    {"std"},
-	"test/summary": {"std"},
+	"deploy":         {"std"},
+	"test/arch":      {"std"},
+	"test/apiserver": {"std", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
+	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+	"test/libc":      {"std"},
+	"test/node":      {"std"},
+	"test/summary":   {"std"},
 }
 
 // pkg is what `go list -json` says of a package.
