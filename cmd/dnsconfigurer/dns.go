@@ -66,6 +66,8 @@ absent that may exist. Forwarding works from the first query on.`,
 	f.StringVar(&d.pods, "pods", "insecure", "`MODE` of names of pods: disabled, insecure or verified")
 	f.Uint32Var(&d.ttl, "ttl", 5, "`SECONDS` for which answers about the cluster may be kept")
 	f.StringVar(&d.snapshot, "snapshot", "", "`FILE` that keeps the names for a start without API server; empty: none")
+	f.DurationVar(&d.snapshotWait, "snapshot-wait", 2*time.Second, "`TIME` that the API server has to tell the names before the snapshot is read; not waited for when it refuses")
+	f.DurationVar(&d.snapshotMaxAge, "snapshot-max-age", 24*time.Hour, "`AGE` from which on a snapshot is of no use")
 	f.DurationVar(&d.lameduck, "lameduck", 0, "`TIME` for which queries are still answered after the signal to end")
 	f.StringVar(&d.http, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
 	f.StringVar(&d.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
@@ -79,8 +81,9 @@ type dnsFlags struct {
 
 	kubeconfig, domain, resolvConf, pods, snapshot, http, logFormat string
 
-	ttl      uint32
-	lameduck time.Duration
+	ttl uint32
+
+	lameduck, snapshotWait, snapshotMaxAge time.Duration
 }
 
 func (d *dnsFlags) run(cmd *cobra.Command) error {
@@ -103,7 +106,7 @@ func (d *dnsFlags) run(cmd *cobra.Command) error {
 	if config.Cache, err = cache.New(cache.Config{}); err != nil {
 		return err
 	}
-	fill, err := d.data(z, domain, log)
+	data, err := d.data(z, domain, registry, log)
 	if err != nil {
 		return err
 	}
@@ -115,21 +118,14 @@ func (d *dnsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	tasks = append(tasks, fill, func(ctx context.Context) error { return server.Run(ctx, sockets) })
+	tasks = append(tasks, data.run, func(ctx context.Context) error { return server.Run(ctx, sockets) })
 	if d.http != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
-			return serveHTTP(ctx, d.http, registry, func() error { return zoneReady(z) })
+			return serveHTTP(ctx, d.http, registry, func() ([]string, error) { return data.ready(z) })
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", domain)
 	return together(ctx, tasks)
-}
-
-func zoneReady(z *zone.Zone) error {
-	if !z.Snapshot().Loaded() {
-		return errors.New("the cluster's names are not loaded yet")
-	}
-	return nil
 }
 
 // zone returns an empty zone by the flags, its domain, and where to listen.
@@ -264,30 +260,39 @@ func followHost(ctx context.Context, w *hostresolv.Watcher, up *upstream.Client,
 }
 
 // data returns what fills the zone, from manifests or from the API server.
-func (d *dnsFlags) data(z *zone.Zone, domain fqdn.Name, log *slog.Logger) (func(context.Context) error, error) {
+func (d *dnsFlags) data(z *zone.Zone, domain fqdn.Name, metrics prometheus.Registerer, log *slog.Logger) (source, error) {
+	if d.snapshotWait <= 0 {
+		return source{}, usageError{fmt.Errorf("--snapshot-wait %v: want a time above 0", d.snapshotWait)}
+	}
+	if d.snapshotMaxAge <= 0 {
+		return source{}, usageError{fmt.Errorf("--snapshot-max-age %v: want a time above 0", d.snapshotMaxAge)}
+	}
 	if len(d.manifests) > 0 {
 		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: domain, Paths: d.manifests, Logger: log})
 		if err != nil {
-			return nil, err
+			return source{}, err
 		}
-		return dirs.Run, nil
+		return source{run: dirs.Run}, nil
 	}
 	c, err := client.Config(d.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
+		return source{}, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
 	}
 	c.UserAgent = "dnsconfigurer-dns/" + version()
 	core, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
 	discovery, err := client.New(c, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
-	api, err := names.New(names.Config{Zone: z, Domain: domain, Core: core, Discovery: discovery, Pods: d.pods == "verified", Snapshot: d.snapshot, Logger: log})
+	api, err := names.New(names.Config{
+		Zone: z, Domain: domain, Core: core, Discovery: discovery, Pods: d.pods == "verified",
+		Snapshot: d.snapshot, SnapshotWait: d.snapshotWait, SnapshotMaxAge: d.snapshotMaxAge, Logger: log, Register: metrics,
+	})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
-	return api.Run, nil
+	return source{api.Run, api.Status}, nil
 }
