@@ -18,6 +18,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -26,10 +29,6 @@ import (
 )
 
 const (
-	apiPort  = "6443"
-	etcdPort = "2379"
-	peerPort = "2380"
-
 	// token is the administrator's.
 	token = "admin"
 
@@ -48,8 +47,9 @@ const (
 type Cluster struct {
 	Etcd, API *Process
 
-	dir  string
-	host string
+	dir string
+
+	apiAddr, etcdAddr, peerAddr string
 }
 
 // Start runs a control plane until the test ends, and returns when it is ready. flags
@@ -57,6 +57,9 @@ type Cluster struct {
 // are kept.
 func Start(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux, where all of 127.0.0.0/8 is the loopback interface")
+	}
 	etcd, api := installEtcd(t), buildAPIServer(t)
 	dir, err := os.MkdirTemp("", "apiserver")
 	if err != nil {
@@ -64,14 +67,16 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	}
 	c := &Cluster{dir: dir}
 	t.Cleanup(func() { c.end(t) })
-	if c.host, err = freeHost(); err != nil {
+	addrs, err := Loopback(3)
+	if err != nil {
 		t.Fatal(err)
 	}
+	c.apiAddr, c.etcdAddr, c.peerAddr = addrs[0], addrs[1], addrs[2]
 	if err := c.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	c.Etcd = &Process{program: etcd, log: c.file("etcd.log"), args: c.etcdArgs()}
-	c.API = &Process{program: api, log: c.file("kube-apiserver.log"), args: append(c.apiArgs(), flags...)}
+	c.Etcd = &Process{Program: etcd, LogFile: c.file("etcd.log"), Args: c.etcdArgs()}
+	c.API = &Process{Program: api, LogFile: c.file("kube-apiserver.log"), Args: append(c.apiArgs(), flags...)}
 	start := time.Now()
 	if err := errors.Join(c.Etcd.Start(), c.API.Start(), c.Ready(t.Context())); err != nil {
 		t.Fatal(err)
@@ -88,7 +93,7 @@ func (c *Cluster) end(t testing.TB) {
 		}
 		p.Kill()
 		if t.Failed() {
-			t.Logf("the log is %s, and ends so:\n%s", p.log, p.Log())
+			t.Logf("the log is %s, and ends so:\n%s", p.LogFile, p.Log())
 		}
 	}
 	remove := c.dir
@@ -102,18 +107,36 @@ func (c *Cluster) end(t testing.TB) {
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
-// freeHost returns a loopback address all of whose ports are free. It is nobody else's,
-// so that a server finds its port free when it comes back.
-func freeHost() (string, error) {
-	var err error
-	for range 10 {
-		host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, apiPort)); err == nil {
-			return host, l.Close()
+// Loopback returns n addresses with a port that nobody has, over TCP or UDP. They are not
+// those of other tests, nor of connections to the outside, so that a server finds its
+// port free when it comes back.
+func Loopback(n int) ([]string, error) {
+	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
+	var free []string
+	var last error
+	for range 100 {
+		// Below the ports that the kernel gives to clients (ip(7), ip_local_port_range).
+		address := net.JoinHostPort(host, strconv.Itoa(10_000+mathrand.IntN(20_000)))
+		if last = isFree(address); last == nil && !slices.Contains(free, address) {
+			free = append(free, address)
+		}
+		if len(free) == n {
+			return free, nil
 		}
 	}
-	return "", fmt.Errorf("no loopback address is free: %w", err)
+	return nil, fmt.Errorf("no port of %s is free: %w", host, last)
+}
+
+func isFree(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	p, err := net.ListenPacket("udp", address)
+	if err == nil {
+		err = p.Close()
+	}
+	return errors.Join(err, l.Close())
 }
 
 func (c *Cluster) writeFiles() error {
@@ -128,19 +151,18 @@ func (c *Cluster) writeFiles() error {
 	)
 }
 
-func (c *Cluster) etcdURL(port string) string { return "http://" + net.JoinHostPort(c.host, port) }
-
 func (c *Cluster) etcdArgs() []string {
+	clients, peers := "http://"+c.etcdAddr, "http://"+c.peerAddr
 	return []string{
-		"--data-dir=" + c.file("data"), "--listen-client-urls=" + c.etcdURL(etcdPort), "--advertise-client-urls=" + c.etcdURL(etcdPort),
-		"--listen-peer-urls=" + c.etcdURL(peerPort), "--initial-advertise-peer-urls=" + c.etcdURL(peerPort),
-		"--initial-cluster=default=" + c.etcdURL(peerPort), "--log-level=warn",
+		"--data-dir=" + c.file("data"), "--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers, "--log-level=warn",
 	}
 }
 
 func (c *Cluster) apiArgs() []string {
+	host, port, _ := net.SplitHostPort(c.apiAddr) // which Loopback has joined
 	return []string{
-		"--etcd-servers=" + c.etcdURL(etcdPort), "--bind-address=" + c.host, "--secure-port=" + apiPort, "--cert-dir=" + c.file("certs"),
+		"--etcd-servers=http://" + c.etcdAddr, "--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + c.file("certs"),
 		// What it tells the cluster: a loopback address is refused, and nobody reads it.
 		"--advertise-address=192.0.2.1",
 		"--service-cluster-ip-range=" + ServiceRange4 + "," + ServiceRange6,
@@ -151,7 +173,7 @@ func (c *Cluster) apiArgs() []string {
 }
 
 // Address returns where the API server listens.
-func (c *Cluster) Address() string { return net.JoinHostPort(c.host, apiPort) }
+func (c *Cluster) Address() string { return c.apiAddr }
 
 // Kubeconfig returns a kubeconfig file that leads an administrator to address, where
 // the API server is, or something that passes connections on to it. With as, the
@@ -193,7 +215,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		if last = c.ready(ctx); last == nil {
 			return nil
 		}
-		if err := errors.Join(c.Etcd.alive(), c.API.alive()); err != nil {
+		if err := errors.Join(c.Etcd.Alive(), c.API.Alive()); err != nil {
 			return err
 		}
 		select {

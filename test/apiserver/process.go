@@ -16,9 +16,9 @@ import (
 // Process is a server that can be started and ended any number of times. Its methods
 // are for one goroutine.
 type Process struct {
-	program string
-	args    []string
-	log     string // file
+	Program string // path
+	Args    []string
+	LogFile string // path; what it writes is appended
 
 	cmd   *exec.Cmd     // nil: it does not run
 	ended chan struct{} // closed when cmd has ended
@@ -27,14 +27,14 @@ type Process struct {
 // Start starts the server. It is not ready then.
 func (p *Process) Start() error {
 	if p.cmd != nil {
-		return fmt.Errorf("%s runs already", p.program)
+		return fmt.Errorf("%s runs already", p.Program)
 	}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(p.program, p.args...)
+	cmd := exec.Command(p.Program, p.Args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	endWithParent(cmd)
 	if err := cmd.Start(); err != nil {
@@ -71,14 +71,14 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// alive says why the server does not run.
-func (p *Process) alive() error {
+// Alive says why the server does not run.
+func (p *Process) Alive() error {
 	if p.cmd == nil {
-		return errors.New(p.program + " was not started")
+		return errors.New(p.Program + " was not started")
 	}
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s has ended: %s\n%s", p.program, p.cmd.ProcessState, p.Log())
+		return fmt.Errorf("%s has ended: %s\n%s", p.Program, p.cmd.ProcessState, p.Log())
 	default:
 		return nil
 	}
@@ -89,7 +89,7 @@ const logTail = 6 << 10
 
 // Log returns the last lines that the server has written.
 func (p *Process) Log() string {
-	f, err := os.Open(p.log)
+	f, err := os.Open(p.LogFile)
 	if err != nil {
 		return err.Error()
 	}
