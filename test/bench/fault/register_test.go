@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
@@ -31,10 +29,10 @@ type register struct {
 	put func(context.Context, *world.World) error
 
 	mu     sync.Mutex
-	states [][]*dns.Msg // the reply to each question
-	acked  int          // states that the API server has taken
-	seen   int          // a reply has shown this one, or one after it
-	last   []bool       // by question: the newest reply was as in the last state
+	states [][]ask.Reply // to each question
+	acked  int           // states that the API server has taken
+	seen   int           // a reply has shown this one, or one after it
+	last   []bool        // by question: the newest reply was as in the last state
 	asked  int
 	wrong  []string
 }
@@ -47,9 +45,9 @@ func (r *register) next() (state int, w *world.World) {
 	state = len(r.states) // nobody else changes it
 	w = r.world(state)
 	zone := spec.New(w, nil, "disabled")
-	replies := make([]*dns.Msg, len(r.questions))
+	replies := make([]ask.Reply, len(r.questions))
 	for i, q := range r.questions {
-		replies[i] = zone.Answer(q)
+		replies[i] = ask.Normal(q, zone.Answer(q))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,31 +67,29 @@ func (r *register) ask(c *ask.Client, i int) {
 	r.mu.Lock()
 	floor := r.seen
 	r.mu.Unlock()
-	q := r.questions[i]
-	m, err := c.Ask(q)
+	m, err := c.Ask(r.questions[i])
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
 	if err != nil {
-		r.complain("%v: %v", q, err)
+		r.complain("%v: %v", r.questions[i], err)
 		return
 	}
-	r.last[i] = ask.Agree(q, r.states[len(r.states)-1][i], m)
-	older := -1
-	for state, replies := range r.states {
-		if !ask.Agree(q, replies[i], m) {
-			continue
-		}
-		if state >= floor { // the first one that fits demands the least of later replies
-			r.seen = max(r.seen, state)
-			return
-		}
-		older = state
-	}
-	if older >= 0 {
-		r.complain("%v: went back to state %d after %d:%v", q, older, floor, ask.Normal(q, m))
+	r.judge(i, ask.Normal(r.questions[i], m), floor)
+}
+
+// judge holds a reply against the states; a reply had shown state floor when the
+// question was asked. The caller holds mu.
+func (r *register) judge(i int, got ask.Reply, floor int) {
+	is := func(replies []ask.Reply) bool { return got.Equal(replies[i]) }
+	r.last[i] = is(r.states[len(r.states)-1])
+	// The first state that fits demands the least of later replies.
+	if n := slices.IndexFunc(r.states[floor:], is); n >= 0 {
+		r.seen = max(r.seen, floor+n)
+	} else if n := slices.IndexFunc(r.states, is); n >= 0 {
+		r.complain("%v: went back to state %d after %d: %v", r.questions[i], n, floor, got)
 	} else {
-		r.complain("%v: no state is so, of %d to %d:%v", q, floor, len(r.states)-1, ask.Normal(q, m))
+		r.complain("%v: no state is so, of %d to %d: %v", r.questions[i], floor, len(r.states)-1, got)
 	}
 }
 
@@ -150,6 +146,16 @@ func (r *register) behind() error {
 	defer r.mu.Unlock()
 	if slices.Contains(r.last, false) {
 		return fmt.Errorf("%s is not as in state %d, of which the API server has taken %d", r.name, len(r.states)-1, r.acked)
+	}
+	return nil
+}
+
+// settled says whether the reply to a question was not as in the last state.
+func (r *register) settled(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.last[i] {
+		return fmt.Errorf("%v is not as in state %d", r.questions[i], len(r.states)-1)
 	}
 	return nil
 }
