@@ -112,6 +112,18 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	patient.start(t)
 	eventually(t, "a denial that is not for long", func() error { return deniesBriefly(patient, absent) })
 
+	way := newProxy(t, c.Address())
+	way.stall()
+	text, err := c.Kubeconfig(way.address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung := newServer(t, c.program, text, "--snapshot", file)
+	start = time.Now()
+	hung.start(t)
+	eventually(t, "the snapshot, with an API server that is silent", c.serves(hung, 0))
+	t.Logf("the same with an API server that is silent: %v", time.Since(start).Round(time.Millisecond))
+
 	without.start(t)
 	eventually(t, "forwarding", func() error { return forwards(without, outside) })
 	eventually(t, "a reason", func() error { return contains(without, "/readyz", "connection refused") })
@@ -132,7 +144,8 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	}
 	c.change(t)
 	back := time.Now()
-	for _, s := range []*server{with, without} {
+	way.flow()
+	for _, s := range []*server{with, without, hung} {
 		eventually(t, "the truth", c.serves(s, 1))
 		eventually(t, "ready", func() error { return contains(s, "/readyz?verbose", "names: loaded") })
 		if age := s.metric(t, "dnsconfigurer_dns_snapshot_age_seconds", ""); age != 0 {
@@ -143,7 +156,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 		}
 	}
 	t.Logf("from an API server that is ready to the truth: %v", time.Since(back).Round(time.Millisecond))
-	for _, s := range []*server{with, without} {
+	for _, s := range []*server{with, without, hung} {
 		if rcode, _ := s.rcode(absent); rcode != dns.RcodeNameError {
 			t.Errorf("%v: rcode %d", absent, rcode)
 		}
