@@ -120,7 +120,8 @@ func (r *register) writeOn(ctx context.Context) {
 	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil; <-tick {
 		state, w := r.next()
 		for start := time.Now(); time.Since(start) < patience; <-tick {
-			// An API server that hangs has not taken it.
+			// An API server that hangs has not taken it. An attempt that is given up does not
+			// come after the next state: the server compares versions as it writes.
 			attempt, cancel := context.WithTimeout(forced, 2*time.Second)
 			err := r.put(attempt, w)
 			cancel()
