@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -175,7 +174,8 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	if err != nil {
 		return err
 	}
-	fill, err := s.data(z, log)
+	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
+	data, err := s.data(z, registry, log)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,6 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	if err != nil {
 		return err
 	}
-	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
 	server, err := dnsserver.New(dnsserver.Config{
 		Zone: z, Domain: s.domain, TTL: s.ttl, Cache: replies, Returned: loop.Returned,
 		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
@@ -201,21 +200,14 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	if err != nil {
 		return err
 	}
-	tasks := []func(context.Context) error{fill, r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	tasks := []func(context.Context) error{data.run, r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
-			return serveHTTP(ctx, s.HTTP, registry, func() error { return zoneReady(z) })
+			return serveHTTP(ctx, s.HTTP, registry, func() ([]string, error) { return data.ready(z) })
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
 	return together(ctx, tasks)
-}
-
-func zoneReady(z *zone.Zone) error {
-	if !z.Snapshot().Loaded() {
-		return errors.New("the cluster's names are not loaded yet")
-	}
-	return nil
 }
 
 // zone returns an empty zone by the settings.
@@ -250,33 +242,33 @@ func reachedAt(listen []netip.AddrPort) ([]netip.Addr, error) {
 }
 
 // data returns what fills the zone, from manifests or from the API server.
-func (s dnsSettings) data(z *zone.Zone, log *slog.Logger) (func(context.Context) error, error) {
+func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog.Logger) (source, error) {
 	if len(s.Manifests) > 0 {
 		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
-			return nil, err
+			return source{}, err
 		}
-		return dirs.Run, nil
+		return source{run: dirs.Run}, nil
 	}
 	c, err := client.Config(s.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
+		return source{}, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
 	}
 	c.UserAgent = "dnsconfigurer-dns/" + version()
 	core, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
 	discovery, err := client.New(c, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
 	api, err := names.New(names.Config{
 		Zone: z, Domain: s.domain, Core: core, Discovery: discovery, Pods: s.pods == zone.PodsVerified,
-		Snapshot: s.Snapshot.Path, SnapshotWait: s.snapshotWait, SnapshotMaxAge: s.snapshotMaxAge, Logger: log,
+		Snapshot: s.Snapshot.Path, SnapshotWait: s.snapshotWait, SnapshotMaxAge: s.snapshotMaxAge, Logger: log, Register: metrics,
 	})
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
-	return api.Run, nil
+	return source{api.Run, api.Status}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +22,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 // dnsProcess is the command dns as a process, with a file that can be changed.
@@ -42,9 +47,15 @@ const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\
 // waits until it is ready.
 func newDNSProcess(t *testing.T, fields string) *dnsProcess {
 	t.Helper()
+	return newDNSProcessFor(t, fields, "--manifests", "../../examples")
+}
+
+// newDNSProcessFor is newDNSProcess with another cluster.
+func newDNSProcessFor(t *testing.T, fields string, cluster ...string) *dnsProcess {
+	t.Helper()
 	p := &dnsProcess{t: t, config: filepath.Join(t.TempDir(), "dns.yaml"), addr: freeAddr(t), http: freeAddr(t)}
 	p.write(fields)
-	p.signal, p.stop = startCommand(t, []string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http, "--manifests", "../../examples"}, &p.log)
+	p.signal, p.stop = startCommand(t, append([]string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http}, cluster...), &p.log)
 	p.ready()
 	return p
 }
@@ -233,9 +244,25 @@ func TestDNSFlags(t *testing.T) {
 // people's alerts and dashboards they are an interface. New ones go into
 // docs/cluster-dns.md.
 func TestDNSMetrics(t *testing.T) {
-	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one")))
-	p.ask("payments.shop.svc.cluster.local.", dns.TypeA)
+	api := kubeapi.New()
+	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(server.URL)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newDNSProcessFor(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one")), "--kubeconfig", kubeconfig)
+	p.ask("web.shop.svc.cluster.local.", dns.TypeA)
 	p.ask("a.example.", dns.TypeTXT)
+	web.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
+	web.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().Format(time.RFC3339Nano)}
+	api.Apply(&discoveryv1.EndpointSlice{ObjectMeta: web, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}}})
+	p.eventually("the endpoint", func() bool {
+		return strings.Contains(get(t, p.http, "/metrics"), "dnsconfigurer_dns_programming_duration_seconds_count")
+	})
 	var got bytes.Buffer
 	text := get(t, p.http, "/metrics")
 	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {

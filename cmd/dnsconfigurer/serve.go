@@ -62,7 +62,7 @@ const httpRetry = 10 * time.Second
 
 // keepServingHTTP is serveHTTP for a server that must not end because of its metrics:
 // it says once what is wrong, and tries again.
-func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() error, log *slog.Logger) error {
+func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() ([]string, error), log *slog.Logger) error {
 	said := ""
 	for {
 		err := serveHTTP(ctx, addr, metrics, ready)
@@ -81,8 +81,9 @@ func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gather
 }
 
 // serveHTTP serves /metrics, /livez and /readyz at addr until ctx ends. ready says
-// why a server is not ready; nil: it is.
-func serveHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() error) error {
+// why a server is not ready; nil: it is. Its lines are for /readyz?verbose, and for who
+// asks why.
+func serveHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() ([]string, error)) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("serving metrics and health: %w", err)
@@ -90,12 +91,19 @@ func serveHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, re
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		detail, err := ready()
+		said := "ok"
+		if err != nil {
+			said = err.Error()
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintln(w, said)
+		if err != nil || r.URL.Query().Has("verbose") {
+			for _, line := range detail {
+				fmt.Fprintln(w, line)
+			}
+		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })

@@ -148,7 +148,8 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 	tasks := []func(context.Context) error{pods.Run, reporter.run, r.run, shim.Run,
 		func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) }}
 	if s.HTTP != "" {
-		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, s.HTTP, registry, shim.Ready, log) })
+		ready := func() ([]string, error) { return nil, shim.Ready() }
+		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, s.HTTP, registry, ready, log) })
 	}
 	log.Info("serving", "listen", s.Listen, "runtime", s.RuntimeEndpoint, "node", s.node.name)
 	return together(ctx, tasks)

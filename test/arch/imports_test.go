@@ -35,7 +35,8 @@ var imports = map[string][]string{
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
 	"pkg/kube/client": {"std", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"pkg/kube/names": {"std", "pkg/kube", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot", "k8s.io/api/...", "k8s.io/apimachinery/...",
-		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "github.com/fsnotify/fsnotify"},
+		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "github.com/fsnotify/fsnotify",
+		"github.com/prometheus/client_golang/prometheus"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
@@ -51,12 +52,13 @@ var imports = map[string][]string{
 	"api/v1alpha1": {"std", "pkg/document"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
-	"deploy":       {"std"},
-	"test/arch":    {"std"},
-	"test/kubeapi": {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
-	"test/libc":    {"std"},
-	"test/node":    {"std"},
-	"test/summary": {"std"},
+	"deploy":         {"std"},
+	"test/arch":      {"std"},
+	"test/apiserver": {"std", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
+	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+	"test/libc":      {"std"},
+	"test/node":      {"std"},
+	"test/summary":   {"std"},
 }
 
 // pkg is what `go list -json` says of a package.

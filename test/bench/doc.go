@@ -7,5 +7,6 @@
 // It is a module of its own because it builds CoreDNS: the product's go.mod stays small.
 // Package world makes clusters and questions, package spec says what the answers have to
 // be, and package deviation for which questions CoreDNS is known to answer otherwise. The
-// test here has all three agree on tens of thousands of questions.
+// test here has all three agree on tens of thousands of questions. Package fault asks
+// while the control plane is in trouble.
 package bench

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
@@ -45,12 +46,11 @@ type Config struct {
 	// SnapshotMaxAge is the age from which on the file is not read. 0: 24 h.
 	SnapshotMaxAge time.Duration
 
-	// Programmed hears how long after a change of endpoints its names were there, when
-	// the API tells the time of the change. It must not block. nil: nobody does.
-	Programmed func(time.Duration)
-
 	// Logger hears of changes of state. nil: nobody does.
 	Logger *slog.Logger
+
+	// Register takes the metrics. nil: there are none.
+	Register prometheus.Registerer
 }
 
 func (c *Config) complete() error {
@@ -72,9 +72,6 @@ func (c *Config) complete() error {
 	if c.SnapshotMaxAge == 0 {
 		c.SnapshotMaxAge = 24 * time.Hour
 	}
-	if c.Programmed == nil {
-		c.Programmed = func(time.Duration) {}
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -88,6 +85,9 @@ type API struct {
 	changes chan change
 	refused chan struct{}
 	cluster atomic.Pointer[string] // UID of the namespace kube-system; nil: not known
+	made    time.Time
+
+	programming *prometheus.HistogramVec
 
 	// Those of the goroutine that writes the zone.
 	pending    *change         // taken from changes and not yet applied
@@ -112,7 +112,7 @@ func New(cfg Config) (*API, error) {
 	}
 	a := &API{
 		cfg: cfg, changes: make(chan change, changesAtOnce), refused: make(chan struct{}, 1),
-		complete: map[*feed]bool{}, complaints: map[what]string{},
+		complete: map[*feed]bool{}, complaints: map[what]string{}, made: time.Now(), programming: newProgramming(),
 	}
 	add := func(k kind, client rest.Interface) {
 		a.feeds = append(a.feeds, &feed{
@@ -124,6 +124,9 @@ func New(cfg Config) (*API, error) {
 	add(endpointSlices, cfg.Discovery)
 	if cfg.Pods {
 		add(pods, cfg.Core)
+	}
+	if cfg.Register != nil {
+		cfg.Register.MustRegister(a.programming, newCollector(a))
 	}
 	return a, nil
 }
@@ -150,6 +153,21 @@ type Status struct {
 	Listed   bool      // a complete list has come
 	Heard    time.Time // of the last event, bookmark or answer; zero: none
 	Err      error     // of the last request, if it failed
+}
+
+// String is a line for an operator.
+func (s Status) String() string {
+	state := "not listed yet"
+	if s.Listed {
+		state = "listed"
+	}
+	if !s.Heard.IsZero() {
+		state += fmt.Sprintf(", heard of %v ago", time.Since(s.Heard).Round(time.Second))
+	}
+	if s.Err != nil {
+		state += ": " + s.Err.Error()
+	}
+	return s.Resource + ": " + state
 }
 
 // Status returns how things stand with each type. Any goroutine may call it.
@@ -194,7 +212,7 @@ func (a *API) write(ctx context.Context) {
 // apply applies a change, and with it all that are waiting, up to the next list.
 func (a *API) apply(c change) {
 	a.pending = nil
-	var told []time.Time
+	var told []object
 	now := a.cfg.Zone.Snapshot()
 	a.update(func(e *zone.Edit) {
 		for range changesAtOnce {
@@ -204,7 +222,7 @@ func (a *API) apply(c change) {
 				for _, o := range c.objects {
 					c.feed.apply(e, o)
 					if !o.changed.IsZero() {
-						told = append(told, o.changed)
+						told = append(told, o)
 					}
 				}
 			}
@@ -220,8 +238,8 @@ func (a *API) apply(c change) {
 		}
 		a.pending = &c
 	})
-	for _, t := range told {
-		a.cfg.Programmed(time.Since(t))
+	for _, o := range told {
+		a.programming.WithLabelValues(string(o.kind)).Observe(time.Since(o.changed).Seconds())
 	}
 }
 

@@ -260,26 +260,6 @@ func TestBookmark(t *testing.T) {
 	})
 }
 
-// TestProgrammed measures events, not lists: those tell of changes of long ago.
-func TestProgrammed(t *testing.T) {
-	var took []time.Duration
-	inBubble(t, Config{Programmed: func(d time.Duration) { took = append(took, d) }}, func(t *testing.T, s *apiServer, r *running) {
-		took = nil
-		synctest.Wait()
-		told := newSlice("shop", "db-1", "db", "10.0.0.1")
-		told.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().Format(time.RFC3339Nano)}
-		time.Sleep(30 * time.Millisecond)
-		s.put(told)
-		s.put(newSlice("shop", "db-2", "db"))
-		synctest.Wait()
-		s.cutWatches(true)
-		time.Sleep(time.Minute)
-		if !slices.Equal(took, []time.Duration{30 * time.Millisecond}) {
-			t.Errorf("got %v", took)
-		}
-	})
-}
-
 func TestComplaints(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *apiServer, r *running) {
 		bad := newService("shop", "bad", "x")

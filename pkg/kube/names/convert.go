@@ -27,8 +27,9 @@ type object struct {
 	put   func(*zone.Edit) // nil: there is nothing of it in the zone
 	wrong error            // what had to be left out; nil: nothing
 
-	changed time.Time // of an EndpointSlice: when the change happened that led to this version; may be zero
-	cluster string    // of the namespace kube-system: its UID, which stands for the cluster
+	changed time.Time   // of an EndpointSlice: when the change happened that led to this version; may be zero
+	kind    serviceKind // of an EndpointSlice
+	cluster string      // of the namespace kube-system: its UID, which stands for the cluster
 }
 
 // converter turns objects of the API into those of a zone at domain.
@@ -47,6 +48,10 @@ func (c converter) convert(obj any) (object, error) {
 		made := objectOf(o, s, err, func(e *zone.Edit) { e.PutEndpointSlice(*s) })
 		// Absent or unreadable, the time stays zero.
 		made.changed, _ = time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime])
+		made.kind = clusterIP
+		if _, is := o.Labels[corev1.IsHeadlessService]; is {
+			made.kind = headless
+		}
 		return made, nil
 	case *corev1.Pod:
 		p, err := c.pod(o)

@@ -1,0 +1,255 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// token is the administrator's.
+	token = "admin"
+
+	// readyTime is how long a control plane may take until it is ready; it is four
+	// seconds on a machine with nothing else to do.
+	readyTime = 2 * time.Minute
+)
+
+// The addresses that the API server gives to Services.
+const (
+	ServiceRange4 = "10.96.0.0/16"
+	ServiceRange6 = "fd00:10:96::/112"
+)
+
+// Cluster is a control plane.
+type Cluster struct {
+	Etcd, API *Process
+
+	dir string
+
+	apiAddr, etcdAddr, peerAddr string
+}
+
+// Start runs a control plane until the test ends, and returns when it is ready. flags
+// are for kube-apiserver, after those that it has anyhow. When the test fails, the logs
+// are kept.
+func Start(t testing.TB, flags ...string) *Cluster {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux, where all of 127.0.0.0/8 is the loopback interface")
+	}
+	etcd, api := installEtcd(t), buildAPIServer(t)
+	dir, err := os.MkdirTemp("", "apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{dir: dir}
+	t.Cleanup(func() { c.end(t) })
+	addrs, err := Loopback(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.apiAddr, c.etcdAddr, c.peerAddr = addrs[0], addrs[1], addrs[2]
+	if err := c.writeFiles(); err != nil {
+		t.Fatal(err)
+	}
+	c.Etcd = &Process{Program: etcd, LogFile: c.file("etcd.log"), Args: c.etcdArgs()}
+	c.API = &Process{Program: api, LogFile: c.file("kube-apiserver.log"), Args: append(c.apiArgs(), flags...)}
+	start := time.Now()
+	if err := errors.Join(c.Etcd.Start(), c.API.Start(), c.Ready(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("etcd and kube-apiserver were ready after %v", time.Since(start).Round(100*time.Millisecond))
+	return c
+}
+
+// end removes what the control plane has left, or what is of no use to a person.
+func (c *Cluster) end(t testing.TB) {
+	for _, p := range []*Process{c.API, c.Etcd} {
+		if p == nil {
+			continue
+		}
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the log is %s, and ends so:\n%s", p.LogFile, p.Log())
+		}
+	}
+	remove := c.dir
+	if t.Failed() {
+		remove = c.file("data")
+	}
+	if err := os.RemoveAll(remove); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+// Loopback returns n addresses with a port that nobody has, over TCP or UDP. They are not
+// those of other tests, nor of connections to the outside, so that a server finds its
+// port free when it comes back.
+func Loopback(n int) ([]string, error) {
+	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
+	var free []string
+	var last error
+	for range 100 {
+		// Below the ports that the kernel gives to clients (ip(7), ip_local_port_range).
+		address := net.JoinHostPort(host, strconv.Itoa(10_000+mathrand.IntN(20_000)))
+		if last = isFree(address); last == nil && !slices.Contains(free, address) {
+			free = append(free, address)
+		}
+		if len(free) == n {
+			return free, nil
+		}
+	}
+	return nil, fmt.Errorf("no port of %s is free: %w", host, last)
+}
+
+func isFree(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	p, err := net.ListenPacket("udp", address)
+	if err == nil {
+		err = p.Close()
+	}
+	return errors.Join(err, l.Close())
+}
+
+func (c *Cluster) writeFiles() error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	return errors.Join(
+		os.WriteFile(c.file("service-accounts.key"), text, 0o600),
+		os.WriteFile(c.file("tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600),
+	)
+}
+
+func (c *Cluster) etcdArgs() []string {
+	clients, peers := "http://"+c.etcdAddr, "http://"+c.peerAddr
+	return []string{
+		"--data-dir=" + c.file("data"), "--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers, "--log-level=warn",
+	}
+}
+
+func (c *Cluster) apiArgs() []string {
+	host, port, _ := net.SplitHostPort(c.apiAddr) // which Loopback has joined
+	return []string{
+		"--etcd-servers=http://" + c.etcdAddr, "--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + c.file("certs"),
+		// What it tells the cluster: a loopback address is refused, and nobody reads it.
+		"--advertise-address=192.0.2.1",
+		"--service-cluster-ip-range=" + ServiceRange4 + "," + ServiceRange6,
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.file("service-accounts.key"),
+		"--service-account-signing-key-file=" + c.file("service-accounts.key"),
+		"--token-auth-file=" + c.file("tokens.csv"), "--authorization-mode=Node,RBAC", "--allow-privileged=true",
+	}
+}
+
+// Address returns where the API server listens.
+func (c *Cluster) Address() string { return c.apiAddr }
+
+// Kubeconfig returns a kubeconfig file that leads an administrator to address, where
+// the API server is, or something that passes connections on to it. With as, the
+// administrator acts as the user of that name.
+func (c *Cluster) Kubeconfig(address, as string) (string, error) {
+	authority, err := os.ReadFile(c.file("certs/apiserver.crt")) // which the server has made, and signed itself
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: "https://%s", certificate-authority-data: %s, tls-server-name: kubernetes.default.svc}}]
+users: [{name: test, user: {token: %s, as: %q}}]
+contexts: [{name: test, context: {cluster: test, user: test}}]
+current-context: test
+`, address, base64.StdEncoding.EncodeToString(authority), token, as), nil
+}
+
+// Config returns how an administrator reaches the API server, without a limit.
+func (c *Cluster) Config() (*rest.Config, error) {
+	text, err := c.Kubeconfig(c.Address(), "")
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// Ready waits until the API server says that it is ready.
+func (c *Cluster) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	var last error
+	for tick := time.Tick(50 * time.Millisecond); ; {
+		if last = c.ready(ctx); last == nil {
+			return nil
+		}
+		if err := errors.Join(c.Etcd.Alive(), c.API.Alive()); err != nil {
+			return err
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return fmt.Errorf("the API server is not ready after %v: %w", readyTime, last)
+		}
+	}
+}
+
+func (c *Cluster) ready(ctx context.Context) error {
+	config, err := c.Config()
+	if err != nil {
+		return err
+	}
+	config.Timeout = 5 * time.Second
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/kube-system"} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s: %s", path, response.Status, text)
+		}
+	}
+	return nil
+}

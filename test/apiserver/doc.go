@@ -1,0 +1,15 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apiserver runs a real Kubernetes API for tests: etcd and kube-apiserver, which
+// can be killed and started again with what they know. It is there for what the
+// stand-in of package kubeapi only plays: validation, defaults, admission, and what
+// clients see of a control plane that dies.
+//
+// There is no controller: nobody makes EndpointSlices, and a namespace that is deleted
+// stays. Both listen on a loopback address of their own, and end with the test.
+//
+// etcd is Debian's, installed when it is missing. kube-apiserver is built from the module
+// test/cluster, so that the main module does not need Kubernetes; Go keeps it in its
+// build cache.
+package apiserver

@@ -1,0 +1,72 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// module is ours; it contains the module that builds kube-apiserver.
+const module = "github.com/dnsconfigurer/dnsconfigurer"
+
+// installEtcd returns the path of etcd.
+func installEtcd(t testing.TB) string {
+	t.Helper()
+	if path, err := exec.LookPath("etcd"); err == nil {
+		return path
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs etcd, or root to install it")
+	}
+	if aptGet("install", "-y", "--no-install-recommends", "etcd-server").Run() != nil {
+		_ = aptGet("update").Run() // install says what is wrong
+		if out, err := aptGet("install", "-y", "--no-install-recommends", "etcd-server").CombinedOutput(); err != nil {
+			t.Fatalf("apt-get install etcd-server: %v\n%s", err, out)
+		}
+	}
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// aptGet waits for the other packages' tests that install: apt-get does not wait for
+// its locks.
+func aptGet(args ...string) *exec.Cmd {
+	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
+	// RUNLEVEL=1 (invoke-rc.d): the package's own server stays off.
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+	return cmd
+}
+
+// buildAPIServer returns the path of kube-apiserver.
+func buildAPIServer(t testing.TB) string {
+	t.Helper()
+	start := time.Now()
+	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
+	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", "kube-apiserver")
+	t.Logf("building kube-apiserver took %v", time.Since(start).Round(time.Second))
+	return path
+}
+
+// run returns the one line that a command writes.
+func run(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("in %s: %s: %v\n%s", dir, cmd, err, &problems)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import "os/exec"
+
+// endWithParent does nothing: only Linux can.
+func endWithParent(*exec.Cmd) {}

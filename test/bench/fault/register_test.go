@@ -1,0 +1,286 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+)
+
+// register is the object that questions are about: its states in the order in which they
+// were written, and how far a server is with them.
+type register struct {
+	name      string
+	questions []ask.Question
+	world     func(state int) *world.World // the object in a state, and what it needs
+
+	// put brings a state to the API server. It may be called again for one that the
+	// server did not take, or took and did not say so.
+	put func(context.Context, *world.World) error
+
+	mu     sync.Mutex
+	states [][]ask.Reply // to each question
+	acked  int           // states that the API server has taken
+	seen   int           // a reply has shown this one, or one after it
+	last   []bool        // by question: the newest reply was as in the last state
+	asked  int
+	wrong  []string
+}
+
+// maxWrong is how many wrong replies are kept to be printed.
+const maxWrong = 5
+
+// next adds a state, which may be seen from now on. There is one writer.
+func (r *register) next() (state int, w *world.World) {
+	state = len(r.states) // nobody else changes it
+	w = r.world(state)
+	zone := spec.New(w, nil, "disabled")
+	replies := make([]ask.Reply, len(r.questions))
+	for i, q := range r.questions {
+		replies[i] = ask.Normal(q, zone.Answer(q))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states = append(r.states, replies)
+	r.last = make([]bool, len(r.questions))
+	return state, w
+}
+
+func (r *register) taken(state int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked = state + 1
+}
+
+// ask puts a question and judges the reply.
+func (r *register) ask(c *ask.Client, i int) {
+	r.mu.Lock()
+	floor := r.seen
+	r.mu.Unlock()
+	m, err := c.Ask(r.questions[i])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if err != nil {
+		r.complain("%v: %v", r.questions[i], err)
+		return
+	}
+	r.judge(i, ask.Normal(r.questions[i], m), floor)
+}
+
+// judge holds a reply against the states; a reply had shown state floor when the
+// question was asked. The caller holds mu.
+func (r *register) judge(i int, got ask.Reply, floor int) {
+	is := func(replies []ask.Reply) bool { return got.Equal(replies[i]) }
+	r.last[i] = is(r.states[len(r.states)-1])
+	// The first state that fits demands the least of later replies.
+	if n := slices.IndexFunc(r.states[floor:], is); n >= 0 {
+		r.seen = max(r.seen, floor+n)
+	} else if n := slices.IndexFunc(r.states, is); n >= 0 {
+		r.complain("%v: went back to state %d after %d: %v", r.questions[i], n, floor, got)
+	} else {
+		r.complain("%v: no state is so, of %d to %d: %v", r.questions[i], floor, len(r.states)-1, got)
+	}
+}
+
+func (r *register) complain(format string, args ...any) {
+	if len(r.wrong) < maxWrong {
+		r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// askOn puts all questions to server again and again until ctx ends.
+func (r *register) askOn(ctx context.Context, t *testing.T, server string) {
+	c, err := ask.Dial(server)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	for tick := time.Tick(2 * time.Millisecond); ctx.Err() == nil; <-tick {
+		for i := range r.questions {
+			r.ask(c, i)
+		}
+	}
+}
+
+// writeOn writes state after state until ctx ends. The last one is written in any case.
+func (r *register) writeOn(ctx context.Context) {
+	forced := context.WithoutCancel(ctx)
+	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil; <-tick {
+		state, w := r.next()
+		for start := time.Now(); time.Since(start) < patience; <-tick {
+			// An API server that hangs has not taken it. An attempt that is given up does not
+			// come after the next state: the server compares versions as it writes.
+			attempt, cancel := context.WithTimeout(forced, 2*time.Second)
+			err := r.put(attempt, w)
+			cancel()
+			if err == nil {
+				r.taken(state)
+				break
+			}
+		}
+	}
+}
+
+// progress returns how many states the API server has taken, and how many questions were
+// asked.
+func (r *register) progress() (acked, asked int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acked, r.asked
+}
+
+// behind says whether the server has not reached the last state.
+func (r *register) behind() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.last, false) {
+		return fmt.Errorf("%s is not as in state %d, of which the API server has taken %d", r.name, len(r.states)-1, r.acked)
+	}
+	return nil
+}
+
+// settled says whether the reply to a question was not as in the last state.
+func (r *register) settled(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.last[i] {
+		return fmt.Errorf("%v is not as in state %d", r.questions[i], len(r.states)-1)
+	}
+	return nil
+}
+
+// report fails the test for replies that were wrong.
+func (r *register) report(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Logf("%s: %d states, %d questions", r.name, len(r.states), r.asked)
+	for _, w := range r.wrong {
+		t.Errorf("%s: %s", r.name, w)
+	}
+}
+
+// load is clients who ask for objects all the while, and those who change them.
+type load struct {
+	t         *testing.T
+	registers []*register
+	stopAsked context.CancelFunc
+	askers    sync.WaitGroup
+
+	stopWrites context.CancelFunc
+	writers    sync.WaitGroup
+}
+
+// askAll begins to ask server, until the test ends.
+func askAll(t *testing.T, server string, registers ...*register) *load {
+	l := &load{t: t, registers: registers, stopWrites: func() {}}
+	var ctx context.Context
+	ctx, l.stopAsked = context.WithCancel(t.Context())
+	for _, r := range registers {
+		l.askers.Go(func() { r.askOn(ctx, t, server) })
+	}
+	t.Cleanup(func() { l.stopWriting(); l.stopAsking() })
+	return l
+}
+
+func (l *load) stopAsking() {
+	l.stopAsked()
+	l.askers.Wait()
+}
+
+// write begins to change the objects.
+func (l *load) write() {
+	var ctx context.Context
+	ctx, l.stopWrites = context.WithCancel(l.t.Context())
+	for _, r := range l.registers {
+		l.writers.Go(func() { r.writeOn(ctx) })
+	}
+}
+
+func (l *load) stopWriting() {
+	l.stopWrites()
+	l.writers.Wait()
+}
+
+// more waits until each object was changed so many times, and asked for.
+func (l *load) more(changes, questions int) {
+	l.t.Helper()
+	type count struct{ acked, asked int }
+	before := map[*register]count{}
+	for _, r := range l.registers {
+		acked, asked := r.progress()
+		before[r] = count{acked, asked}
+	}
+	eventually(l.t, "changes and questions", func() error {
+		return l.each(func(r *register) error {
+			acked, asked := r.progress()
+			if acked -= before[r].acked; acked < changes {
+				return fmt.Errorf("%s was changed %d times, want %d", r.name, acked, changes)
+			}
+			if asked -= before[r].asked; asked < questions {
+				return fmt.Errorf("%s was asked for %d times, want %d", r.name, asked, questions)
+			}
+			return nil
+		})
+	})
+}
+
+// catchUp ends the changes and waits until the server has the last states.
+func (l *load) catchUp() (took time.Duration) {
+	l.t.Helper()
+	l.stopWriting()
+	return eventually(l.t, "the last states", func() error { return l.each((*register).behind) })
+}
+
+// each joins what is amiss with each object.
+func (l *load) each(f func(*register) error) error {
+	var errs []error
+	for _, r := range l.registers {
+		errs = append(errs, f(r))
+	}
+	return errors.Join(errs...)
+}
+
+// report ends the load, and fails the test for replies that were wrong.
+func (l *load) report() {
+	l.t.Helper()
+	l.stopWriting()
+	l.stopAsking()
+	for _, r := range l.registers {
+		r.report(l.t)
+	}
+}
+
+// patience is how long anything may take that has to happen in the end.
+const patience = time.Minute
+
+// eventually waits for what to be without error.
+func eventually(t *testing.T, what string, f func() error) (took time.Duration) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for tick := time.Tick(5 * time.Millisecond); ; {
+		err := f()
+		if err == nil {
+			return time.Since(start)
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("%s: not after %v: %v", what, patience, err)
+		}
+	}
+}

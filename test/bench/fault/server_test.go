@@ -1,0 +1,178 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+)
+
+// server is a dnsconfigurer dns, on the same addresses whenever it is started.
+type server struct {
+	apiserver.Process
+	address string // of queries
+	http    string
+}
+
+// build returns the program, which is the same for all servers of a test.
+func build(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "dnsconfigurer")
+	if err := peer.Build(t.Context(), "../../..", "./cmd/dnsconfigurer", program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// newServer returns a server that does not run yet. It forwards to a resolver of the
+// test.
+func newServer(t *testing.T, program, kubeconfig string, flags ...string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := apiserver.Loopback(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver, err := upstream.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resolver.Stop)
+	s := &server{address: addrs[0], http: addrs[1]}
+	s.Program, s.LogFile = program, filepath.Join(dir, "log")
+	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http, "--pods", "disabled", "--upstream", resolver.Address}, flags...)
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("%s says:\n%s", s.address, s.Log())
+		}
+	})
+	return s
+}
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns what the server says over HTTP; a code of 0: nothing.
+func (s *server) get(path string) (code int, text string) {
+	client := http.Client{Timeout: 5 * time.Second}
+	r, err := client.Get("http://" + s.http + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return r.StatusCode, string(b)
+}
+
+// ready says why the server is not ready.
+func (s *server) ready() error {
+	if err := s.Alive(); err != nil {
+		return err
+	}
+	code, text := s.get("/readyz")
+	if code != http.StatusOK {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// metric returns the sum of a metric's series that have the label, or all with "".
+func (s *server) metric(t *testing.T, name, label string) float64 {
+	t.Helper()
+	_, text := s.get("/metrics")
+	found, sum := false, 0.0
+	for line := range strings.Lines(text) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if series != name && !strings.HasPrefix(series, name+"{") || !strings.Contains(series, label) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, sum = true, sum+v
+	}
+	if !found {
+		t.Fatalf("no %s{%s} in\n%s", name, label, text)
+	}
+	return sum
+}
+
+// has says how the reply to q differs from what w has.
+func (s *server) has(w *world.World, q ask.Question) error {
+	m, err := ask.One(s.address, q)
+	if err != nil {
+		return err
+	}
+	if want := spec.New(w, nil, "disabled").Answer(q); !ask.Agree(q, want, m) {
+		return fmt.Errorf("%v: got %v, want %v", q, ask.Normal(q, m), ask.Normal(q, want))
+	}
+	return nil
+}
+
+// rcode returns that of the reply to q, -1 if there is none.
+func (s *server) rcode(q ask.Question) (int, *dns.Msg) {
+	m, err := ask.One(s.address, q)
+	if err != nil || m == nil {
+		return -1, nil
+	}
+	return m.Rcode, m
+}
+
+// contains says that a page of s lacks a text.
+func contains(s *server, path, text string) error {
+	if code, got := s.get(path); !strings.Contains(got, text) {
+		return fmt.Errorf("%s has no %q: %d %s", path, text, code, got)
+	}
+	return nil
+}
+
+// logged says that s has not logged a text.
+func logged(s *server, text string) error {
+	if log := s.Log(); !strings.Contains(log, text) {
+		return fmt.Errorf("no %q in the log:\n%s", text, log)
+	}
+	return nil
+}
+
+// forwards says that s does not answer a question as the upstream resolver does.
+func forwards(s *server, q ask.Question) error {
+	m, err := ask.One(s.address, q)
+	if err != nil {
+		return err
+	}
+	if want := upstream.Answer(q.Name, q.Type); !ask.Agree(q, want, m) {
+		return fmt.Errorf("%v: got %v, want %v", q, ask.Normal(q, m), ask.Normal(q, want))
+	}
+	return nil
+}

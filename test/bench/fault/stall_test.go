@@ -1,0 +1,125 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+)
+
+// TestWatchStalls: the connection to the API server is there and nothing comes through.
+// Names are answered, the metric says for how long nothing was heard; after a short stall
+// the watch goes on, after a long one the connection is found dead and another is made.
+// Meanwhile the API server has forgotten what the watch missed: 410 Gone, and lists.
+func TestWatchStalls(t *testing.T) {
+	audit := newAudit(t)
+	c := apiserver.Start(t, audit.flags...)
+	api := newClient(t, c)
+	registers := []*register{newHeadless(api, "db", 3), newPorts(api, "web", "10.96.0.77"), newFleeting(api, "gone")}
+	create(t, api, registers...)
+	way := newProxy(t, c.Address())
+	kubeconfig, err := c.Kubeconfig(way.address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, build(t), kubeconfig)
+	s.start(t)
+	eventually(t, "ready", s.ready)
+	load := askAll(t, s.address, registers...)
+	load.write()
+	load.more(20, 100)
+
+	way.stall()
+	silent := func(seconds float64) func() error {
+		return func() error {
+			if now := s.metric(t, silence, "endpointslices"); now < seconds {
+				return fmt.Errorf("silent for %v s, want %v", now, seconds)
+			}
+			return nil
+		}
+	}
+	eventually(t, "3 s of silence", silent(3))
+	load.more(20, 100)
+	way.flow()
+	t.Logf("after a stall of 3 s the last change was served within %v", load.catchUp().Round(time.Millisecond))
+
+	load.write()
+	load.more(20, 100)
+	way.stall()
+	stalled := time.Now()
+	// client-go pings a connection that was silent for 30 s, and gives it 15 s.
+	eventually(t, "the connection is found dead", func() error { return logged(s, "client connection lost") })
+	t.Logf("a dead connection was noticed after %v", time.Since(stalled).Round(time.Second))
+	if err := silent(3)(); err != nil {
+		t.Error(err)
+	}
+	if code, text := s.get("/readyz"); code != http.StatusOK {
+		t.Errorf("names that are old are better than none: %d %s", code, text)
+	}
+	c.API.Kill() // what it remembers for watches ends with it
+	if err := errors.Join(c.API.Start(), c.Ready(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	load.more(20, 100)
+	before := audit.lists(t)
+	way.flow()
+	load.more(20, 100)
+	t.Logf("after a long stall the last change was served within %v", load.catchUp().Round(time.Millisecond))
+	if after := audit.lists(t); after == before {
+		t.Error("there was no new list: nothing was forgotten")
+	}
+	load.report()
+}
+
+const silence = "dnsconfigurer_dns_api_silence_seconds"
+
+// audit is the API server's record of requests.
+type audit struct {
+	flags []string
+	log   string
+}
+
+func newAudit(t *testing.T) audit {
+	t.Helper()
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	const text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, verbs: [list, watch]}]\n"
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := audit{log: filepath.Join(dir, "audit.log")}
+	a.flags = []string{"--audit-policy-file=" + policy, "--audit-log-path=" + a.log}
+	return a
+}
+
+// lists returns how many lists our server has asked for, streaming ones or others.
+func (a audit) lists(t *testing.T) (n int) {
+	t.Helper()
+	f, err := os.Open(a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var e struct{ Stage, Verb, UserAgent, RequestURI string }
+		if json.Unmarshal(lines.Bytes(), &e) != nil { // the last line may be half written
+			continue
+		}
+		isList := e.Verb == "list" || strings.Contains(e.RequestURI, "sendInitialEvents=true")
+		if isList && e.Stage == "RequestReceived" && strings.HasPrefix(e.UserAgent, "dnsconfigurer-dns/") {
+			n++
+		}
+	}
+	return n
+}
