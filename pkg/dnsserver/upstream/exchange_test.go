@@ -316,6 +316,7 @@ func TestForgedReplies(t *testing.T) {
 		"nothing":             func(*dns.Msg) []byte { return nil },
 		"one octet":           func(*dns.Msg) []byte { return []byte{0} },
 		"the header only":     func(q *dns.Msg) []byte { return good(t, q)[:12] },
+		"cut after a record":  func(q *dns.Msg) []byte { m := good(t, q); m[7]++; return m },
 		"cut in a record":     func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
 		"a name that points at itself": func(q *dns.Msg) []byte {
 			m := pack(t, new(dns.Msg).SetReply(q))

@@ -6,6 +6,7 @@ package upstream
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -51,6 +52,25 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 	}
 	q.wire, err = out.Pack()
 	return q, err
+}
+
+// unpack reads a message. Unlike the library it wants all the records that the header
+// counts: what somebody has cut between two of them is not the whole answer. Also with
+// an error there is a message, as far as it could be read.
+func unpack(wire []byte) (*dns.Msg, error) {
+	m := new(dns.Msg)
+	if err := m.Unpack(wire); err != nil {
+		return m, err
+	}
+	if m.Rcode == dns.RcodeFormatError { // it may repeat the counts of what it cannot read
+		return m, nil
+	}
+	for i, section := range []int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)} {
+		if counted := binary.BigEndian.Uint16(wire[4+2*i:]); int(counted) != section {
+			return m, fmt.Errorf("section %d has %d records, the header counts %d", i, section, counted)
+		}
+	}
+	return m, nil
 }
 
 // isAnsweredBy tells whether m is a reply to q. The ID has been checked. A server
