@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
@@ -163,40 +164,59 @@ func (k knownNames) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 
 // testServer is a server on a port of the loopback interface.
 type testServer struct {
-	zone  *zone.Zone
-	cache *cache.Cache
-	addr  netip.AddrPort
-	stop  context.CancelFunc
-	ended chan error
+	*Server
+	zone    *zone.Zone
+	cache   *cache.Cache
+	counted *prometheus.Registry
+	addr    netip.AddrPort
+	stop    context.CancelFunc
+	ended   chan error
 }
 
-// serve starts a server for the test's time.
-func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *testServer {
+// newTestServer has the zone cluster.local with what change makes of its Config, and a
+// server of it that has no sockets.
+func newTestServer(t testing.TB, change func(*zone.Config), cluster string, upstream Exchange, stubs ...Stub) *testServer {
 	t.Helper()
-	s := &testServer{ended: make(chan error, 1)}
+	s := &testServer{counted: prometheus.NewRegistry()}
 	domain := fqdn.Join(fqdn.Root, "cluster", "local")
+	config := zone.Config{Domain: domain, TTL: 5, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")},
+		Reverse: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}}
+	change(&config)
 	var err error
-	s.zone, err = zone.New(zone.Config{Domain: domain, TTL: 5, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")},
-		Reverse: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}})
-	if err != nil {
+	if s.zone, err = zone.New(config); err != nil {
 		t.Fatal(err)
 	}
 	apply(t, s.zone, cluster)
 	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	server, err := New(Config{Zone: s.zone, Domain: domain, TTL: 5, Cache: s.cache, Upstream: upstream, Stubs: stubs, Drain: time.Second})
+	s.Server, err = New(Config{Zone: s.zone, Domain: domain, TTL: config.TTL, Cache: s.cache, Upstream: upstream, Stubs: stubs, Drain: time.Second, Register: s.counted})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
+	return s
+}
+
+// serve starts a server for the test's time.
+func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *testServer {
+	t.Helper()
+	s := newTestServer(t, func(*zone.Config) {}, cluster, upstream, stubs...)
+	s.run(t, "127.0.0.1:0")
+	return s
+}
+
+// run serves at an address for the test's time.
+func (s *testServer) run(t testing.TB, listen string) {
+	t.Helper()
+	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort(listen)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ended = make(chan error, 1)
 	s.addr = sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() { s.ended <- server.Run(ctx, sockets) }()
+	go func() { s.ended <- s.Run(ctx, sockets) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-s.ended; err != nil {
@@ -204,7 +224,6 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 		}
 		close(s.ended)
 	})
-	return s
 }
 
 // exchange asks the server.
