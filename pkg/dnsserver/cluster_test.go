@@ -197,10 +197,12 @@ func newTestServer(t testing.TB, change func(*zone.Config), cluster string, upst
 	return s
 }
 
+func noChange(*zone.Config) {}
+
 // serve starts a server for the test's time.
 func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *testServer {
 	t.Helper()
-	s := newTestServer(t, func(*zone.Config) {}, cluster, upstream, stubs...)
+	s := newTestServer(t, noChange, cluster, upstream, stubs...)
 	s.run(t, "127.0.0.1:0")
 	return s
 }

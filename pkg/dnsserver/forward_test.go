@@ -15,7 +15,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -61,7 +60,7 @@ func (r *resolver) exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 func TestCacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := &resolver{}
-		s := newTestServer(t, func(*zone.Config) {}, "loaded", up.exchange)
+		s := newTestServer(t, noChange, "loaded", up.exchange)
 		begin := time.Now()
 		at := func(seconds int) { time.Sleep(time.Until(begin.Add(time.Duration(seconds) * time.Second))) }
 		expect := func(state, want string, asked int) {
@@ -134,7 +133,7 @@ func TestCacheStates(t *testing.T) {
 func TestStaleDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := &resolver{rcode: dns.RcodeNameError}
-		s := newTestServer(t, func(*zone.Config) {}, "namespace default\nservice default/gone external=none.example\nloaded", up.exchange)
+		s := newTestServer(t, noChange, "namespace default\nservice default/gone external=none.example\nloaded", up.exchange)
 		s.direct(t, asking("none.example. A", true), overUDP)
 		time.Sleep(101 * time.Second)
 		up.rcode = dns.RcodeServerFailure
@@ -229,4 +228,38 @@ func TestReason(t *testing.T) {
 			t.Errorf("%s: %d octets, %s", network, reply.Len(), reply)
 		}
 	}
+}
+
+// TestPanicInBackground: a fault in a refresh that nobody waits for is counted, and the
+// refresh is tried again.
+func TestPanicInBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &resolver{}
+		s := newTestServer(t, noChange, "loaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			if up.err != nil {
+				panic(up.err)
+			}
+			return up.exchange(ctx, q)
+		})
+		expect := func(want string) {
+			t.Helper()
+			if got := addresses(s.direct(t, asking("www.example. A", false), overUDP)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			synctest.Wait()
+		}
+		for range 4 {
+			expect("192.0.2.1")
+		}
+		up.err = errors.New("a fault of ours")
+		time.Sleep(95 * time.Second)
+		expect("192.0.2.1") // expiring
+		time.Sleep(10 * time.Second)
+		expect("192.0.2.1") // stale, after the client's patience
+		if got := s.count(t, "dnsconfigurer_dns_panics_total"); got != 2 {
+			t.Errorf("%d panics, want 2", got)
+		}
+		up.err = nil
+		expect("192.0.2.2")
+	})
 }
