@@ -157,10 +157,11 @@ func TestStubDomains(t *testing.T) {
 			return m, err
 		}
 	}
-	zones := []Stub{
+	zones := []Stub{ // neither the first nor the last that fits
 		{Zone: fqdn.Join(fqdn.Root, "corp", "example"), Exchange: says("192.0.2.2")},
-		{Zone: fqdn.Join(fqdn.Root, "local"), Exchange: says("192.0.2.4")},
+		{Zone: fqdn.Join(fqdn.Root, "de", "eu", "corp", "example"), Exchange: says("192.0.2.5")},
 		{Zone: fqdn.Join(fqdn.Root, "eu", "corp", "example"), Exchange: says("192.0.2.3")},
+		{Zone: fqdn.Join(fqdn.Root, "local"), Exchange: says("192.0.2.4")},
 	}
 	s := serve(t, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nservice default/ext external=db.eu.corp.example\nloaded", says("192.0.2.1"), zones...)
 	s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
@@ -173,6 +174,7 @@ func TestStubDomains(t *testing.T) {
 			"eu.corp.example.":               "192.0.2.3",
 			"a.b.eu.corp.example.":           "192.0.2.3",
 			"noteu.corp.example.":            "192.0.2.2",
+			"x.de.eu.corp.example.":          "192.0.2.5",
 			"printer.local.":                 "192.0.2.4",
 			"web.default.svc.cluster.local.": "10.96.0.7",
 			"ext.default.svc.cluster.local.": "192.0.2.3",
