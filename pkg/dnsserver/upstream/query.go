@@ -55,14 +55,15 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 }
 
 // unpack reads a message. Unlike the library it wants all the records that the header
-// counts, and the data of each: what somebody has cut between two of them is not the whole answer. Also with
-// an error there is a message, as far as it could be read.
+// counts, and the data of each: what somebody has cut between two of them is not the
+// whole answer. Also with an error there is a message, as far as it could be read.
 func unpack(wire []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		return m, err
 	}
 	if m.Rcode == dns.RcodeFormatError { // it may repeat the counts of what it cannot read
+		m.Answer, m.Ns = nil, nil
 		return m, nil
 	}
 	for i, section := range []int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)} {
