@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns lint fuzz bench bench-dns clean
+.PHONY: build demo test test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
 # every type: 4 MB.
@@ -14,11 +14,11 @@ build: ## the binary at bin/dnsconfigurer, static
 demo: build ## the two-minute tour
 	@bash examples/demo.sh
 
-test: lint test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns ## everything; a skip on root Linux is a failure
+test: lint test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak ## everything; a skip on root Linux is a failure
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
-	$(GO) test -race -timeout 20m -skip '^(TestKubelet|TestAPIServer)$$' -json ./... | $(GO) run ./test/summary
+	$(GO) test -race -timeout 20m -skip '^(TestKubelet|TestAPIServer|TestRandom(Names|Packets))$$' -json ./... | $(GO) run ./test/summary
 
 # Too many for the race detector, with which test-unit runs a fifth of them.
 test-leaks: ## what 100,000 pod lifecycles leave behind in the shim
@@ -40,6 +40,11 @@ test-apiserver: ## a real etcd and kube-apiserver, and the cluster DNS server wh
 # CoreDNS is built here: about a minute and a half the first time.
 test-dns: ## the cluster DNS server, CoreDNS and the specification: the same answers
 	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json $$($(GO) list ./... | grep -v /fault$$) | (cd ../.. && $(GO) run ./test/summary -v)
+
+# At 2,000 queries a second: it leaves most of the machine to others.
+SOAK ?= 10m
+test-soak: ## ten minutes of random names and a million random packets against the cluster DNS server
+	$(GO) test -timeout 30m -json ./test/soak -args -duration $(SOAK) -packets 1000000 | $(GO) run ./test/summary -v
 
 lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }

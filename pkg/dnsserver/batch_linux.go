@@ -26,8 +26,8 @@ const batchSize = 64
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]received
-	incoming [batchSize]message
-	outgoing [batchSize]message
+	incoming [batchSize]mmsghdr
+	outgoing [batchSize]mmsghdr
 	replies  int // in outgoing
 
 	// What the system calls leave behind, and the functions that make them: a
@@ -48,8 +48,8 @@ type received struct {
 	in, out unix.Iovec
 }
 
-// message is struct mmsghdr of recvmmsg(2).
-type message struct {
+// mmsghdr is the struct of recvmmsg(2).
+type mmsghdr struct {
 	header unix.Msghdr
 	length uint32
 }
@@ -80,7 +80,7 @@ func newBatch(conn *net.UDPConn) (*batch, error) {
 }
 
 // multiple calls recvmmsg or sendmmsg, and returns how many messages it took.
-func multiple(call, fd uintptr, messages []message) (int, syscall.Errno) {
+func multiple(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
 	n, _, err := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), err
 }

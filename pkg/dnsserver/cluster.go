@@ -85,9 +85,9 @@ func (s *Server) aliased(a, target answer) answer {
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
 		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered")
 	}
-	a.rcode = target.rcode // that of the last name, RFC 6604 section 3
+	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
 	a.answer = append(a.answer, target.answer...)
-	a.authority = target.authority
+	a.authority, a.extended = target.authority, target.extended
 	return a
 }
 

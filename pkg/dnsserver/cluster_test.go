@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
@@ -161,38 +162,61 @@ func (k knownNames) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	return m, nil
 }
 
-// reverse are the ranges of the test clusters.
-var reverse = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}
+// reverseRanges are those of the test clusters.
+var reverseRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}
 
 // testServer is a server on a port of the loopback interface.
 type testServer struct {
-	zone   *zone.Zone
-	cache  *cache.Cache
-	server *Server
-	addr   netip.AddrPort
-	stop   context.CancelFunc
-	ended  chan error
+	*Server
+	zone    *zone.Zone
+	cache   *cache.Cache
+	counted *prometheus.Registry
+	addr    netip.AddrPort
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// newTestServer has the zone cluster.local with what change makes of its Config, and a
+// server of it that has no sockets.
+func newTestServer(t testing.TB, change func(*zone.Config), cluster string, upstream Exchange, stubs ...Stub) *testServer {
+	t.Helper()
+	return configured(t, change, cluster, Config{Upstream: upstream, Stubs: stubs})
+}
+
+// configured is newTestServer with what else is to be set.
+func configured(t testing.TB, change func(*zone.Config), cluster string, config Config) *testServer {
+	t.Helper()
+	s := &testServer{counted: prometheus.NewRegistry()}
+	z := zone.Config{
+		Domain: fqdn.Join(fqdn.Root, "cluster", "local"), TTL: 5, Pods: zone.PodsInsecure,
+		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverseRanges,
+	}
+	change(&z)
+	var err error
+	if s.zone, err = zone.New(z); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, s.zone, cluster)
+	if s.cache, err = cache.New(cache.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	config.Zone, config.Domain, config.TTL, config.Cache, config.Drain = s.zone, z.Domain, z.TTL, s.cache, time.Second
+	if config.Register == nil {
+		config.Register = s.counted
+	}
+	if s.Server, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // newServer returns a server of a cluster, without sockets.
 func newServer(t testing.TB, cluster string, config Config) *Server {
 	t.Helper()
-	config.Domain, config.TTL, config.Drain = fqdn.Join(fqdn.Root, "cluster", "local"), 5, time.Second
-	var err error
-	config.Zone, err = zone.New(zone.Config{Domain: config.Domain, TTL: config.TTL, Pods: zone.PodsInsecure, Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse})
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, config.Zone, cluster)
-	if config.Cache, err = cache.New(cache.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
+	return configured(t, noChange, cluster, config).Server
 }
+
+func noChange(*zone.Config) {}
 
 // serve starts a server for the test's time.
 func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *testServer {
@@ -203,16 +227,23 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 // serveConfig is serve with what else is to be set.
 func serveConfig(t testing.TB, cluster string, config Config) *testServer {
 	t.Helper()
-	server := newServer(t, cluster, config)
-	s := &testServer{zone: server.cfg.Zone, cache: server.cfg.Cache, server: server, ended: make(chan error, 1)}
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
+	s := configured(t, noChange, cluster, config)
+	s.run(t, "127.0.0.1:0")
+	return s
+}
+
+// run serves at an address for the test's time.
+func (s *testServer) run(t testing.TB, listen string) {
+	t.Helper()
+	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort(listen)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ended = make(chan error, 1)
 	s.addr = sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() { s.ended <- s.server.Run(ctx, sockets) }()
+	go func() { s.ended <- s.Run(ctx, sockets) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-s.ended; err != nil {
@@ -220,7 +251,6 @@ func serveConfig(t testing.TB, cluster string, config Config) *testServer {
 		}
 		close(s.ended)
 	})
-	return s
 }
 
 // exchange asks the server.

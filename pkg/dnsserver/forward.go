@@ -102,6 +102,12 @@ func (f *Forwarding) exchange(name fqdn.Name) Exchange {
 
 // ask asks other servers and keeps what they say.
 func (s *Server) ask(ctx context.Context, q *query, question cache.Question, from *Forwarding) answer {
+	select {
+	case s.forwards <- struct{}{}:
+		defer func() { <-s.forwards }()
+	default: // not kept: nobody was asked
+		return failure(fromHere, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
+	}
 	m := new(dns.Msg)
 	m.SetQuestion(q.question().Name, q.question().Qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
@@ -116,6 +122,9 @@ func (s *Server) ask(ctx context.Context, q *query, question cache.Question, fro
 	}
 	if current && m.RecursionDesired { // without, the reply may be a referral
 		s.cfg.Cache.Put(question, reply, time.Now())
+	}
+	if reply.Truncated && q.via == overTCP { // and there is nothing left that the client could try
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work")
 	}
 	a := copied(reply, fromUpstream)
 	a.answer = spelled(a.answer, q.question().Name)
@@ -173,7 +182,10 @@ func (s *Server) cached(q *query, hit *cache.Hit, from source) answer {
 		return failure(fromCache, dns.ExtendedErrorCodeOther, "a reply in the cache cannot be read")
 	}
 	a := copied(m, from)
-	if from == fromStale {
+	switch {
+	case from == fromStale && a.rcode == dns.RcodeNameError:
+		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
+	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
 	}
 	return a
@@ -181,7 +193,7 @@ func (s *Server) cached(q *query, hit *cache.Hit, from source) answer {
 
 // copied takes from a reply what concerns the client: nothing of the transport.
 func copied(m *dns.Msg, from source) answer {
-	a := answer{source: from, rcode: m.Rcode, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
+	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
 	for _, r := range m.Extra {
 		if t := r.Header().Rrtype; t != dns.TypeOPT && t != dns.TypeTSIG && t != dns.TypeSIG {
 			a.additional = append(a.additional, r)

@@ -75,9 +75,8 @@ func parse(packet []byte, via transport) (q *query, refusal []byte) {
 		return nil, header(dns.RcodeFormatError)
 	}
 	m := new(dns.Msg)
-	// Of a header alone the library makes a message without the question that
-	// the header announces.
-	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 {
+	// The library takes a message that ends before what its header announces.
+	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 || len(m.Extra) != count(3) {
 		return nil, header(dns.RcodeFormatError)
 	}
 	name, err := fqdn.ParseName(m.Question[0].Name)

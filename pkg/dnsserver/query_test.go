@@ -34,6 +34,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"a header alone", make([]byte, headerLen), dns.RcodeFormatError},
 		{"a header that announces a question", query(func(*dns.Msg) {})[:headerLen], dns.RcodeFormatError},
+		{"a header that announces an OPT record", query(func(m *dns.Msg) { m.SetEdns0(1232, false) })[:len(query(func(*dns.Msg) {}))], dns.RcodeFormatError},
 		{"a question that ends too early", query(func(*dns.Msg) {})[:20], dns.RcodeFormatError},
 		{"a name that points at itself", append(query(func(*dns.Msg) {})[:headerLen], 0xC0, headerLen, 0, 1, 0, 1), dns.RcodeFormatError},
 		{"two questions (RFC 9619)", query(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},

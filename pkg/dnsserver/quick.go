@@ -41,12 +41,8 @@ type result struct {
 // answer answers a packet. The reply is in room, which is empty and has place for
 // maxUDP.
 func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			k.server.fault(fault)
-			r = result{dropped: true}
-		}
-	}()
+	r.dropped = true // unless it comes to a return
+	defer k.server.contain()
 	q, ok := k.parse(packet)
 	if !ok {
 		return result{}

@@ -76,7 +76,7 @@ func compare(t testing.TB, s *Server, k *quick, packet []byte) bool {
 	if r.reply == nil {
 		return false
 	}
-	if got, want := unpacked(t, r.reply), unpacked(t, plain); got != want {
+	if got, want := shown(t, r.reply), shown(t, plain); got != want {
 		t.Errorf("%x\nthe quick way:\n%s\nthe plain way:\n%s", packet, got, want)
 	}
 	if len(r.reply) > maxUDP || &r.reply[0] != &room[0] {
@@ -85,7 +85,7 @@ func compare(t testing.TB, s *Server, k *quick, packet []byte) bool {
 	return true
 }
 
-func unpacked(t testing.TB, reply []byte) string {
+func shown(t testing.TB, reply []byte) string {
 	t.Helper()
 	m := new(dns.Msg)
 	if err := m.Unpack(reply); err != nil {

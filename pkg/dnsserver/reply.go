@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/miekg/dns"
 )
@@ -15,6 +16,7 @@ type answer struct {
 	source        source
 	rcode         int
 	authoritative bool
+	truncated     bool // there is more, which we could not get either
 	authentic     bool // AD: somebody has validated it
 	answer        []dns.RR
 	authority     []dns.RR
@@ -24,8 +26,15 @@ type answer struct {
 	extended *dns.EDNS0_EDE // why, for clients that know EDNS0 (RFC 8914)
 }
 
-// failure is SERVFAIL with the reason.
+// maxReason is the longest reason that is given, in octets: beside the longest name it
+// fits into what every client takes.
+const maxReason = 200
+
+// failure is SERVFAIL with the reason, which may come from elsewhere and be long.
 func failure(from source, code uint16, reason string) answer {
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
 	return answer{source: from, rcode: dns.RcodeServerFailure, extended: &dns.EDNS0_EDE{InfoCode: code, ExtraText: reason}}
 }
 
@@ -37,7 +46,7 @@ func (q *query) pack(a answer) []byte {
 	m.SetReply(q.msg)
 	m.CheckingDisabled = q.msg.CheckingDisabled
 	m.RecursionAvailable = true
-	m.Authoritative = a.authoritative
+	m.Authoritative, m.Truncated = a.authoritative, a.truncated
 	m.AuthenticatedData = a.authentic && (q.msg.AuthenticatedData || q.opt != nil && q.opt.Do())
 	m.Rcode = a.rcode
 	m.Answer, m.Ns = a.answer, a.authority

@@ -23,9 +23,21 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// maxInFlight bounds the queries that are being answered. Upstream has a bound of
-// its own below this one, so that names of the cluster are answered while it hangs.
-const maxInFlight = 8192
+// Bounds of what is done at once. Those that wait for somebody else, a server or a
+// client, cannot take all the slots together: names of the cluster are answered over
+// UDP whoever hangs.
+const (
+	// maxInFlight is how many queries are being answered.
+	maxInFlight = 8192
+
+	// maxForwarded is how many of them wait for other servers. One more gets
+	// SERVFAIL.
+	maxForwarded = 4096
+
+	// maxStreamed is how many of them came over TCP, and may wait for a client that
+	// does not read. One more waits in its connection.
+	maxStreamed = 2048
+)
 
 // Config is what a Server serves.
 type Config struct {
@@ -71,8 +83,9 @@ type Server struct {
 	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by Use
 	asking     atomic.Int64               // questions of walks that others are being asked
 
-	slots   chan struct{}  // one for each query in flight
-	running sync.WaitGroup // those, and refreshes of the cache
+	slots    chan struct{}  // one for each query in flight
+	forwards chan struct{}  // one for each that waits for other servers
+	running  sync.WaitGroup // queries in flight, and refreshes of the cache
 }
 
 // New returns a server. The error is about the Config.
@@ -88,7 +101,10 @@ func New(cfg Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache), slots: make(chan struct{}, maxInFlight)}
+	s := &Server{
+		cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache),
+		slots: make(chan struct{}, maxInFlight), forwards: make(chan struct{}, maxForwarded),
+	}
 	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
@@ -133,7 +149,18 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 
 // background runs f beside the query that caused it.
 func (s *Server) background(ctx context.Context, f func(context.Context)) {
-	s.running.Go(func() { f(ctx) })
+	s.running.Go(func() {
+		defer s.contain()
+		f(ctx)
+	})
+}
+
+// contain keeps a fault of ours with the one packet that found it. It is deferred.
+func (s *Server) contain() {
+	if fault := recover(); fault != nil {
+		s.metrics.panics.Inc()
+		s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
+	}
 }
 
 // start takes a slot and answers a packet in it; send gets the reply, nil if there
@@ -147,16 +174,10 @@ func (s *Server) start(ctx context.Context, packet []byte, via transport, client
 	})
 }
 
-// handle returns the reply to a packet, nil if it must not be answered. It is the
-// one place that counts. A fault of ours stays with the one packet that found it,
-// which gets no reply.
-func (s *Server) handle(ctx context.Context, packet []byte, via transport, client netip.Addr) (reply []byte) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			s.fault(fault)
-			reply = nil
-		}
-	}()
+// handle returns the reply to a packet, nil if it must not be answered, or if a fault
+// of ours was found. It is the one place that counts.
+func (s *Server) handle(ctx context.Context, packet []byte, via transport, client netip.Addr) []byte {
+	defer s.contain()
 	start := time.Now()
 	q, refusal := parse(packet, via)
 	if q == nil {
@@ -169,15 +190,9 @@ func (s *Server) handle(ctx context.Context, packet []byte, via transport, clien
 	}
 	q.client = client
 	a := s.answer(ctx, q)
-	reply = q.pack(a)
+	reply := q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))
 	return reply
-}
-
-// fault reports a fault of ours, from where it was recovered.
-func (s *Server) fault(fault any) {
-	s.metrics.panics.Inc()
-	s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
 }
 
 // answer follows the order on Server.

@@ -17,8 +17,8 @@ import (
 
 // Limits of TCP (RFC 7766 section 6.2).
 const (
-	// maxStreams is the number of connections that are kept; one more is closed
-	// at once.
+	// maxStreams is the number of connections that are kept. For one more, that
+	// which has brought no query for the longest time is closed (section 6.2.3).
 	maxStreams = 1024
 
 	// streamQueries is how many queries of one connection are answered at once.
@@ -33,22 +33,47 @@ const (
 
 // streams are the open connections.
 type streams struct {
+	slots chan struct{} // one for each of their queries, until the client has the reply
+
 	mu     sync.Mutex
-	open   map[net.Conn]bool
+	open   map[net.Conn]time.Time // when the last query was there, or the connection
 	ending bool
 }
 
-func newStreams() *streams { return &streams{open: map[net.Conn]bool{}} }
+func newStreams() *streams {
+	return &streams{slots: make(chan struct{}, maxStreamed), open: map[net.Conn]time.Time{}}
+}
 
-// add reports whether the connection may stay.
+// add reports whether the connection may stay. Those who open connections to no
+// purpose take them from each other, and from clients that come back when they need to.
 func (s *streams) add(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending || len(s.open) >= maxStreams {
+	if s.ending {
 		return false
 	}
-	s.open[c] = true
+	now := time.Now()
+	if len(s.open) >= maxStreams {
+		longest, since := c, now
+		for other, at := range s.open {
+			if !at.After(since) {
+				longest, since = other, at
+			}
+		}
+		delete(s.open, longest)
+		longest.Close()
+	}
+	s.open[c] = now
 	return true
+}
+
+// used notes that a query has come through c.
+func (s *streams) used(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.open[c]; ok {
+		s.open[c] = time.Now()
+	}
 }
 
 func (s *streams) remove(c net.Conn) {
@@ -125,13 +150,16 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		if err != nil {
 			return
 		}
+		all.used(c)
 		room <- struct{}{}
+		all.slots <- struct{}{}
 		pending.Add(1)
 		s.start(ctx, packet, overTCP, client, func(reply []byte) {
 			defer pending.Done()
 			writing.Lock()
 			writeMessage(c, reply)
 			writing.Unlock()
+			<-all.slots
 			<-room
 		})
 	}

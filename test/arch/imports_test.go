@@ -58,6 +58,7 @@ var imports = map[string][]string{
 	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":      {"std"},
 	"test/node":      {"std"},
+	"test/soak":      {"std"},
 	"test/summary":   {"std"},
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,8 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 	if err != nil {
 		return nil, fmt.Errorf("packing the query: %w", err)
 	}
-	flight := c.flights.DoChan(string(q.wire), func() (any, error) {
+	flight := c.flights.DoChan(string(q.wire), func() (_ any, err error) {
+		defer c.contain(&err)
 		// The flight belongs to all who share it and goes on when the first leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 		defer cancel()
@@ -126,6 +128,15 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 			return nil, r.Err
 		}
 		return addressed(r.Val.(*dns.Msg), query), nil
+	}
+}
+
+// contain makes an error of a panic. Nobody above a flight could: it has a goroutine of
+// its own. It is deferred.
+func (c *Client) contain(err *error) {
+	if fault := recover(); fault != nil {
+		c.cfg.Logger.Error("asking upstream servers panicked", "panic", fault, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("asking upstream servers panicked: %v", fault)
 	}
 }
 

@@ -245,3 +245,17 @@ func TestQueriesWithoutQuestion(t *testing.T) {
 		t.Error("a name that is none is asked for")
 	}
 }
+
+// A fault of ours is an error of the query that found it.
+func TestPanic(t *testing.T) {
+	noLeaks(t)
+	healthy := false
+	c := newClient(t, upstream.Config{Observe: func(upstream.Attempt) {
+		if !healthy {
+			panic("a fault of ours")
+		}
+	}}, serve(t, always(t, 0, "192.0.2.1")))
+	expect(t, c, "error: asking upstream servers panicked: a fault of ours")
+	healthy = true
+	expect(t, c, "192.0.2.1")
+}

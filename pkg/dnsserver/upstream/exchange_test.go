@@ -316,7 +316,18 @@ func TestForgedReplies(t *testing.T) {
 		"nothing":             func(*dns.Msg) []byte { return nil },
 		"one octet":           func(*dns.Msg) []byte { return []byte{0} },
 		"the header only":     func(q *dns.Msg) []byte { return good(t, q)[:12] },
-		"cut in a record":     func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
+		"cut after a record":  func(q *dns.Msg) []byte { m := good(t, q); m[7]++; return m },
+		"half of the data": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[9] = 1 // an SOA record that ends after its first name
+			return append(m, 0, 0, 6, 0, 1, 0, 0, 0, 60, 0, 3, 1, 'a', 0)
+		},
+		"no data": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[7] = 1
+			return append(m, 0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 0)
+		},
+		"cut in a record": func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
 		"a name that points at itself": func(q *dns.Msg) []byte {
 			m := pack(t, new(dns.Msg).SetReply(q))
 			m[7] = 1 // one answer, whose owner is at offset ...
@@ -354,7 +365,9 @@ func TestGuessing(t *testing.T) {
 // Replies that are too long for UDP, in all the ways in which servers say so.
 func TestLongReplies(t *testing.T) {
 	large := func(query *dns.Msg, n int) *dns.Msg {
-		return reply(query, 0, slices.Repeat([]string{"192.0.2.1"}, n)...)
+		m := reply(query, 0, slices.Repeat([]string{"192.0.2.1"}, n)...)
+		m.Compress = n > 1000 // or else it is longer than any message
+		return m
 	}
 	tests := []struct {
 		why  string
@@ -362,14 +375,14 @@ func TestLongReplies(t *testing.T) {
 		tcp  int64
 		want int
 	}{
-		{"TC", func(q *dns.Msg) []byte { return truncated(t, q) }, 1, 1000},
+		{"TC", func(q *dns.Msg) []byte { return truncated(t, q) }, 1, 4000},
 		{"TC in the middle of a record", func(q *dns.Msg) []byte {
 			m := large(q, 100)
 			m.Truncated = true
 			return pack(t, m)[:1232]
-		}, 1, 1000},
+		}, 1, 4000},
 		{"longer than we said, yet whole", func(q *dns.Msg) []byte { return pack(t, large(q, 50)) }, 0, 50},
-		{"longer than the buffer", func(q *dns.Msg) []byte { return pack(t, large(q, 200)) }, 1, 1000},
+		{"longer than the buffer", func(q *dns.Msg) []byte { return pack(t, large(q, 200)) }, 1, 4000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.why, func(t *testing.T) {
@@ -377,7 +390,7 @@ func TestLongReplies(t *testing.T) {
 				if network == "udp" {
 					return [][]byte{tt.udp(query)}
 				}
-				return [][]byte{pack(t, large(query, 1000))}
+				return [][]byte{pack(t, large(query, 4000))}
 			})
 			m, err := newClient(t, upstream.Config{}, s).Exchange(t.Context(), ask("www.example.com."))
 			if err != nil || len(m.Answer) != tt.want || s.overTCP.Load() != tt.tcp || m.Truncated {

@@ -19,6 +19,9 @@ const (
 	// firstRest doubles with each further failure, up to lastRest.
 	firstRest = time.Second
 	lastRest  = 30 * time.Second
+	// quiet is how long the log says no more of a server after it has said that it
+	// fails. One that answers every other query changes a thousand times a second.
+	quiet = 30 * time.Second
 )
 
 // server is a Server, what is known of it, and the connection to it.
@@ -30,6 +33,8 @@ type server struct {
 	failures int       // in a row
 	due      time.Time // when failures has reached the limit: not before the others until then
 	looping  bool      // it sends our queries back to us
+	told     bool      // the log's last word is that it does not answer
+	toldAt   time.Time // when the log has said so
 	pipe     *pipe     // nil, open or closed
 }
 
@@ -52,7 +57,8 @@ func (s *server) admit(now time.Time, probe time.Duration) (rested bool, due tim
 func (s *server) succeeded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failures >= restAfter {
+	if s.told {
+		s.told = false
 		s.log.Info("the upstream server answers again", "server", s.Server)
 	}
 	s.failures = 0
@@ -70,7 +76,8 @@ func (s *server) failed(now time.Time, err error) {
 		rest = firstRest << doublings
 	}
 	s.due = now.Add(rest)
-	if s.failures == restAfter {
+	if !s.told && now.Sub(s.toldAt) >= quiet {
+		s.told, s.toldAt = true, now
 		s.log.Warn("the upstream server does not answer, others are asked first", "server", s.Server, "error", err)
 	}
 }

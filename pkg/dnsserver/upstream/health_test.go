@@ -131,3 +131,39 @@ func TestRandomID(t *testing.T) {
 		t.Error("the IDs follow each other")
 	}
 }
+
+// What the log says of a server that fails and answers in turn: both, once in 30 seconds,
+// and that it fails when it does so for good.
+func TestHealthLog(t *testing.T) {
+	var log strings.Builder
+	s := &server{log: slog.New(slog.NewTextHandler(&log, nil))}
+	now := time.Unix(1e9, 0)
+	expect := func(what string, warnings, infos int) {
+		t.Helper()
+		if w, i := strings.Count(log.String(), "WARN"), strings.Count(log.String(), "INFO"); w != warnings || i != infos {
+			t.Errorf("%s: %d warnings and %d infos, want %d and %d", what, w, i, warnings, infos)
+		}
+	}
+	fail := func(times int) {
+		for range times {
+			s.failed(now, errors.New("silent"))
+		}
+	}
+	fail(1)
+	s.succeeded()
+	expect("one lost packet", 0, 0)
+	for range 1000 {
+		fail(restAfter)
+		s.succeeded()
+		now = now.Add(time.Millisecond)
+	}
+	expect("a second of ups and downs", 1, 1)
+	fail(100)
+	expect("silence", 1, 1)
+	now = now.Add(quiet)
+	fail(100)
+	expect("silence for 30 seconds", 2, 1)
+	s.succeeded()
+	s.succeeded()
+	expect("it is back", 2, 2)
+}

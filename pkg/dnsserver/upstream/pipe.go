@@ -88,8 +88,8 @@ func (p *pipe) read(conn net.Conn) error {
 		if _, err := io.ReadFull(r, buf); err != nil {
 			return err
 		}
-		m := new(dns.Msg)
-		if err := m.Unpack(buf); err != nil {
+		m, err := unpack(buf)
+		if err != nil {
 			return fmt.Errorf("what came is not a DNS message: %w", err)
 		}
 		p.deliver(m)

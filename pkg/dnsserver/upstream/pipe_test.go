@@ -53,3 +53,27 @@ func FuzzStream(f *testing.F) {
 		<-ended
 	})
 }
+
+// Whatever comes over UDP: a reply is one to the query, whole or said to be truncated.
+func FuzzDatagram(f *testing.F) {
+	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	reply := append([]byte(nil), q.wire...)
+	reply[2] |= 0x80
+	f.Add(reply)
+	f.Add(reply[:len(reply)-11])              // without the OPT record that is announced
+	f.Add(append(reply[:2:2], 0x82, 0, 0, 1)) // truncated, in the question
+	f.Add(append(reply[:12:12], 0xC0))        // a pointer
+	f.Add(q.plain)
+	f.Add(make([]byte, udpBuffer))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		m, err := q.judge(packet, 0)
+		switch {
+		case m == nil:
+		case !q.isAnsweredBy(m), m.Truncated != (err != nil):
+			t.Errorf("%v, %v for %x", m, err, packet)
+		}
+	})
+}

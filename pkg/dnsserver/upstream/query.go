@@ -6,6 +6,7 @@ package upstream
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -51,6 +52,46 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 	}
 	q.wire, err = out.Pack()
 	return q, err
+}
+
+// unpack reads a message. Unlike the library it wants all the records that the header
+// counts, and the data of each: what somebody has cut between two of them is not the
+// whole answer. Also with an error there is a message, as far as it could be read.
+func unpack(wire []byte) (*dns.Msg, error) {
+	m := new(dns.Msg)
+	if err := m.Unpack(wire); err != nil {
+		return m, err
+	}
+	if m.Rcode == dns.RcodeFormatError { // it may repeat the counts of what it cannot read
+		m.Answer, m.Ns = nil, nil
+		return m, nil
+	}
+	for i, section := range []int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)} {
+		if counted := binary.BigEndian.Uint16(wire[4+2*i:]); int(counted) != section {
+			return m, fmt.Errorf("section %d has %d records, the header counts %d", i, section, counted)
+		}
+	}
+	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
+		if i := slices.IndexFunc(section, lacksData); i >= 0 {
+			return m, fmt.Errorf("a record of type %s has no data", dns.TypeToString[section[i].Header().Rrtype])
+		}
+	}
+	// Data that ends between two fields is read, and then written as something else.
+	again, err := m.Pack()
+	if err == nil {
+		err = new(dns.Msg).Unpack(again)
+	}
+	return m, err
+}
+
+// lacksData tells of a record that has no data although its type demands some. The
+// library reads it, for the sake of UPDATE, and makes nonsense of it when it writes.
+func lacksData(r dns.RR) bool {
+	switch r.(type) {
+	case *dns.OPT, *dns.NULL, *dns.APL, *dns.RFC3597:
+		return false
+	}
+	return r.Header().Rdlength == 0
 }
 
 // isAnsweredBy tells whether m is a reply to q. The ID has been checked. A server

@@ -50,23 +50,33 @@ func overUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, e
 			return nil, fmt.Errorf("no answer over UDP: %w", ctx.Err())
 		case err != nil:
 			return nil, err
-		case n < 2 || binary.BigEndian.Uint16(buf) != id:
-			continue
-		case n == len(buf):
-			return nil, errUseTCP
 		}
-		m := new(dns.Msg)
-		err = m.Unpack(buf[:n])
-		switch {
-		case !q.isAnsweredBy(m): // also what did not get as far as the question
-			continue
-		case m.Truncated && err != nil: // cut in the middle of a record
-			return nil, errUseTCP
-		case m.Truncated:
-			return m, errUseTCP
-		case err == nil:
-			return m, nil
+		if m, err := q.judge(buf[:n], id); m != nil || err != nil {
+			return m, err
 		}
 	}
 	return nil, errUseTCP
+}
+
+// judge returns the reply to q that a packet is, or errUseTCP, with what there is of
+// the reply, or neither for what is no reply to q.
+func (q *query) judge(packet []byte, id uint16) (*dns.Msg, error) {
+	switch {
+	case len(packet) < 2 || binary.BigEndian.Uint16(packet) != id:
+		return nil, nil
+	case len(packet) == udpBuffer:
+		return nil, errUseTCP
+	}
+	m, err := unpack(packet)
+	switch {
+	case !q.isAnsweredBy(m): // also what did not get as far as the question
+		return nil, nil
+	case m.Truncated && err != nil: // cut in the middle of a record
+		return nil, errUseTCP
+	case m.Truncated:
+		return m, errUseTCP
+	case err != nil:
+		return nil, nil
+	}
+	return m, nil
 }

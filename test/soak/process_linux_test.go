@@ -1,0 +1,174 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// services is the number of Services in the cluster. That of number i is web-i in the
+// namespace default, with the address 10.96.0.0 + i.
+const services = 1000
+
+// server is `dnsconfigurer dns` in a process of its own.
+type server struct {
+	cmd  *exec.Cmd
+	log  *logged
+	addr string // of DNS
+	http string // of its metrics
+}
+
+// logged keeps what is written to it.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// start builds the command as `make build` does and serves the cluster until the test
+// ends, before an upstream server. The process must end well, and without a panic.
+func start(t *testing.T, upstream string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "dnsconfigurer")
+	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", program, "../../cmd/dnsconfigurer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	manifests := filepath.Join(dir, "manifests")
+	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "services.yaml"), cluster(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{log: new(logged), http: freeAddress(t)}
+	s.cmd = exec.Command(program, "dns", "--listen", "127.0.0.1:0", "--manifests", manifests, "--upstream", upstream, "--http", s.http)
+	s.cmd.Stderr = s.log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait())
+		if err != nil || strings.Contains(s.log.String(), "panic") {
+			t.Errorf("the server ended: %v\n%s", err, s.log)
+		}
+	})
+	listening := regexp.MustCompile(`listen="?\[(127\.0\.0\.1:\d+)`)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if m := listening.FindStringSubmatch(s.log.String()); m != nil && s.get("/readyz") == "ok\n" {
+			s.addr = m[1]
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server is not ready:\n%s", s.log)
+		}
+	}
+}
+
+func cluster() []byte {
+	var b bytes.Buffer
+	b.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
+	for i := range services {
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: web-%d, namespace: default}\nspec: {clusterIP: %s, ports: [{name: http, port: 80}]}\n", i, serviceAddress(i))
+	}
+	return b.Bytes()
+}
+
+func serviceAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/256, i%256) }
+
+// isRight tells whether a reply is that to a question about Service i.
+func isRight(reply *dns.Msg, i int) bool {
+	if reply.Rcode != dns.RcodeSuccess || len(reply.Answer) != 1 {
+		return false
+	}
+	a, ok := reply.Answer[0].(*dns.A)
+	return ok && a.A.String() == serviceAddress(i)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// get returns what is at a path of the server's HTTP, or the error.
+func (s *server) get(path string) string {
+	r, err := http.Get("http://" + s.http + path)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
+// count returns the value of a counter without labels.
+func (s *server) count(t *testing.T, metric string) int {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + metric + ` ([0-9.e+]+)$`).FindStringSubmatch(s.get("/metrics"))
+	if m == nil {
+		t.Fatalf("there is no %s", metric)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// resident returns the process' resident memory in MiB, now and the most there was.
+func (s *server) resident(t *testing.T) (now, most int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		t.Fatalf("the server has ended: %v\n%s", err, s.log)
+	}
+	field := func(name string) int {
+		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)
+		if m == nil {
+			t.Fatalf("no %s in\n%s", name, status)
+		}
+		n, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n / 1024
+	}
+	return field("VmRSS"), field("VmHWM")
+}
