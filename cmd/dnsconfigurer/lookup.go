@@ -48,12 +48,12 @@ docs/lookup.md says what the libraries do and what is not played.`,
 		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
   helm template chart/ | dnsconfigurer lookup -f - -n shop --pod web --libc musl www.example.com
   dnsconfigurer lookup -f pod.yaml --pod web --server 10.96.0.10:53 payments.shop
-  kubectl get pods -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 --server 10.96.0.10:53 _http._tcp.payments SRV -o json`,
+  kubectl get pods,services,endpointslices -A -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV -o json`,
 		Args: lookupArguments,
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the pod; repeatable")
+	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the pod, and with the Services of its cluster; repeatable")
 	flags.StringVarP(&l.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none, and of --pod without one")
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")

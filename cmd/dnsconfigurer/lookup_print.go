@@ -85,9 +85,9 @@ func (p lookupPrinter) answering() string {
 	case len(p.cluster) == 0:
 		return "the node has no cluster DNS"
 	case len(p.upstream) > 0:
-		return fmt.Sprintf("%s has the names of the manifests, and asks %s for others", listed(p.cluster), listed(p.upstream))
+		return fmt.Sprintf("the manifests answer for %s, and %s for what is not the cluster's", listed(p.cluster), listed(p.upstream))
 	}
-	return listed(p.cluster) + " has the names of the manifests"
+	return "the manifests answer for " + listed(p.cluster)
 }
 
 // remarks say what a result depends on.
