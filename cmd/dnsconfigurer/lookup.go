@@ -96,7 +96,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	server, upstream, err := l.servers()
+	server, others, err := l.servers()
 	if err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 		out.result.Result, err = q.ask(cmd.Context(), p)
 	} else {
 		var cluster *standIn
-		if cluster, err = newStandIn(node, upstream); err != nil {
+		if cluster, err = newStandIn(node, others); err != nil {
 			return err
 		}
 		unread = errors.Join(unread, cluster.fill(m, l.namespace))
-		out.cluster, out.upstream = cluster.addrs, upstream
+		out.cluster, out.upstream = cluster.addrs, others
 		out.result, err = cluster.play(cmd.Context(), q, p)
 	}
 	if err != nil {
@@ -211,7 +211,7 @@ func (q lookupQuestion) ask(ctx context.Context, p libc.Player) (libc.Result, er
 }
 
 // servers are those of --server and --upstream.
-func (l *player) servers() (server netip.AddrPort, up []upstream.Server, err error) {
+func (l *player) servers() (server netip.AddrPort, others []upstream.Server, err error) {
 	if l.server != "" {
 		if server, err = netip.ParseAddrPort(l.server); err != nil {
 			return server, nil, usageError{fmt.Errorf("--server %q: want ADDR:PORT, as 10.96.0.10:53 or [fd00::10]:53", l.server)}
@@ -225,9 +225,9 @@ func (l *player) servers() (server netip.AddrPort, up []upstream.Server, err err
 		if err != nil {
 			return server, nil, usageError{fmt.Errorf("--upstream: %w", err)}
 		}
-		up = append(up, s)
+		others = append(others, s)
 	}
-	return server, up, nil
+	return server, others, nil
 }
 
 // find returns the pod of --pod.

@@ -176,8 +176,8 @@ type played struct {
 	notAsked []string // names that nobody was asked for, in order
 	absent   []string // those of them that were taken to be absent
 
-	// open is the one of them on which the result depends; "": none. If it does not
-	// exist the library goes on, to ifAbsent queries in all.
+	// open is the one of them on which the result depends; "": none. If it is the name
+	// that is looked up, and does not exist, the library goes on to ifAbsent queries.
 	open     string
 	ifAbsent int
 }
