@@ -19,6 +19,18 @@ show render -f examples/clusterfirst.yaml --kubelet-config "$node"
 say "Why? Every entry names its rule and its source; what was dropped is there too."
 show render -f examples/deployment.yaml --kubelet-config "$node" -o explain
 
+say "What a name costs: the very queries of the C library in the pod. The manifests answer for the cluster DNS."
+show lookup -f examples --kubelet-config "$node" --pod shop/web payments
+
+say "A name from outside: every search domain first. Nothing leaves this machine; what is not asked is said."
+show lookup -f examples --kubelet-config "$node" --pod shop/web www.example.com
+
+say "The gateway has ndots:2: two queries instead of twelve."
+show lookup -f examples --kubelet-config "$node" --pod shop/gateway www.example.com
+
+say "The price: payments.shop.svc goes outside first. glibc would search after that; musl, in an Alpine image, never does."
+show lookup -f examples --kubelet-config "$node" --pod shop/gateway payments.shop.svc --libc musl
+
 say "The same for machines: one object a line."
 show render -f examples/statefulset.yaml --kubelet-config "$node" -o json
 

@@ -14,6 +14,15 @@ type LookedUp struct {
 	Queries    []LookupQuery `json:"queries"`
 	Addresses  []string      `json:"addresses"`
 	QueryCount int           `json:"queryCount"`
+
+	// NotAsked are the names that nobody was asked for: they are not the cluster's,
+	// and no server was given for others. If Addresses is empty it is not known
+	// whether there are some. Absent: there are none.
+	NotAsked []string `json:"notAsked,omitempty"`
+
+	// Synthetic are the addresses in Answers and Addresses that stand for those which
+	// a cluster would assign, in 198.18.0.0/15 and 2001:2::/48. Absent: there are none.
+	Synthetic []string `json:"synthetic,omitempty"`
 }
 
 // LookupQuery is one query of a lookup.
@@ -24,7 +33,7 @@ type LookupQuery struct {
 
 	// Rcode is that of the reply, as NXDOMAIN. Where there is none it is in small
 	// letters: timeout, unreachable, overtaken (musl: another server was faster),
-	// malformed (musl: what it sends is no query).
+	// malformed (musl: what it sends is no query), not asked (LookedUp.NotAsked).
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"
 	Micros  int64    `json:"micros"`  // until the reply, or until none was waited for

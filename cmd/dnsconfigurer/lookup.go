@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -34,21 +35,30 @@ A and AAAA ask for one of them (getaddrinfo), every other type for its records
 (res_search). The pod is a Pod or a workload of the manifests, named as such or as
 render names its pods.
 
-The queries go to --server, which stands for every nameserver of the pod; the
-output names the one that the pod would ask. Exit code 1 when the library finds
-nothing. docs/lookup.md says what the libraries do and what is not played.`,
-		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web --server 10.96.0.10:53 payments
-  dnsconfigurer lookup -f pod.yaml --pod web --server 127.0.0.1:5353 --libc musl www.example.com
-  kubectl get pods -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 --server 10.96.0.10:53 _http._tcp.payments SRV -o json`,
+The manifests are the cluster too: their Services, EndpointSlices and Namespaces are
+the names that the cluster DNS has. What has no address yet gets a synthetic one, in
+198.18.0.0/15 or 2001:2::/48, and is marked. Nothing leaves this machine: other names
+are not asked for, which is marked too, unless --upstream says whom.
+
+With --server the queries go to that server instead, which stands for every nameserver
+of the pod; the output names the one that the pod would ask.
+
+Exit code 1 when the library finds nothing, or it is not known what it would find.
+docs/lookup.md says what the libraries do and what is not played.`,
+		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
+  helm template chart/ | dnsconfigurer lookup -f - -n shop --pod web --libc musl www.example.com
+  dnsconfigurer lookup -f pod.yaml --pod web --server 10.96.0.10:53 payments.shop
+  kubectl get pods,services,endpointslices -A -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV -o json`,
 		Args: lookupArguments,
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the pod; repeatable")
+	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the pod, and with the Services of its cluster; repeatable")
 	flags.StringVarP(&l.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none, and of --pod without one")
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
-	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of the DNS server that is asked in the place of the pod's")
+	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of the DNS server that is asked in the place of the pod's; empty: the manifests answer for the cluster's")
+	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to ask for names that are not the cluster's; repeatable; empty: they are not asked for")
 	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
 	l.node.register(flags)
 	complete(cmd, "libc", string(libc.Glibc), string(libc.Musl))
@@ -76,6 +86,7 @@ type player struct {
 	pod       string
 	library   string
 	server    string
+	upstream  []string
 	output    string
 	node      nodeFlags
 }
@@ -85,7 +96,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	network, err := l.network()
+	server, others, err := l.servers()
 	if err != nil {
 		return err
 	}
@@ -99,11 +110,11 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	}
 	host, found := node.host()
 	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
-	workloads, unread := readManifests(l.files, cmd.InOrStdin())
-	if len(workloads) == 0 {
+	m, unread := readManifests(l.files, cmd.InOrStdin())
+	if len(m.Workloads) == 0 {
 		return unread
 	}
-	w, err := l.find(workloads, node.name)
+	w, err := l.find(m.Workloads, node.name)
 	if err != nil {
 		return errors.Join(unread, err)
 	}
@@ -116,17 +127,28 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 
 	file := d.Config().String()
 	p := libc.Player{
-		Library: q.library, Resolver: q.library.Read(file), Network: network,
+		Library: q.library, Resolver: q.library.Read(file),
 		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
 	}
 	for _, r := range p.Resolver.Remarks {
 		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: line %d of the pod's resolv.conf: %q: %s\n", q.library, r.Line, r.Text, r.Why)
 	}
-	result, err := q.ask(cmd.Context(), p)
+	out := lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, file: file}
+	if server.IsValid() {
+		p.Network, out.server = oneServer(server), l.server
+		out.result.Result, err = q.ask(cmd.Context(), p)
+	} else {
+		var cluster *standIn
+		if cluster, err = newStandIn(node, others); err != nil {
+			return err
+		}
+		unread = errors.Join(unread, cluster.fill(m, l.namespace))
+		out.cluster, out.upstream = cluster.addrs, others
+		out.result, err = cluster.play(cmd.Context(), q, p)
+	}
 	if err != nil {
 		return fmt.Errorf("looking up %q: %w", q.name, err)
 	}
-	out := lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, file: file, server: l.server, result: result}
 	print := out.text
 	if l.output == "json" {
 		print = out.json
@@ -137,7 +159,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case unread != nil:
 		return unread
-	case result.Error != "":
+	case out.result.Error != "" || out.result.open != "":
 		return errReported
 	}
 	return nil
@@ -188,16 +210,24 @@ func (q lookupQuestion) ask(ctx context.Context, p libc.Player) (libc.Result, er
 	}
 }
 
-// network is where the queries go.
-func (l *player) network() (libc.Network, error) {
-	if l.server == "" {
-		return libc.Network{}, usageError{errors.New("--server is missing: name the DNS server to ask, as 10.96.0.10:53")}
+// servers are those of --server and --upstream.
+func (l *player) servers() (server netip.AddrPort, others []upstream.Server, err error) {
+	if l.server != "" {
+		if server, err = netip.ParseAddrPort(l.server); err != nil {
+			return server, nil, usageError{fmt.Errorf("--server %q: want ADDR:PORT, as 10.96.0.10:53 or [fd00::10]:53", l.server)}
+		}
+		if len(l.upstream) > 0 {
+			return server, nil, usageError{errors.New("--upstream is for names that --server would be asked for: give one of them")}
+		}
 	}
-	server, err := netip.ParseAddrPort(l.server)
-	if err != nil {
-		return libc.Network{}, usageError{fmt.Errorf("--server %q: want ADDR:PORT, as 10.96.0.10:53 or [fd00::10]:53", l.server)}
+	for _, text := range l.upstream {
+		s, err := upstream.ParseServer(text)
+		if err != nil {
+			return server, nil, usageError{fmt.Errorf("--upstream: %w", err)}
+		}
+		others = append(others, s)
 	}
-	return oneServer(server), nil
+	return server, others, nil
 }
 
 // find returns the pod of --pod.

@@ -15,12 +15,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 )
 
-// readManifests reads the pods and pod templates of all paths: files, directories
-// (the .yaml, .yml and .json files in them, not deeper) and "-" for in. What can
-// be read is returned beside the error.
-func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
-	var workloads []kube.Workload
-	var others []string
+// readManifests reads the objects of all paths: files, directories (the .yaml, .yml
+// and .json files in them, not deeper) and "-" for in. That there is no pod and no pod
+// template among them is an error. What can be read is returned beside it.
+func readManifests(paths []string, in io.Reader) (kube.Manifest, error) {
+	var all kube.Manifest
 	var errs []error
 	for _, path := range paths {
 		files, err := manifestFiles(path)
@@ -32,21 +31,23 @@ func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
 			if err != nil {
 				errs = append(errs, err)
 			}
-			workloads = append(workloads, m.Workloads...)
-			for _, o := range m.Others {
-				others = append(others, o.Kind)
-			}
+			all.Workloads = append(all.Workloads, m.Workloads...)
+			all.Others = append(all.Others, m.Others...)
 		}
 	}
-	if len(workloads)+len(errs) == 0 {
+	if len(all.Workloads)+len(errs) == 0 {
+		var kinds []string
+		for _, o := range all.Others {
+			kinds = append(kinds, o.Kind)
+		}
+		slices.Sort(kinds)
 		found := "" // nothing but empty Lists
-		if len(others) > 0 {
-			slices.Sort(others)
-			found = ", only " + strings.Join(slices.Compact(others), ", ")
+		if len(kinds) > 0 {
+			found = ", only " + strings.Join(slices.Compact(kinds), ", ")
 		}
 		errs = append(errs, fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found))
 	}
-	return workloads, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // manifestFiles lists the files that path stands for, in order of their names.

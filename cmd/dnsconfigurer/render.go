@@ -67,10 +67,10 @@ func (r *renderer) run(cmd *cobra.Command) error {
 	host, found := node.host()
 	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
 
-	workloads, unread := readManifests(r.files, cmd.InOrStdin())
-	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(workloads) > 1, map[string]bool{}}
+	m, unread := readManifests(r.files, cmd.InOrStdin())
+	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(m.Workloads) > 1, map[string]bool{}}
 	bad := false
-	for _, w := range workloads {
+	for _, w := range m.Workloads {
 		if w.Pod.Namespace == "" {
 			w.Pod.Namespace = r.namespace
 		}

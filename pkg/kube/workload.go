@@ -32,10 +32,23 @@ type Workload struct {
 	// character.
 	Pod *corev1.Pod
 
+	// Numbered are its pods, if their host names end with numbers; Pod is the last.
+	Numbered Numbered
+
 	// Path leads from the document to the pod in it: "" for a pod, "spec.template."
 	// for most others, with "items[2]." before it in a List.
 	Path string
 }
+
+// Numbered are the host names of pods that differ by a number, as those of a
+// StatefulSet: Base-First to Base-Last. Without a Base there are none.
+type Numbered struct {
+	Base        string
+	First, Last int32
+}
+
+// lastHost is the longest of the host names.
+func (n Numbered) lastHost() string { return fmt.Sprintf("%s-%d", n.Base, n.Last) }
 
 // workload reads an object that is no list.
 func (r *reader) workload(data []byte, h header) {
@@ -127,8 +140,10 @@ var makers = map[header]func([]byte) (Workload, []error){
 		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"+strings.Repeat("x", maxTemplateHash)+"-"))
 	}),
 	{"apps/v1", "StatefulSet"}: decode(func(o *appsv1.StatefulSet) Workload {
-		w := templated(o.ObjectMeta, o.Spec.Template, "spec.template.", fmt.Sprintf("%s-%d", o.Name, lastOrdinal(o.Spec)))
-		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain = w.Pod.Name, o.Spec.ServiceName
+		n := Numbered{Base: o.Name}
+		n.First, n.Last = ordinals(o.Spec)
+		w := templated(o.ObjectMeta, o.Spec.Template, "spec.template.", n.lastHost())
+		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain, w.Numbered = w.Pod.Name, o.Spec.ServiceName, n
 		return w
 	}),
 	{"batch/v1", "Job"}: decode(func(o *batchv1.Job) Workload {
@@ -168,13 +183,12 @@ func job(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workl
 	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
 		return templated(owner, spec.Template, path, generated(name+"-"))
 	}
-	last := int32(0)
+	n := Numbered{Base: name}
 	if spec.Completions != nil && *spec.Completions > 0 {
-		last = *spec.Completions - 1
+		n.Last = *spec.Completions - 1
 	}
-	host := fmt.Sprintf("%s-%d", name, last)
-	w := templated(owner, spec.Template, path, generated(host+"-"))
-	w.Pod.Spec.Hostname = host
+	w := templated(owner, spec.Template, path, generated(n.lastHost()+"-"))
+	w.Pod.Spec.Hostname, w.Numbered = n.lastHost(), n
 	return w
 }
 
@@ -194,16 +208,16 @@ func generated(base string) string {
 	return base + strings.Repeat("x", randomCharacters)
 }
 
-// lastOrdinal is the highest, so the longest, ordinal of a StatefulSet's pods.
-func lastOrdinal(spec appsv1.StatefulSetSpec) int32 {
-	last := int32(0)
-	if spec.Replicas != nil && *spec.Replicas > 0 {
-		last = *spec.Replicas - 1
-	}
+// ordinals are those of a StatefulSet's first pod and of its last. One that is scaled
+// to nothing counts as if it had one.
+func ordinals(spec appsv1.StatefulSetSpec) (first, last int32) {
 	if spec.Ordinals != nil {
-		last += spec.Ordinals.Start
+		first = spec.Ordinals.Start
 	}
-	return last
+	if spec.Replicas != nil && *spec.Replicas > 0 {
+		return first, first + *spec.Replicas - 1
+	}
+	return first, first
 }
 
 // fieldOf parts an error of decoding: the field that it is about, what to do, and what

@@ -35,12 +35,23 @@ type written struct {
 
 // ParseManifest reads the Namespaces, Services and EndpointSlices of a file, and the
 // pods and pod templates for which a headless Service may stand. Other objects are
-// passed over. The error joins one *kube.InputError for each thing that is wrong; what
-// is right is returned beside it.
+// passed over, and those that name no namespace are in "default". The error joins one
+// *kube.InputError for each thing that is wrong; what is right is returned beside it.
 func ParseManifest(file string, data []byte) (Manifest, error) {
 	parsed, err := kube.ParseManifest(file, data)
-	m := Manifest{pods: parsed.Workloads}
-	errs := []error{err}
+	m, wrong := Of(parsed, metav1.NamespaceDefault)
+	return m, errors.Join(err, wrong)
+}
+
+// Of is ParseManifest for what is parsed. Objects that name no namespace are in
+// namespace.
+func Of(parsed kube.Manifest, namespace string) (Manifest, error) {
+	var m Manifest
+	for _, w := range parsed.Workloads {
+		w.Namespace = cmp.Or(w.Namespace, namespace)
+		m.pods = append(m.pods, w)
+	}
+	var errs []error
 	for _, o := range parsed.Others {
 		w := written{source: o}
 		switch o.APIVersion + " " + o.Kind {
@@ -62,7 +73,7 @@ func ParseManifest(file string, data []byte) (Manifest, error) {
 			continue
 		}
 		if w.object.GetNamespace() == "" && w.kind.resource != namespaces.resource {
-			w.object.SetNamespace(metav1.NamespaceDefault)
+			w.object.SetNamespace(namespace)
 		}
 		m.objects = append(m.objects, w)
 	}

@@ -106,6 +106,84 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestNumberedPods: each pod of a StatefulSet or an Indexed Job has its name, and a
+// workload that is scaled to nothing has one.
+func TestNumberedPods(t *testing.T) {
+	const text = `
+{apiVersion: v1, kind: Service, metadata: {name: peers}, spec: {clusterIP: None, selector: {app: peers}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec: {%s, serviceName: peers, template: {metadata: {labels: {app: peers}}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: shards}
+spec: {completionMode: Indexed, completions: 2, template: {metadata: {labels: {app: peers}}, spec: {subdomain: peers}}}
+`
+	for _, tt := range []struct {
+		set             string
+		present, absent []string
+	}{
+		{"replicas: 3", []string{"db-0", "db-1", "db-2", "shards-0", "shards-1"}, []string{"db-3", "shards-2"}},
+		{"replicas: 2, ordinals: {start: 5}", []string{"db-5", "db-6"}, []string{"db-0", "db-4", "db-7"}},
+		{"replicas: 0", []string{"db-0"}, []string{"db-1"}},
+		{fmt.Sprintf("replicas: %d", maxPods), []string{fmt.Sprintf("db-%d", maxPods-1)}, nil},
+		{"replicas: 2147483647, ordinals: {start: 1}", nil, []string{"db-0"}}, // beyond an int32: refused by the API server
+		{fmt.Sprintf("replicas: %d", maxPods+1), []string{fmt.Sprintf("db-%d", maxPods-1)}, []string{fmt.Sprintf("db-%d", maxPods)}},
+	} {
+		z, err := fill(t, fmt.Sprintf(text, tt.set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]string{}
+		for _, host := range tt.present {
+			got := lookup(t, z.Snapshot(), host+".peers.default.svc")
+			addr, err := netip.ParseAddr(got)
+			if err != nil || !Synthetic(addr) || seen[got] != "" {
+				t.Errorf("%s: %s has %s; %s", tt.set, host, got, seen[got])
+			}
+			seen[got] = "so has " + host
+		}
+		for _, host := range tt.absent {
+			if got := lookup(t, z.Snapshot(), host+".peers.default.svc"); got != "absent" {
+				t.Errorf("%s: %s is %s", tt.set, host, got)
+			}
+		}
+	}
+}
+
+// TestNamespaceOfThoseThatNameNone: Services, and the pods that they select.
+func TestNamespaceOfThoseThatNameNone(t *testing.T) {
+	parsed, err := kube.ParseManifest("f.yaml", []byte(`
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.1}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: db, namespace: shop}, spec: {clusterIP: None, selector: {app: db}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: db, labels: {app: db}}, spec: {hostname: a, subdomain: db}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, want := range map[string]string{"shop": "10.96.0.1", "other": "absent"} {
+		z := newZone(t)
+		m, err := Of(parsed, namespace)
+		if err := errors.Join(err, Fill(z, clusterLocal, m)); err != nil {
+			t.Fatal(err)
+		}
+		if got := lookup(t, z.Snapshot(), "web.shop.svc"); got != want {
+			t.Errorf("in %s: web.shop is %s, want %s", namespace, got, want)
+		}
+		if got := lookup(t, z.Snapshot(), "a.db.shop.svc"); (got == "absent") != (want == "absent") {
+			t.Errorf("in %s: a.db.shop is %s", namespace, got)
+		}
+	}
+	if parsed.Workloads[0].Namespace != "" {
+		t.Error("the parsed manifest was changed")
+	}
+}
+
 // TestParseManifestRefuses: where a file is wrong, and what is right in it.
 func TestParseManifestRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{

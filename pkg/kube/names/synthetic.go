@@ -4,6 +4,7 @@
 package names
 
 import (
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"net/netip"
@@ -134,8 +135,12 @@ func familiesOf(spec *corev1.ServiceSpec) []corev1.IPFamily {
 	return known
 }
 
-// slice has an endpoint for each workload whose pods the selector matches, as if it
-// had one pod.
+// maxPods is how many pods of a StatefulSet or Job have endpoints, those with the
+// lowest numbers: as many as an EndpointSlice of the API may hold.
+const maxPods = 1000
+
+// slice has an endpoint for each pod that the selector matches. A workload whose pods
+// have no names that are known before is there as if it had one.
 func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.Workload) *discoveryv1.EndpointSlice {
 	made := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -153,14 +158,25 @@ func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for _, w := range pods {
-		if w.Namespace != s.Namespace && (w.Namespace != "" || s.Namespace != metav1.NamespaceDefault) || !selector.Matches(labels.Set(w.Pod.Labels)) {
+		if w.Namespace != s.Namespace || !selector.Matches(labels.Set(w.Pod.Labels)) {
 			continue
 		}
-		ep := discoveryv1.Endpoint{Addresses: []string{a.take(forEndpoints, family, s.Namespace+"/"+w.Pod.Name).String()}}
-		if w.Pod.Spec.Subdomain == s.Name && w.Pod.Spec.Hostname != "" {
-			ep.Hostname = &w.Pod.Spec.Hostname
+		add := func(pod, host string) {
+			ep := discoveryv1.Endpoint{Addresses: []string{a.take(forEndpoints, family, s.Namespace+"/"+pod).String()}}
+			if w.Pod.Spec.Subdomain == s.Name && host != "" {
+				ep.Hostname = &host
+			}
+			made.Endpoints = append(made.Endpoints, ep)
 		}
-		made.Endpoints = append(made.Endpoints, ep)
+		n := w.Numbered
+		if n.Base == "" {
+			add(w.Pod.Name, w.Pod.Spec.Hostname)
+			continue
+		}
+		for i := range min(int64(n.Last)-int64(n.First)+1, maxPods) {
+			host := fmt.Sprintf("%s-%d", n.Base, int64(n.First)+i)
+			add(host, host)
+		}
 	}
 	return made
 }
