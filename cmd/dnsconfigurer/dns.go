@@ -200,7 +200,13 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	if err != nil {
 		return err
 	}
-	tasks := []func(context.Context) error{data.run, r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	following, lastAnswer := context.WithCancel(context.WithoutCancel(ctx)) // names go on changing in the lameduck time
+	defer lastAnswer()
+	tasks := []func(context.Context) error{
+		r.run,
+		func(context.Context) error { return data.run(following) },
+		func(ctx context.Context) error { defer lastAnswer(); return server.Run(ctx, sockets) },
+	}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
 			return serveHTTP(ctx, s.HTTP, registry, func() ([]string, error) { return data.ready(z) })

@@ -240,6 +240,25 @@ func TestDNSFlags(t *testing.T) {
 	})
 }
 
+// TestDNSLameduck: after the signal to end queries are answered for a while, and with
+// what changes meanwhile.
+func TestDNSLameduck(t *testing.T) {
+	dir := t.TempDir()
+	service := func(addr string) {
+		text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: {clusterIP: " + addr + "}\n"
+		if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service("10.96.0.1")
+	p := newDNSProcessFor(t, "lameduck: 3s\n", "--manifests", dir)
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	service("10.96.0.2")
+	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
+}
+
 // TestDNSMetrics holds the names, types and labels of metrics to what is on record: to
 // people's alerts and dashboards they are an interface. New ones go into
 // docs/cluster-dns.md.
