@@ -123,8 +123,8 @@ func (r *reader) answer(ctx context.Context, n int, start time.Time) {
 			r.start(ctx, i)
 		}
 	}
+	r.quick.tally.flush(time.Since(start)) // who has the answer finds it counted
 	r.batch.send()
-	r.quick.tally.flush(time.Since(start))
 }
 
 // start answers packet i the plain way, which may take longer than the batch does.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
@@ -25,6 +26,10 @@ type Cluster struct {
 	TTL      int    // of records, in seconds; 0: 5
 	Cache    int    // seconds for which CoreDNS caches; 0: not at all
 	Autopath bool   // CoreDNS expands search paths, for which it watches all pods
+
+	// What dnsconfigurer alone can be told.
+	Snapshot     string   // a file; "": none
+	HostSuffixes []string // of the hosts' search lists
 }
 
 // CoreDNS runs the CoreDNS at binary with the Corefile that kubeadm writes, less what
@@ -88,7 +93,8 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		return nil, err
 	}
 	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--kubeconfig", kubeconfig, "--listen", address, "--http", http,
-		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5))), address)
+		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5)),
+		"--snapshot", c.Snapshot, "--host-suffix", strings.Join(c.HostSuffixes, ",")), address)
 	if err != nil {
 		return nil, err
 	}

@@ -75,14 +75,16 @@ func (b *bench) startup(ctx context.Context, t *measure.Table) error {
 	times := map[string][]float64{}
 	subjects := b.clusterDNS(0)
 	subjects = append(subjects[:1], subjects[2:]...)
+	snapshot, refused := filepath.Join(b.dir, "snapshot"), "http://127.0.0.1:1"
+	if err := b.snapshot(ctx, snapshot); err != nil {
+		return err
+	}
+	offline := b.dnsconfigurer(func(c *peer.Cluster) { c.Snapshot, c.API = snapshot, refused })
+	offline.name += ", snapshot, API server gone"
+	subjects = append(subjects, offline)
 	for range b.runs {
 		for _, s := range subjects {
-			alone := []*subject{s}
-			err := b.start(ctx, alone, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA})
-			if err == nil {
-				times[s.name] = append(times[s.name], time.Since(s.Started).Seconds()*1e3)
-			}
-			stop(alone)
+			err := b.once(ctx, s, func(took time.Duration) { times[s.name] = append(times[s.name], took.Seconds()*1e3) })
 			if err != nil {
 				return err
 			}
@@ -91,6 +93,30 @@ func (b *bench) startup(ctx context.Context, t *measure.Table) error {
 	for _, s := range subjects {
 		t.Add("start to first answer", s.name, measure.Median(times[s.name]), "ms")
 	}
+	return nil
+}
+
+// snapshot has a server write its snapshot.
+func (b *bench) snapshot(ctx context.Context, file string) error {
+	writer := []*subject{b.dnsconfigurer(func(c *peer.Cluster) { c.Snapshot = file })}
+	defer stop(writer)
+	if err := b.start(ctx, writer, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
+		return err
+	}
+	return writer[0].Wait(ctx, func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+}
+
+// once starts a server, tells how long it took to its first answer, and stops it.
+func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) error {
+	alone := []*subject{s}
+	defer stop(alone)
+	if err := b.start(ctx, alone, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
+		return err
+	}
+	tell(time.Since(s.Started))
 	return nil
 }
 
@@ -127,13 +153,17 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, func(*subject) (string, int) { return file, 1 })
 }
 
+// hostSuffixes are the search domains of a usual node.
+var hostSuffixes = []string{"corp.example.", "dc.example.net."}
+
 // searchPaths is what a pod's lookup of a name outside the cluster costs, with the five
 // search domains of a usual node: six queries, or one where the server expands.
 func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
 	var lines, expanded []string
 	for i := range externalNames {
 		name := fmt.Sprintf("n%d.example.com.", i)
-		for _, search := range []string{"ns-0.svc." + world.Zone, "svc." + world.Zone, world.Zone, "corp.example.", "dc.example.net.", ""} {
+		searches := append([]string{"ns-0.svc." + world.Zone, "svc." + world.Zone, world.Zone}, hostSuffixes...)
+		for _, search := range append(searches, "") {
 			lines = append(lines, name+search+" A")
 		}
 		expanded = append(expanded, name+"search.ns-0."+world.Zone+"ap.k8s.io A")
@@ -146,6 +176,8 @@ func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
 	if err != nil {
 		return err
 	}
+	b.cluster.HostSuffixes = hostSuffixes
+	defer func() { b.cluster.HostSuffixes = nil }()
 	subjects := b.clusterDNS(300)[1:]
 	defer stop(subjects)
 	if err := b.start(ctx, subjects, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {

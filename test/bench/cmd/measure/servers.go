@@ -41,12 +41,17 @@ func (b *bench) clusterDNS(cache int) []*subject {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}
 	}
-	ours := func(ctx context.Context, dir string) (*peer.Process, error) {
+	return []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
+}
+
+// dnsconfigurer is ours, with what change makes of b.cluster.
+func (b *bench) dnsconfigurer(change func(*peer.Cluster)) *subject {
+	return &subject{name: nameOurs, run: func(ctx context.Context, dir string) (*peer.Process, error) {
 		c := b.cluster
+		change(&c)
 		c.Dir = dir
 		return peer.Ours(ctx, b.binaries.ours, c)
-	}
-	return []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, {name: nameOurs, run: ours}}
+	}}
 }
 
 func (b *bench) echo() *subject {
