@@ -35,7 +35,17 @@ type Workload struct {
 	// Path leads from the document to the pod in it: "" for a pod, "spec.template."
 	// for most others, with "items[2]." before it in a List.
 	Path string
+
+	// Ordinal tells that the host names of the pods end in their number, as those
+	// of a StatefulSet and of an Indexed Job. Pod has the highest.
+	Ordinal bool
+
+	part *part
 }
+
+// LineOf returns the line of the file on which the value at field begins, a path from
+// the document, or what is there of the way to it.
+func (w Workload) LineOf(field string) int { return w.part.lineOf(field) }
 
 // workload reads an object that is no list.
 func (r *reader) workload(data []byte, h header) {
@@ -47,21 +57,21 @@ func (r *reader) workload(data []byte, h header) {
 	w, problems := read(data)
 	for _, p := range problems {
 		field, hint, err := fieldOf(p)
-		r.fail(r.document, field, err, hint)
+		r.fail(r.part.number, field, err, hint)
 	}
 	if len(problems) > 0 {
 		return
 	}
-	w.Location = Location{File: r.file, Document: r.document}
+	w.Location, w.part = Location{File: r.file, Document: r.part.number, Source: r.part.source()}, r.part
 	w.Kind = h.Kind
 	w.Path = r.item + w.Path
 	if w.Pod.Name == "" {
-		r.fail(r.document, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
+		r.fail(r.part.number, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
 		return
 	}
 	for _, m := range []struct{ field, text string }{{"metadata.name", w.Name}, {"metadata.namespace", w.Namespace}} {
 		if strings.ContainsFunc(m.text, unicode.IsControl) {
-			r.fail(r.document, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
+			r.fail(r.part.number, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
 			return
 		}
 	}
@@ -75,7 +85,7 @@ func (r *reader) workload(data []byte, h header) {
 func (r *reader) other(data []byte, h header) {
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
-		r.fail(r.document, "apiVersion", err, "")
+		r.fail(r.part.number, "apiVersion", err, "")
 		return
 	}
 	ours := r.groups.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
@@ -86,10 +96,10 @@ func (r *reader) other(data []byte, h header) {
 				hint = "use apiVersion " + m.APIVersion
 			}
 		}
-		r.fail(r.document, "kind", fmt.Errorf("no such kind: %s", h), hint)
+		r.fail(r.part.number, "kind", fmt.Errorf("no such kind: %s", h), hint)
 		return
 	}
-	r.Others = append(r.Others, Object{Location{r.file, r.document, r.item}, h.APIVersion, h.Kind, data})
+	r.Others = append(r.Others, Object{Location{File: r.file, Document: r.part.number, Field: r.item}, h.APIVersion, h.Kind, data})
 }
 
 // groups returns the API groups that pods and their workloads are in.
@@ -128,7 +138,7 @@ var makers = map[header]func([]byte) (Workload, []error){
 	}),
 	{"apps/v1", "StatefulSet"}: decode(func(o *appsv1.StatefulSet) Workload {
 		w := templated(o.ObjectMeta, o.Spec.Template, "spec.template.", fmt.Sprintf("%s-%d", o.Name, lastOrdinal(o.Spec)))
-		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain = w.Pod.Name, o.Spec.ServiceName
+		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain, w.Ordinal = w.Pod.Name, o.Spec.ServiceName, true
 		return w
 	}),
 	{"batch/v1", "Job"}: decode(func(o *batchv1.Job) Workload {
@@ -174,7 +184,7 @@ func job(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workl
 	}
 	host := fmt.Sprintf("%s-%d", name, last)
 	w := templated(owner, spec.Template, path, generated(host+"-"))
-	w.Pod.Spec.Hostname = host
+	w.Pod.Spec.Hostname, w.Ordinal = host, true
 	return w
 }
 
