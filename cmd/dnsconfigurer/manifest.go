@@ -15,12 +15,21 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 )
 
-// readManifests reads the pods and pod templates of all paths: files, directories
-// (the .yaml, .yml and .json files in them, not deeper) and "-" for in. What can
-// be read is returned beside the error.
+// readManifests reads the pods and pod templates of all paths, of which there must be
+// one.
 func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
-	var workloads []kube.Workload
-	var others []string
+	m, err := readAll(paths, in)
+	if len(m.Workloads) == 0 && err == nil {
+		err = nothingFound(paths, m.Others)
+	}
+	return m.Workloads, err
+}
+
+// readAll reads the objects of all paths: files, directories (the .yaml, .yml and
+// .json files in them, not deeper) and "-" for in. What can be read is returned
+// beside the error.
+func readAll(paths []string, in io.Reader) (kube.Manifest, error) {
+	var all kube.Manifest
 	var errs []error
 	for _, path := range paths {
 		files, err := manifestFiles(path)
@@ -32,22 +41,29 @@ func readManifests(paths []string, in io.Reader) ([]kube.Workload, error) {
 			if err != nil {
 				errs = append(errs, err)
 			}
-			workloads = append(workloads, m.Workloads...)
-			for _, o := range m.Others {
-				others = append(others, o.Kind)
-			}
+			all.Workloads = append(all.Workloads, m.Workloads...)
+			all.Others = append(all.Others, m.Others...)
 		}
 	}
-	if len(workloads)+len(errs) == 0 {
-		found := "" // nothing but empty Lists
-		if len(others) > 0 {
-			slices.Sort(others)
-			found = ", only " + strings.Join(slices.Compact(others), ", ")
-		}
-		errs = append(errs, fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found))
-	}
-	return workloads, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
+
+// nothingFound says that there is no pod in paths, and what there is.
+func nothingFound(paths []string, others []kube.Object) error {
+	found := "" // nothing but empty Lists
+	var kinds []string
+	for _, o := range others {
+		kinds = append(kinds, o.Kind)
+	}
+	if kinds != nil {
+		slices.Sort(kinds)
+		found = ", only " + strings.Join(slices.Compact(kinds), ", ")
+	}
+	return fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found)
+}
+
+// stdinName is what standard input is called in locations.
+const stdinName = "stdin"
 
 // manifestFiles lists the files that path stands for, in order of their names.
 func manifestFiles(path string) ([]string, error) {
@@ -80,7 +96,7 @@ func manifestFiles(path string) ([]string, error) {
 func readManifest(file string, in io.Reader) (kube.Manifest, error) {
 	name := file
 	if file == "-" {
-		name = "stdin"
+		name = stdinName
 	} else {
 		f, err := os.Open(file)
 		if err != nil {
