@@ -18,17 +18,21 @@ import (
 func (c *check) dnsConfig() {
 	config := c.o.Pod.Config
 	field := c.o.ofPod("spec.dnsConfig")
-	if c.o.Pod.Policy == policy.None && (config == nil || len(config.Nameservers) == 0) {
-		c.refuse(CodeNoNameservers, field+".nameservers", "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver")
-	}
-	if config == nil {
+	const noServers, giveOne = "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver"
+	switch {
+	case config == nil && c.o.Pod.Policy == policy.None:
+		c.refuse(CodeNoNameservers, field, noServers, giveOne)
 		return
+	case config == nil:
+		return
+	case len(config.Nameservers) == 0 && c.o.Pod.Policy == policy.None:
+		c.refuse(CodeNoNameservers, field+".nameservers", noServers, giveOne)
 	}
 	c.nameservers(config.Nameservers, field+".nameservers")
 	c.searches(config.Searches, field+".searches")
 	for i, o := range config.Options {
 		if o.Name == "" {
-			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d].name", field, i), "the option has no name", "name it, as ndots")
+			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, as ndots")
 		}
 	}
 }

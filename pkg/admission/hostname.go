@@ -36,7 +36,7 @@ func (c *check) hostnames() {
 func (c *check) generatedHostname(problem string) {
 	message := fmt.Sprintf("the pods' host name %q %s", c.o.Pod.Hostname, problem)
 	if acceptedFirst(c.o) {
-		message += "; the object is accepted, its pods are refused"
+		message += "; the object is accepted, what it makes is refused"
 	}
 	c.refuse(CodeGeneratedHostname, c.o.hostnameField(), message, labelHint(c.o.Pod.Hostname))
 }

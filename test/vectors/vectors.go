@@ -58,7 +58,11 @@ func Load() ([]Vector, error) {
 		if err := json.Unmarshal(text, &value); err != nil {
 			return nil, err
 		}
-		long, err := json.Marshal(expand(value))
+		value = expand(value)
+		if vector, ok := value.(map[string]any); ok {
+			complete(vector["object"])
+		}
+		long, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
 		}
@@ -110,4 +114,38 @@ func expand(value any) any {
 		return all
 	}
 	return value
+}
+
+// complete gives the pods of object the container without which no API server takes
+// them, and which would only be in a reader's way.
+func complete(object any) {
+	o, _ := object.(map[string]any)
+	items, _ := o["items"].([]any)
+	for _, item := range items {
+		complete(item)
+	}
+	if items != nil {
+		return
+	}
+	spec := within(o, "spec")
+	switch o["kind"] {
+	case "Pod":
+	case "CronJob":
+		spec = within(within(within(within(spec, "jobTemplate"), "spec"), "template"), "spec")
+	default:
+		spec = within(within(spec, "template"), "spec")
+	}
+	if spec["containers"] == nil {
+		spec["containers"] = []any{map[string]any{"name": "c", "image": "registry.example/c"}}
+	}
+}
+
+// within returns the mapping at key, which it makes if there is none.
+func within(o map[string]any, key string) map[string]any {
+	inner, ok := o[key].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		o[key] = inner
+	}
+	return inner
 }
