@@ -10,7 +10,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
 )
 
-func TestLine(t *testing.T) {
+func TestLines(t *testing.T) {
 	const text = `# a remark
 apiVersion: v1
 metadata:
@@ -25,6 +25,7 @@ spec: &spec
        value: "1"}
 other: *spec
 `
+	lines := document.NewLines([]byte(text))
 	for _, tt := range []struct {
 		path string
 		want int
@@ -41,23 +42,23 @@ other: *spec
 		{"other.dnsConfig.options", 8}, // an alias leads to its anchor
 		{"nowhere", 2},
 	} {
-		if got := document.Line([]byte(text), tt.path); got != tt.want {
-			t.Errorf("Line(%q) = %d, want %d: %q", tt.path, got, tt.want, strings.Split(text, "\n")[tt.want-1])
+		if got := lines.Of(tt.path); got != tt.want {
+			t.Errorf("Of(%q) = %d, want %d: %q", tt.path, got, tt.want, strings.Split(text, "\n")[tt.want-1])
 		}
 	}
-	if got := document.Line([]byte("{\n\"spec\": {\n\"a\": [1,\n2]}}"), "spec.a[1]"); got != 4 {
+	if got := document.NewLines([]byte("{\n\"spec\": {\n\"a\": [1,\n2]}}")).Of("spec.a[1]"); got != 4 {
 		t.Errorf("JSON: line %d, want 4", got)
 	}
-	if got := document.Line([]byte("a: ["), "a"); got != 1 {
+	if got := document.NewLines([]byte("a: [")).Of("a"); got != 1 {
 		t.Errorf("no YAML: line %d, want 1", got)
 	}
 }
 
-func FuzzLine(f *testing.F) {
+func FuzzLines(f *testing.F) {
 	f.Add("spec:\n  a: [1, 2]\n", "spec.a[1]")
 	f.Add("a: &x {b: *x}", `a.b["b"].b[`)
 	f.Fuzz(func(t *testing.T, text, path string) {
-		if got := document.Line([]byte(text), path); got < 1 || got > len(text)+1 { // also a NEL ends a line of YAML
+		if got := document.NewLines([]byte(text)).Of(path); got < 1 || got > len(text)+1 { // also a NEL ends a line of YAML
 			t.Errorf("line %d of %q", got, text)
 		}
 	})

@@ -19,12 +19,17 @@ type part struct {
 	line   int    // of the file, with which text begins
 	text   []byte // as written
 	json   []byte // the same in JSON
+
+	lines *document.Lines // nil until somebody asks
 }
 
 // lineOf returns the line of the file on which the value at field begins, or what is
 // there of the way to it.
 func (p *part) lineOf(field string) int {
-	return p.line + document.Line(p.text, field) - 1
+	if p.lines == nil {
+		p.lines = document.NewLines(p.text)
+	}
+	return p.line + p.lines.Of(field) - 1
 }
 
 // source returns the template that the document is from, which Helm writes into a

@@ -44,7 +44,8 @@ type Workload struct {
 }
 
 // LineOf returns the line of the file on which the value at field begins, a path from
-// the document, or what is there of the way to it.
+// the document, or what is there of the way to it. One goroutine at a time may ask for
+// the workloads of a Manifest.
 func (w Workload) LineOf(field string) int { return w.part.lineOf(field) }
 
 // workload reads an object that is no list.
