@@ -13,20 +13,22 @@ import (
 )
 
 // dnsConfig is V2 and V3: what the API server refuses in a pod's dnsConfig
-// (validation.go, validatePodDNSConfig). Its limits are those of the nodes, but they
-// hold for the pod's own entries, before the cluster's are merged.
+// (validation.go, validatePodDNSConfig; like it, no further than a missing server). Its
+// limits are those of the nodes, but they hold for the pod's own entries, before the
+// cluster's are merged.
 func (c *check) dnsConfig() {
 	config := c.o.Pod.Config
 	field := c.o.ofPod("spec.dnsConfig")
-	const noServers, giveOne = "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver"
-	switch {
-	case config == nil && c.o.Pod.Policy == policy.None:
-		c.refuse(CodeNoNameservers, field, noServers, giveOne)
+	if c.o.Pod.Policy == policy.None && (config == nil || len(config.Nameservers) == 0) {
+		at := field
+		if config != nil {
+			at += ".nameservers"
+		}
+		c.refuse(CodeNoNameservers, at, "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver")
 		return
-	case config == nil:
+	}
+	if config == nil {
 		return
-	case len(config.Nameservers) == 0 && c.o.Pod.Policy == policy.None:
-		c.refuse(CodeNoNameservers, field+".nameservers", noServers, giveOne)
 	}
 	c.nameservers(config.Nameservers, field+".nameservers")
 	c.searches(config.Searches, field+".searches")
@@ -43,7 +45,7 @@ func (c *check) nameservers(servers []string, field string) {
 	}
 	for i, s := range servers {
 		if why := addressProblem(s); why != "" {
-			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", s, why),
+			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), why),
 				"give an IPv4 or IPv6 address without port and zone")
 		}
 	}

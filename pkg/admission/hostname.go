@@ -20,10 +20,10 @@ func (c *check) hostnames() {
 	if p := labelProblem(pod.Hostname); p != "" && c.o.Ordinal {
 		c.generatedHostname(p)
 	} else if p != "" {
-		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(), fmt.Sprintf("host name %q %s", pod.Hostname, p), labelHint(pod.Hostname))
+		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(), fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
 	}
 	if p := labelProblem(pod.Subdomain); p != "" {
-		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(), fmt.Sprintf("subdomain %q %s", pod.Subdomain, p), labelHint(pod.Subdomain))
+		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(), fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
 	}
 	if pod.HostnameOverride != nil {
 		c.hostnameOverride(*pod.HostnameOverride)
@@ -34,7 +34,7 @@ func (c *check) hostnames() {
 // its pods, and refuses the Job. A StatefulSet and a CronJob it accepts; later it
 // refuses what they make, and only an event on the owner tells.
 func (c *check) generatedHostname(problem string) {
-	message := fmt.Sprintf("the pods' host name %q %s", c.o.Pod.Hostname, problem)
+	message := fmt.Sprintf("the pods' host name %q %s", clip(c.o.Pod.Hostname), problem)
 	if acceptedFirst(c.o) {
 		message += "; the object is accepted, what it makes is refused"
 	}

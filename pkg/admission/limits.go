@@ -5,6 +5,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -38,7 +39,7 @@ func (c *check) searchesCut(d *policy.Decision) {
 	}
 	if len(beyond) > 0 {
 		length := len(d.Searches) + len(beyond) - 1 // the blanks
-		for _, e := range append(beyond, d.Searches...) {
+		for _, e := range slices.Concat(d.Searches, beyond) {
 			length += len(e.Text)
 		}
 		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
@@ -67,9 +68,9 @@ func list(entries []policy.Entry) string {
 	return s
 }
 
-// clip shortens a name for a message.
+// clip shortens a value for a message; labels and FQDNs at their limits stay whole.
 func clip(s string) string {
-	const room = 60
+	const room = 70
 	if len(s) <= room {
 		return s
 	}

@@ -60,8 +60,8 @@ func optionProblem(o policy.Option) (message, hint string) {
 		switch {
 		case n.name != key:
 		case colon:
-			return fmt.Sprintf("the name of option %q holds its value: it stands beside the node's %s and does not replace it", o.Name, key),
-				fmt.Sprintf("write name: %s, value: %q", key, inName)
+			return fmt.Sprintf("the name of option %q holds its value: it stands beside the node's %s and does not replace it", clip(o.Name), key),
+				fmt.Sprintf("write name: %s, value: %q", key, clip(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it takes the node's away and sets none", key), "give it a value"
 		default:

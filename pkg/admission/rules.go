@@ -69,13 +69,13 @@ func (r *Rules) Check(o Object) []policy.Finding {
 	c := &check{Rules: r, o: &o}
 	c.hostnames()
 	c.dnsConfig()
-	c.autopath()
+	c.dnsPolicy()
 
 	d := r.engine.Decide(o.Pod, r.host)
 	for _, f := range d.Findings {
 		switch f.Code {
-		case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride:
-			// c.hostnames has said it
+		case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
+			// the API server's rules have said it
 		case policy.CodeFQDNTooLong:
 			c.fqdnTooLong()
 		case policy.CodeServerLimit:
@@ -141,15 +141,24 @@ func (c *check) field(field string) string {
 	return field
 }
 
-// autopath: the API server knows four policies (validation.go, validateDNSPolicy).
-// The fifth is accepted where an admission policy turns it into the annotation.
-func (c *check) autopath() {
-	if strings.EqualFold(string(c.o.Pod.Policy), string(policy.ClusterFirstWithAutopath)) {
+// dnsPolicy is V1: the API server knows four policies (validation.go,
+// validateDNSPolicy), also when the annotation names another one. The fifth is accepted
+// where an admission policy turns it into the annotation.
+func (c *check) dnsPolicy() {
+	field := c.o.ofPod("spec.dnsPolicy")
+	switch p := c.o.Pod.Policy; {
+	case p == policy.Default, p == policy.ClusterFirst, p == policy.ClusterFirstWithHostNet, p == policy.None:
+	case strings.EqualFold(string(p), string(policy.ClusterFirstWithAutopath)):
 		c.add(policy.Finding{
 			Code: CodeAutopathNeeds, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByAPIServer,
-			Message: fmt.Sprintf("dnsPolicy %s is accepted only by clusters in which dnsconfigurer's admission policy is installed", c.o.Pod.Policy),
-			Field:   c.o.ofPod("spec.dnsPolicy"),
-			Hint:    "elsewhere use dnsPolicy ClusterFirst and the annotation " + policy.OverrideAnnotation,
+			Message: fmt.Sprintf("dnsPolicy %s is accepted only by clusters in which dnsconfigurer's admission policy is installed", p),
+			Field:   field, Hint: "elsewhere use dnsPolicy ClusterFirst and the annotation " + policy.OverrideAnnotation,
 		})
+	default:
+		hint := "use Default, ClusterFirst, ClusterFirstWithHostNet or None"
+		if p == "Custom" { // of the first draft of the API
+			hint = "Custom became None: use dnsPolicy: None with dnsConfig"
+		}
+		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %q is unknown", clip(string(p))), hint)
 	}
 }

@@ -4,13 +4,16 @@
 package cluster
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,6 +30,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
@@ -90,6 +97,94 @@ func TestAdmissionVectors(t *testing.T) {
 		t.Error("no pod for the kubelet")
 	}
 	t.Logf("%d vectors to the API server's validation, %d to the kubelet", len(table), len(list))
+}
+
+// TestAdmissionDifferential puts generated pods to the API server's validation, to the
+// kubelet and to the rules. A pod is refused in the fields that the rules name; one that
+// is not starts if the rules find no error, and is cut if they say so, save where we mean
+// to leave the kubelet (docs/divergences.md).
+func TestAdmissionDifferential(t *testing.T) {
+	const pods = 20000
+	var list []cases.Case
+	var verdicts []verdict
+	refused := 0
+	for c := range cases.Generate(0, pods) {
+		c.Manifest = false
+		c.Pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
+		c.Pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		text, err := json.Marshal(c.Pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, _ := decode(t, text)
+		want := slices.DeleteFunc(fieldsOf(create(t, object, "Pod")), notAboutDNS)
+		c.Pod = external(t, object)
+		rules, err := admission.New(nodeOf(c), new(resolvconf.Read(strings.NewReader(c.HostText()))))
+		if err != nil {
+			continue // a host file that the kubelet refuses
+		}
+		found := rules.Check(admission.Object{Kind: admission.KindPod, Name: c.Pod.Name, Pod: kube.FromPod(c.Pod)})
+		if diff := cmp.Diff(want, refusedBy(found), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("fields that the API server refuses (-API server +rules):\n%s%s", diff, text)
+		}
+		if len(want) > 0 {
+			refused++
+		} else if diverges, _ := cases.Diverge(c); len(diverges) == 0 && c.ResolvConfMode == cases.FileMode {
+			list, verdicts = append(list, c), append(verdicts, verdictOf(found))
+		}
+	}
+	count := map[verdict]int{}
+	for i, a := range ask(t, list) {
+		want := verdict{refused: a.Error != "", cut: slices.ContainsFunc(a.Events, func(e cases.Event) bool { return e.Reason == "DNSConfigForming" })}
+		if count[want]++; want != verdicts[i] {
+			t.Errorf("the kubelet: %+v, the rules: %+v: %s %v\n%s", want, verdicts[i], a.Error, a.Events, list[i].String())
+		}
+	}
+	if refused < pods/20 || count[verdict{refused: true}] < 10 || count[verdict{cut: true}] < pods/50 || count[verdict{}] < pods/20 {
+		t.Errorf("too few of a kind: %d refused by the API server, by the kubelet %v", refused, count)
+	}
+	t.Logf("%d pods refused by the API server; by the kubelet %+v", refused, count)
+}
+
+// verdict is what a node does to a pod.
+type verdict struct{ refused, cut bool }
+
+func verdictOf(found []policy.Finding) (v verdict) {
+	for _, f := range found {
+		v.refused = v.refused || f.IsError() && f.EnforcedBy == policy.EnforcedByNode
+		v.cut = v.cut || f.Code == policy.CodeServerLimit || f.Code == policy.CodeSearchLimit
+	}
+	return v
+}
+
+func nodeOf(c cases.Case) policy.Node {
+	n := policy.Node{ClusterDomain: c.ClusterDomain, ResolvConf: cases.HostPath}
+	for _, s := range c.ClusterDNS {
+		if a, ok := cases.ParseAddr(s); ok {
+			n.ClusterDNS = append(n.ClusterDNS, a)
+		}
+	}
+	return n
+}
+
+func notAboutDNS(field string) bool {
+	for _, prefix := range []string{"spec.dns", "spec.hostname", "spec.subdomain", "metadata.name"} {
+		if strings.HasPrefix(field, prefix) && field != "metadata.namespace" {
+			return false
+		}
+	}
+	return true
+}
+
+func refusedBy(found []policy.Finding) []string {
+	var fields []string
+	for _, f := range found {
+		if f.EnforcedBy == policy.EnforcedByAPIServer && (f.IsError() || f.Code == admission.CodeAutopathNeeds) {
+			fields = append(fields, f.Field)
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
 }
 
 // refusedFields are the fields that the API server refuses by the table. The one with
