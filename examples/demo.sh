@@ -46,6 +46,9 @@ show render -f examples/trouble/cut.yaml --kubelet-config "$node"
 say "A value that would write a nameserver line of its own is left out."
 show render -f examples/trouble/injection.yaml --kubelet-config "$node"
 
+say "All that can be known before it is applied, for a pipeline (-o github, -o json)."
+show validate -f examples/trouble
+
 say "A node's configuration and its resolv.conf, checked."
 show config check "$node"
 echo "nothing to report."

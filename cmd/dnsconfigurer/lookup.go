@@ -118,9 +118,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return errors.Join(unread, err)
 	}
-	pod := kube.FromPod(w.Pod)
-	pod.Path = w.Path
-	d := engine.Decide(pod, host)
+	d := engine.Decide(policyPod(w), host)
 	if !d.Starts() {
 		return fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
 	}

@@ -145,6 +145,7 @@ func TestExamples(t *testing.T) {
 		{"examples.resolv.conf", "render -f examples --kubelet-config examples/node/kubelet.yaml"},
 		{"examples.json", "render -f examples -o json --kubelet-config examples/node/kubelet.yaml"},
 		{"examples-node-cache.explain", "render -f examples/autopath.yaml -o explain --config examples/node/shim.yaml"},
+		{"trouble.github", "validate -f examples/trouble -o github"},
 		{"trouble.explain", "render -f examples/trouble -o explain --kubelet-config examples/node/kubelet.yaml"},
 		{"examples.lookup", `lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/web payments
 lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/web www.example.com

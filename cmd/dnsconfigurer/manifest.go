@@ -15,10 +15,19 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 )
 
-// readManifests reads the objects of all paths: files, directories (the .yaml, .yml
-// and .json files in them, not deeper) and "-" for in. That there is no pod and no pod
-// template among them is an error. What can be read is returned beside it.
+// readManifests is readAll where there must be a pod or a pod template.
 func readManifests(paths []string, in io.Reader) (kube.Manifest, error) {
+	m, err := readAll(paths, in)
+	if len(m.Workloads) == 0 && err == nil {
+		err = nothingFound(paths, m.Others)
+	}
+	return m, err
+}
+
+// readAll reads the objects of all paths: files, directories (the .yaml, .yml and
+// .json files in them, not deeper) and "-" for in. What can be read is returned
+// beside the error.
+func readAll(paths []string, in io.Reader) (kube.Manifest, error) {
 	var all kube.Manifest
 	var errs []error
 	for _, path := range paths {
@@ -35,20 +44,25 @@ func readManifests(paths []string, in io.Reader) (kube.Manifest, error) {
 			all.Others = append(all.Others, m.Others...)
 		}
 	}
-	if len(all.Workloads)+len(errs) == 0 {
-		var kinds []string
-		for _, o := range all.Others {
-			kinds = append(kinds, o.Kind)
-		}
-		slices.Sort(kinds)
-		found := "" // nothing but empty Lists
-		if len(kinds) > 0 {
-			found = ", only " + strings.Join(slices.Compact(kinds), ", ")
-		}
-		errs = append(errs, fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found))
-	}
 	return all, errors.Join(errs...)
 }
+
+// nothingFound says that there is no pod in paths, and what there is.
+func nothingFound(paths []string, others []kube.Object) error {
+	found := "" // nothing but empty Lists
+	var kinds []string
+	for _, o := range others {
+		kinds = append(kinds, o.Kind)
+	}
+	if kinds != nil {
+		slices.Sort(kinds)
+		found = ", only " + strings.Join(slices.Compact(kinds), ", ")
+	}
+	return fmt.Errorf("no pod and no pod template in %s%s", strings.Join(paths, ", "), found)
+}
+
+// stdinName is what standard input is called in locations.
+const stdinName = "stdin"
 
 // manifestFiles lists the files that path stands for, in order of their names.
 func manifestFiles(path string) ([]string, error) {
@@ -81,7 +95,7 @@ func manifestFiles(path string) ([]string, error) {
 func readManifest(file string, in io.Reader) (kube.Manifest, error) {
 	name := file
 	if file == "-" {
-		name = "stdin"
+		name = stdinName
 	} else {
 		f, err := os.Open(file)
 		if err != nil {

@@ -38,6 +38,12 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	f.registerFacts(flags, facts{dns: []string{"10.96.0.10"}, domain: "cluster.local", resolvConf: kube.DefaultResolvConf})
 }
 
+// registerWithoutHost is for what must not depend on the machine that it runs on.
+func (f *nodeFlags) registerWithoutHost(flags *pflag.FlagSet) {
+	f.registerFacts(flags, facts{dns: []string{"10.96.0.10"}, domain: "cluster.local"})
+	flags.Lookup("resolv-conf").Usage = "`PATH` of a node's resolv.conf, to count what its pods get from it; without the flag it is unknown, empty: none, as with the kubelet"
+}
+
 // registerWithoutDefaults is for servers, which do not guess: load then fails unless
 // all facts are given.
 func (f *nodeFlags) registerWithoutDefaults(flags *pflag.FlagSet) {

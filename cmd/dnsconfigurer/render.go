@@ -71,16 +71,8 @@ func (r *renderer) run(cmd *cobra.Command) error {
 	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(m.Workloads) > 1, map[string]bool{}}
 	bad := false
 	for _, w := range m.Workloads {
-		if w.Pod.Namespace == "" {
-			w.Pod.Namespace = r.namespace
-		}
-		if w.Kind == "Pod" && node.name != "" {
-			w.Pod = kube.StaticPod(w.Pod, node.name)
-			w.Name = w.Pod.Name
-		}
-		pod := kube.FromPod(w.Pod)
-		pod.Path = w.Path
-		d := engine.Decide(pod, host)
+		inNamespace(&w, r.namespace, node.name)
+		d := engine.Decide(policyPod(w), host)
 		bad = bad || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.print(w, &d); err != nil {
 			return fmt.Errorf("writing the result: %w", err)

@@ -24,7 +24,10 @@ const MaxManifest = 32 << 20
 type Location struct {
 	File     string
 	Document int    // 1 is the first; 0: the file as a whole
-	Field    string // path from the object; "": the object as a whole
+	Field    string // path from the document; "": the document as a whole
+
+	Line   int    // of the file, where Field begins, in an InputError of ParseManifest; else 0
+	Source string // the template in the remark that Helm writes before a document; "": none
 }
 
 func (l Location) String() string {
@@ -95,10 +98,9 @@ func ParseManifest(file string, data []byte) (Manifest, error) {
 		return r.Manifest, errors.Join(r.errs...)
 	}
 	found := false
-	for number, d := range r.documents(data) {
+	for p := range r.documents(data) {
 		found = true
-		r.document = number
-		r.object(d, header{})
+		r.object(p.json, header{})
 	}
 	if !found && len(r.errs) == 0 {
 		r.fail(0, "", errors.New("holds no Kubernetes object"), "give it a Pod, a workload or a List of them")
@@ -108,25 +110,30 @@ func ParseManifest(file string, data []byte) (Manifest, error) {
 
 type reader struct {
 	Manifest
-	file     string
-	document int
-	item     string          // path to the present item of a list, as "items[2]."
-	groups   *runtime.Scheme // the API groups of pods and workloads
-	errs     []error
+	file   string
+	part   *part           // the present one
+	item   string          // path to the present item of a list, as "items[2]."
+	groups *runtime.Scheme // the API groups of pods and workloads
+	errs   []error
 }
 
 func (r *reader) fail(document int, field string, err error, hint string) {
-	r.errs = append(r.errs, &InputError{Location{r.file, document, r.item + field}, err, hint})
+	at := Location{File: r.file, Document: document, Field: r.item + field}
+	if document > 0 {
+		at.Line, at.Source = r.part.lineOf(at.Field), r.part.source()
+	}
+	r.errs = append(r.errs, &InputError{at, err, hint})
 }
 
-// documents yields the documents that hold something, as JSON, by their numbers.
-func (r *reader) documents(data []byte) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
+// documents yields the documents that hold something, and sets r.part to each.
+func (r *reader) documents(data []byte) iter.Seq[*part] {
+	return func(yield func(*part) bool) {
 		data = bytes.TrimPrefix(data, []byte("\ufeff"))
 		values, err := jsonStream(data)
 		if err == nil {
-			for i, v := range values {
-				if !yield(i+1, v) {
+			for i := range values {
+				r.part = &values[i]
+				if !yield(r.part) {
 					return
 				}
 			}
@@ -135,10 +142,10 @@ func (r *reader) documents(data []byte) iter.Seq2[int, []byte] {
 		n := 0
 		for text, line := range yamlDocuments(data) {
 			n++
-			value, err := document.JSON(text, line)
-			if err != nil {
+			r.part = &part{number: n, line: line, text: text}
+			if r.part.json, err = document.JSON(text, line); err != nil {
 				r.fail(n, "", err, "")
-			} else if string(value) != "null" && !yield(n, value) {
+			} else if string(r.part.json) != "null" && !yield(r.part) {
 				return
 			}
 		}
@@ -176,7 +183,7 @@ func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + 
 func (r *reader) object(data []byte, inherited header) {
 	var h header
 	if err := document.Decode(data, &h); err != nil {
-		r.fail(r.document, "", fmt.Errorf("is not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
+		r.fail(r.part.number, "", fmt.Errorf("is not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
 		return
 	}
 	if h == (header{}) {
@@ -184,9 +191,9 @@ func (r *reader) object(data []byte, inherited header) {
 	}
 	switch {
 	case h.APIVersion == "":
-		r.fail(r.document, "apiVersion", errors.New("is missing"), "name the API version, as v1 or apps/v1")
+		r.fail(r.part.number, "apiVersion", errors.New("is missing"), "name the API version, as v1 or apps/v1")
 	case h.Kind == "":
-		r.fail(r.document, "kind", errors.New("is missing"), "name the kind, as Pod or Deployment")
+		r.fail(r.part.number, "kind", errors.New("is missing"), "name the kind, as Pod or Deployment")
 	case h.isList():
 		r.list(data, h, inherited)
 	default:
@@ -196,7 +203,7 @@ func (r *reader) object(data []byte, inherited header) {
 
 func (r *reader) list(data []byte, h, inherited header) {
 	if inherited != (header{}) {
-		r.fail(r.document, "items", errors.New("a List inside a List"), "make it one List")
+		r.fail(r.part.number, "items", errors.New("a List inside a List"), "make it one List")
 		return
 	}
 	var list struct {
@@ -204,7 +211,7 @@ func (r *reader) list(data []byte, h, inherited header) {
 	}
 	if err := document.Decode(data, &list); err != nil {
 		field, hint, err := fieldOf(err)
-		r.fail(r.document, field, err, hint)
+		r.fail(r.part.number, field, err, hint)
 		return
 	}
 	for i, o := range list.Items {

@@ -188,3 +188,51 @@ func FuzzParseManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestPlaces: on which line a field is, and which of Helm's templates it is from.
+func TestPlaces(t *testing.T) {
+	const yaml = `---
+# Source: shop/templates/web.yaml
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  hostname: web
+---
+# nothing is said here
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: StatefulSet
+  metadata: {name: db}
+  spec:
+    serviceName: db # Source: of no template
+`
+	const json = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+
+{"apiVersion": "v1", "kind": "Pod",
+ "metadata": {"name": "b"}}`
+	for _, tt := range []struct {
+		manifest     string
+		workload     int
+		field        string
+		line         int
+		source, kind string
+	}{
+		{yaml, 0, "", 3, "shop/templates/web.yaml", "Pod"},
+		{yaml, 0, "spec.hostname", 7, "shop/templates/web.yaml", "Pod"},
+		{yaml, 1, "items[0].spec.serviceName", 17, "", "StatefulSet"},
+		{json, 0, "metadata.name", 1, "", "Pod"},
+		{json, 1, "metadata.name", 4, "", "Pod"},
+	} {
+		m, err := kube.ParseManifest("f", []byte(tt.manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := m.Workloads[tt.workload]
+		if w.Kind != tt.kind || w.LineOf(tt.field) != tt.line || w.Source != tt.source || (w.Numbered.Base != "") != (tt.kind == "StatefulSet") {
+			t.Errorf("%s %q: line %d, source %q, numbered %+v; want %+v", w.Kind, tt.field, w.LineOf(tt.field), w.Source, w.Numbered, tt)
+		}
+	}
+}

@@ -38,7 +38,14 @@ type Workload struct {
 	// Path leads from the document to the pod in it: "" for a pod, "spec.template."
 	// for most others, with "items[2]." before it in a List.
 	Path string
+
+	part *part
 }
+
+// LineOf returns the line of the file on which the value at field begins, a path from
+// the document, or what is there of the way to it. One goroutine at a time may ask for
+// the workloads of a Manifest.
+func (w Workload) LineOf(field string) int { return w.part.lineOf(field) }
 
 // Numbered are the host names of pods that differ by a number, as those of a
 // StatefulSet: Base-First to Base-Last. Without a Base there are none.
@@ -60,21 +67,21 @@ func (r *reader) workload(data []byte, h header) {
 	w, problems := read(data)
 	for _, p := range problems {
 		field, hint, err := fieldOf(p)
-		r.fail(r.document, field, err, hint)
+		r.fail(r.part.number, field, err, hint)
 	}
 	if len(problems) > 0 {
 		return
 	}
-	w.Location = Location{File: r.file, Document: r.document}
+	w.Location, w.part = Location{File: r.file, Document: r.part.number, Source: r.part.source()}, r.part
 	w.Kind = h.Kind
 	w.Path = r.item + w.Path
 	if w.Pod.Name == "" {
-		r.fail(r.document, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
+		r.fail(r.part.number, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
 		return
 	}
 	for _, m := range []struct{ field, text string }{{"metadata.name", w.Name}, {"metadata.namespace", w.Namespace}} {
 		if strings.ContainsFunc(m.text, unicode.IsControl) {
-			r.fail(r.document, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
+			r.fail(r.part.number, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
 			return
 		}
 	}
@@ -88,7 +95,7 @@ func (r *reader) workload(data []byte, h header) {
 func (r *reader) other(data []byte, h header) {
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
-		r.fail(r.document, "apiVersion", err, "")
+		r.fail(r.part.number, "apiVersion", err, "")
 		return
 	}
 	ours := r.groups.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
@@ -99,10 +106,10 @@ func (r *reader) other(data []byte, h header) {
 				hint = "use apiVersion " + m.APIVersion
 			}
 		}
-		r.fail(r.document, "kind", fmt.Errorf("no such kind: %s", h), hint)
+		r.fail(r.part.number, "kind", fmt.Errorf("no such kind: %s", h), hint)
 		return
 	}
-	r.Others = append(r.Others, Object{Location{r.file, r.document, r.item}, h.APIVersion, h.Kind, data})
+	r.Others = append(r.Others, Object{Location{File: r.file, Document: r.part.number, Field: r.item}, h.APIVersion, h.Kind, data})
 }
 
 // groups returns the API groups that pods and their workloads are in.

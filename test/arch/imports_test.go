@@ -28,8 +28,9 @@ var imports = map[string][]string{
 	"pkg/resolvconf": append(values, "pkg/fqdn"),
 	"pkg/libc":       append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
 	"pkg/policy":     append(values, "pkg/fqdn", "pkg/resolvconf"),
+	"pkg/admission":  append(values, "pkg/fqdn", "pkg/policy", "pkg/resolvconf"),
 	"pkg/kube":       {"std", "pkg/policy", "pkg/fqdn", "pkg/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
-	"pkg/document":   append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml"),
+	"pkg/document":   append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"),
 	"pkg/hostresolv": {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
@@ -60,6 +61,7 @@ var imports = map[string][]string{
 	"test/node":      {"std"},
 	"test/soak":      {"std"},
 	"test/summary":   {"std"},
+	"test/vectors":   {"std", "sigs.k8s.io/yaml"},
 }
 
 // pkg is what `go list -json` says of a package.

@@ -1,0 +1,116 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// dnsConfig is V2 and V3: what the API server refuses in a pod's dnsConfig
+// (validation.go, validatePodDNSConfig; like it, no further than a missing server). Its
+// limits are those of the nodes, but they hold for the pod's own entries, before the
+// cluster's are merged.
+func (c *check) dnsConfig() {
+	config := c.o.Pod.Config
+	field := c.o.ofPod("spec.dnsConfig")
+	if c.o.Pod.Policy == policy.None && (config == nil || len(config.Nameservers) == 0) {
+		at := field
+		if config != nil {
+			at += ".nameservers"
+		}
+		c.refuse(CodeNoNameservers, at, "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver")
+		return
+	}
+	if config == nil {
+		return
+	}
+	c.nameservers(config.Nameservers, field+".nameservers")
+	c.searches(config.Searches, field+".searches")
+	for i, o := range config.Options {
+		if o.Name == "" {
+			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, as ndots")
+		}
+	}
+}
+
+func (c *check) nameservers(servers []string, field string) {
+	if n := len(servers); n > policy.MaxNameservers {
+		c.refuse(CodeTooManyServers, field, fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers), fmt.Sprintf("drop %d", n-policy.MaxNameservers))
+	}
+	for i, s := range servers {
+		if why := addressProblem(s); why != "" {
+			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), why),
+				"give an IPv4 or IPv6 address without port and zone")
+		}
+	}
+}
+
+// addressProblem says why the API server does not take s for an address in a new
+// object; "" if it does. Since 1.36 it does not take what others read in two ways
+// (StrictIPCIDRValidation).
+func addressProblem(s string) string {
+	switch a, err := netip.ParseAddr(s); {
+	case err == nil && a.Zone() != "":
+		return "has a zone"
+	case err == nil && a.Is4In6():
+		return "is an IPv4 address in IPv6"
+	case err == nil:
+		return ""
+	case strings.Contains(err.Error(), "leading zero"):
+		return "has leading zeros"
+	default:
+		return "is not an IP address"
+	}
+}
+
+func (c *check) searches(searches []string, field string) {
+	if n := len(searches); n > policy.MaxSearches {
+		c.refuse(CodeTooManySearches, field, fmt.Sprintf("dnsConfig has %d search domains, %d is the limit", n, policy.MaxSearches), fmt.Sprintf("drop %d", n-policy.MaxSearches))
+	}
+	if n := len(strings.Join(searches, " ")); n > policy.MaxSearchLine {
+		c.refuse(CodeSearchListTooLong, field, fmt.Sprintf("the search domains of dnsConfig are %d characters together, %d is the limit", n, policy.MaxSearchLine),
+			fmt.Sprintf("shorten them by %d", n-policy.MaxSearchLine))
+	}
+	for i, s := range searches {
+		if p, hint := searchProblem(s); p != "" {
+			c.refuse(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("search domain %q %s", clip(s), p), hint)
+		}
+	}
+}
+
+// searchProblem says why the API server refuses the search domain s, and what to do;
+// "" if it does not refuse it. It takes "_" for a letter since 1.34
+// (RelaxedDNSSearchValidation), and cuts one final dot.
+func searchProblem(s string) (problem, hint string) {
+	domain := strings.TrimSuffix(s, ".")
+	switch over := len(domain) - policy.MaxDomain; {
+	case s == "." || fqdn.SubdomainProblems(strings.ReplaceAll(domain, "_", "u")) == nil:
+		return "", ""
+	case over > 0:
+		return fmt.Sprintf("has %d characters, %d is the limit", len(domain), policy.MaxDomain), fmt.Sprintf("shorten it by %d", over)
+	default:
+		return "is not a DNS subdomain", "use lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends of a label"
+	}
+}
+
+// rootSearch: musl tries name + "." + domain, which with the domain "." has an empty
+// label; it then gives up, and neither later domains nor the name itself are tried
+// (src/network/lookup_name.c). For glibc "." is the root.
+func (c *check) rootSearch() {
+	if c.o.Pod.Config == nil {
+		return
+	}
+	for i, s := range c.o.Pod.Config.Searches {
+		if s == "." {
+			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
+				`musl gives up at the search domain ".": in Alpine images names that no domain before it has are not found`,
+				"remove it: a resolver tries the name as it is in any case")
+		}
+	}
+}

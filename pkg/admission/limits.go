@@ -1,0 +1,78 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// serversCut is rule L1 in words that are for who writes the pod.
+func (c *check) serversCut(d *policy.Decision) {
+	cut := dropped(d, policy.RuleServerLimit)
+	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, c.o.ofPod("spec.dnsConfig.nameservers"),
+		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s", len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
+		fmt.Sprintf("drop %d of them; those of the cluster or the node come first, unless dnsPolicy is None", len(cut)))
+}
+
+// searchesCut is rule L2: its three limits, in the order in which the kubelet holds
+// the list to them.
+func (c *check) searchesCut(d *policy.Decision) {
+	field := c.o.ofPod("spec.dnsConfig.searches")
+	many, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong), dropped(d, policy.RuleSearchLineTooLong)
+	if len(many) > 0 {
+		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
+			fmt.Sprintf("the pod would have %d search domains, %d is the limit: the node leaves out %s", len(d.Searches)+len(long)+len(beyond)+len(many), policy.MaxSearches, list(many)),
+			fmt.Sprintf("drop %d of them; those of the cluster and the node come first", len(many)))
+	}
+	for _, e := range long {
+		at := field
+		if e.Source.Origin == policy.FromPod {
+			at += fmt.Sprintf("[%d]", e.Source.Index)
+		}
+		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, at,
+			fmt.Sprintf("search domain %s has %d characters, %d is the limit: the node leaves it out", clip(e.Text), len(e.Text), policy.MaxDomain),
+			"shorten it; a final dot counts")
+	}
+	if len(beyond) > 0 {
+		length := len(d.Searches) + len(beyond) - 1 // the blanks
+		for _, e := range slices.Concat(d.Searches, beyond) {
+			length += len(e.Text)
+		}
+		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
+			fmt.Sprintf("the search domains would be %d characters together, %d is the limit: the node leaves out %s", length, policy.MaxSearchLine, list(beyond)),
+			"shorten or drop some; those of the cluster and the node come first")
+	}
+}
+
+func dropped(d *policy.Decision, r policy.Rule) []policy.Entry {
+	var entries []policy.Entry
+	for _, e := range d.Dropped {
+		if e.Rule == r {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// list names the first of entries and counts the rest: a warning of the API server
+// has room for a line.
+func list(entries []policy.Entry) string {
+	s := clip(entries[0].Text)
+	if more := len(entries) - 1; more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// clip shortens a value for a message; labels and FQDNs at their limits stay whole.
+func clip(s string) string {
+	const room = 70
+	if len(s) <= room {
+		return s
+	}
+	return s[:room] + "..."
+}

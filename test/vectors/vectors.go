@@ -1,0 +1,151 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vectors
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Vector is an entry of the table.
+type Vector struct {
+	Name      string
+	Operation string // CREATE or UPDATE
+	Node      Node
+	Object    json.RawMessage
+	Findings  []Finding
+
+	APIServer string // accepts or refuses
+	Admission string // allows, warns or denies
+	Kubelet   string // of a pod that the API server accepts: starts, cuts or refuses; else ""
+}
+
+// Node is what the vector knows about the nodes.
+type Node struct {
+	ClusterDNS    []string
+	ClusterDomain string
+	ResolvConf    *string // what is in the host's file; nil: unknown
+}
+
+// Finding is what is found in the object.
+type Finding struct {
+	Code, Severity, EnforcedBy, Field, Message, Hint string
+}
+
+//go:embed vectors.yaml
+var files embed.FS
+
+// Load returns the table.
+func Load() ([]Vector, error) {
+	table, err := files.ReadFile("vectors.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	if err := yaml.UnmarshalStrict(table, &list); err != nil {
+		return nil, err
+	}
+	vectors := make([]Vector, len(list))
+	for i, text := range list {
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			return nil, err
+		}
+		value = expand(value)
+		if vector, ok := value.(map[string]any); ok {
+			complete(vector["object"])
+		}
+		long, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		v := &vectors[i]
+		*v = Vector{
+			Operation: "CREATE", APIServer: "accepts", Admission: "allows",
+			Node: Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"},
+		}
+		if err := yaml.UnmarshalStrict(long, v); err != nil {
+			return nil, fmt.Errorf("vector %d %q: %w", i, v.Name, err)
+		}
+	}
+	return vectors, nil
+}
+
+var (
+	repeated = regexp.MustCompile(`<(\d+)\*([^<>]*)>`)
+	numbered = regexp.MustCompile(`^<(\d+) of ([^<>]*)>$`)
+)
+
+// expand writes out what the table abbreviates: "<3*ab>" is "ababab", and an item of a
+// list "<3 of d#>" is three, d1, d2 and d3.
+func expand(value any) any {
+	switch value := value.(type) {
+	case string:
+		return repeated.ReplaceAllStringFunc(value, func(s string) string {
+			m := repeated.FindStringSubmatch(s)
+			n, _ := strconv.Atoi(m[1])
+			return strings.Repeat(m[2], n)
+		})
+	case map[string]any:
+		for k, v := range value {
+			value[k] = expand(v)
+		}
+	case []any:
+		var all []any
+		for _, v := range value {
+			text, _ := v.(string)
+			m := numbered.FindStringSubmatch(text)
+			if m == nil {
+				all = append(all, expand(v))
+				continue
+			}
+			n, _ := strconv.Atoi(m[1])
+			for i := range n {
+				all = append(all, strings.ReplaceAll(m[2], "#", strconv.Itoa(i+1)))
+			}
+		}
+		return all
+	}
+	return value
+}
+
+// complete gives the pods of object the container without which no API server takes
+// them, and which would only be in a reader's way.
+func complete(object any) {
+	o, _ := object.(map[string]any)
+	items, _ := o["items"].([]any)
+	for _, item := range items {
+		complete(item)
+	}
+	if items != nil {
+		return
+	}
+	spec := within(o, "spec")
+	switch o["kind"] {
+	case "Pod":
+	case "CronJob":
+		spec = within(within(within(within(spec, "jobTemplate"), "spec"), "template"), "spec")
+	default:
+		spec = within(within(spec, "template"), "spec")
+	}
+	if spec["containers"] == nil {
+		spec["containers"] = []any{map[string]any{"name": "c", "image": "registry.example/c"}}
+	}
+}
+
+// within returns the mapping at key, which it makes if there is none.
+func within(o map[string]any, key string) map[string]any {
+	inner, ok := o[key].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		o[key] = inner
+	}
+	return inner
+}
