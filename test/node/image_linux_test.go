@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// The images. Each holds busybox; the two others also a static program of their C
-// library that tells what it makes of /etc/resolv.conf.
+// The images. Each holds busybox; the two others also static programs of their C
+// library: tell tells what it makes of /etc/resolv.conf, ask looks a name up.
 const (
 	pauseImage = "localhost/pause:1"
 	glibcImage = "localhost/glibc:1"
@@ -38,11 +38,13 @@ func buildImages(t testing.TB, dir string) string {
 	t.Helper()
 	glibc, musl := filepath.Join(dir, "glibc"), filepath.Join(dir, "musl")
 	compile(t, "gcc", "glibc.c", glibc, "-DWHOLE")
+	compile(t, "gcc", "ask.c", glibc+"-ask", "-lresolv")
 	compile(t, "musl-gcc", "musl.c", musl)
+	compile(t, "musl-gcc", "ask.c", musl+"-ask")
 	text, err := archive([]image{
 		{pauseImage, map[string]string{"bin/busybox": busybox()}},
-		{glibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc}},
-		{muslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl}},
+		{glibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc, "bin/ask": glibc + "-ask"}},
+		{muslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl, "bin/ask": musl + "-ask"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ const containerdConfig = `version = 2
 `
 
 const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
+  {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
 ]}`
 
 // newMachine returns a machine on which containerd runs and has the images. programs

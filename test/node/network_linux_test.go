@@ -14,25 +14,28 @@ import (
 )
 
 // dial connects to an IP address and port of the machine's network.
-func (m *machine) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	dialed := make(chan result, 1)
+func (m *machine) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = m.inside(func() (err error) {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// inside calls f in the machine's network.
+func (m *machine) inside(f func() error) error {
+	done := make(chan error, 1)
 	go func() {
 		// A socket belongs to the network of the thread that made it. This thread
 		// stays there, and ends with its goroutine because it is never unlocked.
 		runtime.LockOSThread()
 		if err := enterNetwork(m.init.Process.Pid); err != nil {
-			dialed <- result{nil, err}
+			done <- err
 			return
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		dialed <- result{conn, err}
+		done <- f()
 	}()
-	r := <-dialed
-	return r.conn, r.err
+	return <-done
 }
 
 // enterNetwork moves the thread into the network of a process.

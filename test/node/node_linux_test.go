@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 	t.Run("hostnames", m.testHostnames)
 	t.Run("limits", m.testLimits)
 	t.Run("libraries", m.testLibraries)
+	t.Run("search lists", m.testSearchLists)
 	t.Run("doubts", m.testDoubts)
 	t.Run("injection", m.testInjection)
 	t.Run("many at once", m.testManyAtOnce)

@@ -1,0 +1,172 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The servers of the machine: what pods know, and what is behind it.
+var (
+	clusterDNS = facts().ClusterDNS[0]
+	nodeCache  = facts().Autopath.NodeCache
+	outside    = netip.MustParseAddr("192.0.2.53") // as the machine's resolv.conf says
+)
+
+// clusterObjects are the names of the cluster. The namespace intranet has the name of a
+// host of corp.example.
+const clusterObjects = `apiVersion: v1
+kind: Service
+metadata: {namespace: ` + namespace + `, name: web}
+spec: {clusterIPs: [10.96.1.1, "fd00:96::1"]}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: payments, name: db}
+spec: {clusterIPs: [10.96.1.2]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: intranet}
+`
+
+// outsideRecords are the names outside of the cluster.
+const outsideRecords = `
+www.example.com.       300 IN A 198.51.100.1
+www.example.com.       300 IN AAAA 2001:db8::1
+intranet.corp.example. 300 IN A 198.51.100.2
+hosted.node.example.   300 IN A 198.51.100.3
+`
+
+// lookups are what pods look up, and how often they ask, for both families together:
+// along the search list of ClusterFirst, and with the one name of autopath.
+var lookups = []struct {
+	story, name, want string
+	listed, searched  int
+}{
+	{"a Service of the pod's namespace", "web", "10.96.1.1 fd00:96::1", 2, 2},
+	{"a Service of another", "db.payments", "10.96.1.2", 4, 2},
+	{"a name of the internet", "www.example.com", "198.51.100.1 2001:db8::1", 12, 2},
+	{"a host of the first corporate domain", "hosted", "198.51.100.3", 8, 2},
+	{"a host that is called as a namespace is", "intranet", "198.51.100.2", 10, 2},
+	{"the same with its domain", "intranet.corp.example", "198.51.100.2", 12, 2},
+	{"a name that does not exist", "nothing", "error EAI_NONAME", 12, 4},
+	{"a full name", "www.example.com.", "198.51.100.1 2001:db8::1", 2, 2},
+}
+
+// testSearchLists looks names up in pods, from the C library to servers outside of the
+// cluster, and counts the packets. What glibc finds with a search list is what all must
+// find.
+func (m *machine) testSearchLists(t *testing.T) {
+	program := buildCommand(t)
+	for _, a := range []netip.Addr{clusterDNS, nodeCache, outside} {
+		m.run(t, fmt.Sprintf("ip addr add %s/32 dev lo && echo added", a))
+	}
+	m.startOutside(t)
+	objects := filepath.Join(m.dir, "objects")
+	if err := errors.Join(os.Mkdir(objects, 0o755), os.WriteFile(filepath.Join(objects, "objects.yaml"), []byte(clusterObjects), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	server := []string{"dns", "--manifests", objects, "--upstream", outside.String(), "--host-suffix", "node.example,corp.example"}
+
+	t.Run("the cluster DNS alone", func(t *testing.T) {
+		m.serveNames(t, program, append(server, "--listen", clusterDNS.String()+":53", "--listen", nodeCache.String()+":53"), clusterDNS, nodeCache)
+		m.lookUp(t)
+	})
+}
+
+// serveNames runs a command until t ends, and waits until it answers at addrs.
+func (m *machine) serveNames(t *testing.T, program string, args []string, addrs ...netip.Addr) {
+	t.Helper()
+	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
+	t.Cleanup(func() { m.end(t, pid, "TERM") })
+	for _, addr := range addrs {
+		err := poll(30*time.Second, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			c, err := m.dial(ctx, "udp", netip.AddrPortFrom(addr, 53).String())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			q := new(dns.Msg).SetQuestion("web."+namespace+".svc.cluster.local.", dns.TypeA)
+			reply, _, err := new(dns.Client).ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: c})
+			if err == nil && len(reply.Answer) == 0 {
+				err = fmt.Errorf("%s", dns.RcodeToString[reply.Rcode])
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s does not serve at %s: %v", args[0], addr, err)
+		}
+	}
+}
+
+// lookUp runs a pod of each policy with a container of each library, and all lookups in
+// them.
+func (m *machine) lookUp(t *testing.T) {
+	for _, pod := range []*corev1.Pod{newPod("list", corev1.PodSpec{}), autopathPod("autopath")} {
+		hook := m.hook(t, pod)
+		s := m.startShim(t, hook)
+		ctx, cancel := within(t.Context())
+		defer cancel()
+		config := s.sandboxOf(hook.Engine, m.host(), pod)
+		sandbox, err := s.start(ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, image := range []string{glibcImage, muslImage} {
+			container, err := s.startContainer(ctx, sandbox, config, image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			queries := m.capture(t, "pods0")
+			for _, l := range lookups {
+				want, count := l.want, l.searched
+				if pod.Name == "list" {
+					count = l.listed
+				}
+				if pod.Name == "list" && image == muslImage && l.name == "intranet" {
+					// The list ends for musl at the namespace, a name without addresses.
+					want, count = "error EAI_NONAME", 4
+				}
+				out, err := s.exec(ctx, container, "/bin/ask", "0", l.name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := found(out); got != want {
+					t.Errorf("%s, %s, %s: %s, want %s", pod.Name, image, l.story, got, want)
+				}
+				if got := queries.take(t); len(got) != count {
+					t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod.Name, image, l.story, len(got), count, strings.Join(got, "\n"))
+				}
+			}
+		}
+		if err := s.remove(ctx, sandbox); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// found is what the program ask has found: addresses in order, or an error by its name.
+func found(out string) string {
+	if failure, _, ok := strings.Cut(out, ":"); ok && strings.HasPrefix(failure, "error ") {
+		return failure
+	}
+	addrs := strings.Fields(out)
+	slices.Sort(addrs)
+	return strings.Join(addrs, " ")
+}
