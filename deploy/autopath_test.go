@@ -49,12 +49,12 @@ func TestAutopath(t *testing.T) {
 	}
 	expression := mutating.Spec.Mutations[0].JSONPatch.Expression
 	for _, text := range []string{
-		"'" + policy.OverrideAnnotation + "'",
-		"/annotations/" + strings.ReplaceAll(policy.OverrideAnnotation, "/", "~1") + "', value: '" + string(policy.ClusterFirstWithAutopath) + "'",
+		"'" + policy.OverrideAnnotation + "' in variables.annotations",
+		"/" + strings.ReplaceAll(policy.OverrideAnnotation, "/", "~1") + "', value: '" + string(policy.ClusterFirstWithAutopath) + "'",
 		"/spec/dnsPolicy', value: '" + string(policy.ClusterFirstWithHostNet) + "'",
-		"== '" + string(policy.ClusterFirstWithAutopath) + "'",
+		"[?'" + policy.OverrideAnnotation + "'].orValue('') != '" + string(policy.ClusterFirstWithAutopath) + "'",
 	} {
-		if !strings.Contains(strings.ReplaceAll(expression, "!=", "=="), text) {
+		if !strings.Contains(expression, text) {
 			t.Errorf("the patch has no %s", text)
 		}
 	}

@@ -35,19 +35,33 @@ func autopath(annotations map[string]string) pod {
 // TestAPIServerAutopath is the life of objects that ask for autopath by dnsPolicy, in
 // the hands of a real kubectl.
 func TestAPIServerAutopath(t *testing.T) {
-	c := apiserver.Start(t)
-	policies, err := os.ReadFile("../../deploy/autopath/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &autopathTest{kubectl: c.Kubectl(t)}
-	s.namespace(t, "default")
-	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}), func(_ string, err error) bool { return err == nil })
+	s := startAutopath(t)
 	t.Run("applied", s.applied)
 	t.Run("replaced", s.replaced)
 	t.Run("left alone", s.leftAlone)
 	t.Run("changed", s.changed)
 	t.Run("refused", s.refused)
+}
+
+// TestAPIServerAutopathOldest is the oldest API that takes the policy.
+func TestAPIServerAutopathOldest(t *testing.T) {
+	s := startAutopath(t, "--emulated-version=1.36")
+	asked := manifests(t, kinds, pod{policy: kep})
+	s.run(t, "default", asked, "apply", "-f", "-")
+	s.expect(t, "default", asked, autopath(nil))
+}
+
+// startAutopath runs a control plane that has the policy and heeds it.
+func startAutopath(t *testing.T, flags ...string) *autopathTest {
+	t.Helper()
+	policies, err := os.ReadFile("../../deploy/autopath/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &autopathTest{kubectl: apiserver.Start(t, flags...).Kubectl(t)}
+	s.namespace(t, "default")
+	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}), func(v apiserver.Verdict) bool { return v.Refused == "" })
+	return s
 }
 
 type autopathTest struct{ kubectl *apiserver.Kubectl }
@@ -98,11 +112,15 @@ func (s *autopathTest) applied(t *testing.T) {
 				s.namespace(t, namespace)
 				asked := manifests(t, kinds, pod{policy: policy})
 				apply := append([]string{"apply", "-f", "-"}, flags...)
-				s.run(t, namespace, asked, apply...)
-				versions := s.expect(t, namespace, asked, autopath(nil))
-				s.run(t, namespace, asked, apply...)
-				if diff := cmp.Diff(versions, s.expect(t, namespace, asked, autopath(nil))); diff != "" {
-					t.Errorf("applied again, it is written again: (-once +twice)\n%s", diff)
+				var versions map[string]string
+				for i := range 3 {
+					s.run(t, namespace, asked, apply...)
+					was := versions
+					versions = s.expect(t, namespace, asked, autopath(nil))
+					// A Job is written once more by the first patch, whatever it says.
+					if i == 2 && !maps.Equal(was, versions) {
+						t.Errorf("applied again, it is written again: (-was +is)\n%s", cmp.Diff(was, versions))
+					}
 				}
 				s.run(t, namespace, asked, "label", "-f", "-", "touched=yes")
 				// kubectl diff fails when there is a difference.

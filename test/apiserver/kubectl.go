@@ -51,13 +51,35 @@ func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout
 	return out.String(), problems.String(), err
 }
 
+// Verdict is what the API server says of an object.
+type Verdict struct {
+	Refused  string   // why, "": it is accepted
+	Warnings []string // without the word Warning
+}
+
+// Judge asks what the API server says to the creation of the object in a manifest,
+// without creating it.
+func (k *Kubectl) Judge(ctx context.Context, manifest string) Verdict {
+	var v Verdict
+	_, stderr, err := k.Run(ctx, manifest, "create", "--dry-run=server", "-f", "-")
+	for line := range strings.Lines(stderr) {
+		if warning, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "Warning: "); ok {
+			v.Warnings = append(v.Warnings, warning)
+		}
+	}
+	if err != nil {
+		v.Refused = err.Error()
+	}
+	return v
+}
+
 // policyTime is how long the API server may take until it heeds a policy of admission;
 // it is a second on a machine with nothing else to do.
 const policyTime = time.Minute
 
 // Enforce applies manifests of admission policies, and returns when the API server heeds
-// them: when heeded says so of what kubectl says to a dry run that creates probe.
-func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(stderr string, err error) bool) {
+// them: when its verdict on probe shows so.
+func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(Verdict) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), policyTime)
 	defer cancel()
@@ -65,14 +87,14 @@ func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(std
 		t.Fatal(err)
 	}
 	for tick := time.Tick(100 * time.Millisecond); ; {
-		_, stderr, err := k.Run(ctx, probe, "create", "--dry-run=server", "-f", "-")
-		if heeded(stderr, err) {
+		v := k.Judge(ctx, probe)
+		if heeded(v) {
 			return
 		}
 		select {
 		case <-tick:
 		case <-ctx.Done():
-			t.Fatalf("the policies are not heeded after %v: %v\n%s", policyTime, err, stderr)
+			t.Fatalf("the policies are not heeded after %v: %+v", policyTime, v)
 		}
 	}
 }

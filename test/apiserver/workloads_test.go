@@ -25,20 +25,19 @@ type kind struct {
 	name     string
 	fixed    bool // the API server lets nobody change the pod
 	restart  corev1.RestartPolicy
-	manifest string // with METADATA and SPEC of the pod; it may have a NAME
+	manifest string // with NAME, and ANNOTATIONS and SPEC of the pod
 }
 
 var kinds = []kind{
-	// A pod that is replaced has to say what admission says for one that is made.
-	{"Pod", true, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: Pod, metadata: METADATA, spec: SPEC}`},
-	{"PodTemplate", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: PodTemplate, metadata: {name: NAME}, template: {metadata: METADATA, spec: SPEC}}`},
-	{"ReplicationController", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: ReplicationController, metadata: {name: NAME}, spec: {template: {metadata: METADATA, spec: SPEC}}}`},
-	{"Deployment", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: METADATA, spec: SPEC}}}`},
-	{"StatefulSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: NAME}, spec: {serviceName: db, selector: {matchLabels: {app: NAME}}, template: {metadata: METADATA, spec: SPEC}}}`},
-	{"DaemonSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: METADATA, spec: SPEC}}}`},
-	{"ReplicaSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: METADATA, spec: SPEC}}}`},
-	{"Job", true, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: Job, metadata: {name: NAME}, spec: {template: {metadata: METADATA, spec: SPEC}}}`},
-	{"CronJob", false, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: CronJob, metadata: {name: NAME}, spec: {schedule: "0 4 * * *", jobTemplate: {spec: {template: {metadata: METADATA, spec: SPEC}}}}}`},
+	{"Pod", true, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: Pod, metadata: {name: NAME, ANNOTATIONS}, spec: SPEC}`},
+	{"PodTemplate", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: PodTemplate, metadata: {name: NAME}, template: {metadata: {ANNOTATIONS}, spec: SPEC}}`},
+	{"ReplicationController", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: ReplicationController, metadata: {name: NAME}, spec: {template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"Deployment", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"StatefulSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: NAME}, spec: {serviceName: db, selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"DaemonSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"ReplicaSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"Job", true, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: Job, metadata: {name: NAME}, spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}`},
+	{"CronJob", false, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: CronJob, metadata: {name: NAME}, spec: {schedule: "0 4 * * *", jobTemplate: {spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}}}`},
 }
 
 // templates are the kinds whose pods can be changed.
@@ -52,9 +51,9 @@ func manifests(t *testing.T, of []kind, p pod) string {
 	var all []string
 	for _, k := range of {
 		for name, host := range map[string]bool{"pod-network": false, "host-network": true} {
-			meta := map[string]any{"name": name, "labels": map[string]string{"app": name}}
+			annotations := ""
 			if p.annotations != nil {
-				meta["annotations"] = p.annotations
+				annotations = "annotations: " + text(t, p.annotations)
 			}
 			spec := map[string]any{
 				"containers":    []any{map[string]string{"name": "app", "image": "registry.example/app:1"}},
@@ -67,7 +66,7 @@ func manifests(t *testing.T, of []kind, p pod) string {
 			if p.policy == "None" {
 				spec["dnsConfig"] = map[string]any{"nameservers": []string{"192.0.2.53"}}
 			}
-			all = append(all, strings.NewReplacer("NAME", name, "METADATA", text(t, meta), "SPEC", text(t, spec)).Replace(k.manifest))
+			all = append(all, strings.NewReplacer("NAME", name, "ANNOTATIONS", annotations, "SPEC", text(t, spec)).Replace(k.manifest))
 		}
 	}
 	slices.Sort(all)
