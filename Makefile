@@ -33,7 +33,7 @@ test-kubelet: ## a kubelet with static pods, directly at containerd and through 
 	$(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node | $(GO) run ./test/summary -v
 
 # After test-cluster, which has built much of the API server. It has a module of its own.
-test-apiserver: ## a real etcd and kube-apiserver, and the cluster DNS server when they die, hang and come back
+test-apiserver: ## admission policies on a real etcd and kube-apiserver, and the cluster DNS server when those die, hang and come back
 	$(GO) test -timeout 20m -run '^TestAPIServer' -json ./test/apiserver | $(GO) run ./test/summary -v
 	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json ./fault | (cd ../.. && $(GO) run ./test/summary -v)
 

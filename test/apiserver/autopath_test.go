@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,8 @@ func TestAPIServerAutopath(t *testing.T) {
 	t.Run("replaced", s.replaced)
 	t.Run("left alone", s.leftAlone)
 	t.Run("changed", s.changed)
-	t.Run("refused", s.refused)
+	t.Run("fixed", s.fixed)
+	t.Run("unknown", s.unknown)
 }
 
 // TestAPIServerAutopathOldest is the oldest API that takes the policy.
@@ -96,7 +98,7 @@ func (s *autopathTest) expect(t *testing.T, namespace, manifests string, want po
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
-	if want := 1 + strings.Count(manifests, "\n---\n"); len(versions) != want {
+	if want := 1 + strings.Count(manifests, separator); len(versions) != want {
 		t.Fatalf("%d objects, want %d", len(versions), want)
 	}
 	return versions
@@ -108,6 +110,7 @@ func (s *autopathTest) applied(t *testing.T) {
 	for name, flags := range map[string][]string{"by-the-client": nil, "by-the-server": {"--server-side"}} {
 		for spelling, policy := range map[string]string{"kep": kep, "api": api} {
 			t.Run(name+"-"+spelling, func(t *testing.T) {
+				t.Parallel()
 				namespace := name + "-" + spelling
 				s.namespace(t, namespace)
 				asked := manifests(t, kinds, pod{policy: policy})
@@ -199,6 +202,7 @@ func (s *autopathTest) leftAlone(t *testing.T) {
 		"by-annotation":  {policy: "ClusterFirst", annotations: mine},
 	} {
 		t.Run(namespace, func(t *testing.T) {
+			t.Parallel()
 			s.namespace(t, namespace)
 			for range 2 {
 				s.run(t, namespace, manifests(t, kinds, p), "apply", "-f", "-")
@@ -208,14 +212,21 @@ func (s *autopathTest) leftAlone(t *testing.T) {
 	}
 }
 
-// changed are templates whose authors change their minds.
-func (s *autopathTest) changed(t *testing.T) {
+// story is a template whose author changes his mind.
+type story struct {
+	name     string
+	replaces bool // also when he replaces it
+	steps    []step
+}
+
+type step struct{ send, want pod }
+
+func stories() []story {
 	team := map[string]string{"team": "shop"}
-	mine := map[string]string{"dnsconfigurer.dev/policy": api}
+	his := map[string]string{"dnsconfigurer.dev/policy": api}
 	other := map[string]string{"dnsconfigurer.dev/policy": "Default"}
-	type step struct{ send, want pod }
-	stories := map[string][]step{
-		"on-and-off": {
+	return []story{
+		{"on-and-off", true, []step{
 			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
 			{pod{policy: kep}, autopath(nil)},
 			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
@@ -225,27 +236,45 @@ func (s *autopathTest) changed(t *testing.T) {
 			{pod{policy: "Default"}, pod{policy: "Default"}},
 			{pod{policy: kep}, autopath(nil)},
 			{pod{policy: "None"}, pod{policy: "None"}},
-		},
-		"annotations": {
+		}},
+		{"annotations", true, []step{
 			{pod{kep, team}, autopath(team)},
 			{pod{"Default", team}, pod{"Default", team}},
 			{pod{kep, team}, autopath(team)},
-		},
-		"his-own-annotation": {
-			{pod{kep, mine}, pod{"ClusterFirstWithHostNet", mine}},
-			{pod{"Default", mine}, pod{"Default", mine}},
+		}},
+		{"his-own-annotation", true, []step{
+			{pod{kep, his}, pod{"ClusterFirstWithHostNet", his}},
+			{pod{"Default", his}, pod{"Default", his}},
 			{pod{kep, other}, pod{"ClusterFirstWithHostNet", other}},
-			{pod{"ClusterFirst", nil}, pod{policy: "ClusterFirst"}},
-		},
+			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
+		}},
+		// These two nobody can tell from other things: docs/autopath.md.
+		{"to-what-is-stored", false, []step{
+			{pod{policy: kep}, autopath(nil)},
+			{pod{policy: "ClusterFirstWithHostNet"}, autopath(nil)},
+		}},
+		{"to-his-own-annotation", false, []step{
+			{pod{policy: kep}, autopath(nil)},
+			{pod{"ClusterFirst", his}, pod{policy: "ClusterFirst"}},
+			{pod{"ClusterFirst", his}, pod{"ClusterFirst", his}},
+		}},
 	}
+}
+
+// changed tells the stories in each way that kubectl has.
+func (s *autopathTest) changed(t *testing.T) {
 	for name, command := range map[string][]string{
 		"apply": {"apply", "-f", "-"}, "server-side": {"apply", "--server-side", "-f", "-"}, "replace": {"replace", "-f", "-"},
 	} {
-		for story, steps := range stories {
-			t.Run(name+" "+story, func(t *testing.T) {
-				namespace := name + "-" + story
+		for _, story := range stories() {
+			if name == "replace" && !story.replaces {
+				continue
+			}
+			t.Run(name+" "+story.name, func(t *testing.T) {
+				t.Parallel()
+				namespace := name + "-" + story.name
 				s.namespace(t, namespace)
-				for i, step := range steps {
+				for i, step := range story.steps {
 					sent := manifests(t, templates(), step.send)
 					if i == 0 && name == "replace" {
 						s.run(t, namespace, sent, "create", "-f", "-")
@@ -260,32 +289,43 @@ func (s *autopathTest) changed(t *testing.T) {
 			})
 		}
 	}
-	// Nobody can tell that this one asks for something else: docs/autopath.md.
-	t.Run("to the host network's policy", func(t *testing.T) {
-		const namespace = "kept"
-		s.namespace(t, namespace)
-		for _, policy := range []string{kep, "ClusterFirstWithHostNet"} {
-			s.run(t, namespace, manifests(t, templates(), pod{policy: policy}), "apply", "-f", "-")
-		}
-		s.expect(t, namespace, manifests(t, templates(), pod{}), autopath(nil))
-	})
 }
 
-// refused is what the API server says to the rest, in its own words.
-func (s *autopathTest) refused(t *testing.T) {
-	const namespace = "refused"
-	s.namespace(t, namespace)
-	fixed := manifests(t, kinds[:1], pod{policy: "ClusterFirst"})
-	s.run(t, namespace, fixed, "apply", "-f", "-")
-	for what, c := range map[string]struct{ manifests, want string }{
-		"a pod that runs, turned on": {manifests(t, kinds[:1], pod{policy: kep}), "pod updates may not change fields other than"},
-		"a policy that nobody knows": {manifests(t, kinds, pod{policy: "Autopath"}), `spec.dnsPolicy: Unsupported value: "Autopath"`},
-		"Windows": {strings.ReplaceAll(manifests(t, templates(), pod{policy: kep}), `"hostNetwork":`, `"os":{"name":"windows"},"hostNetwork":`),
-			`spec.dnsPolicy: Unsupported value: "clusterFirstWithAutopath"`},
+// fixed are pods that run, and Jobs: the API server lets nobody turn them on or off.
+func (s *autopathTest) fixed(t *testing.T) {
+	for namespace, c := range map[string]struct{ stored, sent, want pod }{
+		"turned-on":  {pod{policy: "ClusterFirst"}, pod{policy: kep}, pod{policy: "ClusterFirst"}},
+		"turned-off": {pod{policy: kep}, pod{policy: "ClusterFirst"}, autopath(nil)},
 	} {
-		if _, _, err := s.kubectl.Run(t.Context(), c.manifests, "apply", "-f", "-", "--namespace="+namespace); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
+		s.namespace(t, namespace)
+		fixed := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !k.fixed })
+		stored := manifests(t, fixed, c.stored)
+		s.run(t, namespace, stored, "apply", "-f", "-")
+		for manifest := range strings.SplitSeq(manifests(t, fixed, c.sent), separator) {
+			s.refuses(t, namespace, manifest, "Forbidden: pod updates may not change fields", "field is immutable")
 		}
+		s.expect(t, namespace, stored, c.want)
 	}
-	s.expect(t, namespace, fixed, pod{policy: "ClusterFirst"})
+}
+
+// unknown are policies that nobody can do, in every kind.
+func (s *autopathTest) unknown(t *testing.T) {
+	const namespace = "unknown"
+	s.namespace(t, namespace)
+	for manifest := range strings.SplitSeq(manifests(t, kinds, pod{policy: "Autopath"}), separator) {
+		s.refuses(t, namespace, manifest, `dnsPolicy: Unsupported value: "Autopath"`)
+	}
+	for manifest := range strings.SplitSeq(manifests(t, templates(), pod{policy: kep}), separator) {
+		windows := strings.Replace(manifest, `"hostNetwork":`, `"os":{"name":"windows"},"hostNetwork":`, 1)
+		s.refuses(t, namespace, windows, `dnsPolicy: Unsupported value: "clusterFirstWithAutopath"`)
+	}
+}
+
+// refuses applies what must be refused for one of the reasons.
+func (s *autopathTest) refuses(t *testing.T, namespace, manifest string, reasons ...string) {
+	t.Helper()
+	_, _, err := s.kubectl.Run(t.Context(), manifest, "apply", "-f", "-", "--namespace="+namespace)
+	if err == nil || !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(err.Error(), r) }) {
+		t.Errorf("%s:\n%v", manifest, err)
+	}
 }

@@ -45,6 +45,9 @@ func templates() []kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.fixed })
 }
 
+// separator is between documents of YAML.
+const separator = "\n---\n"
+
 // manifests has, of each of the kinds, one on the pod network and one on the host's.
 func manifests(t *testing.T, of []kind, p pod) string {
 	t.Helper()
@@ -70,7 +73,7 @@ func manifests(t *testing.T, of []kind, p pod) string {
 		}
 	}
 	slices.Sort(all)
-	return strings.Join(all, "\n---\n")
+	return strings.Join(all, separator)
 }
 
 func text(t *testing.T, v any) string {
