@@ -126,6 +126,9 @@ func (s *autopathTest) applied(t *testing.T) {
 					}
 				}
 				s.run(t, namespace, asked, "label", "-f", "-", "touched=yes")
+				s.run(t, namespace, "", "scale", "deployments", "--all", "--replicas=2")
+				s.run(t, namespace, "", "debug", "pod-network", "--image=registry.example/debug:1")
+				s.run(t, namespace, "", "patch", "pod", "host-network", "--subresource=status", "--patch", `{"status":{"phase":"Running"}}`)
 				// kubectl diff fails when there is a difference.
 				if out := s.run(t, namespace, asked, append([]string{"diff", "-f", "-"}, flags...)...); out != "" {
 					t.Errorf("differs:\n%s", out)

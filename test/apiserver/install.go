@@ -50,15 +50,10 @@ func aptGet(args ...string) *exec.Cmd {
 func build(t testing.TB, program string) string {
 	t.Helper()
 	start := time.Now()
-	path := run(t, filepath.Join(moduleDir(t), "test", "cluster"), "go", "tool", "-n", program)
+	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
+	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", program)
 	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
 	return path
-}
-
-// moduleDir returns where our module is.
-func moduleDir(t testing.TB) string {
-	t.Helper()
-	return run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
 }
 
 // run returns the one line that a command writes.

@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
 
-// validation is a policy that has something against objects of one name.
+// validation has something against a ConfigMap of one name.
 const validation = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
