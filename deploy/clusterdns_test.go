@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -27,6 +28,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -52,13 +54,13 @@ type clusterDNS struct {
 	dns       v1alpha1.DNSConfiguration
 }
 
-// readClusterDNS decodes as the API server does that is told to be strict: an unknown
-// field or one that stands twice is an error.
-func readClusterDNS(t *testing.T) clusterDNS {
+// decode reads the manifests below a directory as the API server does that is told to be
+// strict: an unknown field or one that stands twice is an error.
+func decode(t *testing.T, dir string) []runtime.Object {
 	t.Helper()
-	var c clusterDNS
+	var objects []runtime.Object
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	err := filepath.WalkDir("cluster-dns", func(name string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(name) != ".yaml" {
 			return err
 		}
@@ -76,32 +78,41 @@ func readClusterDNS(t *testing.T) clusterDNS {
 			}
 			object, _, err := decoder.Decode(document, nil, nil)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			switch o := object.(type) {
-			case *corev1.ServiceAccount:
-				c.account = o
-			case *rbacv1.ClusterRole:
-				c.role = o
-			case *rbacv1.ClusterRoleBinding:
-				c.binding = o
-			case *corev1.ConfigMap:
-				c.config = o
-			case *appsv1.Deployment:
-				c.deployment = o
-			case *policyv1.PodDisruptionBudget:
-				c.budget = o
-			case *networkingv1.NetworkPolicy:
-				c.network = o
-			case *corev1.Service:
-				c.service = o
-			default:
-				t.Errorf("%s: a %T", name, object)
-			}
+			objects = append(objects, object)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return objects
+}
+
+func readClusterDNS(t *testing.T) clusterDNS {
+	t.Helper()
+	var c clusterDNS
+	for _, object := range decode(t, "cluster-dns") {
+		switch o := object.(type) {
+		case *corev1.ServiceAccount:
+			c.account = o
+		case *rbacv1.ClusterRole:
+			c.role = o
+		case *rbacv1.ClusterRoleBinding:
+			c.binding = o
+		case *corev1.ConfigMap:
+			c.config = o
+		case *appsv1.Deployment:
+			c.deployment = o
+		case *policyv1.PodDisruptionBudget:
+			c.budget = o
+		case *networkingv1.NetworkPolicy:
+			c.network = o
+		case *corev1.Service:
+			c.service = o
+		default:
+			t.Errorf("a %T", object)
+		}
 	}
 	template := c.deployment.Spec.Template
 	c.pod, c.podLabels = template.Spec, template.Labels
@@ -110,6 +121,7 @@ func readClusterDNS(t *testing.T) clusterDNS {
 	}
 	c.container = c.pod.Containers[0]
 	for file, text := range c.config.Data {
+		var err error
 		if c.dns, err = v1alpha1.ParseDNS([]byte(text)); err != nil {
 			t.Fatalf("%s of the ConfigMap: %v", file, err)
 		}

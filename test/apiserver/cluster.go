@@ -60,7 +60,7 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux, where all of 127.0.0.0/8 is the loopback interface")
 	}
-	etcd, api := installEtcd(t), buildAPIServer(t)
+	etcd, api := installEtcd(t), build(t, "kube-apiserver")
 	dir, err := os.MkdirTemp("", "apiserver")
 	if err != nil {
 		t.Fatal(err)

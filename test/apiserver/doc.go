@@ -9,7 +9,7 @@
 // There is no controller: nobody makes EndpointSlices, and a namespace that is deleted
 // stays. Both listen on a loopback address of their own, and end with the test.
 //
-// etcd is Debian's, installed when it is missing. kube-apiserver is built from the module
-// test/cluster, so that the main module does not need Kubernetes; Go keeps it in its
-// build cache.
+// etcd is Debian's, installed when it is missing. kube-apiserver and kubectl are built from
+// the module test/cluster, so that the main module does not need Kubernetes; Go keeps them
+// in its build cache.
 package apiserver

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// module is ours; it contains the module that builds kube-apiserver.
+// module is ours; it contains the module that builds Kubernetes.
 const module = "github.com/dnsconfigurer/dnsconfigurer"
 
 // installEtcd returns the path of etcd.
@@ -46,13 +46,13 @@ func aptGet(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// buildAPIServer returns the path of kube-apiserver.
-func buildAPIServer(t testing.TB) string {
+// build returns the path of a program of Kubernetes, kube-apiserver or kubectl.
+func build(t testing.TB, program string) string {
 	t.Helper()
 	start := time.Now()
 	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", "kube-apiserver")
-	t.Logf("building kube-apiserver took %v", time.Since(start).Round(time.Second))
+	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", program)
+	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
 	return path
 }
 

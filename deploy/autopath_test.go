@@ -1,0 +1,61 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// TestAutopath has what the API server would not notice. What the expressions do is in
+// test/apiserver.
+func TestAutopath(t *testing.T) {
+	var mutating *admissionv1.MutatingAdmissionPolicy
+	var binding *admissionv1.MutatingAdmissionPolicyBinding
+	for _, object := range decode(t, "autopath") {
+		switch o := object.(type) {
+		case *admissionv1.MutatingAdmissionPolicy:
+			mutating = o
+		case *admissionv1.MutatingAdmissionPolicyBinding:
+			binding = o
+		default:
+			t.Errorf("a %T", object)
+		}
+	}
+	if binding.Spec.PolicyName != mutating.Name {
+		t.Errorf("the binding is to %s, the policy is %s", binding.Spec.PolicyName, mutating.Name)
+	}
+	if *mutating.Spec.FailurePolicy != admissionv1.Ignore {
+		t.Error("an expression that fails would stop every pod")
+	}
+	var resources []string
+	for _, rule := range mutating.Spec.MatchConstraints.ResourceRules {
+		resources = append(resources, rule.Resources...)
+		if !slices.Equal(rule.Operations, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}) {
+			t.Errorf("%v: %v", rule.Resources, rule.Operations)
+		}
+	}
+	slices.Sort(resources)
+	// What `dnsconfigurer render` reads, and no subresource.
+	want := []string{"cronjobs", "daemonsets", "deployments", "jobs", "pods", "podtemplates", "replicasets", "replicationcontrollers", "statefulsets"}
+	if !slices.Equal(resources, want) {
+		t.Errorf("resources %v, want %v", resources, want)
+	}
+	expression := mutating.Spec.Mutations[0].JSONPatch.Expression
+	for _, text := range []string{
+		"'" + policy.OverrideAnnotation + "' in variables.annotations",
+		"/" + strings.ReplaceAll(policy.OverrideAnnotation, "/", "~1") + "', value: '" + string(policy.ClusterFirstWithAutopath) + "'",
+		"/spec/dnsPolicy', value: '" + string(policy.ClusterFirstWithHostNet) + "'",
+		"[?'" + policy.OverrideAnnotation + "'].orValue('') != '" + string(policy.ClusterFirstWithAutopath) + "'",
+	} {
+		if !strings.Contains(expression, text) {
+			t.Errorf("the patch has no %s", text)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+)
+
+const (
+	kep = "clusterFirstWithAutopath" // as KEP-2009 has it
+	api = "ClusterFirstWithAutopath" // as the API's own policies are written
+)
+
+// autopath is the pod that is stored when somebody asks for autopath who has these
+// annotations himself.
+func autopath(annotations map[string]string) pod {
+	all := map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath", "dnsconfigurer.dev/policy-from": "dnsPolicy"}
+	maps.Copy(all, annotations)
+	return pod{"ClusterFirstWithHostNet", all}
+}
+
+// TestAPIServerAutopath is the life of objects that ask for autopath by dnsPolicy, in
+// the hands of a real kubectl.
+func TestAPIServerAutopath(t *testing.T) {
+	s := startAutopath(t)
+	t.Run("applied", s.applied)
+	t.Run("replaced", s.replaced)
+	t.Run("left alone", s.leftAlone)
+	t.Run("changed", s.changed)
+	t.Run("fixed", s.fixed)
+	t.Run("unknown", s.unknown)
+}
+
+// TestAPIServerAutopathOldest is the oldest API that takes the policy.
+func TestAPIServerAutopathOldest(t *testing.T) {
+	s := startAutopath(t, "--emulated-version=1.36")
+	asked := manifests(t, kinds, pod{policy: kep})
+	s.run(t, "default", asked, "apply", "-f", "-")
+	s.expect(t, "default", asked, autopath(nil))
+}
+
+// startAutopath runs a control plane that has the policy and heeds it.
+func startAutopath(t *testing.T, flags ...string) *autopathTest {
+	t.Helper()
+	policies, err := os.ReadFile("../../deploy/autopath/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &autopathTest{kubectl: apiserver.Start(t, flags...).Kubectl(t)}
+	s.namespace(t, "default")
+	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}), func(v apiserver.Verdict) bool { return v.Refused == "" })
+	return s
+}
+
+type autopathTest struct{ kubectl *apiserver.Kubectl }
+
+// run has kubectl do what must succeed, in the namespace.
+func (s *autopathTest) run(t *testing.T, namespace, stdin string, args ...string) string {
+	t.Helper()
+	out, _, err := s.kubectl.Run(t.Context(), stdin, append(args, "--namespace="+namespace)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// namespace makes a namespace with what its controller would make, and pods need.
+func (s *autopathTest) namespace(t *testing.T, name string) {
+	t.Helper()
+	if name != "default" {
+		s.run(t, name, "", "create", "namespace", name)
+	}
+	s.run(t, name, "", "create", "serviceaccount", "default")
+}
+
+// expect compares what is stored of the objects of manifests, and returns their versions.
+func (s *autopathTest) expect(t *testing.T, namespace, manifests string, want pod) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	for _, o := range objects(t, s.run(t, namespace, manifests, "get", "-f", "-", "-o", "json")) {
+		name := o.GetKind() + " " + o.GetName()
+		versions[name] = o.GetResourceVersion()
+		if diff := cmp.Diff(want, podOf(o), cmp.AllowUnexported(pod{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+	if want := 1 + strings.Count(manifests, separator); len(versions) != want {
+		t.Fatalf("%d objects, want %d", len(versions), want)
+	}
+	return versions
+}
+
+// applied is the everyday life of the KEP's YAML: applied again it changes nothing, also
+// after others have changed other things.
+func (s *autopathTest) applied(t *testing.T) {
+	for name, flags := range map[string][]string{"by-the-client": nil, "by-the-server": {"--server-side"}} {
+		for spelling, policy := range map[string]string{"kep": kep, "api": api} {
+			t.Run(name+"-"+spelling, func(t *testing.T) {
+				t.Parallel()
+				namespace := name + "-" + spelling
+				s.namespace(t, namespace)
+				asked := manifests(t, kinds, pod{policy: policy})
+				apply := append([]string{"apply", "-f", "-"}, flags...)
+				var versions map[string]string
+				for i := range 3 {
+					s.run(t, namespace, asked, apply...)
+					was := versions
+					versions = s.expect(t, namespace, asked, autopath(nil))
+					// A Job is written once more by the first patch, whatever it says.
+					if i == 2 && !maps.Equal(was, versions) {
+						t.Errorf("applied again, it is written again: (-was +is)\n%s", cmp.Diff(was, versions))
+					}
+				}
+				s.run(t, namespace, asked, "label", "-f", "-", "touched=yes")
+				s.run(t, namespace, "", "scale", "deployments", "--all", "--replicas=2")
+				s.run(t, namespace, "", "debug", "pod-network", "--image=registry.example/debug:1")
+				s.run(t, namespace, "", "patch", "pod", "host-network", "--subresource=status", "--patch", `{"status":{"phase":"Running"}}`)
+				// kubectl diff fails when there is a difference.
+				if out := s.run(t, namespace, asked, append([]string{"diff", "-f", "-"}, flags...)...); out != "" {
+					t.Errorf("differs:\n%s", out)
+				}
+				s.run(t, namespace, asked, apply...)
+				s.expect(t, namespace, asked, autopath(nil))
+				s.rendered(t, namespace, asked)
+			})
+		}
+	}
+}
+
+// rendered closes the loop: what is stored gives pods the search domain of autopath.
+func (s *autopathTest) rendered(t *testing.T, namespace, manifests string) {
+	stored := s.run(t, namespace, manifests, "get", "-f", "-", "-o", "json")
+	host := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch corp.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "../../cmd/dnsconfigurer", "render", "-f", "-", "-o", "json", "--resolv-conf", host)
+	cmd.Stdin = strings.NewReader(stored)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	count := 0
+	for line := range strings.Lines(string(out)) {
+		var got struct {
+			Kind, Name                     string
+			Nameservers, Searches, Options []string
+			Findings                       []any
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatal(err)
+		}
+		count++
+		file := [][]string{got.Nameservers, got.Searches, got.Options}
+		want := [][]string{{"10.96.0.10"}, {"search." + namespace + ".cluster.local.ap.k8s.io"}, {"ndots:5"}}
+		if diff := cmp.Diff(want, file); diff != "" || len(got.Findings) > 0 {
+			t.Errorf("%s %s: findings %v (-want +got)\n%s", got.Kind, got.Name, got.Findings, diff)
+		}
+	}
+	if want := 2 * len(kinds); count != want {
+		t.Errorf("%d were rendered, want %d", count, want)
+	}
+}
+
+// replaced sends all that is stored, pods and Jobs too, with the policy as the author
+// wrote it.
+func (s *autopathTest) replaced(t *testing.T) {
+	const namespace = "replaced"
+	s.namespace(t, namespace)
+	asked := manifests(t, kinds, pod{policy: kep})
+	s.run(t, namespace, asked, "create", "-f", "-")
+	list := objects(t, s.run(t, namespace, asked, "get", "-f", "-", "-o", "json"))
+	for _, o := range list {
+		unstructured.RemoveNestedField(fields(o), "metadata", "annotations")
+		if err := unstructured.SetNestedField(fields(o), kep, "spec", "dnsPolicy"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(t, namespace, text(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": list}), "replace", "-f", "-")
+	s.expect(t, namespace, asked, autopath(nil))
+}
+
+// leftAlone is who does not ask by dnsPolicy.
+func (s *autopathTest) leftAlone(t *testing.T) {
+	mine := map[string]string{"dnsconfigurer.dev/policy": api, "team": "shop"}
+	for namespace, p := range map[string]pod{
+		"default-policy": {policy: "Default"},
+		"cluster-first":  {policy: "ClusterFirst", annotations: map[string]string{"team": "shop"}},
+		"host-net":       {policy: "ClusterFirstWithHostNet"},
+		"none":           {policy: "None"},
+		"by-annotation":  {policy: "ClusterFirst", annotations: mine},
+	} {
+		t.Run(namespace, func(t *testing.T) {
+			t.Parallel()
+			s.namespace(t, namespace)
+			for range 2 {
+				s.run(t, namespace, manifests(t, kinds, p), "apply", "-f", "-")
+				s.expect(t, namespace, manifests(t, kinds, p), p)
+			}
+		})
+	}
+}
+
+// story is a template whose author changes his mind.
+type story struct {
+	name     string
+	replaces bool // also when he replaces it
+	steps    []step
+}
+
+type step struct{ send, want pod }
+
+func stories() []story {
+	team := map[string]string{"team": "shop"}
+	his := map[string]string{"dnsconfigurer.dev/policy": api}
+	other := map[string]string{"dnsconfigurer.dev/policy": "Default"}
+	return []story{
+		{"on-and-off", true, []step{
+			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
+			{pod{policy: kep}, autopath(nil)},
+			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
+			{pod{policy: api}, autopath(nil)},
+			{pod{}, pod{policy: "ClusterFirst"}}, // the line is taken out
+			{pod{policy: kep}, autopath(nil)},
+			{pod{policy: "Default"}, pod{policy: "Default"}},
+			{pod{policy: kep}, autopath(nil)},
+			{pod{policy: "None"}, pod{policy: "None"}},
+		}},
+		{"annotations", true, []step{
+			{pod{kep, team}, autopath(team)},
+			{pod{"Default", team}, pod{"Default", team}},
+			{pod{kep, team}, autopath(team)},
+		}},
+		{"his-own-annotation", true, []step{
+			{pod{kep, his}, pod{"ClusterFirstWithHostNet", his}},
+			{pod{"Default", his}, pod{"Default", his}},
+			{pod{kep, other}, pod{"ClusterFirstWithHostNet", other}},
+			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
+		}},
+		// These two nobody can tell from other things: docs/autopath.md.
+		{"to-what-is-stored", false, []step{
+			{pod{policy: kep}, autopath(nil)},
+			{pod{policy: "ClusterFirstWithHostNet"}, autopath(nil)},
+		}},
+		{"to-his-own-annotation", false, []step{
+			{pod{policy: kep}, autopath(nil)},
+			{pod{"ClusterFirst", his}, pod{policy: "ClusterFirst"}},
+			{pod{"ClusterFirst", his}, pod{"ClusterFirst", his}},
+		}},
+	}
+}
+
+// changed tells the stories in each way that kubectl has.
+func (s *autopathTest) changed(t *testing.T) {
+	for name, command := range map[string][]string{
+		"apply": {"apply", "-f", "-"}, "server-side": {"apply", "--server-side", "-f", "-"}, "replace": {"replace", "-f", "-"},
+	} {
+		for _, story := range stories() {
+			if name == "replace" && !story.replaces {
+				continue
+			}
+			t.Run(name+" "+story.name, func(t *testing.T) {
+				t.Parallel()
+				namespace := name + "-" + story.name
+				s.namespace(t, namespace)
+				for i, step := range story.steps {
+					sent := manifests(t, templates(), step.send)
+					if i == 0 && name == "replace" {
+						s.run(t, namespace, sent, "create", "-f", "-")
+					} else {
+						s.run(t, namespace, sent, command...)
+					}
+					s.expect(t, namespace, sent, step.want)
+					if t.Failed() {
+						t.Fatalf("step %d", i+1)
+					}
+				}
+			})
+		}
+	}
+}
+
+// fixed are pods that run, and Jobs: the API server lets nobody turn them on or off.
+func (s *autopathTest) fixed(t *testing.T) {
+	for namespace, c := range map[string]struct{ stored, sent, want pod }{
+		"turned-on":  {pod{policy: "ClusterFirst"}, pod{policy: kep}, pod{policy: "ClusterFirst"}},
+		"turned-off": {pod{policy: kep}, pod{policy: "ClusterFirst"}, autopath(nil)},
+	} {
+		s.namespace(t, namespace)
+		fixed := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !k.fixed })
+		stored := manifests(t, fixed, c.stored)
+		s.run(t, namespace, stored, "apply", "-f", "-")
+		for manifest := range strings.SplitSeq(manifests(t, fixed, c.sent), separator) {
+			s.refuses(t, namespace, manifest, "Forbidden: pod updates may not change fields", "field is immutable")
+		}
+		s.expect(t, namespace, stored, c.want)
+	}
+}
+
+// unknown are policies that nobody can do, in every kind.
+func (s *autopathTest) unknown(t *testing.T) {
+	const namespace = "unknown"
+	s.namespace(t, namespace)
+	for manifest := range strings.SplitSeq(manifests(t, kinds, pod{policy: "Autopath"}), separator) {
+		s.refuses(t, namespace, manifest, `dnsPolicy: Unsupported value: "Autopath"`)
+	}
+	for manifest := range strings.SplitSeq(manifests(t, templates(), pod{policy: kep}), separator) {
+		windows := strings.Replace(manifest, `"hostNetwork":`, `"os":{"name":"windows"},"hostNetwork":`, 1)
+		s.refuses(t, namespace, windows, `dnsPolicy: Unsupported value: "clusterFirstWithAutopath"`)
+	}
+}
+
+// refuses applies what must be refused for one of the reasons.
+func (s *autopathTest) refuses(t *testing.T, namespace, manifest string, reasons ...string) {
+	t.Helper()
+	_, _, err := s.kubectl.Run(t.Context(), manifest, "apply", "-f", "-", "--namespace="+namespace)
+	if err == nil || !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(err.Error(), r) }) {
+		t.Errorf("%s:\n%v", manifest, err)
+	}
+}

@@ -1,0 +1,100 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Kubectl is a kubectl of the API server's version, in an administrator's hands. Its
+// methods may be called at once.
+type Kubectl struct {
+	program string
+	env     []string
+}
+
+// Kubectl returns a kubectl for the control plane, which has to be ready.
+func (c *Cluster) Kubectl(t testing.TB) *Kubectl {
+	t.Helper()
+	text, err := c.Kubeconfig(c.Address(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := c.file("kubeconfig")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &Kubectl{
+		program: build(t, "kubectl"),
+		// HOME: what kubectl keeps of the API, so as not to ask for it each time.
+		env: append(os.Environ(), "KUBECONFIG="+file, "HOME="+c.dir, "KUBECTL_KUBERC=false"),
+	}
+}
+
+// Run gives kubectl a standard input and returns its standard output, and apart from it
+// what the API server warns of and kubectl complains about. The error is kubectl's exit code.
+func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {
+	var out, problems strings.Builder
+	cmd := exec.CommandContext(ctx, k.program, args...)
+	cmd.Env = k.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &problems
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("kubectl %s: %w\n%s%s", strings.Join(args, " "), err, &out, &problems)
+	}
+	return out.String(), problems.String(), err
+}
+
+// Verdict is what the API server says of an object.
+type Verdict struct {
+	Refused  string   // why, "": it is accepted
+	Warnings []string // without the word Warning
+}
+
+// Judge asks what the API server says to the creation of the object in a manifest,
+// without creating it.
+func (k *Kubectl) Judge(ctx context.Context, manifest string) Verdict {
+	var v Verdict
+	_, stderr, err := k.Run(ctx, manifest, "create", "--dry-run=server", "-f", "-")
+	for line := range strings.Lines(stderr) {
+		if warning, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "Warning: "); ok {
+			v.Warnings = append(v.Warnings, warning)
+		}
+	}
+	if err != nil {
+		v.Refused = err.Error()
+	}
+	return v
+}
+
+// policyTime is how long the API server may take until it heeds a policy of admission;
+// it is a second on a machine with nothing else to do.
+const policyTime = time.Minute
+
+// Enforce applies manifests of admission policies, and returns when the API server heeds
+// them: when its verdict on probe shows so.
+func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(Verdict) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), policyTime)
+	defer cancel()
+	if _, _, err := k.Run(ctx, manifests, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	for tick := time.Tick(100 * time.Millisecond); ; {
+		v := k.Judge(ctx, probe)
+		if heeded(v) {
+			return
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("the policies are not heeded after %v: %+v", policyTime, v)
+		}
+	}
+}
