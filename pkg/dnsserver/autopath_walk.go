@@ -95,7 +95,9 @@ func (w *walker) look(ctx context.Context, name fqdn.Name) (finding, func(contex
 	verdict, _, node := w.at.Find(name)
 	switch {
 	case verdict == zone.NotOurs:
-		return w.lookElsewhere(ctx, name)
+		f, later := w.lookElsewhere(ctx, name)
+		_, f.Cluster = name.Within(w.s.cfg.Domain) // without a zone the cluster's are others' names, too
+		return f, later
 	case verdict == zone.Exists && node.Alias != "":
 		return finding{Cluster: true}, w.follow(ctx, name)
 	}
