@@ -230,25 +230,33 @@ dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation=
 
 // TestMutate: the patch of each kind, where there are annotations and where there are not.
 func TestMutate(t *testing.T) {
-	const replaced = `{"op":"replace","path":"%s/spec/dnsPolicy","value":"%s"}`
-	const annotated = `{"op":"add","path":"%s/metadata/annotations/dnsconfigurer.dev~1policy","value":"ClusterFirstWithAutopath"}`
+	const replaced = `{"op":"replace","path":"%s/spec/dnsPolicy","value":"ClusterFirstWithHostNet"}`
+	const annotated = `{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy","value":"ClusterFirstWithAutopath"},` +
+		`{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy-from","value":"dnsPolicy"}`
+	const removed = `{"op":"remove","path":"%s/metadata/annotations/dnsconfigurer.dev~1%s"}`
 	const made = `{"op":"add","path":"%s/metadata%s","value":{}}`
 	text := fmt.Sprintf
 	for _, tt := range []struct{ name, object, want string }{
 		{"a pod", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
-			text(replaced, "", "ClusterFirst") + "," + text(made, "", "/annotations") + "," + text(annotated, "")},
+			text(replaced, "") + "," + text(made, "", "/annotations") + "," + text(annotated, "")},
 		{"the KEP's spelling, on the host's network, without a name yet", `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","annotations":{"a":"b"}},"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}}`,
-			text(replaced, "", "ClusterFirstWithHostNet") + "," + text(annotated, "")},
+			text(replaced, "") + "," + text(annotated, "")},
 		{"a pod whose author says something else in the annotation", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
-			text(replaced, "", "ClusterFirst")},
+			text(replaced, "")},
 		{"a template without metadata", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","annotations":{"a":"b"}},"spec":{"template":{"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template", "ClusterFirst") + "," + text(made, "/spec/template", "") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
+			text(replaced, "/spec/template") + "," + text(made, "/spec/template", "") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
 		{"a template with metadata", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template", "ClusterFirst") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
+			text(replaced, "/spec/template") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
 		{"a CronJob", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web"},"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}}}`,
-			text(replaced, "/spec/jobTemplate/spec/template", "ClusterFirst") + "," + text(annotated, "/spec/jobTemplate/spec/template")},
+			text(replaced, "/spec/jobTemplate/spec/template") + "," + text(annotated, "/spec/jobTemplate/spec/template")},
 		{"a PodTemplate", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}`,
-			text(replaced, "/template", "ClusterFirst") + "," + text(annotated, "/template")},
+			text(replaced, "/template") + "," + text(annotated, "/template")},
+		{"taken back", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
+			text(removed, "/spec/template", "policy") + "," + text(removed, "/spec/template", "policy-from")},
+		{"taken back for something else", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
+			text(removed, "", "policy-from")},
+		{"as it is stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
+		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
 		{"another policy", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"None"}}`, ""},
 		{"no policy", `{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{}}`, ""},
 	} {
