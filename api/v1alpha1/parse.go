@@ -57,6 +57,14 @@ func ParseDNS(data []byte) (DNSConfiguration, error) {
 	return c, err
 }
 
+// ParseWebhook decodes a WebhookConfiguration strictly. The error joins all problems,
+// each with its field.
+func ParseWebhook(data []byte) (WebhookConfiguration, error) {
+	var c WebhookConfiguration
+	err := decode(data, KindWebhook, &c.TypeMeta, &c)
+	return c, err
+}
+
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	js, err := toJSON(data)
 	if err != nil {

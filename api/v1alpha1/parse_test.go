@@ -90,6 +90,8 @@ func TestDefaults(t *testing.T) {
 	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
 		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nlameduck: 0s\nlogFormat: text\n")
+	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
+		"listen: ':8443'\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 }
 
 func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {
@@ -203,6 +205,41 @@ func FuzzParseDNS(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := v1alpha1.ParseDNS([]byte(text))
 		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindDNS) {
+			t.Errorf("accepted %q as %v", text, c.TypeMeta)
+		}
+	})
+}
+
+const webhookHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\n"
+
+func TestParseWebhook(t *testing.T) {
+	got, err := v1alpha1.ParseWebhook([]byte(webhookHead + `
+listen: 127.0.0.1:8443
+tls: {certFile: c, keyFile: k}
+node: {clusterDomain: corp.example}
+`))
+	want := v1alpha1.WebhookConfiguration{
+		TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindWebhook},
+		Listen:   "127.0.0.1:8443",
+		TLS:      v1alpha1.TLSConfiguration{CertFile: "c", KeyFile: "k"},
+		Node:     v1alpha1.NodeConfiguration{ClusterDomain: new("corp.example")},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	_, err = v1alpha1.ParseWebhook([]byte(webhookHead + "tls: {cert: c}\nmode: Force\n"))
+	for _, want := range []string{`unknown field "tls.cert"`, `unknown field "mode"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func FuzzParseWebhook(f *testing.F) {
+	f.Add(webhookHead + "tls: {certFile: c}\nlameduck: 5s\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := v1alpha1.ParseWebhook([]byte(text))
+		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindWebhook) {
 			t.Errorf("accepted %q as %v", text, c.TypeMeta)
 		}
 	})

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -52,11 +53,11 @@ func configCheckCommand() *cobra.Command {
 	c := checker{}
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a ShimConfiguration, a DNSConfiguration or a KubeletConfiguration",
+		Short: "Check a configuration file of ours, or a KubeletConfiguration",
 		Long: `Check a ShimConfiguration or a KubeletConfiguration, and the host's resolv.conf
 that it names: every address, the domain, the limits that the kubelet checks when
 it starts, and what the kubelet passes over in the resolv.conf. Of a
-DNSConfiguration every value is checked. Exit code 1 when the file or the
+DNSConfiguration and a WebhookConfiguration every value is checked. Exit code 1 when the file or the
 resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
@@ -78,9 +79,12 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	if kind == v1alpha1.KindDNS {
+	switch kind {
+	case v1alpha1.KindDNS:
 		_, err := new(files).readDNS(path)
 		return err
+	case v1alpha1.KindWebhook:
+		return checkWebhook(path)
 	}
 	node, err := loadNode(path, kind)
 	if err != nil {
@@ -108,6 +112,18 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	return nil
 }
 
+// checkWebhook checks what the file at path says, and that there can be rules for it.
+func checkWebhook(path string) error {
+	w := webhookFlags{}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	w.register(flags)
+	w.node.config = path
+	if _, err := w.load(flags); !errors.Is(err, errNoCertificate) { // flags may give it
+		return err
+	}
+	return nil
+}
+
 // readKind reads the kind of the file at path.
 func readKind(path string) (string, error) {
 	data, err := os.ReadFile(path)
@@ -131,7 +147,7 @@ func loadNode(path, kind string) (node, error) {
 	case kube.KubeletKind:
 		f.kubeletConfig = path
 	default:
-		return node{}, fmt.Errorf("%s: kind: is %q, want %s, %s or %s", path, kind, v1alpha1.KindShim, v1alpha1.KindDNS, kube.KubeletKind)
+		return node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 	}
 	return f.load(flags)
 }

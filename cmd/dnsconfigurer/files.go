@@ -84,10 +84,33 @@ func (f *files) readConfig(path string) (v1alpha1.ShimConfiguration, error) {
 	if err != nil {
 		return c, within(path, err)
 	}
-	c.Node.KubeletConfig = besides(path, c.Node.KubeletConfig)
-	c.Node.UplinkResolvConf = besides(path, c.Node.UplinkResolvConf)
-	if c.Node.ResolvConf != nil {
-		*c.Node.ResolvConf = besides(path, *c.Node.ResolvConf)
-	}
+	allBesides(path, &c.Node)
 	return c, nil
+}
+
+// readWebhook reads a WebhookConfiguration and checks that texts are values of their
+// field. Relative paths count as in readConfig.
+func (f *files) readWebhook(path string) (v1alpha1.WebhookConfiguration, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return v1alpha1.WebhookConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := v1alpha1.ParseWebhook(data)
+	if err == nil {
+		_, err = newWebhookSettings(c, nil)
+	}
+	if err != nil {
+		return c, within(path, err)
+	}
+	allBesides(path, &c.Node)
+	return c, nil
+}
+
+// allBesides resolves the paths in c from the directory of file.
+func allBesides(file string, c *v1alpha1.NodeConfiguration) {
+	c.KubeletConfig = besides(file, c.KubeletConfig)
+	c.UplinkResolvConf = besides(file, c.UplinkResolvConf)
+	if c.ResolvConf != nil {
+		*c.ResolvConf = besides(file, *c.ResolvConf)
+	}
 }

@@ -29,6 +29,8 @@ var imports = map[string][]string{
 	"pkg/libc":       append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
 	"pkg/policy":     append(values, "pkg/fqdn", "pkg/resolvconf"),
 	"pkg/admission":  append(values, "pkg/fqdn", "pkg/policy", "pkg/resolvconf"),
+	"pkg/admission/webhook": {"std", "pkg/admission", "pkg/document", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
+		"github.com/prometheus/client_golang/prometheus"},
 	"pkg/kube":       {"std", "pkg/policy", "pkg/fqdn", "pkg/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
 	"pkg/document":   append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"),
 	"pkg/hostresolv": {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},

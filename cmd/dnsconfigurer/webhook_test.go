@@ -1,0 +1,258 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+)
+
+// writeCertificate writes a new certificate for 127.0.0.1 and its key as cert-manager
+// does, by renaming.
+func writeCertificate(t *testing.T, dir string, serial int64) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "webhook"}, DNSNames: []string{"webhook"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := errors.Join(os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+// review asks the webhook over HTTPS about a pod with an FQDN of 14 characters and the
+// cluster's domain, and returns the serial number of its certificate and what it says.
+func review(t *testing.T, addr string) (serial int64, answer string) {
+	t.Helper()
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	const pod = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE",
+		"object":{"metadata":{"name":"web","namespace":"shop"},"spec":{"subdomain":"web","setHostnameAsFQDN":true}}}}`
+	r, err := client.Post("https://"+addr+webhook.PathValidate, "application/json", strings.NewReader(pod))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(r.Body)
+	return r.TLS.PeerCertificates[0].SerialNumber.Int64(), string(text)
+}
+
+// TestWebhook is the command from its start to its end: the certificate and the
+// configuration change, and one with an error changes nothing.
+func TestWebhook(t *testing.T) {
+	dir, addr, health := t.TempDir(), freeAddr(t), freeAddr(t)
+	certFile, keyFile := writeCertificate(t, dir, 1)
+	config := filepath.Join(dir, "webhook.yaml")
+	write := func(domain string) {
+		t.Helper()
+		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: " + domain + "}\n"
+		if err := errors.Join(os.WriteFile(config+".new", []byte(text), 0o600), os.Rename(config+".new", config)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cluster.local")
+	p := &dnsProcess{t: t, http: health}
+	p.signal, p.stop = startCommand(t, []string{"webhook", "--config", config, "--listen", addr, "--http", health, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
+	p.ready()
+	expect := func(what string, serial int64, want string) {
+		t.Helper()
+		p.eventually(what, func() bool {
+			got, answer := review(t, addr)
+			return got == serial && strings.Contains(answer, want)
+		})
+	}
+	expect("the first answer", 1, `"allowed":true`)
+
+	writeCertificate(t, dir, 2)
+	expect("the second certificate", 2, `"allowed":true`)
+
+	write("a-domain-of-" + strings.Repeat("x", 40))
+	if err := p.signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	expect("a longer domain", 2, `"allowed":false`)
+	write("{}")
+	if err := p.signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the error", func() bool { return strings.Contains(p.log.String(), "the configuration has an error") })
+	expect("what was before", 2, `"allowed":false`)
+
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	expect("the certificate without its file", 2, `"allowed":false`)
+	r, err := http.Get("http://" + health + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("/readyz without the key: %s", r.Status)
+	}
+	metrics := get(t, health, "/metrics")
+	for _, want := range []string{
+		`dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="denied"}`,
+		`dnsconfigurer_admission_findings_total{code="fqdn-too-long"}`, "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds", "dnsconfigurer_config_last_reload_success 0",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+	p.stop()
+}
+
+// written runs `webhook manifests` and decodes what it writes as strictly as an API server
+// that refuses unknown fields; documents of cert-manager are left out.
+func written(t *testing.T, args ...string) (objects []runtime.Object, text string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), append([]string{"webhook", "manifests"}, args...), nil, &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for document := range strings.SplitSeq(stdout.String(), "\n---\n") {
+		if strings.Contains(document, "cert-manager.io/v1\n") {
+			continue
+		}
+		o, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		objects = append(objects, o)
+	}
+	return objects, stdout.String()
+}
+
+func one[T any](t *testing.T, objects []runtime.Object) T {
+	t.Helper()
+	i := slices.IndexFunc(objects, func(o runtime.Object) bool { _, ok := o.(T); return ok })
+	if i < 0 {
+		t.Fatalf("there is no %T", *new(T))
+	}
+	return objects[i].(T)
+}
+
+// TestWebhookManifests holds what the objects say about each other, and to the command.
+func TestWebhookManifests(t *testing.T) {
+	dir := t.TempDir()
+	certFile, _ := writeCertificate(t, dir, 1)
+	objects, text := written(t, "--ca-file", certFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
+	if strings.Contains(text, "${") || strings.Contains(text, "#?") || strings.Contains(text, "cert-manager") {
+		t.Errorf("something is left over:\n%s", text)
+	}
+	bundle, err := os.ReadFile(certFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := one[*corev1.Service](t, objects)
+	deployment := one[*appsv1.Deployment](t, objects)
+	pod := deployment.Spec.Template
+	budget := one[*policyv1.PodDisruptionBudget](t, objects)
+	for name, selector := range map[string]map[string]string{"Service": service.Spec.Selector, "PodDisruptionBudget": budget.Spec.Selector.MatchLabels, "Deployment": deployment.Spec.Selector.MatchLabels} {
+		if len(selector) == 0 || selector["app.kubernetes.io/name"] != pod.Labels["app.kubernetes.io/name"] {
+			t.Errorf("the %s selects %v, the pods have %v", name, selector, pod.Labels)
+		}
+	}
+	checkHook := func(name, path string, c admissionregistrationv1.WebhookClientConfig, failure *admissionregistrationv1.FailurePolicyType,
+		effects *admissionregistrationv1.SideEffectClass, timeout *int32, conditions int, excluded []string) {
+		if c.Service.Namespace != service.Namespace || c.Service.Name != service.Name || *c.Service.Port != service.Spec.Ports[0].Port || *c.Service.Path != path {
+			t.Errorf("%s asks %+v", name, c.Service)
+		}
+		if !bytes.Equal(c.CABundle, bundle) || *failure != admissionregistrationv1.Ignore || *effects != admissionregistrationv1.SideEffectClassNone || *timeout > 5 || conditions == 0 {
+			t.Errorf("%s: failurePolicy %s, sideEffects %s, timeoutSeconds %d, %d matchConditions, caBundle %q", name, *failure, *effects, *timeout, conditions, c.CABundle)
+		}
+		if !slices.Equal(excluded, []string{"kube-system", "dns"}) {
+			t.Errorf("%s leaves out %v", name, excluded)
+		}
+	}
+	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
+		checkHook(w.Name, webhook.PathValidate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
+	}
+	for _, w := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects).Webhooks {
+		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
+	}
+
+	// The configuration is good, and the command takes its arguments.
+	data := one[*corev1.ConfigMap](t, objects).Data
+	args := pod.Spec.Containers[0].Args
+	config := filepath.Join(dir, filepath.Base(args[len(args)-1]))
+	if err := os.WriteFile(config, []byte(data[filepath.Base(config)]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"config", "check", config}, nil, &stdout, &stderr); code != exitOK || !slices.Equal(args[:2], []string{"webhook", "--config"}) {
+		t.Errorf("%v: exit code %d\n%s", args, code, &stderr)
+	}
+	w, flags := webhookFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	w.register(flags)
+	w.node.config = config
+	s, err := w.load(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.node.ClusterDomain != "corp.example" || len(s.node.ClusterDNS) != 2 {
+		t.Errorf("the node is %+v", s.node)
+	}
+	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < s.lameduck+webhookDrain+5*time.Second {
+		t.Errorf("the pod has %v to end, and needs %v and %v", grace, s.lameduck, webhookDrain)
+	}
+}
+
+// TestWebhookManifestsTrust: with cert-manager there is its Certificate, and no bundle.
+func TestWebhookManifestsTrust(t *testing.T) {
+	objects, text := written(t, "--cert-manager-issuer", "ClusterIssuer/internal", "--mutating=false")
+	v := one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects)
+	if v.Annotations["cert-manager.io/inject-ca-from"] != "dnsconfigurer/dnsconfigurer-webhook" || v.Webhooks[0].ClientConfig.CABundle != nil {
+		t.Errorf("%+v", v.ObjectMeta)
+	}
+	if !strings.Contains(text, "kind: ClusterIssuer\n    name: internal\n") || strings.Contains(text, "MutatingWebhookConfiguration") {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+)
+
+var errNoCertificate = errors.New("there is no certificate: give --tls-cert and --tls-key, or tls.certFile and tls.keyFile in the configuration")
+
+// webhookSettings are what the files and the flags of a webhook say together, checked.
+type webhookSettings struct {
+	v1alpha1.WebhookConfiguration
+
+	lameduck time.Duration
+	node     node
+	rules    *admission.Rules
+}
+
+// newWebhookSettings fills in the defaults and checks everything but the node, which
+// judge adds; the error joins all problems.
+func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webhookSettings, error) {
+	c.Listen = cmp.Or(c.Listen, v1alpha1.DefaultWebhookListen)
+	c.Lameduck = cmp.Or(c.Lameduck, v1alpha1.DefaultWebhookLameduck)
+	c.LogFormat = cmp.Or(c.LogFormat, v1alpha1.DefaultLogFormat)
+	s := webhookSettings{WebhookConfiguration: c}
+	var problems []error
+	for _, a := range []struct{ path, addr string }{{"listen", c.Listen}, {"http", c.HTTP}} {
+		if _, _, err := net.SplitHostPort(a.addr); err != nil && a.addr != "" {
+			problems = append(problems, fmt.Errorf("%s: %q is not an address with a port", names.of(a.path), a.addr))
+		}
+	}
+	var err error
+	if s.lameduck, err = time.ParseDuration(c.Lameduck); err != nil || s.lameduck < 0 {
+		problems = append(problems, fmt.Errorf("%s: %q: want a time, as 10s", names.of("lameduck"), c.Lameduck))
+	}
+	if !slices.Contains([]string{"text", "json"}, c.LogFormat) {
+		problems = append(problems, fmt.Errorf("%s: %q: want text or json", names.of("logFormat"), c.LogFormat))
+	}
+	return s, errors.Join(problems...)
+}
+
+// judge makes the rules for nodes like n. Their resolv.conf counts if it is known, and is
+// then read as one of our files: it is given to be judged by, and may change.
+func (s *webhookSettings) judge(n node, files *files, known bool) error {
+	s.node = n
+	if _, err := n.engine(); err != nil { // in the words of the flags
+		return err
+	}
+	var err error
+	if !known {
+		s.rules, err = admission.New(n.Node, nil)
+		return err
+	}
+	if n.ResolvConf != "" {
+		if _, err := files.read(n.ResolvConf); err != nil {
+			return fmt.Errorf("reading the nodes' resolv.conf: %w", err)
+		}
+	}
+	host, _ := n.host()
+	s.rules, err = admission.New(n.Node, &host)
+	return err
+}
+
+// needRestart names the fields that count only when a server starts, and of which next
+// says something else than s.
+func (s webhookSettings) needRestart(next webhookSettings) []string {
+	var names []string
+	for _, f := range []struct{ name, running, next string }{
+		{"listen", s.Listen, next.Listen},
+		{"http", s.HTTP, next.HTTP},
+		{"tls.certFile", s.TLS.CertFile, next.TLS.CertFile},
+		{"tls.keyFile", s.TLS.KeyFile, next.TLS.KeyFile},
+		{"lameduck", s.Lameduck, next.Lameduck},
+		{"logFormat", s.LogFormat, next.LogFormat},
+	} {
+		if f.running != f.next {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// webhookInForce puts settings in force in a webhook.
+type webhookInForce struct {
+	load    func() (webhookSettings, error) // reads the files
+	handler *webhook.Handler
+	log     *slog.Logger
+
+	first webhookSettings // what the server was started with
+}
+
+// reload is a reloader's.
+func (f *webhookInForce) reload() (companion, []string, error) {
+	next, err := f.load()
+	if err != nil {
+		return nothing{}, nil, err
+	}
+	f.handler.Use(next.rules)
+	f.say(next)
+	return nothing{}, f.first.needRestart(next), nil
+}
+
+func (f *webhookInForce) say(s webhookSettings) {
+	f.log.Info("settings in force", "clusterDNS", s.node.ClusterDNS, "clusterDomain", s.node.ClusterDomain, "resolvConf", s.node.ResolvConf)
+	for _, found := range s.node.findings {
+		f.log.Warn(found.Message, "hint", found.Hint)
+	}
+}
+
+// nothing is the companion of a server that has none.
+type nothing struct{}
+
+func (nothing) start(context.Context) (stop func()) { return func() {} }

@@ -1,0 +1,84 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Times of a connection. An API server keeps one open as long as requests come, and for
+// idleTimeout between them: longer than it would itself (90 seconds in client-go), so
+// that it is never us who close one that a request is just being written to.
+const (
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 10 * time.Second
+	writeTimeout  = 20 * time.Second
+	idleTimeout   = 3 * time.Minute
+)
+
+// Server serves a Handler over HTTPS until it is told to end, and then so that no
+// request is lost: it says that it is not ready, goes on until nobody sends new
+// connections, and lets the open ones come to their end.
+type Server struct {
+	Handler  http.Handler
+	KeyPair  *KeyPair
+	Lameduck time.Duration // for which new connections are still taken; 0: none
+	Drain    time.Duration // for which requests may go on then; 0: not at all
+	Logger   *slog.Logger  // required
+
+	ending atomic.Bool
+}
+
+// errEnding is why a server is not ready that is ending.
+var errEnding = errors.New("the server is ending")
+
+// Ready says why no requests should come; nil: they may.
+func (s *Server) Ready() error {
+	if s.ending.Load() {
+		return errEnding
+	}
+	_, err := s.KeyPair.Current()
+	return err
+}
+
+// Run serves connections of l, which it closes, until ctx ends.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s.Handler,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.KeyPair.GetCertificate},
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // handshakes of whoever scans ports
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(l, "", "") }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving admission reviews: %w", err)
+	case <-ctx.Done():
+	}
+	s.ending.Store(true)
+	s.Logger.Info("ending", "lameduck", s.Lameduck)
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving admission reviews: %w", err)
+	case <-time.After(s.Lameduck):
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Drain)
+	defer cancel()
+	err := server.Shutdown(draining)
+	<-ended // it is http.ErrServerClosed
+	if err != nil {
+		_ = server.Close()
+		return fmt.Errorf("requests were still open after %v: %w", s.Drain, err)
+	}
+	return nil
+}

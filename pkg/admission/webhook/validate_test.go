@@ -1,0 +1,54 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestWarningLimits has both sides of the two limits.
+func TestWarningLimits(t *testing.T) {
+	words := strings.Repeat("word ", 23)
+	for _, tt := range []struct {
+		name string
+		in   string
+		want []string
+	}{
+		{"120 characters are a line", words + "words", []string{words + "words"}},
+		{"121 are two", words + "words.", []string{strings.TrimSuffix(words, " "), "... words."}},
+		{"a word that is too long is cut", strings.Repeat("é", 125), []string{strings.Repeat("é", 120), "... ééééé"}},
+		{"a control character", "a\nb\x00", []string{"a?b?"}},
+		{"half a character", "é"[:1] + "a", []string{"?a"}},
+	} {
+		if diff := cmp.Diff(tt.want, warnings([]string{tt.in})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	if len(words)+5 != maxWarning {
+		t.Error("the first line has not 120 characters")
+	}
+
+	line := func(i int) string { return fmt.Sprintf("%0*d", maxWarning, i) }
+	var all []string
+	for i := range maxWarnings / maxWarning {
+		all = append(all, line(i))
+	}
+	rest := maxWarnings % maxWarning
+	if diff := cmp.Diff(append(all, line(0)[:rest]), warnings(append(all, line(0)[:rest]))); diff != "" {
+		t.Errorf("4096 characters (-want +got):\n%s", diff)
+	}
+	got := warnings(append(all, line(0)[:rest+1]))
+	total := 0
+	for _, s := range got {
+		total += utf8.RuneCountInString(s)
+	}
+	if last := got[len(got)-1]; total > maxWarnings || last != "warnings left out: 2; dnsconfigurer validate has them all" {
+		t.Errorf("4097 characters: %d, ending with %q", total, last)
+	}
+}

@@ -1,0 +1,616 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// TestAPIServerWebhook has a real API server ask the webhook, with the configuration
+// objects that `webhook manifests` writes. Only the way there differs: there is no
+// Service network, so the objects name an address.
+func TestAPIServerWebhook(t *testing.T) {
+	// No controller makes the service accounts of namespaces.
+	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
+	w := newAsked(t, c)
+	t.Run("vectors", w.vectors)
+	t.Run("autopath", w.autopath)
+	t.Run("restarts", w.restarts)
+}
+
+// asked is an API server and what it is to ask.
+type asked struct {
+	config *rest.Config
+	client *http.Client
+	api    kubernetes.Interface
+
+	binary    string
+	dir       string
+	addr      string // where the API server asks
+	authority *authority
+}
+
+func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
+	t.Helper()
+	w := &asked{dir: t.TempDir()}
+	w.binary = filepath.Join(w.dir, "dnsconfigurer")
+	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", w.binary, "../../cmd/dnsconfigurer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	addrs, err := apiserver.Loopback(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.addr, w.authority = addrs[0], newAuthority(t)
+	if w.config, err = c.Config(); err != nil {
+		t.Fatal(err)
+	}
+	if w.client, err = rest.HTTPClientFor(w.config); err != nil {
+		t.Fatal(err)
+	}
+	if w.api, err = kubernetes.NewForConfig(w.config); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// install applies one of the two configuration objects, with the address in the place of
+// the Service.
+func (w *asked) install(t *testing.T, kind string) {
+	t.Helper()
+	ca := filepath.Join(w.dir, "ca.crt")
+	if err := os.WriteFile(ca, w.authority.pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(w.binary, "webhook", "manifests", "--ca-file", ca).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := func(c *admissionregistrationv1.WebhookClientConfig) {
+		c.URL, c.Service = new("https://"+w.addr+*c.Service.Path), nil
+	}
+	for document := range strings.SplitSeq(string(out), "\n---\n") {
+		if !strings.Contains(document, "\nkind: "+kind+"\n") {
+			continue
+		}
+		var v admissionregistrationv1.ValidatingWebhookConfiguration
+		var m admissionregistrationv1.MutatingWebhookConfiguration
+		switch kind {
+		case "ValidatingWebhookConfiguration":
+			err = yaml.UnmarshalStrict([]byte(document), &v)
+			for i := range v.Webhooks {
+				point(&v.Webhooks[i].ClientConfig)
+			}
+			if err == nil {
+				_, err = w.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &v, metav1.CreateOptions{FieldValidation: "Strict"})
+			}
+		default:
+			err = yaml.UnmarshalStrict([]byte(document), &m)
+			for i := range m.Webhooks {
+				point(&m.Webhooks[i].ClientConfig)
+			}
+			if err == nil {
+				_, err = w.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &m, metav1.CreateOptions{FieldValidation: "Strict"})
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("there is no %s", kind)
+}
+
+// serve serves a handler in this process until stop is called.
+func (w *asked) serve(t *testing.T, h http.Handler) (stop func()) {
+	t.Helper()
+	cert, key := w.authority.issue(t, w.dir, w.addr)
+	pair, err := webhook.NewKeyPair(cert, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &webhook.Server{Handler: h, KeyPair: pair, Drain: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// seen is what a client sees of an object that it creates.
+type seen struct {
+	refused  string   // why; "": it is not
+	warnings []string // without those that the API server has itself
+	object   []byte
+}
+
+// create creates an object, or only seems to.
+func (w *asked) create(ctx context.Context, object []byte, dryRun bool) (seen, error) {
+	var o struct {
+		metav1.TypeMeta
+		Metadata metav1.ObjectMeta
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return seen{}, err
+	}
+	prefix := "/apis/" + o.APIVersion
+	if o.APIVersion == "v1" {
+		prefix = "/api/v1"
+	}
+	namespace := o.Metadata.Namespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	url := w.config.Host + prefix + "/namespaces/" + namespace + "/" + strings.ToLower(o.Kind) + "s"
+	if dryRun {
+		url += "?dryRun=All"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(object))
+	if err != nil {
+		return seen{}, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := w.client.Do(r)
+	if err != nil {
+		return seen{}, err
+	}
+	defer response.Body.Close()
+	s := seen{}
+	if s.object, err = io.ReadAll(response.Body); err != nil {
+		return s, err
+	}
+	headers, errs := utilnet.ParseWarningHeaders(response.Header["Warning"])
+	for _, h := range headers {
+		s.warnings = append(s.warnings, h.Text)
+	}
+	if response.StatusCode >= 400 {
+		var status metav1.Status
+		err = json.Unmarshal(s.object, &status)
+		s.refused = status.Message
+	}
+	return s, errors.Join(append(errs, err)...)
+}
+
+// eventually waits for what the API server learns in its own time.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline, tick := time.Now().Add(time.Minute), time.Tick(20*time.Millisecond); !ok(); <-tick {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", what)
+		}
+	}
+}
+
+// deniedBy is how the API server says that it was us.
+const deniedBy = `admission webhook "pods.validate.dnsconfigurer.dev" denied the request: `
+
+// tooLong is a pod that would stay pending for ever.
+const tooLong = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"checkout-worker-0","namespace":"default"},"spec":{"subdomain":"checkout-workers-of-payments-production","setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}`
+
+// vectors has the table judged.
+func (w *asked) vectors(t *testing.T) {
+	table, err := vectors.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"})})
+	defer w.serve(t, h)()
+	w.install(t, "ValidatingWebhookConfiguration")
+	eventually(t, "the first denial", func() bool {
+		s, err := w.create(t.Context(), []byte(tooLong), true)
+		return err == nil && strings.HasPrefix(s.refused, deniedBy)
+	})
+	made := map[string]bool{"default": true}
+	judged := 0
+	for _, v := range table {
+		object, namespace := complete(t, v.Object)
+		if object == nil || v.Operation == "UPDATE" {
+			continue // a List is none to the API server, and updates of pods are not asked about
+		}
+		if !made[namespace] {
+			made[namespace] = true
+			text := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
+			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
+		}
+		judged++
+		h.Use(rulesFor(t, v.Node))
+		s, err := w.create(t.Context(), object, true)
+		if err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+			continue
+		}
+		compare(t, v, s)
+	}
+	t.Logf("%d of %d vectors", judged, len(table))
+	if judged < len(table)*9/10 {
+		t.Error("most of the table is left out")
+	}
+}
+
+// compare holds what a client sees to the table.
+func compare(t *testing.T, v vectors.Vector, s seen) {
+	t.Helper()
+	denied, byUs := strings.CutPrefix(s.refused, deniedBy)
+	said := strings.ReplaceAll(strings.Join(s.warnings, " "), " ... ", " ")
+	did := "allows"
+	switch {
+	case byUs:
+		did, said = "denies", denied
+	case s.refused != "":
+		did = "refuses"
+	case strings.Contains(said, "spec.") || strings.Contains(said, "metadata."):
+		did = "warns"
+	}
+	want := v.Admission
+	if v.APIServer == "refuses" {
+		want = "refuses" // in its own words
+	}
+	if did != want {
+		t.Errorf("%s: %s, want %s: %q %q", v.Name, did, want, s.refused, s.warnings)
+		return
+	}
+	for _, f := range v.Findings {
+		if want != "refuses" && f.EnforcedBy != "apiserver" && (f.Severity == "error" || !byUs) && !strings.Contains(said, f.Message) {
+			t.Errorf("%s: said is %q, and not %q", v.Name, said, f.Message)
+		}
+	}
+}
+
+// complete adds what the API server wants of each kind, and returns the namespace; nil: it
+// is a List.
+func complete(t *testing.T, object []byte) (text []byte, namespace string) {
+	t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal(object, &o); err != nil {
+		t.Fatal(err)
+	}
+	within := func(o map[string]any, key string) map[string]any {
+		if o[key] == nil {
+			o[key] = map[string]any{}
+		}
+		return o[key].(map[string]any)
+	}
+	labels, spec := map[string]any{"app": "vector"}, within(o, "spec")
+	switch o["kind"] {
+	case "List":
+		return nil, ""
+	case "Pod":
+	case "PodTemplate":
+		delete(o, "spec")
+	case "CronJob":
+		spec["schedule"] = "0 0 * * *"
+		spec = within(within(spec, "jobTemplate"), "spec")
+		fallthrough
+	case "Job":
+		within(within(spec, "template"), "spec")["restartPolicy"] = "Never"
+	case "ReplicationController":
+		spec["selector"] = labels
+		within(within(spec, "template"), "metadata")["labels"] = labels
+	default:
+		spec["selector"] = map[string]any{"matchLabels": labels}
+		within(within(spec, "template"), "metadata")["labels"] = labels
+	}
+	namespace, _ = within(o, "metadata")["namespace"].(string)
+	if namespace == "" {
+		namespace = "default"
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, namespace
+}
+
+func rulesFor(t *testing.T, n vectors.Node) *admission.Rules {
+	t.Helper()
+	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
+	for _, s := range n.ClusterDNS {
+		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
+	}
+	var host *resolvconf.File
+	if n.ResolvConf != nil {
+		host = new(resolvconf.Parse(*n.ResolvConf))
+	}
+	rules, err := admission.New(node, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// autopath: the KEP's own YAML is taken, and an update of the pod does not meet the
+// immutable field.
+func (w *asked) autopath(t *testing.T) {
+	defer w.serve(t, webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDomain: "cluster.local"})}))()
+	const asked = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
+	if s, err := w.create(t.Context(), []byte(asked), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
+		t.Errorf("without us: %q, %v", s.refused, err)
+	}
+	w.install(t, "MutatingWebhookConfiguration")
+	eventually(t, "a pod with autopath", func() bool {
+		s, err := w.create(t.Context(), []byte(asked), false)
+		return err == nil && s.refused == ""
+	})
+	pods := w.api.CoreV1().Pods("default")
+	stored, err := pods.Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Annotations[policy.OverrideAnnotation] != "ClusterFirstWithAutopath" {
+		t.Fatalf("%+v, %v", stored, err)
+	}
+	stored.Spec.DNSPolicy, stored.Labels = "ClusterFirstWithAutopath", map[string]string{"again": "yes"}
+	if stored, err = pods.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil || stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Labels["again"] != "yes" {
+		t.Errorf("applied again: %+v, %v", stored, err)
+	}
+}
+
+// enough is how many admissions the restarts have to happen under, at least.
+const enough = 500
+
+// restarts: two replicas behind what stands in for a Service get new certificates and are
+// restarted one after the other, and no object passes unseen. When both are gone, pods
+// are still created.
+func (w *asked) restarts(t *testing.T) {
+	replicas := []*replica{newReplica(t, w), newReplica(t, w)}
+	b := &balancer{replicas: replicas}
+	l, err := net.Listen("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go b.serve(l)
+	defer l.Close()
+	for _, r := range replicas {
+		r.start(t)
+	}
+	before := w.failedOpen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var admissions atomic.Int64
+	var load sync.WaitGroup
+	for range 2 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				s, err := w.create(context.WithoutCancel(ctx), []byte(tooLong), true)
+				if err != nil || !strings.HasPrefix(s.refused, deniedBy) {
+					t.Errorf("after %d admissions: %q, %v", admissions.Load(), s.refused, err)
+					return
+				}
+				admissions.Add(1)
+			}
+		})
+	}
+	reach := func(n int64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("admission %d", n), func() bool { return admissions.Load() >= n || t.Failed() })
+	}
+	for i, r := range replicas {
+		reach(int64(1+i) * enough / 3)
+		for _, r := range replicas {
+			w.authority.issue(t, r.dir, w.addr)
+		}
+		r.process.Stop()
+		reach(admissions.Load() + 20) // by the other one
+		r.start(t)
+	}
+	reach(enough)
+	stop()
+	load.Wait()
+	if after := w.failedOpen(t); after != before {
+		t.Errorf("apiserver_admission_webhook_fail_open_count went from %v to %v", before, after)
+	}
+	t.Logf("%d admissions", admissions.Load())
+
+	for _, r := range replicas {
+		r.process.Kill()
+	}
+	if s, err := w.create(t.Context(), []byte(tooLong), false); err != nil || s.refused != "" {
+		t.Errorf("without a webhook: %q, %v", s.refused, err)
+	}
+	if w.failedOpen(t) == before {
+		t.Error("the API server does not count what passed unseen") // or we read the wrong metric
+	}
+}
+
+var failOpen = regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{.*\} (\d+)$`)
+
+// failedOpen returns how many objects the API server has let pass without an answer.
+func (w *asked) failedOpen(t *testing.T) string {
+	t.Helper()
+	text, err := w.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts []string
+	for _, m := range failOpen.FindAllSubmatch(text, -1) {
+		counts = append(counts, string(m[0]))
+	}
+	return strings.Join(counts, "\n")
+}
+
+// replica is the command as a process.
+type replica struct {
+	dir, addr, health string
+	process           *apiserver.Process
+}
+
+func newReplica(t *testing.T, w *asked) *replica {
+	t.Helper()
+	addrs, err := apiserver.Loopback(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{dir: t.TempDir(), addr: addrs[0], health: addrs[1]}
+	cert, key := w.authority.issue(t, r.dir, w.addr)
+	r.process = &apiserver.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: []string{
+		"webhook", "--listen", r.addr, "--http", r.health, "--tls-cert", cert, "--tls-key", key, "--lameduck", "500ms",
+	}}
+	t.Cleanup(func() {
+		r.process.Kill()
+		if t.Failed() {
+			t.Log(r.process.Log())
+		}
+	})
+	return r
+}
+
+func (r *replica) start(t *testing.T) {
+	t.Helper()
+	if err := r.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a replica", r.ready)
+}
+
+func (r *replica) ready() bool {
+	response, err := http.Get("http://" + r.health + "/readyz")
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// balancer stands in for a Service: a connection goes to a replica that is ready, and
+// stays there.
+type balancer struct {
+	replicas []*replica
+}
+
+func (b *balancer) serve(l net.Listener) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go b.connect(client)
+	}
+}
+
+func (b *balancer) connect(client net.Conn) {
+	defer client.Close()
+	for _, r := range b.replicas {
+		if !r.ready() {
+			continue
+		}
+		server, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			continue
+		}
+		defer server.Close()
+		go func() {
+			_, _ = io.Copy(server, client)
+			_ = server.(*net.TCPConn).CloseWrite()
+		}()
+		_, _ = io.Copy(client, server)
+		return
+	}
+}
+
+// authority is a certificate authority.
+type authority struct {
+	key    *ecdsa.PrivateKey
+	cert   *x509.Certificate
+	pem    []byte
+	issued atomic.Int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+// issue writes a new certificate for the host of addr and its key into dir, by renaming.
+func (a *authority) issue(t *testing.T, dir, addr string) (certFile, keyFile string) {
+	t.Helper()
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1 + a.issued.Add(1)), Subject: pkix.Name{CommonName: "webhook"}, IPAddresses: []net.IP{net.ParseIP(host)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := errors.Join(os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
