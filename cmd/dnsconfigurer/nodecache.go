@@ -111,7 +111,7 @@ func (n *nodeCacheFlags) run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
 	var server *dnsserver.Server
-	f, err := newForwarding(s, upstream.Config{Options: []uint16{n.option}, Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log},
+	f, err := newForwarding(s, upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log},
 		func(f *forwarding) { server.Use(f.Forwarding) })
 	if err != nil {
 		return err

@@ -227,11 +227,7 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 	if s.TLS {
 		return c.observed(s, "tls", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
 	}
-	var m *dns.Msg
-	err := errUseTCP
-	if len(wire) <= udpSize { // what is longer would be sent in fragments
-		m, err = c.observed(s, "udp", func() (*dns.Msg, error) { return overUDP(ctx, s.Server, q, wire) })
-	}
+	m, err := c.observed(s, "udp", func() (*dns.Msg, error) { return overUDP(ctx, s.Server, q, wire) })
 	if !errors.Is(err, errUseTCP) {
 		return m, err
 	}

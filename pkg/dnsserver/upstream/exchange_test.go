@@ -293,26 +293,6 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestLongQueries has both sides of what goes over UDP unfragmented.
-func TestLongQueries(t *testing.T) {
-	noLeaks(t)
-	const passed = 65313
-	s := serve(t, func(_ string, query *dns.Msg) [][]byte { return [][]byte{good(t, query)} })
-	c := newClient(t, upstream.Config{Options: []uint16{passed}}, s)
-	fixed := 12 + len("\x03www\x07example\x03com\x00") + 4 + 11 + 4 // header, question, OPT record, the option's code and length
-	for i, size := range []int{1232, 1233} {
-		query := ask("www.example.com.")
-		query.SetEdns0(1232, false)
-		query.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: passed, Data: make([]byte, size-fixed)}}
-		if _, err := c.Exchange(t.Context(), query); err != nil {
-			t.Fatal(err)
-		}
-		if tcp := s.overTCP.Load(); tcp != int64(i) {
-			t.Errorf("%d octets: %d queries over TCP", size, tcp)
-		}
-	}
-}
-
 // The reply that counts is the one that fits the query, whatever comes before it.
 func TestForgedReplies(t *testing.T) {
 	noLeaks(t)
