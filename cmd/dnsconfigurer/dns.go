@@ -117,26 +117,23 @@ func (d *dnsFlags) over(c v1alpha1.DNSConfiguration, flags *pflag.FlagSet) v1alp
 		"lameduck":         func() { c.Lameduck = g.Lameduck },
 		"http":             func() { c.HTTP = g.HTTP },
 		"log-format":       func() { c.LogFormat = g.LogFormat },
-		"stub-domain":      func() { c.StubDomains = parseStubs(d.stubs) },
+		"stub-domain": func() {
+			c.StubDomains = nil
+			for _, s := range d.stubs {
+				stub := v1alpha1.StubDomain{}
+				zone, servers, found := strings.Cut(s, "=")
+				if stub.Zone = zone; found {
+					stub.Servers = strings.Split(servers, ",")
+				}
+				c.StubDomains = append(c.StubDomains, stub)
+			}
+		},
 	} {
 		if flags.Changed(flag) {
 			set()
 		}
 	}
 	return c
-}
-
-// parseStubs reads the flags --stub-domain.
-func parseStubs(flags []string) (stubs []v1alpha1.StubDomain) {
-	for _, text := range flags {
-		stub := v1alpha1.StubDomain{}
-		zone, servers, found := strings.Cut(text, "=")
-		if stub.Zone = zone; found {
-			stub.Servers = strings.Split(servers, ",")
-		}
-		stubs = append(stubs, stub)
-	}
-	return stubs
 }
 
 // load reads the file and puts the flags that were given over what it says.
@@ -188,6 +185,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	}
 	server, err := dnsserver.New(dnsserver.Config{
 		Zone: z, Domain: s.domain, TTL: s.ttl, Cache: replies, Returned: loop.Returned,
+		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
 		Lameduck: s.lameduck, Drain: dnsDrain, Logger: log, Register: registry,
 	})
 	if err != nil {

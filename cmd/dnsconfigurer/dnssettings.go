@@ -39,9 +39,6 @@ type dnsSettings struct {
 	stubs        []upstream.StubDomain
 	hostSuffixes []fqdn.Name
 
-	// searchesAsHost: the search domains in resolvConf are the hostSuffixes.
-	searchesAsHost bool
-
 	snapshotWait, snapshotMaxAge, lameduck time.Duration // 0: the default
 }
 
@@ -184,7 +181,7 @@ func (s *dnsSettings) checkForwarding(check func(string, error)) {
 
 // forwardsAs tells whether next asks the same servers as s.
 func (s dnsSettings) forwardsAs(next dnsSettings) bool {
-	return s.resolvConf == next.resolvConf && slices.Equal(s.upstreams, next.upstreams) && reflect.DeepEqual(s.stubs, next.stubs) && slices.Equal(s.hostSuffixes, next.hostSuffixes)
+	return s.resolvConf == next.resolvConf && slices.Equal(s.upstreams, next.upstreams) && reflect.DeepEqual(s.stubs, next.stubs)
 }
 
 // needRestart names the fields that count only when a server starts, and of which next
@@ -204,6 +201,7 @@ func (s dnsSettings) needRestart(next dnsSettings) []string {
 		{"reverseCIDRs", s.reverse, next.reverse},
 		{"pods", s.pods, next.pods},
 		{"ttl", s.ttl, next.ttl},
+		{"hostSuffixes", s.hostSuffixes, next.hostSuffixes},
 		{"lameduck", s.lameduck, next.lameduck},
 		{"logFormat", s.LogFormat, next.LogFormat},
 	} {

@@ -25,13 +25,11 @@ type forwarding struct {
 	host     *hostresolv.Watcher // nil: no file is followed
 	followed *upstream.Client    // has its servers
 	servers  []upstream.Server   // those
-	searched bool                // its search domains are those of the hosts
 }
 
 // newForwarding returns the forwarding of s. Its clients have common in common.
 func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwarding)) (*forwarding, error) {
-	f := &forwarding{changed: changed, log: common.Logger, searched: s.searchesAsHost}
-	f.HostSuffixes = s.hostSuffixes
+	f := &forwarding{changed: changed, log: common.Logger}
 	if len(s.upstreams) > 0 || s.resolvConf != "" {
 		c, err := f.client(common, s.upstreams, "")
 		if err != nil {
@@ -45,9 +43,6 @@ func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwardi
 			snapshot, _ := f.host.Current()
 			f.followed, f.servers = c, hostServers(snapshot, slog.New(slog.DiscardHandler)) // followHost tells
 			c.SetServers(f.servers)
-			if f.searched {
-				f.HostSuffixes = hostSuffixes(snapshot, slog.New(slog.DiscardHandler))
-			}
 		}
 	}
 	for _, stub := range s.stubs {
@@ -62,12 +57,6 @@ func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwardi
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: c.Exchange})
 	}
 	return f, nil
-}
-
-// stub returns how the servers of a stub domain are asked.
-func (f *forwarding) stub(zone fqdn.Name) dnsserver.Exchange {
-	i := slices.IndexFunc(f.Stubs, func(s dnsserver.Stub) bool { return s.Zone == zone })
-	return f.Stubs[i].Exchange
 }
 
 func (f *forwarding) client(config upstream.Config, servers []upstream.Server, zone string) (*upstream.Client, error) {
@@ -95,12 +84,8 @@ func (f *forwarding) run(ctx context.Context) error {
 func (f *forwarding) followHost(ctx context.Context) error {
 	for {
 		snapshot, changed := f.host.Current()
-		servers, suffixes := hostServers(snapshot, f.log), f.HostSuffixes
-		if f.searched {
-			suffixes = hostSuffixes(snapshot, f.log)
-		}
-		if !slices.Equal(servers, f.servers) || !slices.Equal(suffixes, f.HostSuffixes) { // not only other lines
-			f.servers, f.HostSuffixes = servers, suffixes
+		if servers := hostServers(snapshot, f.log); !slices.Equal(servers, f.servers) { // not only other lines
+			f.servers = servers
 			f.followed.SetServers(servers)
 			f.changed(f)
 		}
@@ -124,23 +109,4 @@ func hostServers(snapshot hostresolv.Snapshot, log *slog.Logger) []upstream.Serv
 		servers = append(servers, server)
 	}
 	return servers
-}
-
-// hostSuffixes returns the search domains of the host's file. A domain that is no name is
-// none, and what would not fit into a pod's list is left out.
-func hostSuffixes(snapshot hostresolv.Snapshot, log *slog.Logger) []fqdn.Name {
-	var suffixes []fqdn.Name
-	for _, entry := range snapshot.File.Searches {
-		name, err := fqdn.ParseName(entry.Text)
-		switch {
-		case err != nil:
-			log.Warn("a search domain is left out", "file", snapshot.Path, "line", entry.Line, "domain", entry.Text, "reason", err)
-		case len(suffixes) == dnsserver.MaxHostSuffixes:
-			log.Warn("a search domain is left out", "file", snapshot.Path, "line", entry.Line, "domain", entry.Text,
-				"reason", fmt.Sprintf("there are more than %d", dnsserver.MaxHostSuffixes))
-		default:
-			suffixes = append(suffixes, name)
-		}
-	}
-	return suffixes
 }
