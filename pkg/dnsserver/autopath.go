@@ -28,13 +28,9 @@ type Autopath struct {
 	// DefaultAutopathSuffix.
 	Suffix fqdn.Name
 
-	// HostSuffixes are as in Forwarding, until Use. At most MaxHostSuffixes.
+	// HostSuffixes are the search domains of the hosts, which come after those of
+	// the cluster for such a name. At most MaxHostSuffixes.
 	HostSuffixes []fqdn.Name
-
-	// Expander is asked for a name with its search list in the option, before we
-	// walk: a server near the names, which spares us that. One whose reply does not
-	// repeat the option has not expanded. nil: we walk.
-	Expander Exchange
 
 	// Option is the code of the EDNS0 option SearchPaths; 0:
 	// autopath.DefaultOption.
@@ -112,13 +108,14 @@ func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place,
 	case q.question().Qtype == dns.TypeANY:
 		a.answer = []dns.RR{minimal(q.question().Name)} // without a walk
 	case place == autopath.Search:
-		var limit uint32
-		if a, limit = s.find(ctx, q, asked, at); a.rcode == dns.RcodeServerFailure {
+		paths := s.search.Paths(asked.Namespace, s.cfg.Autopath.HostSuffixes)
+		r := s.walk(ctx, q, byName, s.search.Candidates(asked.Name, paths), at)
+		if a = s.walked(q, r); a.rcode == dns.RcodeServerFailure {
 			return a
 		}
 		a.authoritative = true
-		if len(a.answer) == 0 {
-			denial, a.authority = min(denial, limit), nil
+		if r.Outcome != autopath.Found {
+			denial, a.authority = min(denial, r.TTL), nil
 		}
 	case place == autopath.Absent:
 		a.rcode = dns.RcodeNameError
@@ -131,17 +128,6 @@ func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place,
 		a.authority = []dns.RR{soa}
 	}
 	return a
-}
-
-// find looks for the name that a query of autopath asks for. The limit is how long a
-// denial may be relied on.
-func (s *Server) find(ctx context.Context, q *query, asked autopath.Request, at *zone.Snapshot) (a answer, limit uint32) {
-	paths := s.search.Paths(asked.Namespace, s.forwarding.Load().HostSuffixes)
-	if a, ok := s.expanded(ctx, q, asked.Name, paths); ok {
-		return a, denied(a)
-	}
-	r := s.walk(ctx, q, byName, s.search.Candidates(asked.Name, paths), at)
-	return s.walked(q, r), r.TTL
 }
 
 // autopathApex is what the autopath suffix itself owns.

@@ -95,9 +95,7 @@ func (w *walker) look(ctx context.Context, name fqdn.Name) (finding, func(contex
 	verdict, _, node := w.at.Find(name)
 	switch {
 	case verdict == zone.NotOurs:
-		f, later := w.lookElsewhere(ctx, name)
-		_, f.Cluster = name.Within(w.s.cfg.Domain) // without a zone the cluster's are others' names, too
-		return f, later
+		return w.lookElsewhere(ctx, name)
 	case verdict == zone.Exists && node.Alias != "":
 		return finding{Cluster: true}, w.follow(ctx, name)
 	}

@@ -31,10 +31,6 @@ type Stub struct {
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs are refused
 	Stubs    []Stub
-
-	// HostSuffixes are the search domains of the hosts, which come after those of
-	// the cluster for a name of autopath.
-	HostSuffixes []fqdn.Name
 }
 
 // Use puts f in the place of the present Forwarding, and forgets what was learned from
@@ -75,27 +71,21 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 	if !ok {
 		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
 	}
-	return s.kept(ctx, q, question, func(ctx context.Context) answer { return s.ask(ctx, q, question, from) })
-}
-
-// kept answers from the cache, and has asked what that lacks: it returns the answer, or
-// how to wait for it.
-func (s *Server) kept(ctx context.Context, q *query, question cache.Question, ask func(context.Context) answer) (answer, func(context.Context) answer) {
 	hit := s.cfg.Cache.Get(question, time.Now())
 	s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
 	switch hit.State {
 	case cache.Fresh:
 		return s.cached(q, &hit, fromCache), nil
 	case cache.Expiring:
-		s.background(ctx, func(ctx context.Context) { ask(ctx) })
+		s.background(ctx, func(ctx context.Context) { s.ask(ctx, q, question, from) })
 		return s.cached(q, &hit, fromCache), nil
 	case cache.Failing:
 		return s.cached(q, &hit, fromStale), nil
 	case cache.Stale:
 		stale := hit // hit itself stays off the heap
-		return answer{}, func(ctx context.Context) answer { return s.askOrStale(ctx, q, ask, &stale) }
+		return answer{}, func(ctx context.Context) answer { return s.askOrStale(ctx, q, question, from, &stale) }
 	}
-	return answer{}, ask
+	return answer{}, func(ctx context.Context) answer { return s.ask(ctx, q, question, from) }
 }
 
 // exchange returns the servers for a name: those of the longest stub domain that
@@ -112,43 +102,33 @@ func (f *Forwarding) exchange(name fqdn.Name) Exchange {
 
 // ask asks other servers and keeps what they say.
 func (s *Server) ask(ctx context.Context, q *query, question cache.Question, from *Forwarding) answer {
-	m := new(dns.Msg)
-	m.SetQuestion(q.question().Name, q.question().Qtype)
-	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
-	m.SetEdns0(maxUDP, question.DO)
-	a, _ := s.askFor(ctx, q, m, question, from, from.exchange(q.name), func(*dns.Msg) bool { return true })
-	return a
-}
-
-// askFor asks m by exchange, for q, and keeps the reply under question if it is good.
-// Where it is not, ok is false.
-func (s *Server) askFor(ctx context.Context, q *query, m *dns.Msg, question cache.Question, from *Forwarding, exchange Exchange, good func(*dns.Msg) bool) (a answer, ok bool) {
 	select {
 	case s.forwards <- struct{}{}:
 		defer func() { <-s.forwards }()
 	default: // not kept: nobody was asked
-		return failure(fromHere, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers"), true
+		return failure(fromHere, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
 	}
-	reply, err := exchange(ctx, m)
+	m := new(dns.Msg)
+	m.SetQuestion(q.question().Name, q.question().Qtype)
+	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
+	m.SetEdns0(maxUDP, question.DO)
+	reply, err := from.exchange(q.name)(ctx, m)
 	current := s.forwarding.Load() == from // else those were asked who are not to be asked any more
 	if err != nil {
 		if current && ctx.Err() == nil { // not because we are about to end
 			s.cfg.Cache.Put(question, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
 		}
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error()), true
-	}
-	if !good(reply) {
-		return answer{}, false
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error())
 	}
 	if current && m.RecursionDesired { // without, the reply may be a referral
 		s.cfg.Cache.Put(question, reply, time.Now())
 	}
 	if reply.Truncated && q.via == overTCP { // and there is nothing left that the client could try
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work"), true
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work")
 	}
-	a = copied(reply, fromUpstream)
+	a := copied(reply, fromUpstream)
 	a.answer = spelled(a.answer, q.question().Name)
-	return a, true
+	return a
 }
 
 // spelled returns records with the owner name as the client spelled it (RFC 4343
@@ -179,9 +159,9 @@ func (s *Server) refresh(ctx context.Context, packet []byte) {
 
 // askOrStale asks, and answers with what it has if that fails or takes too long.
 // The question stays asked, so that the next client gets the new answer.
-func (s *Server) askOrStale(ctx context.Context, q *query, ask func(context.Context) answer, hit *cache.Hit) answer {
+func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Question, from *Forwarding, hit *cache.Hit) answer {
 	asked := make(chan answer, 1)
-	s.background(ctx, func(ctx context.Context) { asked <- ask(ctx) })
+	s.background(ctx, func(ctx context.Context) { asked <- s.ask(ctx, q, question, from) })
 	patience := time.NewTimer(clientPatience)
 	defer patience.Stop()
 	select {

@@ -22,8 +22,6 @@ type answer struct {
 	authority     []dns.RR
 	additional    []dns.RR
 
-	unexpanded bool // no answer: who was asked to expand a search list has not done so
-
 	echo     uint16         // the code of an option that the reply has, empty; 0: none
 	extended *dns.EDNS0_EDE // why, for clients that know EDNS0 (RFC 8914)
 }

@@ -41,11 +41,9 @@ const (
 
 // Config is what a Server serves.
 type Config struct {
-	// Zone is the names of the cluster; nil for a server in front of one that has
-	// them, which is asked for Domain as a stub.
 	Zone   *zone.Zone
-	Domain fqdn.Name // of the cluster
-	TTL    uint32    // of the zone's records, in seconds
+	Domain fqdn.Name // of the zone
+	TTL    uint32    // of its records, in seconds
 
 	Cache    *cache.Cache
 	Upstream Exchange // as in Forwarding, until Use
@@ -83,7 +81,6 @@ type Server struct {
 	metrics *metrics
 
 	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by Use
-	mute       atomic.Int64               // until when the Expander is not asked, in nanoseconds of Unix time
 	asking     atomic.Int64               // questions of walks that others are being asked
 
 	slots    chan struct{}  // one for each query in flight
@@ -93,8 +90,8 @@ type Server struct {
 
 // New returns a server. The error is about the Config.
 func New(cfg Config) (*Server, error) {
-	if cfg.Cache == nil {
-		return nil, errors.New("a server needs a cache")
+	if cfg.Zone == nil || cfg.Cache == nil {
+		return nil, errors.New("a server needs a zone and a cache")
 	}
 	search, err := cfg.Autopath.complete(cfg.Domain)
 	if err != nil {
@@ -108,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache),
 		slots: make(chan struct{}, maxInFlight), forwards: make(chan struct{}, maxForwarded),
 	}
-	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs, HostSuffixes: cfg.Autopath.HostSuffixes})
+	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
 

@@ -46,9 +46,6 @@ type Node struct {
 // Find looks up a name. The second result is the zone whose SOA record goes with a
 // negative answer, and is empty when the verdict is NotOurs or Unknown.
 func (s *Snapshot) Find(name fqdn.Name) (Verdict, fqdn.Name, Node) {
-	if s == nil {
-		return NotOurs, "", Node{}
-	}
 	below, ok := name.Within(s.config.Domain)
 	if !ok {
 		return s.findAddr(name)

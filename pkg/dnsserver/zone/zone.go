@@ -44,8 +44,7 @@ type Config struct {
 	Local []netip.Addr
 }
 
-// Zone is the name tree. Update is for one goroutine, Snapshot for any number. A nil
-// Zone has no names.
+// Zone is the name tree. Update is for one goroutine, Snapshot for any number.
 type Zone struct {
 	config  *Config
 	current atomic.Pointer[Snapshot]
@@ -73,13 +72,8 @@ func New(config Config) (*Zone, error) {
 	return z, nil
 }
 
-// Snapshot returns the zone as the last edit left it; nil for a nil Zone.
-func (z *Zone) Snapshot() *Snapshot {
-	if z == nil {
-		return nil
-	}
-	return z.current.Load()
-}
+// Snapshot returns the zone as the last edit left it.
+func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 
 // Update applies an edit; readers see all of it or nothing. The serial becomes that
 // of the zone's SOA record, unless it is older than the present one. An edit that
@@ -99,8 +93,7 @@ func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	z.current.Store(&next)
 }
 
-// Snapshot is the zone at one instant. It is safe for any number of goroutines. Find,
-// Stale and Serial may be called on a nil Snapshot: all names are NotOurs.
+// Snapshot is the zone at one instant. It is safe for any number of goroutines.
 type Snapshot struct {
 	config *Config
 	serial uint32
@@ -118,20 +111,10 @@ func (s *Snapshot) Loaded() bool { return s.loaded }
 
 // Stale returns the time of the data when it is known to be old, and otherwise the
 // zero time; see [Edit.LoadedStale].
-func (s *Snapshot) Stale() time.Time {
-	if s == nil {
-		return time.Time{}
-	}
-	return s.stale
-}
+func (s *Snapshot) Stale() time.Time { return s.stale }
 
 // Serial is that of the SOA record.
-func (s *Snapshot) Serial() uint32 {
-	if s == nil {
-		return 0
-	}
-	return s.serial
-}
+func (s *Snapshot) Serial() uint32 { return s.serial }
 
 // Namespaces yields the names of the namespaces, in order.
 func (s *Snapshot) Namespaces() iter.Seq[string] {
