@@ -50,11 +50,16 @@ type Forwarding struct {
 // behind the same Exchange change. Any goroutine may call it.
 func (s *Server) Use(f Forwarding) {
 	f.HostSuffixes = f.HostSuffixes[:min(len(f.HostSuffixes), MaxHostSuffixes)]
-	for _, name := range f.HostSuffixes {
-		f.suffixes = append(f.suffixes, name...)
-	}
+	f.suffixes = suffixesOf(f.HostSuffixes)
 	s.forwarding.Store(&f)
 	s.cfg.Cache.Clear()
+}
+
+func suffixesOf(list []fqdn.Name) (all []byte) {
+	for _, name := range list {
+		all = append(all, name...)
+	}
+	return all
 }
 
 // clientPatience is how long a client is kept waiting when a stale answer could be
