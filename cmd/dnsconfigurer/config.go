@@ -52,12 +52,12 @@ func configCheckCommand() *cobra.Command {
 	c := checker{}
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a ShimConfiguration, a DNSConfiguration or a KubeletConfiguration",
+		Short: "Check a file of one of our kinds, or a KubeletConfiguration",
 		Long: `Check a ShimConfiguration or a KubeletConfiguration, and the host's resolv.conf
 that it names: every address, the domain, the limits that the kubelet checks when
 it starts, and what the kubelet passes over in the resolv.conf. Of a
-DNSConfiguration every value is checked. Exit code 1 when the file or the
-resolv.conf has errors.`,
+DNSConfiguration and a NodeCacheConfiguration every value is checked. Exit code 1
+when the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
@@ -78,8 +78,12 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	if kind == v1alpha1.KindDNS {
+	switch kind {
+	case v1alpha1.KindDNS:
 		_, err := new(files).readDNS(path)
+		return err
+	case v1alpha1.KindNodeCache:
+		_, err := new(files).readNodeCache(path)
 		return err
 	}
 	node, err := loadNode(path, kind)
@@ -131,7 +135,7 @@ func loadNode(path, kind string) (node, error) {
 	case kube.KubeletKind:
 		f.kubeletConfig = path
 	default:
-		return node{}, fmt.Errorf("%s: kind: is %q, want %s, %s or %s", path, kind, v1alpha1.KindShim, v1alpha1.KindDNS, kube.KubeletKind)
+		return node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 	}
 	return f.load(flags)
 }

@@ -35,7 +35,7 @@ func TestFollowHost(t *testing.T) {
 	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
 	var log lockedBuffer
 	used := make(chan bool, 1)
-	f, err := newForwarding(dnsSettings{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+	f, err := newForwarding(peers{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		func(*forwarding) { used <- true })
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +85,12 @@ func TestReplacedForwarding(t *testing.T) {
 		t.Fatal(err)
 	}
 	force := &dnsInForce{server: server, log: slog.New(slog.DiscardHandler)}
-	if err := force.start(s); err != nil {
+	if err := force.use(s.peers); err != nil {
 		t.Fatal(err)
 	}
 	before := force.forwarding
-	s.upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
-	if err := force.use(s); err != nil {
+	s.peers.upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
+	if err := force.use(s.peers); err != nil {
 		t.Fatal(err)
 	}
 	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)

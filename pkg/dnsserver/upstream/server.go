@@ -47,6 +47,9 @@ func (s Server) String() string {
 	}
 }
 
+// MarshalText returns what String does, for logs.
+func (s Server) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // ParseServer reads ADDR, ADDR:PORT or [ADDR]:PORT, with "tcp://" before it for TCP alone,
 // for DNS over TLS with "tls://" before it and, if the certificate is not for the address,
 // "#NAME" after it.
