@@ -39,7 +39,7 @@ func (f *dnsInForce) reload() (companion, []string, error) {
 // use puts p in force.
 func (f *dnsInForce) use(p peers) error {
 	if f.forwarding == nil || !reflect.DeepEqual(p, f.last) { // else it stays, with what it knows of the servers
-		next, err := newForwarding(p, f.clients, f.serversChanged)
+		next, err := newForwarding(p, f.clients, f.hostChanged)
 		if err != nil {
 			return err
 		}
@@ -57,12 +57,16 @@ func (f *dnsInForce) use(p peers) error {
 	return nil
 }
 
-// serversChanged tells the server that of has other servers. One that has been replaced
-// may say so until it is stopped.
-func (f *dnsInForce) serversChanged(of *forwarding) {
+// hostChanged tells the server what the host's file has changed for of. One that has been
+// replaced may say so until it is stopped.
+func (f *dnsInForce) hostChanged(of *forwarding, what change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if of == f.forwarding {
+	switch {
+	case of != f.forwarding:
+	case what == otherSuffixes:
+		f.server.Search(of.HostSuffixes)
+	default:
 		f.server.Use(of.Forwarding)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type forwarding struct {
 	dnsserver.Forwarding
 	clients []*upstream.Client
-	changed func(*forwarding) // hears when servers have
+	changed func(*forwarding, change) // hears what the host's file has changed
 	log     *slog.Logger
 
 	host     *hostresolv.Watcher // nil: no file is followed
@@ -31,7 +31,7 @@ type forwarding struct {
 }
 
 // newForwarding returns the forwarding to p. Its clients have common in common.
-func newForwarding(p peers, common upstream.Config, changed func(*forwarding)) (*forwarding, error) {
+func newForwarding(p peers, common upstream.Config, changed func(*forwarding, change)) (*forwarding, error) {
 	f := &forwarding{changed: changed, log: common.Logger, searches: p.cluster != nil}
 	if len(p.upstreams) > 0 || p.resolvConf != "" {
 		c, err := f.client(common, p.upstreams, "")
@@ -111,8 +111,8 @@ func (f *forwarding) run(ctx context.Context) error {
 func (f *forwarding) followHost(ctx context.Context) error {
 	for {
 		snapshot, changed := f.host.Current()
-		if f.take(snapshot, f.log) {
-			f.changed(f)
+		if what := f.take(snapshot, f.log); what != unchanged {
+			f.changed(f, what)
 		}
 		select {
 		case <-changed:
@@ -122,20 +122,29 @@ func (f *forwarding) followHost(ctx context.Context) error {
 	}
 }
 
-// take does as the host's file says, and tells whether that is something else than before.
-func (f *forwarding) take(snapshot hostresolv.Snapshot, log *slog.Logger) (changed bool) {
+// change is what another host's file means for a server.
+type change uint8
+
+const (
+	unchanged     change = iota
+	otherSuffixes        // and nothing else
+	otherServers         // what was learned from those before may be wrong
+)
+
+// take does as the host's file says.
+func (f *forwarding) take(snapshot hostresolv.Snapshot, log *slog.Logger) (what change) {
+	if f.searches {
+		if suffixes := hostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
+			f.HostSuffixes, what = suffixes, otherSuffixes
+		}
+	}
 	if f.followed != nil {
 		if servers := hostServers(snapshot, log); !slices.Equal(servers, f.servers) { // not only other lines
-			f.servers, changed = servers, true
+			f.servers, what = servers, otherServers
 			f.followed.SetServers(servers)
 		}
 	}
-	if f.searches {
-		if suffixes := hostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
-			f.HostSuffixes, changed = suffixes, true
-		}
-	}
-	return changed
+	return what
 }
 
 // hostServers returns the servers of the host's file.

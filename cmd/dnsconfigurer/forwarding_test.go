@@ -36,7 +36,7 @@ func TestFollowHost(t *testing.T) {
 	var log lockedBuffer
 	used := make(chan bool, 1)
 	f, err := newForwarding(peers{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		func(*forwarding) { used <- true })
+		func(*forwarding, change) { used <- true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestReplacedForwarding(t *testing.T) {
 		changed *forwarding
 		want    int
 	}{{before, 1}, {force.forwarding, 0}} {
-		force.serversChanged(c.changed)
+		force.hostChanged(c.changed, otherServers)
 		if got := replies.Stats().Entries; got != c.want {
 			t.Errorf("the cache has %d replies, want %d", got, c.want)
 		}

@@ -309,16 +309,20 @@ func TestNodeAlone(t *testing.T) {
 	}
 }
 
-// TestNodeSuffixes: pods that run search the host's new domains as soon as it does.
+// TestNodeSuffixes: pods that run search the host's new domains as soon as it does. What
+// was found along other lists is not forgotten.
 func TestNodeSuffixes(t *testing.T) {
 	upstream := parseRecords(t, "wiki.old.example. 300 IN A 192.0.2.1\nwiki.new.example. 300 IN A 192.0.2.2").exchange
 	c := &clusterBehind{Server: newServer(t, shop, Config{Upstream: upstream})}
 	s := onNode(t, c.forwarding(t, upstream, "old.example"))
 	ask := func() string { return addresses(from(t, s.Server, pod(), question(below("wiki", "shop"), dns.TypeA))) }
 	before := ask()
-	s.Use(c.forwarding(t, upstream, "new.example"))
-	if after := ask(); before != "192.0.2.1" || after != "192.0.2.2" {
-		t.Errorf("before %s, after %s", before, after)
+	s.Search(c.forwarding(t, upstream, "new.example").HostSuffixes)
+	after := ask()
+	s.Search(c.forwarding(t, upstream, "old.example").HostSuffixes)
+	c.down.Store(true)
+	if again := ask(); before != "192.0.2.1" || after != "192.0.2.2" || again != before {
+		t.Errorf("before %s, after %s, and then %s again", before, after, again)
 	}
 }
 
@@ -382,11 +386,9 @@ func TestNodeKeepsApart(t *testing.T) {
 					case 0:
 						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[w.IntN(len(hosts))]...)
 						shared.Use(forwarding)
-					case 1: // as if the node's file had changed while the cache is kept
-						next := c.forwarding(t, c.cfg.Upstream, hosts[w.IntN(len(hosts))]...)
-						next.suffixes = suffixesOf(next.HostSuffixes)
-						forwarding = next
-						shared.forwarding.Store(&next)
+					case 1:
+						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[w.IntN(len(hosts))]...)
+						shared.Search(forwarding.HostSuffixes)
 					}
 					name := w.wanted()
 					if w.IntN(4) > 0 {
@@ -397,7 +399,6 @@ func TestNodeKeepsApart(t *testing.T) {
 						q = question(name, dns.TypeA, w.pick("api", "shop")+".svc.cluster.local,example")
 					}
 					q.CheckingDisabled = w.IntN(4) == 0
-					forwarding.suffixes = nil
 					alone := onNode(t, forwarding)
 					got, want := text(from(t, shared.Server, pod(), q)), text(from(t, alone.Server, pod(), q))
 					if got != want {

@@ -49,17 +49,30 @@ type Forwarding struct {
 // that: other servers may see another network. It is to be called again when servers
 // behind the same Exchange change. Any goroutine may call it.
 func (s *Server) Use(f Forwarding) {
-	f.HostSuffixes = f.HostSuffixes[:min(len(f.HostSuffixes), MaxHostSuffixes)]
-	f.suffixes = suffixesOf(f.HostSuffixes)
+	f.search(f.HostSuffixes)
 	s.forwarding.Store(&f)
 	s.cfg.Cache.Clear()
 }
 
-func suffixesOf(list []fqdn.Name) (all []byte) {
-	for _, name := range list {
-		all = append(all, name...)
+// Search puts other HostSuffixes into the present Forwarding. What was learned stays: it
+// is kept by the suffixes that led to it. Any goroutine may call it.
+func (s *Server) Search(suffixes []fqdn.Name) {
+	for {
+		now := s.forwarding.Load()
+		next := *now
+		next.search(suffixes)
+		if s.forwarding.CompareAndSwap(now, &next) {
+			return
+		}
 	}
-	return all
+}
+
+func (f *Forwarding) search(suffixes []fqdn.Name) {
+	f.HostSuffixes = suffixes[:min(len(suffixes), MaxHostSuffixes)]
+	f.suffixes = nil
+	for _, name := range f.HostSuffixes {
+		f.suffixes = append(f.suffixes, name...)
+	}
 }
 
 // clientPatience is how long a client is kept waiting when a stale answer could be
