@@ -12,7 +12,7 @@ import (
 var defaults embed.FS
 
 // Kinds lists the kinds of configuration files.
-func Kinds() []string { return []string{KindShim, KindDNS, KindWebhook} }
+func Kinds() []string { return []string{KindShim, KindDNS, KindNodeCache, KindWebhook} }
 
 // Defaults returns a configuration file of the given kind that names and explains
 // every field and changes nothing.

@@ -58,7 +58,8 @@ type DNSConfiguration struct {
 	TTL *uint32 `json:"ttl,omitempty"`
 
 	// Upstreams lists the servers that are asked for names of others: ADDR, ADDR:PORT,
-	// or tls://ADDR#NAME for DNS over TLS. Empty: those of ResolvConf.
+	// tcp://ADDR for TCP alone, or tls://ADDR#NAME for DNS over TLS. Empty: those of
+	// ResolvConf.
 	Upstreams []string `json:"upstreams,omitempty"`
 
 	// ResolvConf is the path of the file that lists these servers, followed as it

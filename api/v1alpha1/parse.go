@@ -65,6 +65,14 @@ func ParseWebhook(data []byte) (WebhookConfiguration, error) {
 	return c, err
 }
 
+// ParseNodeCache decodes a NodeCacheConfiguration strictly. The error joins all problems,
+// each with its field.
+func ParseNodeCache(data []byte) (NodeCacheConfiguration, error) {
+	var c NodeCacheConfiguration
+	err := decode(data, KindNodeCache, &c.TypeMeta, &c)
+	return c, err
+}
+
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	js, err := toJSON(data)
 	if err != nil {

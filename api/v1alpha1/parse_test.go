@@ -18,6 +18,7 @@ import (
 const head = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
 
 const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"
+const nodeCacheHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"
 
 func TestParseShim(t *testing.T) {
 	got, err := v1alpha1.ParseShim([]byte(head + `
@@ -92,6 +93,9 @@ func TestDefaults(t *testing.T) {
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
 		"listen: ':8443'\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
+	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
+		"listen: ['169.254.20.10:53']\nclusterDNS: []\nclusterDomain: cluster.local\nupstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\n"+
+		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nlogFormat: text\n")
 }
 
 func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {

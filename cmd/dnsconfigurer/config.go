@@ -53,12 +53,12 @@ func configCheckCommand() *cobra.Command {
 	c := checker{}
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a configuration file of ours, or a KubeletConfiguration",
+		Short: "Check a file of one of our kinds, or a KubeletConfiguration",
 		Long: `Check a ShimConfiguration or a KubeletConfiguration, and the host's resolv.conf
 that it names: every address, the domain, the limits that the kubelet checks when
 it starts, and what the kubelet passes over in the resolv.conf. Of a
-DNSConfiguration and a WebhookConfiguration every value is checked. Exit code 1 when the file or the
-resolv.conf has errors.`,
+DNSConfiguration, a NodeCacheConfiguration and a WebhookConfiguration every value is
+checked. Exit code 1 when the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
@@ -82,6 +82,9 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	switch kind {
 	case v1alpha1.KindDNS:
 		_, err := new(files).readDNS(path)
+		return err
+	case v1alpha1.KindNodeCache:
+		_, err := new(files).readNodeCache(path)
 		return err
 	case v1alpha1.KindWebhook:
 		return checkWebhook(path)

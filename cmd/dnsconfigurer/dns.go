@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,17 +116,7 @@ func (d *dnsFlags) over(c v1alpha1.DNSConfiguration, flags *pflag.FlagSet) v1alp
 		"lameduck":         func() { c.Lameduck = g.Lameduck },
 		"http":             func() { c.HTTP = g.HTTP },
 		"log-format":       func() { c.LogFormat = g.LogFormat },
-		"stub-domain": func() {
-			c.StubDomains = nil
-			for _, s := range d.stubs {
-				stub := v1alpha1.StubDomain{}
-				zone, servers, found := strings.Cut(s, "=")
-				if stub.Zone = zone; found {
-					stub.Servers = strings.Split(servers, ",")
-				}
-				c.StubDomains = append(c.StubDomains, stub)
-			}
-		},
+		"stub-domain":      func() { c.StubDomains = stubDomains(d.stubs) },
 	} {
 		if flags.Changed(flag) {
 			set()
@@ -153,8 +142,7 @@ func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
 }
 
 func (d *dnsFlags) run(cmd *cobra.Command) error {
-	load := func() (dnsSettings, error) { return d.load(cmd.Flags()) }
-	s, err := load()
+	s, err := d.load(cmd.Flags())
 	if err != nil {
 		return err
 	}
@@ -164,7 +152,10 @@ func (d *dnsFlags) run(cmd *cobra.Command) error {
 	}
 	hangup, stop := hangups()
 	defer stop()
-	force := &dnsInForce{load: load, log: log}
+	force := &dnsInForce{log: log, load: func() (peers, []string, error) {
+		next, err := d.load(cmd.Flags())
+		return next.peers, s.needRestart(next), err
+	}}
 	return serveDNS(cmd.Context(), s, force, &reloader{files: &d.files, hangup: hangup, reload: force.reload, log: log}, log)
 }
 
@@ -192,7 +183,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 		return err
 	}
 	force.server, force.clients = server, upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log}
-	if err := force.start(s); err != nil {
+	if err := force.use(s.peers); err != nil {
 		return err
 	}
 	r.running, r.success = force.forwarding, newReloadSuccess(registry)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -199,42 +200,63 @@ func TestDNSAutopath(t *testing.T) {
 
 // TestDNSFlags has every flag set what its field sets, and every field a flag.
 func TestDNSFlags(t *testing.T) {
-	given := map[string]string{
-		"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
-		"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
-		"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "lameduck": "1s", "log-format": "json",
-	}
-	typed := map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""}
-	for field, flag := range dnsFlagNames {
-		value := given[flag]
-		arg, ok := typed[flag]
+	flagCheck[v1alpha1.DNSConfiguration]{
+		head: dnsHead, names: dnsFlagNames, command: dnsCommand(), parse: v1alpha1.ParseDNS,
+		given: map[string]string{
+			"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
+			"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
+			"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "lameduck": "1s", "log-format": "json",
+		},
+		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},
+		over: func(arg string, flags *pflag.FlagSet) (v1alpha1.DNSConfiguration, error) {
+			d := dnsFlags{}
+			d.register(flags)
+			err := flags.Parse([]string{arg})
+			return d.over(v1alpha1.DNSConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindDNS}}, flags), err
+		},
+	}.run(t)
+}
+
+// flagCheck holds flags to the fields of a configuration that they stand for.
+type flagCheck[T any] struct {
+	head         string
+	names        fieldNames
+	command      *cobra.Command
+	parse        func([]byte) (T, error)
+	given, typed map[string]string // by flag: the field's value in the file, and on the command line where that is something else
+	over         func(arg string, flags *pflag.FlagSet) (T, error)
+}
+
+func (c flagCheck[T]) run(t *testing.T) {
+	t.Helper()
+	for field, flag := range c.names {
+		value := c.given[flag]
+		arg, ok := c.typed[flag]
 		if !ok {
 			arg = strings.Trim(value, "[]\"")
 		}
-		file := dnsHead + field + ": " + value + "\n"
+		file := c.head + field + ": " + value + "\n"
 		if outer, inner, nested := strings.Cut(field, "."); nested {
-			file = dnsHead + outer + ": {" + inner + ": " + value + "}\n"
+			file = c.head + outer + ": {" + inner + ": " + value + "}\n"
 		}
-		want, err := v1alpha1.ParseDNS([]byte(file))
+		want, err := c.parse([]byte(file))
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		d, flags := dnsFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-		d.register(flags)
-		if err := flags.Parse([]string{"--" + flag + "=" + arg}); err != nil {
+		got, err := c.over("--"+flag+"="+arg, pflag.NewFlagSet("", pflag.ContinueOnError))
+		if err != nil {
 			t.Fatal(err)
 		}
-		got := d.over(v1alpha1.DNSConfiguration{TypeMeta: want.TypeMeta}, flags)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("--%s (-file +flag):\n%s", flag, diff)
 		}
-		delete(given, flag)
+		delete(c.given, flag)
 	}
-	if len(given) > 0 {
-		t.Errorf("flags without a field: %v", given)
+	if len(c.given) > 0 {
+		t.Errorf("flags without a field: %v", c.given)
 	}
-	dnsCommand().LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && !slices.Contains(slices.Collect(maps.Values(dnsFlagNames)), f.Name) {
+	c.command.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" && !slices.Contains(slices.Collect(maps.Values(c.names)), f.Name) {
 			t.Errorf("--%s has no field", f.Name)
 		}
 	})
@@ -282,8 +304,13 @@ func TestDNSMetrics(t *testing.T) {
 	p.eventually("the endpoint", func() bool {
 		return strings.Contains(get(t, p.http, "/metrics"), "dnsconfigurer_dns_programming_duration_seconds_count")
 	})
+	checkMetrics(t, get(t, p.http, "/metrics"), "testdata/dns.metrics", "../../docs/cluster-dns.md")
+}
+
+// checkMetrics compares metrics in text form with the golden, and with what the page names.
+func checkMetrics(t *testing.T, text, golden, page string) {
+	t.Helper()
 	var got bytes.Buffer
-	text := get(t, p.http, "/metrics")
 	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
 		sample := regexp.MustCompile(`(?m)^` + family[1] + `(?:_count)?(?:\{(.*)\})? `).FindStringSubmatch(text)
 		if sample == nil {
@@ -296,7 +323,6 @@ func TestDNSMetrics(t *testing.T) {
 		}
 		got.WriteByte('\n')
 	}
-	const golden = "testdata/dns.metrics"
 	if *update {
 		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -309,7 +335,7 @@ func TestDNSMetrics(t *testing.T) {
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	doc, err := os.ReadFile("../../docs/cluster-dns.md")
+	doc, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,11 +343,11 @@ func TestDNSMetrics(t *testing.T) {
 	for line := range strings.Lines(got.String()) {
 		name := strings.Fields(line)[0]
 		if !slices.Contains(told, name) {
-			t.Errorf("docs/cluster-dns.md does not name %s", name)
+			t.Errorf("%s does not name %s", page, name)
 		}
 		told = slices.DeleteFunc(told, func(other string) bool { return other == name })
 	}
 	if len(told) > 0 {
-		t.Errorf("docs/cluster-dns.md names %v, which there are not", told)
+		t.Errorf("%s names %v, which there are not", page, told)
 	}
 }

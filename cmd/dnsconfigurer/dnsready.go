@@ -37,3 +37,23 @@ func (s source) ready(z *zone.Zone) (detail []string, err error) {
 	}
 	return detail, err
 }
+
+// clusterAnswers says why a cache on a node cannot serve the cluster's names, and in detail
+// how the cluster DNS servers do. One that is not asked counts as good.
+func (f *dnsInForce) clusterAnswers() (detail []string, err error) {
+	f.mu.Lock()
+	cluster := f.forwarding.cluster
+	f.mu.Unlock()
+	err = errors.New("no cluster DNS server answers")
+	for _, s := range cluster.Status() {
+		switch {
+		case s.Looping:
+			detail = append(detail, fmt.Sprintf("cluster DNS %v: sends our queries back to us", s.Server))
+		case s.Resting:
+			detail = append(detail, fmt.Sprintf("cluster DNS %v: does not answer", s.Server))
+		default:
+			detail, err = append(detail, fmt.Sprintf("cluster DNS %v: ok", s.Server)), nil
+		}
+	}
+	return detail, err
+}

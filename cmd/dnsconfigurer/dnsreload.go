@@ -5,44 +5,41 @@ package main
 
 import (
 	"log/slog"
+	"reflect"
 	"sync"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// dnsInForce puts settings in force in a DNS server.
+// dnsInForce puts the peers of the settings in force in a DNS server.
 type dnsInForce struct {
-	load    func() (dnsSettings, error) // reads the file
+	// load reads the file. It names the fields that count only when a server starts, and
+	// that say something else than they did then.
+	load    func() (peers, []string, error)
 	server  *dnsserver.Server
-	clients upstream.Config // what all clients of upstream servers have in common
+	clients upstream.Config // what all clients of other servers have in common
 	log     *slog.Logger
 
-	first, last dnsSettings // what the server was started with, and what is in force
+	last peers // in force
 
 	mu         sync.Mutex
 	forwarding *forwarding // of last; the reloader alone changes it
 }
 
-// start puts the settings in force with which the server is started.
-func (f *dnsInForce) start(s dnsSettings) error {
-	f.first = s
-	return f.use(s)
-}
-
 // reload is a reloader's.
 func (f *dnsInForce) reload() (companion, []string, error) {
-	next, err := f.load()
+	next, restart, err := f.load()
 	if err == nil {
 		err = f.use(next)
 	}
-	return f.forwarding, f.first.needRestart(next), err
+	return f.forwarding, restart, err
 }
 
-// use puts s in force: whatever of it can change while the server runs.
-func (f *dnsInForce) use(s dnsSettings) error {
-	if f.forwarding == nil || !s.forwardsAs(f.last) { // else it stays, with what it knows of the servers
-		next, err := newForwarding(s, f.clients, f.serversChanged)
+// use puts p in force.
+func (f *dnsInForce) use(p peers) error {
+	if f.forwarding == nil || !reflect.DeepEqual(p, f.last) { // else it stays, with what it knows of the servers
+		next, err := newForwarding(p, f.clients, f.hostChanged)
 		if err != nil {
 			return err
 		}
@@ -51,17 +48,25 @@ func (f *dnsInForce) use(s dnsSettings) error {
 		f.server.Use(next.Forwarding)
 		f.mu.Unlock()
 	}
-	f.last = s
-	f.log.Info("settings in force", "upstreams", s.Upstreams, "resolvConf", s.resolvConf, "stubDomains", s.StubDomains)
+	f.last = p
+	said := []any{"upstreams", p.upstreams, "resolvConf", p.resolvConf, "stubDomains", p.stubs}
+	if p.cluster != nil {
+		said = append(said, "clusterDNS", p.cluster.servers)
+	}
+	f.log.Info("settings in force", said...)
 	return nil
 }
 
-// serversChanged tells the server that of has other servers. One that has been replaced
-// may say so until it is stopped.
-func (f *dnsInForce) serversChanged(of *forwarding) {
+// hostChanged tells the server what the host's file has changed for of. One that has been
+// replaced may say so until it is stopped.
+func (f *dnsInForce) hostChanged(of *forwarding, what change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if of == f.forwarding {
+	switch {
+	case of != f.forwarding:
+	case what == otherSuffixes:
+		f.server.Search(of.HostSuffixes)
+	default:
 		f.server.Use(of.Forwarding)
 	}
 }

@@ -7,16 +7,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -34,25 +30,10 @@ type dnsSettings struct {
 	reverse      []netip.Prefix
 	pods         zone.PodMode
 	ttl          uint32
-	upstreams    []upstream.Server
-	resolvConf   string
-	stubs        []upstream.StubDomain
+	peers        peers
 	hostSuffixes []fqdn.Name
 
 	snapshotWait, snapshotMaxAge, lameduck time.Duration // 0: the default
-}
-
-// fieldNames calls the fields of a DNSConfiguration in messages: nil, as the file does;
-// otherwise by flags, where there is one.
-type fieldNames map[string]string
-
-// of returns what the field at path is called. A flag stands for a whole list.
-func (n fieldNames) of(path string) string {
-	field, _, _ := strings.Cut(path, "[")
-	if flag, ok := n[field]; ok {
-		return "--" + flag
-	}
-	return path
 }
 
 // newDNSSettings fills in the defaults and checks everything; the error joins all
@@ -66,7 +47,8 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 		}
 	}
 	s.checkCluster(check)
-	s.checkForwarding(check)
+	s.peers = readPeers(c.Upstreams, c.ResolvConf, c.StubDomains, check)
+	s.checkHostSuffixes(check)
 	for _, d := range []struct {
 		path, text string
 		to         *time.Duration
@@ -87,14 +69,7 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 			check(d.path, fmt.Errorf("%q: want a time of more than 0, as 10s", d.text))
 		}
 	}
-	if c.HTTP != "" {
-		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
-			check("http", fmt.Errorf("%q is not an address with a port", c.HTTP))
-		}
-	}
-	if s.LogFormat = cmp.Or(c.LogFormat, v1alpha1.DefaultLogFormat); !slices.Contains([]string{"text", "json"}, s.LogFormat) {
-		check("logFormat", fmt.Errorf("%q: want text or json", c.LogFormat))
-	}
+	s.LogFormat = checkServing(c.HTTP, c.LogFormat, check)
 	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
 		check("manifests", fmt.Errorf("goes neither with %s nor with %s: these are about an API server", names.of("kubeconfig"), names.of("snapshot.path")))
 	}
@@ -103,25 +78,8 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 
 // checkCluster checks what is about the cluster's names.
 func (s *dnsSettings) checkCluster(check func(string, error)) {
-	listen := s.Listen
-	if len(listen) == 0 {
-		listen = []string{v1alpha1.DefaultDNSListen}
-	}
-	for i, text := range listen {
-		addr, err := netip.ParseAddrPort(text)
-		if err != nil {
-			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%q is not an IP address with a port", text))
-		}
-		s.listen = append(s.listen, addr)
-	}
-	domain := cmp.Or(s.ClusterDomain, v1alpha1.DefaultClusterDomain)
-	var err error
-	if s.domain, err = fqdn.ParseName(domain); err == nil && s.domain == fqdn.Root {
-		err = errors.New("is the root, a cluster has a domain below it")
-	}
-	if err != nil {
-		check("clusterDomain", fmt.Errorf("%q %w", domain, err))
-	}
+	s.listen = readListen(s.Listen, v1alpha1.DefaultDNSListen, check)
+	s.domain = readDomain("clusterDomain", cmp.Or(s.ClusterDomain, v1alpha1.DefaultClusterDomain), "a cluster has a domain below it", check)
 	for i, text := range s.ReverseCIDRs {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -143,30 +101,8 @@ func (s *dnsSettings) checkCluster(check func(string, error)) {
 	}
 }
 
-// checkForwarding checks who is asked for everything else.
-func (s *dnsSettings) checkForwarding(check func(string, error)) {
-	for i, text := range s.Upstreams {
-		server, err := upstream.ParseServer(text)
-		check(fmt.Sprintf("upstreams[%d]", i), err)
-		s.upstreams = append(s.upstreams, server)
-	}
-	s.resolvConf = v1alpha1.DefaultUpstreamConf
-	if s.ResolvConf != nil {
-		s.resolvConf = *s.ResolvConf
-	}
-	for i, d := range s.StubDomains {
-		path := fmt.Sprintf("stubDomains[%d]", i)
-		if len(d.Servers) == 0 {
-			check(path, fmt.Errorf("%q has no servers", d.Zone))
-			continue
-		}
-		stub, err := upstream.ParseStubDomain(d.Zone + "=" + strings.Join(d.Servers, ","))
-		check(path, err)
-		if slices.ContainsFunc(s.stubs, func(other upstream.StubDomain) bool { return err == nil && other.Zone == stub.Zone }) {
-			check(path, fmt.Errorf("%q is there twice: name all its servers in one place", d.Zone))
-		}
-		s.stubs = append(s.stubs, stub)
-	}
+// checkHostSuffixes checks the domains of the nodes.
+func (s *dnsSettings) checkHostSuffixes(check func(string, error)) {
 	for i, text := range s.HostSuffixes {
 		name, err := fqdn.ParseName(text)
 		if err != nil {
@@ -177,11 +113,6 @@ func (s *dnsSettings) checkForwarding(check func(string, error)) {
 	if n := len(s.HostSuffixes); n > dnsserver.MaxHostSuffixes {
 		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, dnsserver.MaxHostSuffixes))
 	}
-}
-
-// forwardsAs tells whether next asks the same servers as s.
-func (s dnsSettings) forwardsAs(next dnsSettings) bool {
-	return s.resolvConf == next.resolvConf && slices.Equal(s.upstreams, next.upstreams) && reflect.DeepEqual(s.stubs, next.stubs)
 }
 
 // needRestart names the fields that count only when a server starts, and of which next

@@ -70,6 +70,23 @@ func (f *files) readDNS(path string) (v1alpha1.DNSConfiguration, error) {
 	return c, nil
 }
 
+// readNodeCache reads a NodeCacheConfiguration and checks that texts are values of their
+// field.
+func (f *files) readNodeCache(path string) (v1alpha1.NodeCacheConfiguration, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return v1alpha1.NodeCacheConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := v1alpha1.ParseNodeCache(data)
+	if err == nil {
+		_, err = newNodeCacheSettings(c, nil)
+	}
+	if err != nil {
+		return c, within(path, err)
+	}
+	return c, nil
+}
+
 // readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
 // other files about the node count from its own directory.
 func (f *files) readConfig(path string) (v1alpha1.ShimConfiguration, error) {

@@ -19,33 +19,44 @@ import (
 type forwarding struct {
 	dnsserver.Forwarding
 	clients []*upstream.Client
-	changed func(*forwarding) // hears when servers have
+	changed func(*forwarding, change) // hears what the host's file has changed
 	log     *slog.Logger
 
 	host     *hostresolv.Watcher // nil: no file is followed
-	followed *upstream.Client    // has its servers
+	followed *upstream.Client    // has its servers; nil: others are configured
 	servers  []upstream.Server   // those
+	searches bool                // its domains are the HostSuffixes
+
+	cluster *upstream.Client // of the cluster DNS; nil: that is us
 }
 
-// newForwarding returns the forwarding of s. Its clients have common in common.
-func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwarding)) (*forwarding, error) {
-	f := &forwarding{changed: changed, log: common.Logger}
-	if len(s.upstreams) > 0 || s.resolvConf != "" {
-		c, err := f.client(common, s.upstreams, "")
+// newForwarding returns the forwarding to p. Its clients have common in common.
+func newForwarding(p peers, common upstream.Config, changed func(*forwarding, change)) (*forwarding, error) {
+	f := &forwarding{changed: changed, log: common.Logger, searches: p.cluster != nil}
+	if len(p.upstreams) > 0 || p.resolvConf != "" {
+		c, err := f.client(common, p.upstreams, "")
 		if err != nil {
 			return nil, err
 		}
 		f.Upstream = c.Exchange
-		if len(s.upstreams) == 0 {
-			if f.host, err = hostresolv.New(hostresolv.Config{Path: s.resolvConf, Logger: common.Logger}); err != nil {
-				return nil, err
-			}
-			snapshot, _ := f.host.Current()
-			f.followed, f.servers = c, hostServers(snapshot, slog.New(slog.DiscardHandler)) // followHost tells
-			c.SetServers(f.servers)
+		if len(p.upstreams) == 0 {
+			f.followed = c
 		}
 	}
-	for _, stub := range s.stubs {
+	if p.resolvConf != "" && (f.followed != nil || f.searches) {
+		var err error
+		if f.host, err = hostresolv.New(hostresolv.Config{Path: p.resolvConf, Logger: common.Logger}); err != nil {
+			return nil, err
+		}
+		snapshot, _ := f.host.Current()
+		f.take(snapshot, slog.New(slog.DiscardHandler)) // followHost tells
+	}
+	if p.cluster != nil {
+		if err := f.toCluster(*p.cluster, common); err != nil {
+			return nil, err
+		}
+	}
+	for _, stub := range p.stubs {
 		name, err := fqdn.ParseName(stub.Zone)
 		if err != nil {
 			return nil, fmt.Errorf("stub domain %q: %w", stub.Zone, err)
@@ -57,6 +68,22 @@ func newForwarding(s dnsSettings, common upstream.Config, changed func(*forwardi
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: c.Exchange})
 	}
 	return f, nil
+}
+
+// toCluster sends the names of the cluster, search lists, and reverse names to the cluster
+// DNS, which knows whose addresses are the cluster's.
+func (f *forwarding) toCluster(p clusterPeers, common upstream.Config) error {
+	common.Options = []uint16{p.option}
+	c, err := f.client(common, p.servers, p.domain.String())
+	if err != nil {
+		return err
+	}
+	f.cluster, f.Expander = c, c.Exchange
+	arpa := fqdn.Join(fqdn.Root, "arpa")
+	for _, zone := range []fqdn.Name{p.domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")} {
+		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: c.Exchange})
+	}
+	return nil
 }
 
 func (f *forwarding) client(config upstream.Config, servers []upstream.Server, zone string) (*upstream.Client, error) {
@@ -84,10 +111,8 @@ func (f *forwarding) run(ctx context.Context) error {
 func (f *forwarding) followHost(ctx context.Context) error {
 	for {
 		snapshot, changed := f.host.Current()
-		if servers := hostServers(snapshot, f.log); !slices.Equal(servers, f.servers) { // not only other lines
-			f.servers = servers
-			f.followed.SetServers(servers)
-			f.changed(f)
+		if what := f.take(snapshot, f.log); what != unchanged {
+			f.changed(f, what)
 		}
 		select {
 		case <-changed:
@@ -95,6 +120,31 @@ func (f *forwarding) followHost(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// change is what another host's file means for a server.
+type change uint8
+
+const (
+	unchanged     change = iota
+	otherSuffixes        // and nothing else
+	otherServers         // what was learned from those before may be wrong
+)
+
+// take does as the host's file says.
+func (f *forwarding) take(snapshot hostresolv.Snapshot, log *slog.Logger) (what change) {
+	if f.searches {
+		if suffixes := hostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
+			f.HostSuffixes, what = suffixes, otherSuffixes
+		}
+	}
+	if f.followed != nil {
+		if servers := hostServers(snapshot, log); !slices.Equal(servers, f.servers) { // not only other lines
+			f.servers, what = servers, otherServers
+			f.followed.SetServers(servers)
+		}
+	}
+	return what
 }
 
 // hostServers returns the servers of the host's file.
@@ -109,4 +159,23 @@ func hostServers(snapshot hostresolv.Snapshot, log *slog.Logger) []upstream.Serv
 		servers = append(servers, server)
 	}
 	return servers
+}
+
+// hostSuffixes returns the domains that the host searches.
+func hostSuffixes(snapshot hostresolv.Snapshot, log *slog.Logger) []fqdn.Name {
+	var suffixes []fqdn.Name
+	for _, entry := range snapshot.File.Searches {
+		name, err := fqdn.ParseName(entry.Text)
+		if err != nil {
+			log.Warn("a search domain is left out", "file", snapshot.Path, "line", entry.Line, "domain", entry.Text, "reason", err)
+			continue
+		}
+		if name != fqdn.Root && !slices.Contains(suffixes, name) {
+			suffixes = append(suffixes, name)
+		}
+	}
+	if n := len(suffixes); n > dnsserver.MaxHostSuffixes {
+		log.Warn("only the first search domains are searched", "file", snapshot.Path, "domains", n, "searched", dnsserver.MaxHostSuffixes)
+	}
+	return suffixes
 }

@@ -35,8 +35,8 @@ func TestFollowHost(t *testing.T) {
 	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
 	var log lockedBuffer
 	used := make(chan bool, 1)
-	f, err := newForwarding(dnsSettings{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		func(*forwarding) { used <- true })
+	f, err := newForwarding(peers{resolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(*forwarding, change) { used <- true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +85,12 @@ func TestReplacedForwarding(t *testing.T) {
 		t.Fatal(err)
 	}
 	force := &dnsInForce{server: server, log: slog.New(slog.DiscardHandler)}
-	if err := force.start(s); err != nil {
+	if err := force.use(s.peers); err != nil {
 		t.Fatal(err)
 	}
 	before := force.forwarding
-	s.upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
-	if err := force.use(s); err != nil {
+	s.peers.upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
+	if err := force.use(s.peers); err != nil {
 		t.Fatal(err)
 	}
 	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
@@ -100,7 +100,7 @@ func TestReplacedForwarding(t *testing.T) {
 		changed *forwarding
 		want    int
 	}{{before, 1}, {force.forwarding, 0}} {
-		force.serversChanged(c.changed)
+		force.hostChanged(c.changed, otherServers)
 		if got := replies.Stats().Entries; got != c.want {
 			t.Errorf("the cache has %d replies, want %d", got, c.want)
 		}

@@ -90,6 +90,9 @@ const (
 // none; ok is false for all others.
 func (s *Server) expansion(ctx context.Context, q *query) (a answer, ok bool) {
 	place, asked := s.search.Parse(q.name)
+	if place == autopath.Search && s.forwarding.Load().Expander != nil {
+		return s.elsewhere(ctx, q), true
+	}
 	if place != autopath.Elsewhere {
 		return s.expandName(ctx, q, place, asked), true
 	}
@@ -109,22 +112,33 @@ func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place,
 		a.answer = []dns.RR{minimal(q.question().Name)} // without a walk
 	case place == autopath.Search:
 		paths := s.search.Paths(asked.Namespace, s.cfg.Autopath.HostSuffixes)
-		r := s.walk(ctx, q, byName, s.search.Candidates(asked.Name, paths), at)
-		if a = s.walked(q, r); a.rcode == dns.RcodeServerFailure {
-			return a
-		}
-		a.authoritative = true
-		if r.Outcome != autopath.Found {
-			denial, a.authority = min(denial, r.TTL), nil
-		}
+		a, denial = s.walkedByName(ctx, q, s.search.Candidates(asked.Name, paths), at)
+		a.authoritative = a.rcode != dns.RcodeServerFailure
 	case place == autopath.Absent:
 		a.rcode = dns.RcodeNameError
 	case q.name == s.search.Suffix:
 		a.answer = s.autopathApex(q, at)
 	}
-	if len(a.answer) == 0 {
+	return s.vouched(a, denial, at)
+}
+
+// walkedByName is the answer to q, a name below the suffix, that a walk gives, and for how
+// many seconds what it denies may be kept.
+func (s *Server) walkedByName(ctx context.Context, q *query, candidates []fqdn.Name, at *zone.Snapshot) (answer, uint32) {
+	r := s.walk(ctx, q, byName, candidates, at)
+	a, denial := s.walked(q, r), s.denialTTL(at)
+	if r.Outcome != autopath.Found {
+		denial, a.authority = min(denial, r.TTL), nil
+	}
+	return a, denial
+}
+
+// vouched puts the SOA record of the suffix into a negative answer. It says that this
+// holds for ttl seconds.
+func (s *Server) vouched(a answer, ttl uint32, at *zone.Snapshot) answer {
+	if len(a.answer) == 0 && a.rcode != dns.RcodeServerFailure {
 		soa := s.soa(s.search.Suffix, at)
-		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, denial), denial
+		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, ttl), ttl
 		a.authority = []dns.RR{soa}
 	}
 	return a

@@ -95,7 +95,9 @@ func (w *walker) look(ctx context.Context, name fqdn.Name) (finding, func(contex
 	verdict, _, node := w.at.Find(name)
 	switch {
 	case verdict == zone.NotOurs:
-		return w.lookElsewhere(ctx, name)
+		f, later := w.lookElsewhere(ctx, name)
+		_, f.Cluster = name.Within(w.s.cfg.Domain) // on a node, all that is of the cluster is elsewhere
+		return f, later
 	case verdict == zone.Exists && node.Alias != "":
 		return finding{Cluster: true}, w.follow(ctx, name)
 	}

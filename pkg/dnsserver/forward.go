@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -31,14 +32,47 @@ type Stub struct {
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs are refused
 	Stubs    []Stub
+
+	// Expander is the cluster DNS for a server on a node: it is sent the search list
+	// with names below the autopath suffix, and goes along that for us. nil: we do it.
+	Expander Exchange
+
+	// HostSuffixes are the search domains of the node, which come last in these lists,
+	// where Autopath has its own for a server without Expander. Those after the first
+	// MaxHostSuffixes do not count.
+	HostSuffixes []fqdn.Name
+
+	suffixes []byte // those one after the other: what a list has beside the name that it goes with
 }
 
 // Use puts f in the place of the present Forwarding, and forgets what was learned from
 // that: other servers may see another network. It is to be called again when servers
 // behind the same Exchange change. Any goroutine may call it.
 func (s *Server) Use(f Forwarding) {
+	f.search(f.HostSuffixes)
 	s.forwarding.Store(&f)
 	s.cfg.Cache.Clear()
+}
+
+// Search puts other HostSuffixes into the present Forwarding. What was learned stays: it
+// is kept by the suffixes that led to it. Any goroutine may call it.
+func (s *Server) Search(suffixes []fqdn.Name) {
+	for {
+		now := s.forwarding.Load()
+		next := *now
+		next.search(suffixes)
+		if s.forwarding.CompareAndSwap(now, &next) {
+			return
+		}
+	}
+}
+
+func (f *Forwarding) search(suffixes []fqdn.Name) {
+	f.HostSuffixes = suffixes[:min(len(suffixes), MaxHostSuffixes)]
+	f.suffixes = nil
+	for _, name := range f.HostSuffixes {
+		f.suffixes = append(f.suffixes, name...)
+	}
 }
 
 // clientPatience is how long a client is kept waiting when a stale answer could be
@@ -61,13 +95,12 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 		return answer{source: fromHere, answer: []dns.RR{minimal(q.question().Name)}}, nil
 	}
 	from := s.forwarding.Load()
-	// Names of autopath are asked of nobody, also when an external name leads to one.
-	if _, searched := q.name.Within(s.search.Suffix); searched || from.exchange(q.name) == nil {
+	if s.exchange(from, q.name) == nil {
 		a = failure(fromHere, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
 		return a, nil
 	}
-	question, ok := cache.QuestionOf(q.msg, nil)
+	question, ok := s.cacheQuestion(q, from)
 	if !ok {
 		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
 	}
@@ -86,6 +119,29 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 		return answer{}, func(ctx context.Context) answer { return s.askOrStale(ctx, q, question, from, &stale) }
 	}
 	return answer{}, func(ctx context.Context) answer { return s.ask(ctx, q, question, from) }
+}
+
+// exchange returns how others are asked for a name; nil: not at all. Names of autopath are
+// sent to nobody, also when an external name leads to one; an Expander gets what they
+// mean.
+func (s *Server) exchange(from *Forwarding, name fqdn.Name) Exchange {
+	place, _ := s.search.Parse(name)
+	switch {
+	case place == autopath.Elsewhere:
+		return from.exchange(name)
+	case place == autopath.Search && from.Expander != nil:
+		return func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.expand(ctx, m, name, from) }
+	}
+	return nil
+}
+
+// cacheQuestion returns the question of q, as it is in the cache.
+func (s *Server) cacheQuestion(q *query, from *Forwarding) (cache.Question, bool) {
+	var paths []byte
+	if _, searched := q.name.Within(s.search.Suffix); searched {
+		paths = from.suffixes
+	}
+	return cache.QuestionOf(q.msg, paths)
 }
 
 // exchange returns the servers for a name: those of the longest stub domain that
@@ -112,7 +168,7 @@ func (s *Server) ask(ctx context.Context, q *query, question cache.Question, fro
 	m.SetQuestion(q.question().Name, q.question().Qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
 	m.SetEdns0(maxUDP, question.DO)
-	reply, err := from.exchange(q.name)(ctx, m)
+	reply, err := s.exchange(from, q.name)(ctx, m)
 	current := s.forwarding.Load() == from // else those were asked who are not to be asked any more
 	if err != nil {
 		if current && ctx.Err() == nil { // not because we are about to end
@@ -150,10 +206,9 @@ func (s *Server) refresh(ctx context.Context, packet []byte) {
 	if q == nil {
 		return
 	}
-	if question, ok := cache.QuestionOf(q.msg, nil); ok {
-		if from := s.forwarding.Load(); from.exchange(q.name) != nil {
-			s.ask(ctx, q, question, from)
-		}
+	from := s.forwarding.Load()
+	if question, ok := s.cacheQuestion(q, from); ok && s.exchange(from, q.name) != nil {
+		s.ask(ctx, q, question, from)
 	}
 }
 

@@ -43,6 +43,7 @@ type autopathMetrics struct {
 	candidates prometheus.Histogram
 	asked      prometheus.Histogram
 	ignored    *prometheus.CounterVec
+	sent       *prometheus.CounterVec
 }
 
 func newAutopathMetrics() autopathMetrics {
@@ -61,6 +62,12 @@ func newAutopathMetrics() autopathMetrics {
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed).",
 		}, []string{"reason"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_autopath_sent_total", Help: "Search lists sent to the cluster DNS, by result: expanded, silent (it does not know the option, we walked ourselves) or failed.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{sentExpanded, sentSilent, sentFailed} {
+		m.sent.WithLabelValues(result)
 	}
 	for _, by := range []string{byName, byOption} {
 		for o := autopath.NotThere; o <= autopath.Failed; o++ {
@@ -73,7 +80,8 @@ func newAutopathMetrics() autopathMetrics {
 	return m
 }
 
-func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
+// newMetrics returns the metrics. onNode: of a server that has an Expander.
+func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
@@ -100,6 +108,9 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache) *metrics {
 		r.MustRegister(m.queries, m.duration, m.panics, m.dropped, m.lookups)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.asked, m.autopath.ignored)
+		if onNode {
+			r.MustRegister(m.autopath.sent)
+		}
 	}
 	return m
 }

@@ -47,18 +47,23 @@ func (k *quick) answer(packet, room []byte, now time.Time) (r result) {
 	if !ok {
 		return result{}
 	}
+	from, paths := k.server.forwarding.Load(), []byte(nil)
 	if _, searched := q.name.Within(k.server.search.Suffix); searched { // also where the suffix is in the cluster's domain
-		return result{}
+		if from.Expander == nil {
+			return result{}
+		}
+		paths = from.suffixes
+	} else {
+		reply, rcode := k.fromZone(&q, room)
+		if reply != nil {
+			k.tally.count(tallyZone, rcode)
+			return result{reply: reply}
+		}
+		if rcode != notOurs || from.exchange(q.name) == nil {
+			return result{}
+		}
 	}
-	reply, rcode := k.fromZone(&q, room)
-	if reply != nil {
-		k.tally.count(tallyZone, rcode)
-		return result{reply: reply}
-	}
-	if rcode != notOurs || k.server.forwarding.Load().exchange(q.name) == nil {
-		return result{}
-	}
-	r = k.fromCache(&q, room, now)
+	r = k.fromCache(&q, paths, room, now)
 	if r.reply != nil {
 		k.tally.count(tallyCache, int(r.reply[3]&15))
 	}
@@ -95,10 +100,10 @@ func (k *quick) fromZone(q *asked, room []byte) ([]byte, int) {
 }
 
 // fromCache returns the cache's reply, if it has one that needs no asking.
-func (k *quick) fromCache(q *asked, room []byte, now time.Time) (r result) {
+func (k *quick) fromCache(q *asked, paths, room []byte, now time.Time) (r result) {
 	cd := q.header[3]&bitCD != 0
 	hit := k.server.cfg.Cache.Get(cache.Question{
-		Name: q.question[:len(q.question)-fixedQuestion], Type: q.qtype, Class: dns.ClassINET, DO: q.do, CD: cd,
+		Name: q.question[:len(q.question)-fixedQuestion], Type: q.qtype, Class: dns.ClassINET, DO: q.do, CD: cd, Paths: paths,
 	}, now)
 	r.refresh = hit.State == cache.Expiring
 	if hit.State != cache.Fresh && !r.refresh || hit.Len() > q.size {

@@ -38,6 +38,14 @@ func failure(from source, code uint16, reason string) answer {
 	return answer{source: from, rcode: dns.RcodeServerFailure, extended: &dns.EDNS0_EDE{InfoCode: code, ExtraText: reason}}
 }
 
+// replyTo returns the answer as others would have sent it.
+func (a answer) replyTo(m *dns.Msg) *dns.Msg {
+	r := new(dns.Msg).SetReply(m)
+	r.Rcode, r.Truncated = a.rcode, a.truncated
+	r.Answer, r.Ns, r.Extra = a.answer, a.authority, a.additional
+	return r
+}
+
 // pack returns the reply in wire form, no longer than the client takes. Additional
 // records are left out first, which the client may do without (RFC 2181 section 9);
 // what else does not fit sets TC.

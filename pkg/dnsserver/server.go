@@ -41,9 +41,9 @@ const (
 
 // Config is what a Server serves.
 type Config struct {
-	Zone   *zone.Zone
-	Domain fqdn.Name // of the zone
-	TTL    uint32    // of its records, in seconds
+	Zone   *zone.Zone // nil: the server is a cache on a node, and has none
+	Domain fqdn.Name  // the cluster's
+	TTL    uint32     // of the zone's records, and the longest for which autopath denies, in seconds
 
 	Cache    *cache.Cache
 	Upstream Exchange // as in Forwarding, until Use
@@ -67,7 +67,7 @@ type Config struct {
 //
 //  1. what is malformed, or of a kind that nobody here answers;
 //  2. autopath: names below its suffix, and those with a search list, by walking along
-//     the list through what follows here;
+//     the list through what follows here, or by an Expander that does;
 //  3. names of the cluster, and reverse names of its addresses;
 //  4. names in a stub domain, by the servers of that domain;
 //  5. everything else by the upstream servers,
@@ -90,8 +90,12 @@ type Server struct {
 
 // New returns a server. The error is about the Config.
 func New(cfg Config) (*Server, error) {
-	if cfg.Zone == nil || cfg.Cache == nil {
-		return nil, errors.New("a server needs a zone and a cache")
+	if cfg.Cache == nil {
+		return nil, errors.New("a server needs a cache")
+	}
+	onNode := cfg.Zone == nil
+	if onNode {
+		cfg.Zone = zone.None()
 	}
 	search, err := cfg.Autopath.complete(cfg.Domain)
 	if err != nil {
@@ -102,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache),
+		cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache, onNode),
 		slots: make(chan struct{}, maxInFlight), forwards: make(chan struct{}, maxForwarded),
 	}
 	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})

@@ -82,9 +82,15 @@ func (m *machine) testSearchLists(t *testing.T) {
 	}
 	server := []string{"dns", "--manifests", objects, "--upstream", outside.String(), "--host-suffix", "node.example,corp.example"}
 
+	at := func(addr netip.Addr) string { return netip.AddrPortFrom(addr, 53).String() }
 	t.Run("the cluster DNS alone", func(t *testing.T) {
-		m.serveNames(t, program, append(server, "--listen", clusterDNS.String()+":53", "--listen", nodeCache.String()+":53"), clusterDNS, nodeCache)
-		m.lookUp(t)
+		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--listen", at(nodeCache)), clusterDNS, nodeCache)
+		m.lookUp(t, false)
+	})
+	t.Run("a node cache before it", func(t *testing.T) {
+		m.serveNames(t, program, append(server, "--listen", at(clusterDNS)), clusterDNS)
+		m.serveNames(t, program, []string{"nodecache", "--listen", at(nodeCache), "--cluster-dns", clusterDNS.String()}, nodeCache)
+		m.lookUp(t, true)
 	})
 }
 
@@ -116,8 +122,9 @@ func (m *machine) serveNames(t *testing.T, program string, args []string, addrs 
 }
 
 // lookUp runs a pod of each policy with a container of each library, and all lookups in
-// them.
-func (m *machine) lookUp(t *testing.T) {
+// them. A node cache that has nothing yet asks the cluster DNS once a family for a name
+// with a search list.
+func (m *machine) lookUp(t *testing.T, cached bool) {
 	for _, pod := range []*corev1.Pod{newPod("list", corev1.PodSpec{}), autopathPod("autopath")} {
 		hook := m.hook(t, pod)
 		s := m.startShim(t, hook)
@@ -133,7 +140,7 @@ func (m *machine) lookUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			queries := m.capture(t, "pods0")
+			queries, behind := m.capture(t, "pods0"), m.capture(t, "lo")
 			for _, l := range lookups {
 				want, count := l.want, l.searched
 				if pod.Name == "list" {
@@ -152,6 +159,10 @@ func (m *machine) lookUp(t *testing.T) {
 				}
 				if got := queries.take(t); len(got) != count {
 					t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod.Name, image, l.story, len(got), count, strings.Join(got, "\n"))
+				}
+				passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
+				if first := cached && pod.Name == "autopath" && image == glibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
+					t.Errorf("%s: the node cache has asked %q", l.story, passed)
 				}
 			}
 		}

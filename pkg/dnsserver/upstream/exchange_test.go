@@ -362,6 +362,31 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
+// TestLongQueries: a query with options that make it longer than what passes every network
+// in one piece goes over TCP, and so does every query to a server that is asked so.
+func TestLongQueries(t *testing.T) {
+	const option = 65313
+	asking := func(length int) *dns.Msg {
+		q := ask("www.example.").SetEdns0(1232, false)
+		q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: option, Data: make([]byte, length)}}
+		return q
+	}
+	rest := asking(0).Len()
+	for _, tt := range []struct {
+		tcp      bool
+		length   int // of the query
+		udp, way int64
+	}{{false, 1232, 1, 0}, {false, 1233, 0, 1}, {true, 100, 0, 1}} {
+		s := serve(t, always(t, dns.RcodeSuccess, "192.0.2.1"))
+		s.TCP = tt.tcp
+		c := newClient(t, upstream.Config{Options: []uint16{option}}, s)
+		m, err := c.Exchange(t.Context(), asking(tt.length-rest))
+		if err != nil || len(m.Answer) != 1 || s.overUDP.Load() != tt.udp || s.overTCP.Load() != tt.way {
+			t.Errorf("TCP alone %t, %d octets: %d queries over UDP, %d over TCP; %v, %v", tt.tcp, tt.length, s.overUDP.Load(), s.overTCP.Load(), m, err)
+		}
+	}
+}
+
 // Replies that are too long for UDP, in all the ways in which servers say so.
 func TestLongReplies(t *testing.T) {
 	large := func(query *dns.Msg, n int) *dns.Msg {

@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// udpSize is what replies over UDP may take: it passes every network unfragmented
+// udpSize is what messages over UDP may take: it passes every network unfragmented
 // (the DNS flag day of 2020).
 const udpSize = 1232
 

@@ -19,12 +19,16 @@ const (
 	portTLS = 853
 )
 
-const scheme = "tls://"
+const (
+	schemeTLS = "tls://"
+	schemeTCP = "tcp://"
+)
 
 // Server is an upstream server and how it is reached. The zero value is none.
 type Server struct {
 	Addr netip.AddrPort
-	TLS  bool   // DNS over TLS (RFC 7858); else UDP, and TCP for what is too long for it
+	TCP  bool   // TCP alone (RFC 7766); else UDP, and TCP for what is too long for it
+	TLS  bool   // DNS over TLS (RFC 7858); goes without TCP
 	Name string // who the certificate must be for; empty: for the address
 }
 
@@ -33,16 +37,22 @@ func (s Server) String() string {
 	text := s.Addr.String()
 	switch {
 	case s.TLS && s.Name != "":
-		return scheme + text + "#" + s.Name
+		return schemeTLS + text + "#" + s.Name
 	case s.TLS:
-		return scheme + text
+		return schemeTLS + text
+	case s.TCP:
+		return schemeTCP + text
 	default:
 		return text
 	}
 }
 
-// ParseServer reads ADDR, ADDR:PORT or [ADDR]:PORT, for DNS over TLS with "tls://"
-// before it and, if the certificate is not for the address, "#NAME" after it.
+// MarshalText returns what String does, for logs.
+func (s Server) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// ParseServer reads ADDR, ADDR:PORT or [ADDR]:PORT, with "tcp://" before it for TCP alone,
+// for DNS over TLS with "tls://" before it and, if the certificate is not for the address,
+// "#NAME" after it.
 func ParseServer(spec string) (Server, error) {
 	s, err := parseServer(spec)
 	if err != nil {
@@ -54,15 +64,20 @@ func ParseServer(spec string) (Server, error) {
 func parseServer(spec string) (Server, error) {
 	var s Server
 	rest, port := spec, uint16(portDNS)
-	if rest, s.TLS = strings.CutPrefix(spec, scheme); s.TLS {
-		port = portTLS
-	} else if before, _, ok := strings.Cut(spec, "://"); ok {
-		return Server{}, fmt.Errorf("%q is not spoken; write an address for DNS, %sADDRESS for DNS over TLS", before, scheme)
+	if before, after, ok := strings.Cut(spec, "://"); ok {
+		switch rest = after; before + "://" {
+		case schemeTLS:
+			s.TLS, port = true, portTLS
+		case schemeTCP:
+			s.TCP = true
+		default:
+			return Server{}, fmt.Errorf("%q is not spoken; write an address for DNS, %sADDRESS for DNS over TCP alone, %sADDRESS for DNS over TLS", before, schemeTCP, schemeTLS)
+		}
 	}
 	address, name, named := strings.Cut(rest, "#")
 	switch {
 	case named && !s.TLS:
-		return Server{}, fmt.Errorf("a name after # goes with %s", scheme)
+		return Server{}, fmt.Errorf("a name after # goes with %s", schemeTLS)
 	case named:
 		if problems := fqdn.SubdomainProblems(strings.ToLower(name)); problems != nil {
 			return Server{}, fmt.Errorf("the name %q: %s", name, problems[0])

@@ -21,6 +21,8 @@ var specs = []struct{ spec, want, problem string }{
 	{spec: "fe80::1%eth0", want: "[fe80::1%eth0]:53"},
 	{spec: "[fe80::1%eth0]:5353", want: "[fe80::1%eth0]:5353"},
 	{spec: "127.0.0.53", want: "127.0.0.53:53"},
+	{spec: "tcp://192.0.2.1", want: "tcp://192.0.2.1:53"},
+	{spec: "tcp://[2001:db8::1]:5353", want: "tcp://[2001:db8::1]:5353"},
 	{spec: "tls://192.0.2.1", want: "tls://192.0.2.1:853"},
 	{spec: "tls://192.0.2.1#dns.example", want: "tls://192.0.2.1:853#dns.example"},
 	{spec: "tls://[2001:db8::1]:8853#DNS.example", want: "tls://[2001:db8::1]:8853#dns.example"},
@@ -45,11 +47,12 @@ var specs = []struct{ spec, want, problem string }{
 	{spec: "[::]:53", problem: ":: is not the address of a server"},
 	{spec: "224.0.0.251:5353", problem: "224.0.0.251 is not the address of a server"},
 	{spec: "192.0.2.1#dns.example", problem: "a name after # goes with tls://"},
+	{spec: "tcp://192.0.2.1#dns.example", problem: "a name after # goes with tls://"},
 	{spec: "tls://192.0.2.1#", problem: `the name ""`},
 	{spec: "tls://192.0.2.1#dns_example", problem: `the name "dns_example"`},
 	{spec: "tls://dns.example", problem: "is not an IP address"},
 	{spec: "https://192.0.2.1", problem: `"https" is not spoken`},
-	{spec: "TLS://192.0.2.1", problem: `"TLS" is not spoken; write an address for DNS, tls://ADDRESS for DNS over TLS`},
+	{spec: "TLS://192.0.2.1", problem: `"TLS" is not spoken; write an address for DNS, tcp://ADDRESS for DNS over TCP alone, tls://ADDRESS for DNS over TLS`},
 }
 
 func TestParseServer(t *testing.T) {

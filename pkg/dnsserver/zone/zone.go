@@ -72,6 +72,14 @@ func New(config Config) (*Zone, error) {
 	return z, nil
 }
 
+// None returns a zone that no name is in, for servers that have none of their own. It is
+// not to be updated.
+func None() *Zone {
+	z := &Zone{config: &Config{}}
+	z.current.Store(&Snapshot{config: z.config, loaded: true})
+	return z
+}
+
 // Snapshot returns the zone as the last edit left it.
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 

@@ -1,0 +1,184 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/miekg/dns"
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+const nodeCacheHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"
+
+// nodeCache is the command nodecache as a process, in front of the command dns.
+type nodeCache struct {
+	dnsProcess
+	cluster *dnsProcess
+	host    string // the node's resolv.conf
+}
+
+// newNodeCache starts a cluster DNS of the examples, and the cache of a node. The node's
+// servers say "node" of every name, those of the cluster DNS "cluster".
+func newNodeCache(t *testing.T) *nodeCache {
+	t.Helper()
+	dir := t.TempDir()
+	n := &nodeCache{host: filepath.Join(dir, "resolv.conf")}
+	n.cluster = newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster")))
+	n.search("corp.example")
+	n.dnsProcess = dnsProcess{t: t, config: filepath.Join(dir, "nodecache.yaml"), addr: freeAddr(t), http: freeAddr(t)}
+	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr, upstreamSaying(t, "node"), n.host))
+	n.signal, n.stop = startCommand(t, []string{"nodecache", "--config", n.config, "--listen", n.addr, "--http", n.http}, &n.log)
+	n.ready()
+	return n
+}
+
+func (n *nodeCache) configure(fields string) {
+	n.cluster.t.Helper()
+	if err := os.WriteFile(n.config, []byte(nodeCacheHead+fields), 0o600); err != nil {
+		n.cluster.t.Fatal(err)
+	}
+}
+
+// search makes the node search other domains.
+func (n *nodeCache) search(domains string) {
+	n.cluster.t.Helper()
+	if err := os.WriteFile(n.host+".new", []byte("nameserver 192.0.2.1\nsearch "+domains+"\n"), 0o600); err != nil {
+		n.cluster.t.Fatal(err)
+	}
+	if err := os.Rename(n.host+".new", n.host); err != nil {
+		n.cluster.t.Fatal(err)
+	}
+}
+
+// TestNodeCache has a node between its pods and the cluster DNS.
+func TestNodeCache(t *testing.T) {
+	n := newNodeCache(t)
+	for _, tt := range []struct {
+		name  string
+		qtype uint16
+		want  string
+	}{
+		{"payments.shop.svc.cluster.local.", dns.TypeA, "10.96.20.7"},
+		{"absent.shop.svc.cluster.local.", dns.TypeA, "NXDOMAIN"},
+		{"7.20.96.10.in-addr.arpa.", dns.TypePTR, "payments.shop.svc.cluster.local."},
+		{"www.example.", dns.TypeTXT, `"node"`},
+		{"payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA, "payments.shop.svc.cluster.local."},
+		{"payments.shop.search.default.cluster.local.ap.k8s.io.", dns.TypeA, "payments.shop.svc.cluster.local."},
+		{"intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "intranet.corp.example."}, // found by the cluster DNS
+		{"other.ap.k8s.io.", dns.TypeA, "NXDOMAIN"},
+	} {
+		if got := n.ask(tt.name, tt.qtype); got != tt.want {
+			t.Errorf("%s: %s, want %s\n%s", tt.name, got, tt.want, n.log.String())
+		}
+	}
+
+	// The node's domains change, and with them what pods that run get.
+	n.search("new.example")
+	n.eventually("the new domain", func() bool {
+		return n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT) == "intranet.new.example."
+	})
+
+	// The cluster DNS is away: what was known stays, and what was not is not denied.
+	n.cluster.stop()
+	if got := n.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
+		t.Errorf("what was known: %s", got)
+	}
+	for _, name := range []string{"kubernetes.default.svc.cluster.local.", "kubernetes.search.default.cluster.local.ap.k8s.io."} {
+		for range 2 {
+			if got := n.ask(name, dns.TypeA); got != "SERVFAIL" {
+				t.Errorf("%s, which was not known: %s", name, got)
+			}
+		}
+	}
+	n.eventually("readiness to end", func() bool {
+		r, err := http.Get("http://" + n.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		r.Body.Close()
+		n.ask("a.svc.cluster.local.", dns.TypeA)
+		return r.StatusCode == http.StatusServiceUnavailable
+	})
+	if got := get(t, n.http, "/readyz"); !strings.Contains(got, "no cluster DNS server answers\ncluster DNS "+n.cluster.addr+": does not answer") {
+		t.Errorf("/readyz says %s", got)
+	}
+	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
+		t.Errorf("a name of others: %s", got)
+	}
+}
+
+// TestNodeCacheReload has another cluster DNS in the file.
+func TestNodeCacheReload(t *testing.T) {
+	n := newNodeCache(t)
+	other := upstreamSaying(t, "other")
+	reread := func(fields string, words ...string) {
+		t.Helper()
+		before := len(n.log.String())
+		n.configure(fields)
+		if err := n.signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range words {
+			n.eventually(w, func() bool { return strings.Contains(n.log.String()[before:], w) })
+		}
+	}
+	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\n", other, other), "settings in force", `fields="[autopathSuffix ednsOption]"`)
+	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
+		t.Errorf("the cluster DNS says %s", got)
+	}
+	// It does not know the option: the node goes along the list, and the first is found.
+	if got := n.ask("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "a.shop.svc.cluster.local." {
+		t.Errorf("a search list leads to %s", got)
+	}
+	reread("upstreams: []\n", "stays in force", "whom to ask for the cluster's names is not said")
+	if got := n.ask("b.cluster.local.", dns.TypeTXT); got != `"other"` {
+		t.Errorf("the cluster DNS says %s", got)
+	}
+}
+
+// TestNodeCacheFlags has every flag set what its field sets, and every field a flag.
+func TestNodeCacheFlags(t *testing.T) {
+	flagCheck[v1alpha1.NodeCacheConfiguration]{
+		head: nodeCacheHead, names: nodeCacheFlagNames, command: nodeCacheCommand(), parse: v1alpha1.ParseNodeCache,
+		given: map[string]string{
+			"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "cluster-dns": "[192.0.2.2]", "cluster-domain": "d", "upstream": "[192.0.2.1]",
+			"resolv-conf": "\"\"", "stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "autopath-suffix": "s", "edns-option": "65001", "log-format": "json",
+		},
+		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},
+		over: func(arg string, flags *pflag.FlagSet) (v1alpha1.NodeCacheConfiguration, error) {
+			n := nodeCacheFlags{}
+			n.register(flags)
+			err := flags.Parse([]string{arg})
+			return n.over(v1alpha1.NodeCacheConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindNodeCache}}, flags), err
+		},
+	}.run(t)
+}
+
+// TestNodeCacheMetrics is TestDNSMetrics for docs/node-cache.md.
+func TestNodeCacheMetrics(t *testing.T) {
+	n := newNodeCache(t)
+	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
+	n.ask("a.example.", dns.TypeTXT)
+	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
+}
+
+// TestNodeCacheDefaults: the API's defaults are those of the packages.
+func TestNodeCacheDefaults(t *testing.T) {
+	suffix, err := fqdn.ParseName(v1alpha1.DefaultAutopathSuffix)
+	if err != nil || suffix != dnsserver.DefaultAutopathSuffix || v1alpha1.DefaultEDNSOption != autopath.DefaultOption {
+		t.Errorf("suffix %s, %v, option %d", suffix, err, v1alpha1.DefaultEDNSOption)
+	}
+}

@@ -1,0 +1,84 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// errNoClusterDNS: there is no default, for a cache that asks a wrong server denies what
+// exists.
+var errNoClusterDNS = errors.New("whom to ask for the cluster's names is not said; give --cluster-dns, or clusterDNS in the configuration")
+
+// nodeCacheSettings are what the file and the flags of a cache on a node say together,
+// checked.
+type nodeCacheSettings struct {
+	v1alpha1.NodeCacheConfiguration
+
+	listen []netip.AddrPort
+	suffix fqdn.Name
+	peers  peers
+}
+
+// newNodeCacheSettings fills in the defaults and checks everything; the error joins all
+// problems.
+func newNodeCacheSettings(c v1alpha1.NodeCacheConfiguration, names fieldNames) (nodeCacheSettings, error) {
+	s := nodeCacheSettings{NodeCacheConfiguration: c}
+	var problems []error
+	check := func(path string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", names.of(path), err))
+		}
+	}
+	s.listen = readListen(c.Listen, v1alpha1.DefaultNodeCacheListen, check)
+	s.peers = readPeers(c.Upstreams, c.ResolvConf, c.StubDomains, check)
+	s.peers.cluster = &clusterPeers{
+		servers: readServers("clusterDNS", c.ClusterDNS, check),
+		domain:  readDomain("clusterDomain", cmp.Or(c.ClusterDomain, v1alpha1.DefaultClusterDomain), "a cluster has a domain below it", check),
+		option:  cmp.Or(c.EDNSOption, autopath.DefaultOption),
+	}
+	if o := s.peers.cluster.option; o < autopath.MinOption || o > autopath.MaxOption {
+		check("ednsOption", fmt.Errorf("%d: those for local use are %d to %d", o, autopath.MinOption, autopath.MaxOption))
+	}
+	s.suffix = readDomain("autopathSuffix", cmp.Or(c.AutopathSuffix, v1alpha1.DefaultAutopathSuffix), "all names would be below it", check)
+	s.LogFormat = checkServing(c.HTTP, c.LogFormat, check)
+	if len(problems) == 0 {
+		_, err := autopath.NewZone(s.suffix, s.peers.cluster.domain)
+		check("autopathSuffix", err)
+	}
+	return s, errors.Join(problems...)
+}
+
+// needRestart names the fields that count only when a server starts, and of which next
+// says something else than s.
+func (s nodeCacheSettings) needRestart(next nodeCacheSettings) []string {
+	if next.peers.cluster == nil { // it could not be read
+		return nil
+	}
+	var names []string
+	for _, f := range []struct {
+		name          string
+		running, next any
+	}{
+		{"listen", s.listen, next.listen},
+		{"http", s.HTTP, next.HTTP},
+		{"clusterDomain", s.peers.cluster.domain, next.peers.cluster.domain},
+		{"autopathSuffix", s.suffix, next.suffix},
+		{"ednsOption", s.peers.cluster.option, next.peers.cluster.option},
+		{"logFormat", s.LogFormat, next.LogFormat},
+	} {
+		if !reflect.DeepEqual(f.running, f.next) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
