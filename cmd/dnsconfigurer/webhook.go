@@ -34,7 +34,8 @@ ClusterFirstWithAutopath becomes one that the API server knows, for clusters bef
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
 writes what a cluster needs to ask this server.
 
-The certificate is read again when its files change. A flag wins over the file of
+The certificate is read again when its files change; or, with --self-signed, the
+replicas make it, and tell the API server to trust it. A flag wins over the file of
 --config. A changed file is read again, at once on SIGHUP. One with an error changes
 nothing.`,
 		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
