@@ -92,7 +92,7 @@ func TestDefaults(t *testing.T) {
 		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
-		"listen: ':8443'\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
+		"listen: ':8443'\nnamespace: dnsconfigurer\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
 		"listen: ['169.254.20.10:53']\nclusterDNS: []\nclusterDomain: cluster.local\nupstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\n"+
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nlogFormat: text\n")

@@ -10,6 +10,8 @@ const KindWebhook = "WebhookConfiguration"
 const (
 	DefaultWebhookListen   = ":8443"
 	DefaultWebhookLameduck = "5s"
+
+	DefaultWebhookNamespace = "dnsconfigurer"
 )
 
 // WebhookConfiguration describes an admission webhook: where it serves, with which
@@ -25,6 +27,18 @@ type WebhookConfiguration struct {
 	HTTP string `json:"http,omitempty"`
 
 	TLS TLSConfiguration `json:"tls,omitzero"`
+
+	// SelfSigned has the server make its certificate, and an authority of its own which
+	// it keeps in a Secret with the other replicas, instead of TLS. False: TLS counts.
+	SelfSigned bool `json:"selfSigned,omitempty"`
+
+	// Kubeconfig is the path of a kubeconfig that leads to the API server, which is
+	// asked for SelfSigned alone. Empty: that of the cluster in which the server runs.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// Namespace is where the Secret and the Service of SelfSigned are. Empty:
+	// "dnsconfigurer".
+	Namespace string `json:"namespace,omitempty"`
 
 	// Lameduck is how long new connections are still taken when the server is told to
 	// end, until no API server makes any. Empty: "5s".
@@ -43,9 +57,10 @@ type WebhookConfiguration struct {
 // TLSConfiguration is a certificate and its key. Both files are followed as they change.
 type TLSConfiguration struct {
 	// CertFile is the path of the certificate and what leads to its authority, PEM.
-	// Required.
+	// Required without SelfSigned.
 	CertFile string `json:"certFile,omitempty"`
 
-	// KeyFile is the path of the certificate's key, PEM. Required.
+	// KeyFile is the path of the certificate's key, PEM. Required without
+	// SelfSigned.
 	KeyFile string `json:"keyFile,omitempty"`
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"time"
@@ -33,7 +34,8 @@ ClusterFirstWithAutopath becomes one that the API server knows, for clusters bef
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
 writes what a cluster needs to ask this server.
 
-The certificate is read again when its files change. A flag wins over the file of
+The certificate is read again when its files change; or, with --self-signed, the
+replicas make it, and tell the API server to trust it. A flag wins over the file of
 --config. A changed file is read again, at once on SIGHUP. One with an error changes
 nothing.`,
 		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
@@ -59,6 +61,9 @@ func (w *webhookFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&w.given.Listen, "listen", v1alpha1.DefaultWebhookListen, "`ADDR:PORT` to take reviews on, over HTTPS")
 	f.StringVar(&w.given.TLS.CertFile, "tls-cert", "", "`FILE` with the certificate, PEM; followed as it changes")
 	f.StringVar(&w.given.TLS.KeyFile, "tls-key", "", "`FILE` with the certificate's key, PEM")
+	f.BoolVar(&w.given.SelfSigned, "self-signed", false, "make the certificate, with an authority that the replicas share in a Secret")
+	f.StringVar(&w.given.Kubeconfig, "kubeconfig", "", "`FILE` that leads to the API server, for --self-signed; empty: that of the cluster we run in")
+	f.StringVar(&w.given.Namespace, "namespace", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the Secret and the Service, for --self-signed")
 	f.StringVar(&w.given.Lameduck, "lameduck", v1alpha1.DefaultWebhookLameduck, "`TIME` for which connections are still taken after the signal to end")
 	f.StringVar(&w.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
 	f.StringVar(&w.given.LogFormat, "log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
@@ -66,7 +71,8 @@ func (w *webhookFlags) register(f *pflag.FlagSet) {
 
 // webhookFlagNames are the flags of fields.
 var webhookFlagNames = fieldNames{
-	"listen": "listen", "http": "http", "tls.certFile": "tls-cert", "tls.keyFile": "tls-key", "lameduck": "lameduck", "logFormat": "log-format",
+	"listen": "listen", "http": "http", "tls.certFile": "tls-cert", "tls.keyFile": "tls-key",
+	"selfSigned": "self-signed", "kubeconfig": "kubeconfig", "namespace": "namespace", "lameduck": "lameduck", "logFormat": "log-format",
 }
 
 // over puts the flags that were given over c.
@@ -78,6 +84,8 @@ func (w *webhookFlags) over(c v1alpha1.WebhookConfiguration, flags *pflag.FlagSe
 		{"listen", &w.given.Listen, &c.Listen},
 		{"tls-cert", &w.given.TLS.CertFile, &c.TLS.CertFile},
 		{"tls-key", &w.given.TLS.KeyFile, &c.TLS.KeyFile},
+		{"kubeconfig", &w.given.Kubeconfig, &c.Kubeconfig},
+		{"namespace", &w.given.Namespace, &c.Namespace},
 		{"lameduck", &w.given.Lameduck, &c.Lameduck},
 		{"http", &w.given.HTTP, &c.HTTP},
 		{"log-format", &w.given.LogFormat, &c.LogFormat},
@@ -85,6 +93,9 @@ func (w *webhookFlags) over(c v1alpha1.WebhookConfiguration, flags *pflag.FlagSe
 		if flags.Changed(f.name) || *f.set == "" {
 			*f.set = *f.from
 		}
+	}
+	if flags.Changed("self-signed") {
+		c.SelfSigned = w.given.SelfSigned
 	}
 	return c
 }
@@ -114,7 +125,7 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 	if err := s.judge(n, &w.node.files, c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); err != nil {
 		return s, err
 	}
-	if c.TLS.CertFile == "" || c.TLS.KeyFile == "" {
+	if !c.SelfSigned && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
 		return s, errNoCertificate
 	}
 	return s, nil
@@ -138,16 +149,16 @@ func (w *webhookFlags) run(cmd *cobra.Command) error {
 
 // serveWebhook runs the server and what it needs until ctx ends or one of them fails.
 func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce, r *reloader, log *slog.Logger) error {
-	pair, err := webhook.NewKeyPair(s.TLS.CertFile, s.TLS.KeyFile, log)
+	certificate, err := s.certificate(log)
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCertificateExpiry(pair))
+	registry.MustRegister(newCertificateExpiry(certificate.current))
 	r.success = newReloadSuccess(registry)
 	force.handler = webhook.New(webhook.Config{Rules: s.rules, Logger: log, Register: registry})
 	force.say(s)
-	server := &webhook.Server{Handler: force.handler, KeyPair: pair, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
+	server := &webhook.Server{Handler: force.handler, Certificate: certificate.current, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
 	l, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return err
@@ -155,7 +166,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // metrics and health, until the last review
 	defer end()
 	tasks := []func(context.Context) error{
-		r.run,
+		r.run, certificate.run,
 		func(ctx context.Context) error { defer end(); return server.Run(ctx, l) },
 	}
 	if s.HTTP != "" {
@@ -168,12 +179,15 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 }
 
 // newCertificateExpiry returns the gauge of when the certificate ends that is served.
-func newCertificateExpiry(pair *webhook.KeyPair) prometheus.Collector {
+func newCertificateExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds",
-		Help: "When the certificate expires that is served, in seconds since 1970.",
+		Help: "When the certificate expires that is served, in seconds since 1970; 0: there is none yet.",
 	}, func() float64 {
-		c, _ := pair.Current() // one is served in any case
+		c, _ := current()
+		if c == nil {
+			return 0
+		}
 		return float64(c.Leaf.NotAfter.Unix())
 	})
 }

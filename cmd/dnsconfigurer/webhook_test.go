@@ -252,6 +252,11 @@ func TestWebhookManifestsTrust(t *testing.T) {
 	if v.Annotations["cert-manager.io/inject-ca-from"] != "dnsconfigurer/dnsconfigurer-webhook" || v.Webhooks[0].ClientConfig.CABundle != nil {
 		t.Errorf("%+v", v.ObjectMeta)
 	}
+	own, text2 := written(t, "--self-signed", "-n", "dns")
+	if pod := one[*appsv1.Deployment](t, own).Spec.Template.Spec; len(pod.Volumes) != 1 || pod.AutomountServiceAccountToken != nil ||
+		!strings.Contains(text2, "selfSigned: true\n    namespace: dns\n") || strings.Contains(text2, "caBundle") || strings.Contains(text2, "#?") {
+		t.Errorf("self-signed:\n%s", text2)
+	}
 	if !strings.Contains(text, "kind: ClusterIssuer\n    name: internal\n") || strings.Contains(text, "MutatingWebhookConfiguration") {
 		t.Error(text)
 	}

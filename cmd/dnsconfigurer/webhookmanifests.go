@@ -25,17 +25,19 @@ var webhookTemplates embed.FS
 func webhookManifestsCommand() *cobra.Command {
 	m := webhookManifests{}
 	cmd := &cobra.Command{
-		Use:   "manifests --cert-manager-issuer NAME|--ca-file FILE",
+		Use:   "manifests --self-signed|--cert-manager-issuer NAME|--ca-file FILE",
 		Short: "Write the objects with which a cluster asks the admission webhook",
 		Long: `Write the objects with which a cluster runs and asks the admission webhook: the
 ValidatingWebhookConfiguration and MutatingWebhookConfiguration, and the Deployment,
 Service, ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget behind them.
 
-The certificate is cert-manager's, with --cert-manager-issuer. Or it is yours: then
+With --self-signed the servers make their certificate. With --cert-manager-issuer it is
+cert-manager's. Or it is yours: then
 --ca-file is the authority that the API server is to trust, and the Secret
 dnsconfigurer-webhook-tls has tls.crt, for the name dnsconfigurer-webhook.NAMESPACE.svc,
 and tls.key.`,
-		Example: `  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal --image registry.example/dnsconfigurer:v0.1.0
+		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
+  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal --image registry.example/dnsconfigurer:v0.1.0
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
 		Args: noArguments,
@@ -48,6 +50,7 @@ and tls.key.`,
 	f.StringVar(&m.clusterDomain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster")
 	f.StringVar(&m.issuer, "cert-manager-issuer", "", "`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
 	f.StringVar(&m.caFile, "ca-file", "", "`FILE` with the certificate's authority, PEM")
+	f.BoolVar(&m.selfSigned, "self-signed", false, "the server makes its certificate, and an authority of its own")
 	f.BoolVar(&m.mutating, "mutating", true, "write the MutatingWebhookConfiguration; not needed beside a MutatingAdmissionPolicy (Kubernetes 1.36)")
 	return cmd
 }
@@ -56,7 +59,7 @@ and tls.key.`,
 type webhookManifests struct {
 	namespace, image, clusterDomain, issuer, caFile string
 	clusterDNS                                      []string
-	mutating                                        bool
+	mutating, selfSigned                            bool
 }
 
 func (m *webhookManifests) run(cmd *cobra.Command) error {
@@ -67,9 +70,12 @@ func (m *webhookManifests) run(cmd *cobra.Command) error {
 	if m.mutating {
 		files = append(files, "mutating")
 	}
-	if m.issuer != "" {
+	switch {
+	case m.selfSigned:
+		files, trust = slices.Insert(files, 1, "rights"), "self-signed"
+	case m.issuer != "":
 		files = slices.Insert(files, 1, "certificate")
-	} else {
+	default:
 		pem, err := os.ReadFile(m.caFile)
 		if err != nil {
 			return fmt.Errorf("reading the authority: %w", err)
@@ -97,11 +103,11 @@ func (m *webhookManifests) run(cmd *cobra.Command) error {
 			out.WriteString("---\n")
 		}
 		for line := range strings.Lines(string(text)) {
-			line, only, some := strings.Cut(line, " #? ") // a line for one of the two ways to trust
+			line, only, some := strings.Cut(line, " #? ") // a line for some of the ways to trust
 			switch {
 			case !some:
 				out.WriteString(values.Replace(line))
-			case strings.TrimSpace(only) == trust:
+			case slices.Contains(strings.Split(strings.TrimSpace(only), ","), trust):
 				out.WriteString(values.Replace(line) + "\n")
 			}
 		}
@@ -131,8 +137,14 @@ func (m *webhookManifests) check() error {
 	}
 	check(m.issuer == "" || slices.Contains([]string{"Issuer", "ClusterIssuer"}, kind) && fqdn.SubdomainProblems(name) == nil,
 		"cert-manager-issuer", m.issuer, "NAME, Issuer/NAME or ClusterIssuer/NAME")
-	if (m.issuer == "") == (m.caFile == "") {
-		problems = append(problems, errors.New("give one of --cert-manager-issuer and --ca-file: the API server has to know whom to trust"))
+	ways := 0
+	for _, given := range []bool{m.issuer != "", m.caFile != "", m.selfSigned} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		problems = append(problems, errors.New("give one of --cert-manager-issuer, --ca-file and --self-signed: the API server has to know whom to trust"))
 	}
 	return errors.Join(problems...)
 }

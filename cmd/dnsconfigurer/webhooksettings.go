@@ -6,19 +6,27 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 )
 
-var errNoCertificate = errors.New("there is no certificate: give --tls-cert and --tls-key, or tls.certFile and tls.keyFile in the configuration")
+var errNoCertificate = errors.New("there is no certificate: give --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")
 
 // webhookSettings are what the files and the flags of a webhook say together, checked.
 type webhookSettings struct {
@@ -33,6 +41,7 @@ type webhookSettings struct {
 // judge adds; the error joins all problems.
 func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webhookSettings, error) {
 	c.Listen = cmp.Or(c.Listen, v1alpha1.DefaultWebhookListen)
+	c.Namespace = cmp.Or(c.Namespace, v1alpha1.DefaultWebhookNamespace)
 	c.Lameduck = cmp.Or(c.Lameduck, v1alpha1.DefaultWebhookLameduck)
 	c.LogFormat = cmp.Or(c.LogFormat, v1alpha1.DefaultLogFormat)
 	s := webhookSettings{WebhookConfiguration: c}
@@ -41,6 +50,12 @@ func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webh
 		if _, _, err := net.SplitHostPort(a.addr); err != nil && a.addr != "" {
 			problems = append(problems, fmt.Errorf("%s: %q is not an address with a port", names.of(a.path), a.addr))
 		}
+	}
+	if fqdn.LabelProblems(c.Namespace) != nil {
+		problems = append(problems, fmt.Errorf("%s: %q is not a DNS label", names.of("namespace"), c.Namespace))
+	}
+	if c.SelfSigned && c.TLS != (v1alpha1.TLSConfiguration{}) {
+		problems = append(problems, fmt.Errorf("%s: does not go with %s and %s", names.of("selfSigned"), names.of("tls.certFile"), names.of("tls.keyFile")))
 	}
 	var err error
 	if s.lameduck, err = time.ParseDuration(c.Lameduck); err != nil || s.lameduck < 0 {
@@ -74,6 +89,48 @@ func (s *webhookSettings) judge(n node, files *files, known bool) error {
 	return err
 }
 
+// certificate is what a webhook serves, and what keeps it up to date.
+type certificate struct {
+	current func() (*tls.Certificate, error)
+	run     func(context.Context) error
+}
+
+// The names that `webhook manifests` gives.
+const (
+	webhookSecret        = "dnsconfigurer-webhook-tls"
+	webhookService       = "dnsconfigurer-webhook"
+	webhookConfiguration = "dnsconfigurer"
+)
+
+func (s webhookSettings) certificate(log *slog.Logger) (certificate, error) {
+	if !s.SelfSigned {
+		pair, err := webhook.NewKeyPair(s.TLS.CertFile, s.TLS.KeyFile, log)
+		if err != nil {
+			return certificate{}, err
+		}
+		return certificate{pair.Current, func(ctx context.Context) error { <-ctx.Done(); return nil }}, nil
+	}
+	c, err := client.Config(s.Kubeconfig)
+	if err != nil {
+		return certificate{}, fmt.Errorf("%w; outside a cluster give --kubeconfig", err)
+	}
+	c.UserAgent = "dnsconfigurer-webhook/" + version()
+	core, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Secret{})
+	if err != nil {
+		return certificate{}, err
+	}
+	registrations, err := client.New(c, admissionregistrationv1.SchemeGroupVersion,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	if err != nil {
+		return certificate{}, err
+	}
+	a := selfsigned.New(selfsigned.Config{
+		Core: core, Registrations: registrations, Namespace: s.Namespace,
+		Secret: webhookSecret, Service: webhookService, Configuration: webhookConfiguration, Logger: log,
+	})
+	return certificate{a.Current, a.Run}, nil
+}
+
 // needRestart names the fields that count only when a server starts, and of which next
 // says something else than s.
 func (s webhookSettings) needRestart(next webhookSettings) []string {
@@ -83,6 +140,9 @@ func (s webhookSettings) needRestart(next webhookSettings) []string {
 		{"http", s.HTTP, next.HTTP},
 		{"tls.certFile", s.TLS.CertFile, next.TLS.CertFile},
 		{"tls.keyFile", s.TLS.KeyFile, next.TLS.KeyFile},
+		{"selfSigned", strconv.FormatBool(s.SelfSigned), strconv.FormatBool(next.SelfSigned)},
+		{"kubeconfig", s.Kubeconfig, next.Kubeconfig},
+		{"namespace", s.Namespace, next.Namespace},
 		{"lameduck", s.Lameduck, next.Lameduck},
 		{"logFormat", s.LogFormat, next.LogFormat},
 	} {

@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -56,6 +57,7 @@ func TestAPIServerWebhook(t *testing.T) {
 	t.Run("vectors", w.vectors)
 	t.Run("autopath", w.autopath)
 	t.Run("restarts", w.restarts)
+	t.Run("self-signed", func(t *testing.T) { w.selfSigned(t, c) })
 }
 
 // asked is an API server and what it is to ask.
@@ -155,7 +157,7 @@ func (w *asked) serve(t *testing.T, h http.Handler) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &webhook.Server{Handler: h, KeyPair: pair, Drain: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	s := &webhook.Server{Handler: h, Certificate: pair.Current, Drain: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, l) }()
@@ -401,14 +403,13 @@ const enough = 500
 // restarted one after the other, and no object passes unseen. When both are gone, pods
 // are still created.
 func (w *asked) restarts(t *testing.T) {
-	replicas := []*replica{newReplica(t, w), newReplica(t, w)}
-	b := &balancer{replicas: replicas}
-	l, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		t.Fatal(err)
+	replicas := make([]*replica, 2)
+	for i := range replicas {
+		dir := t.TempDir()
+		cert, key := w.authority.issue(t, dir, w.addr)
+		replicas[i] = newReplica(t, w, dir, "--tls-cert", cert, "--tls-key", key)
 	}
-	go b.serve(l)
-	defer l.Close()
+	defer w.balance(t, replicas)()
 	for _, r := range replicas {
 		r.start(t)
 	}
@@ -483,17 +484,14 @@ type replica struct {
 	process           *apiserver.Process
 }
 
-func newReplica(t *testing.T, w *asked) *replica {
+func newReplica(t *testing.T, w *asked, dir string, args ...string) *replica {
 	t.Helper()
 	addrs, err := apiserver.Loopback(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{dir: t.TempDir(), addr: addrs[0], health: addrs[1]}
-	cert, key := w.authority.issue(t, r.dir, w.addr)
-	r.process = &apiserver.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: []string{
-		"webhook", "--listen", r.addr, "--http", r.health, "--tls-cert", cert, "--tls-key", key, "--lameduck", "500ms",
-	}}
+	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
+	r.process = &apiserver.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms"}, args...)}
 	t.Cleanup(func() {
 		r.process.Kill()
 		if t.Failed() {
@@ -526,6 +524,17 @@ type balancer struct {
 	replicas []*replica
 }
 
+// balance has connections to the address balanced until stop is called.
+func (w *asked) balance(t *testing.T, replicas []*replica) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go (&balancer{replicas}).serve(l)
+	return func() { l.Close() }
+}
+
 func (b *balancer) serve(l net.Listener) {
 	for {
 		client, err := l.Accept()
@@ -553,6 +562,101 @@ func (b *balancer) connect(client net.Conn) {
 		}()
 		_, _ = io.Copy(client, server)
 		return
+	}
+}
+
+// selfSigned: two replicas that start at once, with the rights that the manifests give
+// them, have one authority, and the API server trusts it. It asks by the name of a
+// Service, which is an address by another name.
+func (w *asked) selfSigned(t *testing.T, c *apiserver.Cluster) {
+	host, port, err := net.SplitHostPort(w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		if err := w.api.AdmissionregistrationV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer").Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command(w.binary, "webhook", "manifests", "--self-signed").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(out), "      port: 443\n", "      port: "+port+"\n")
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		w.apply(t, document)
+	}
+	w.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: dnsconfigurer-webhook, namespace: dnsconfigurer}, spec: {type: ExternalName, externalName: "+host+"}}")
+
+	kubeconfig := filepath.Join(w.dir, "kubeconfig")
+	if text, err = c.Kubeconfig(c.Address(), "system:serviceaccount:dnsconfigurer:dnsconfigurer-webhook"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var replicas []*replica
+	for range 2 {
+		r := newReplica(t, w, t.TempDir(), "--self-signed", "--kubeconfig", kubeconfig)
+		if err := r.process.Start(); err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	defer w.balance(t, replicas)()
+	for _, r := range replicas {
+		eventually(t, "a replica", r.ready)
+	}
+	eventually(t, "a denial", func() bool {
+		s, err := w.create(t.Context(), []byte(tooLong), true)
+		return err == nil && strings.HasPrefix(s.refused, deniedBy)
+	})
+	secret, err := w.api.CoreV1().Secrets("dnsconfigurer").Get(t.Context(), "dnsconfigurer-webhook-tls", metav1.GetOptions{})
+	if err != nil || bytes.Count(secret.Data["ca.crt"], []byte("BEGIN")) != 1 {
+		t.Fatalf("%+v, %v", secret, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+	for _, r := range replicas {
+		conn, err := tls.Dial("tcp", r.addr, &tls.Config{RootCAs: roots, ServerName: "dnsconfigurer-webhook.dnsconfigurer.svc"})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		conn.Close()
+	}
+}
+
+// apply creates the object of a document that is there for the webhook's rights and for
+// who asks it; there is nobody to run a Deployment.
+func (w *asked) apply(t *testing.T, document string) {
+	t.Helper()
+	object, err := yaml.YAMLToJSON([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o struct {
+		metav1.TypeMeta
+		Metadata metav1.ObjectMeta
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Kind == "Deployment" || o.Kind == "Service" && strings.Contains(document, "selector") {
+		return
+	}
+	path := "/apis/" + o.APIVersion
+	if o.APIVersion == "v1" {
+		path = "/api/v1"
+	}
+	if o.Metadata.Namespace != "" {
+		path += "/namespaces/" + o.Metadata.Namespace
+	}
+	resource := strings.ToLower(o.Kind) + "s"
+	err = w.api.CoreV1().RESTClient().Post().AbsPath(path, resource).Param("fieldValidation", "Strict").
+		SetHeader("Content-Type", "application/json").Body(object).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatalf("%s %s: %v", o.Kind, o.Metadata.Name, err)
 	}
 }
 

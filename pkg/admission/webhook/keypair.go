@@ -40,14 +40,6 @@ func NewKeyPair(certFile, keyFile string, log *slog.Logger) (*KeyPair, error) {
 	return p, nil
 }
 
-// GetCertificate is for a tls.Config.
-func (p *KeyPair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lookLocked()
-	return p.served, nil
-}
-
 // Current returns the certificate that is served, and why it is not that of the files,
 // or not valid now.
 func (p *KeyPair) Current() (*tls.Certificate, error) {

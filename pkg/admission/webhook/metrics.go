@@ -16,11 +16,11 @@ import (
 type verdict string
 
 const (
-	verdictNone     verdict = "none"     // it was no review
-	verdictPassed   verdict = "passed"   // nothing to judge, or to change
-	verdictAllowed  verdict = "allowed"  // judged, and nothing to say
-	verdictWarned   verdict = "warned"   // allowed, with warnings
-	verdictDenied   verdict = "denied"   //
+	verdictNone     verdict = "none"    // it was no review
+	verdictPassed   verdict = "passed"  // nothing to judge, or to change
+	verdictAllowed  verdict = "allowed" // judged, and nothing to say
+	verdictWarned   verdict = "warned"  // allowed, with warnings
+	verdictDenied   verdict = "denied"
 	verdictPatched  verdict = "patched"  // allowed, and changed
 	verdictUnread   verdict = "unread"   // allowed, for it could not be read
 	verdictPanicked verdict = "panicked" // allowed, for we failed

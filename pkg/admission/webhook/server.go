@@ -29,8 +29,12 @@ const (
 // request is lost: it says that it is not ready, goes on until nobody sends new
 // connections, and lets the open ones come to their end.
 type Server struct {
-	Handler  http.Handler
-	KeyPair  *KeyPair
+	Handler http.Handler
+
+	// Certificate returns what is served, nil while there is nothing, and why no
+	// requests should come. It is asked at every handshake, by many goroutines.
+	Certificate func() (*tls.Certificate, error)
+
 	Lameduck time.Duration // for which new connections are still taken; 0: none
 	Drain    time.Duration // for which requests may go on then; 0: not at all
 	Logger   *slog.Logger  // required
@@ -46,15 +50,25 @@ func (s *Server) Ready() error {
 	if s.ending.Load() {
 		return errEnding
 	}
-	_, err := s.KeyPair.Current()
+	_, err := s.Certificate()
 	return err
+}
+
+// served is for a tls.Config. A certificate that is not good is better than none: an API
+// server says what is wrong with it.
+func (s *Server) served(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c, err := s.Certificate()
+	if c != nil {
+		return c, nil
+	}
+	return nil, err
 }
 
 // Run serves connections of l, which it closes, until ctx ends.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           s.Handler,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.KeyPair.GetCertificate},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.served},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // handshakes of whoever scans ports
 	}

@@ -1,0 +1,178 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package selfsigned
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// Lives of certificates. Each is replaced after two thirds of its life: what is left is
+// the time in which somebody can notice that it was not.
+const (
+	AuthorityLife   = 10 * 365 * 24 * time.Hour
+	CertificateLife = 90 * 24 * time.Hour
+
+	// Settle is how long an authority is trusted before it signs: until every API
+	// server has seen the configurations, and every replica the Secret.
+	Settle = time.Hour
+
+	// skew is how much a clock may be behind ours.
+	skew = 5 * time.Minute
+)
+
+// State is what the replicas share. The zero value: nothing yet. All of it is PEM.
+type State struct {
+	Authorities  []byte // certificates that are to be trusted, the newest last
+	AuthorityKey []byte // of the newest
+	Certificate  []byte // that is served
+	Key          []byte
+}
+
+// Next returns what the state has to be at a time, for a server of that name; s itself if
+// that is right. An authority that is old gets a successor beside it. The successor signs
+// after Settle; the old one goes when it has expired. What cannot be read is made anew: nobody
+// could be served with it.
+func (s State) Next(now time.Time, name string) (State, error) {
+	authorities := s.authorities(now)
+	if len(authorities) == 0 || !s.fits(authorities[len(authorities)-1]) {
+		return begin(now, name)
+	}
+	next := s
+	next.Authorities = encode(authorities...)
+	newest := authorities[len(authorities)-1]
+	if due(newest, now) {
+		successor, key, err := newAuthority(now)
+		if err != nil {
+			return s, err
+		}
+		next.Authorities, next.AuthorityKey = append(next.Authorities, successor...), key
+		return next, nil // it signs later
+	}
+	served, err := tls.X509KeyPair(s.Certificate, s.Key)
+	usable := err == nil && served.Leaf.VerifyHostname(name) == nil && trusted(served.Leaf, authorities, now)
+	settled := now.Sub(newest.NotBefore) >= Settle+skew
+	if usable && !(settled && (due(served.Leaf, now) || served.Leaf.CheckSignatureFrom(newest) != nil)) {
+		return next, nil
+	}
+	next.Certificate, next.Key, err = issue(newest, s.AuthorityKey, now, name)
+	return next, err
+}
+
+// Equal tells whether two states are the same.
+func (s State) Equal(o State) bool {
+	return bytes.Equal(s.Authorities, o.Authorities) && bytes.Equal(s.AuthorityKey, o.AuthorityKey) &&
+		bytes.Equal(s.Certificate, o.Certificate) && bytes.Equal(s.Key, o.Key)
+}
+
+// begin returns a state with an authority that nobody knows yet: then there is nothing to
+// wait for.
+func begin(now time.Time, name string) (State, error) {
+	cert, key, err := newAuthority(now)
+	if err != nil {
+		return State{}, err
+	}
+	s := State{Authorities: cert, AuthorityKey: key}
+	s.Certificate, s.Key, err = issue(s.authorities(now)[0], key, now, name)
+	return s, err
+}
+
+// authorities returns those that have not expired.
+func (s State) authorities(now time.Time) []*x509.Certificate {
+	var list []*x509.Certificate
+	for rest := s.Authorities; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return list
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.IsCA && now.Before(c.NotAfter) {
+			list = append(list, c)
+		}
+	}
+}
+
+// fits tells whether the authority's key is the one of its certificate.
+func (s State) fits(authority *x509.Certificate) bool {
+	_, err := tls.X509KeyPair(encode(authority), s.AuthorityKey)
+	return err == nil
+}
+
+// due tells whether two thirds of a certificate's life are over.
+func due(c *x509.Certificate, now time.Time) bool {
+	return now.Sub(c.NotBefore) >= c.NotAfter.Sub(c.NotBefore)*2/3
+}
+
+func trusted(c *x509.Certificate, authorities []*x509.Certificate, now time.Time) bool {
+	roots := x509.NewCertPool()
+	for _, a := range authorities {
+		roots.AddCert(a)
+	}
+	_, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now})
+	return err == nil
+}
+
+func newAuthority(now time.Time) (cert, key []byte, err error) {
+	return sign(&x509.Certificate{
+		Subject:   pkix.Name{CommonName: "dnsconfigurer webhook authority"},
+		NotBefore: now.Add(-skew), NotAfter: now.Add(AuthorityLife),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil, nil)
+}
+
+func issue(authority *x509.Certificate, authorityKey []byte, now time.Time, name string) (cert, key []byte, err error) {
+	pair, err := tls.X509KeyPair(encode(authority), authorityKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the authority's key: %w", err)
+	}
+	signer, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, nil, errors.New("the authority's key is not of ours")
+	}
+	return sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "dnsconfigurer webhook"}, DNSNames: []string{name},
+		NotBefore: now.Add(-skew), NotAfter: now.Add(CertificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, authority, signer)
+}
+
+// sign makes a key and its certificate, signed by the authority; nil: by itself.
+func sign(template, authority *x509.Certificate, signer *ecdsa.PrivateKey) (cert, key []byte, err error) {
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if authority == nil {
+		authority, signer = template, own
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, authority, own.Public(), signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+func encode(certificates ...*x509.Certificate) []byte {
+	var text []byte
+	for _, c := range certificates {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+	}
+	return text
+}
