@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,26 @@ func TestDrain(t *testing.T) {
 			}
 			l.Close()
 		})
+	}
+}
+
+// TestAnyPort: a port that the kernel chooses may be another's for UDP. Of a thousand,
+// one in thirty is here.
+func TestAnyPort(t *testing.T) {
+	whichever := netip.MustParseAddrPort("127.0.0.1:0")
+	for range 1000 {
+		other, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(whichever))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+	}
+	for range 200 {
+		sockets, err := Listen(t.Context(), []netip.AddrPort{whichever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sockets.Close()
 	}
 }
 

@@ -34,19 +34,26 @@ func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	return s, nil
 }
 
+// portTries is how often the kernel is asked for a port, when it may be any: it gives one
+// that is free for TCP, which another process may have for UDP.
+const portTries = 10
+
 func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort) error {
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
-	if err != nil {
-		return err
+	for tries := 1; ; tries++ {
+		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
+		if err != nil {
+			return err
+		}
+		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()))
+		if err == nil {
+			s.tcp, s.udp = append(s.tcp, l), append(s.udp, udp)
+			return nil
+		}
+		l.Close()
+		if addr.Port() != 0 || tries == portTries {
+			return err
+		}
 	}
-	s.tcp = append(s.tcp, l)
-	addr = netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port())
-	udp, err := listenUDP(ctx, addr)
-	if err != nil {
-		return err
-	}
-	s.udp = append(s.udp, udp)
-	return nil
 }
 
 // Addrs returns the addresses, in the order in which they were asked for.
