@@ -41,7 +41,7 @@ func small(t testing.TB) (Header, *zone.Snapshot, *State) {
 	h := Header{Domain: clusterLocal, Cluster: "uid-1", Time: time.Unix(1_700_000_000, 0), HasPods: true}
 	want := &State{
 		Header:     h,
-		Namespaces: []string{"shop", "empty"},
+		Namespaces: []string{"empty", "shop"},
 		Services: []zone.Service{
 			{Namespace: "shop", Name: "db", PublishNotReady: true},
 			{Namespace: "shop", Name: "ext", ExternalName: "www.example"},

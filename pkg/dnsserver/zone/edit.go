@@ -31,14 +31,31 @@ func (e *Edit) Unloaded() { e.next.loaded, e.next.stale = false, time.Time{} }
 
 // PutNamespace makes a namespace exist.
 func (e *Edit) PutNamespace(name string) {
-	if e.next.namespaces.get(label(name)) == nil {
-		e.next.namespaces.set(e.zone.gen, label(name), &name)
-	}
+	e.editNamespace(name, func(n *namespace) { n.declared = true })
 }
 
 // DeleteNamespace removes a namespace. Its name goes on to exist until the last
 // Service in it has gone as well.
-func (e *Edit) DeleteNamespace(name string) { e.next.namespaces.set(e.zone.gen, label(name), nil) }
+func (e *Edit) DeleteNamespace(name string) {
+	e.editNamespace(name, func(n *namespace) { n.declared = false })
+}
+
+// editNamespace publishes a changed copy of a namespace in its place.
+func (e *Edit) editNamespace(name string, change func(*namespace)) {
+	old := e.next.namespaces.get(name)
+	next := &namespace{name: name}
+	if old != nil {
+		*next = *old
+	}
+	was := *next
+	if change(next); *next == was {
+		return
+	}
+	if *next == (namespace{name: name}) {
+		next = nil
+	}
+	e.next.namespaces.set(e.zone.gen, name, next)
+}
 
 // PutService adds a Service or replaces the one of that name.
 func (e *Edit) PutService(s Service) {
@@ -141,7 +158,7 @@ func (e *Edit) DeletePod(namespace, name string) {
 
 // edit returns the service as it is, nil if it is not known, and a copy to change.
 func (e *Edit) edit(namespace, name string) (old, next *service) {
-	old = e.next.services.get(label(namespace) + label(name))
+	old = e.next.services.get(string(serviceKey(nil, namespace, name)))
 	if old == nil {
 		return nil, &service{identity: &identity{namespace, name}}
 	}
@@ -150,11 +167,20 @@ func (e *Edit) edit(namespace, name string) (old, next *service) {
 
 // swap publishes next in the place of old, with the reverse names of both.
 func (e *Edit) swap(old, next *service) {
-	key := label(next.namespace) + label(next.name)
+	key := string(serviceKey(nil, next.namespace, next.name))
 	if next.spec == nil && len(next.slices) == 0 {
 		e.next.services.set(e.zone.gen, key, nil)
 	} else {
 		e.next.services.set(e.zone.gen, key, next)
+	}
+	if had := old != nil && old.spec != nil; had != (next.spec != nil) {
+		e.editNamespace(next.namespace, func(n *namespace) {
+			if had {
+				n.services--
+			} else {
+				n.services++
+			}
+		})
 	}
 	for addr, o := range clusterOwners(old) {
 		e.disown(addr, o)

@@ -99,19 +99,16 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	case 1:
 		return Node{}, s.hasNamespace(path[0])
 	}
-	var room [maxKey]byte
-	svc := get(s.services, labels(room[:0], path[0], path[1]))
+	svc := s.service(path[0], path[1])
 	if svc == nil || svc.spec == nil {
 		return Node{}, false
 	}
-	if svc.spec.ExternalName != "" {
-		return svc.alias(), len(path) == 2 && svc.alias().Alias != ""
-	}
 	v := svc.look()
-	if svc.spec.Headless() && len(v.v4)+len(v.v6) == 0 {
-		return Node{}, false // specification 2.4.1
-	}
 	switch {
+	case !v.exists:
+		return Node{}, false
+	case v.alias != "":
+		return Node{Alias: v.alias}, len(path) == 2
 	case len(path) == 2:
 		return Node{V4: v.v4, V6: v.v6, snapshot: s, svc: svc}, true
 	case len(path) == 3 && strings.HasPrefix(path[2], "_"):
@@ -126,32 +123,13 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	return Node{}, false
 }
 
-// alias is the node of a Service of type ExternalName. An address is no name to
-// point to, and what is no name at all cannot be told to a client.
-func (s *service) alias() Node {
-	if _, err := netip.ParseAddr(s.spec.ExternalName); err == nil {
-		return Node{}
-	}
-	target, err := fqdn.ParseName(s.spec.ExternalName)
-	if err != nil {
-		return Node{}
-	}
-	return Node{Alias: target}
+// service returns the Service of that name, nil if nothing is known of it.
+func (s *Snapshot) service(namespace, name string) *service {
+	var room [maxKey]byte
+	return get(s.services, serviceKey(room[:0], namespace, name))
 }
 
-// hasNamespace: one that holds a Service exists even if its object has not come yet.
-func (s *Snapshot) hasNamespace(name string) bool {
-	var room [maxKey]byte
-	if get(s.namespaces, labels(room[:0], name)) != nil {
-		return true
-	}
-	for svc := range s.services.from(label(name)) {
-		if svc.spec != nil {
-			return true
-		}
-	}
-	return false
-}
+func (s *Snapshot) hasNamespace(name string) bool { return s.namespaces.get(name) != nil }
 
 func (s *Snapshot) findPod(path []string) (Node, bool) {
 	if len(path) == 0 {
@@ -208,7 +186,7 @@ func (s *Snapshot) nameServers() []*service {
 			continue
 		}
 		for _, o := range *owners {
-			svc := s.services.get(label(o.id.namespace) + label(o.id.name))
+			svc := s.service(o.id.namespace, o.id.name)
 			if !o.cluster && !slices.Contains(found, svc) {
 				found = append(found, svc)
 			}

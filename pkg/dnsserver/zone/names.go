@@ -4,6 +4,7 @@
 package zone
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -11,19 +12,27 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// label is a label in the keys of the trees: behind its length, as on the wire, so
+// label is a label in the keys of a tree: behind its length, as on the wire, so
 // that no name is the beginning of another by accident.
 func label(s string) string { return string(byte(len(s))) + s }
 
-// maxKey is the length of the longest key of two labels.
-const maxKey = 2 * (1 + fqdn.MaxLabel)
+// maxKey is the length of the longest serviceKey.
+const maxKey = 2 + 2*(1+fqdn.MaxLabel)
 
-// labels appends the key of labels to room; a reader with room for maxKey makes no
-// garbage.
-func labels(room []byte, labels ...string) []byte {
-	for _, l := range labels {
+// serviceKey appends the key of a Service to room: a hash, then namespace and name,
+// each a label. Names are alike, and the way through the tree has a node wherever two
+// of them part; of hashes two octets tell most apart. A reader with room for maxKey
+// makes no garbage.
+func serviceKey(room []byte, namespace, name string) []byte {
+	room = append(room, 0, 0)
+	for _, l := range [...]string{namespace, name} {
 		room = append(append(room, byte(len(l))), l...)
 	}
+	hash := uint32(2166136261) // FNV-1a
+	for _, c := range room {
+		hash = (hash ^ uint32(c)) * 16777619
+	}
+	binary.BigEndian.PutUint16(room, uint16(hash>>16^hash))
 	return room
 }
 

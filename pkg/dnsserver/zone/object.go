@@ -90,6 +90,14 @@ type podsAt struct {
 	pods []*Pod // by the time at which they came
 }
 
+// namespace is one that exists, because its object does or a Service in it; immutable
+// once published.
+type namespace struct {
+	name     string
+	declared bool // its object has come
+	services int
+}
+
 // service is a Service with its endpoints, immutable once published.
 type service struct {
 	*identity

@@ -6,6 +6,7 @@ package zone
 import (
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ type tree[V any] struct {
 type node[V any] struct {
 	prefix   string
 	children []*node[V] // ascending by the first byte of their prefixes
+	firsts   string     // those bytes: who looks for one child need not touch the others
 	value    *V         // nil: no key ends here
 	gen      uint64     // the edit that made the node, and that may still change it
 }
@@ -115,7 +117,7 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 			return n
 		}
 		n = n.own(gen)
-		n.children = slices.Insert(n.children, i, &node[V]{prefix: key, value: v, gen: gen})
+		n.insert(i, &node[V]{prefix: key, value: v, gen: gen})
 		return n
 	}
 	child := n.children[i].set(gen, key, v)
@@ -125,6 +127,7 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 	case nil:
 		n = n.own(gen)
 		n.children = slices.Delete(n.children, i, i+1)
+		n.firsts = n.firsts[:i] + n.firsts[i+1:]
 		return n.shrink(gen)
 	}
 	n = n.own(gen)
@@ -135,14 +138,15 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 // split puts a node above n where key leaves its prefix.
 func (n *node[V]) split(gen uint64, at int, key string, v *V) *node[V] {
 	rest := n.own(gen)
-	up := &node[V]{prefix: key[:at], gen: gen, children: []*node[V]{rest}}
 	rest.prefix = rest.prefix[at:]
+	up := &node[V]{prefix: key[:at], gen: gen}
+	up.insert(0, rest)
 	if at == len(key) {
 		up.value = v
 		return up
 	}
 	i, _ := up.search(key[at])
-	up.children = slices.Insert(up.children, i, &node[V]{prefix: key[at:], value: v, gen: gen})
+	up.insert(i, &node[V]{prefix: key[at:], value: v, gen: gen})
 	return up
 }
 
@@ -164,20 +168,25 @@ func (n *node[V]) own(gen uint64) *node[V] {
 	if n.gen == gen {
 		return n
 	}
-	return &node[V]{prefix: n.prefix, children: slices.Clone(n.children), value: n.value, gen: gen}
+	return &node[V]{prefix: n.prefix, children: slices.Clone(n.children), firsts: n.firsts, value: n.value, gen: gen}
+}
+
+// insert makes c the child at i.
+func (n *node[V]) insert(i int, c *node[V]) {
+	n.children = slices.Insert(n.children, i, c)
+	n.firsts = n.firsts[:i] + c.prefix[:1] + n.firsts[i:]
 }
 
 func (n *node[V]) child(first byte) *node[V] {
-	if i, ok := n.search(first); ok {
+	if i := strings.IndexByte(n.firsts, first); i >= 0 {
 		return n.children[i]
 	}
 	return nil
 }
 
+// search returns where the child is that begins with the byte, or where it would be.
 func (n *node[V]) search(first byte) (int, bool) {
-	return slices.BinarySearchFunc(n.children, first, func(c *node[V], b byte) int {
-		return int(c.prefix[0]) - int(b)
-	})
+	return sort.Find(len(n.firsts), func(i int) int { return int(first) - int(n.firsts[i]) })
 }
 
 func commonPrefix(a, b string) int {

@@ -85,7 +85,13 @@ func checkNode(t *testing.T, n *node[int]) {
 	if n.value == nil && len(n.children) < 2 {
 		t.Errorf("node %q has no value and %d children", n.prefix, len(n.children))
 	}
+	if len(n.firsts) != len(n.children) {
+		t.Fatalf("node %q has %d children and the first bytes of %d", n.prefix, len(n.children), len(n.firsts))
+	}
 	for i, c := range n.children {
+		if n.firsts[i] != c.prefix[0] {
+			t.Errorf("child %d of %q begins with %q, not with %q", i, n.prefix, c.prefix[0], n.firsts[i])
+		}
 		if i > 0 && n.children[i-1].prefix[0] >= c.prefix[0] {
 			t.Errorf("children of %q out of order", n.prefix)
 		}

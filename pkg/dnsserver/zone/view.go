@@ -8,11 +8,15 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // view is what the name of a service and the names below it own, worked out from
 // its slices by the first reader that asks.
 type view struct {
+	exists bool         // the name does
+	alias  fqdn.Name    // of a Service of type ExternalName
 	v4, v6 []netip.Addr // of the service's name, ascending
 	named  []Endpoint   // with a hostname, by hostname and address
 	bare   []netip.Addr // of those without, ascending
@@ -21,9 +25,20 @@ type view struct {
 // lazyView makes no reader wait for another: two may work out the same.
 type lazyView struct{ made atomic.Pointer[view] }
 
+// look returns the view of a service whose spec is known.
 func (s *service) look() *view {
-	if v := s.view.made.Load(); v != nil {
-		return v
+	v := s.view.made.Load()
+	if v == nil {
+		v = s.makeView()
+		s.view.made.Store(v)
+	}
+	return v
+}
+
+func (s *service) makeView() *view {
+	if s.spec.ExternalName != "" {
+		alias := parseAlias(s.spec.ExternalName)
+		return &view{exists: alias != "", alias: alias}
 	}
 	v := &view{}
 	all := slices.Clone(s.spec.ClusterIPs)
@@ -50,8 +65,21 @@ func (s *service) look() *view {
 		return cmp.Or(cmp.Compare(a.Hostname, b.Hostname), a.Addr.Compare(b.Addr))
 	})
 	v.named = slices.CompactFunc(v.named, func(a, b Endpoint) bool { return a.Hostname == b.Hostname && a.Addr == b.Addr })
-	s.view.made.Store(v)
+	v.exists = len(all) > 0 || !s.spec.Headless() // specification 2.4.1
 	return v
+}
+
+// parseAlias reads an ExternalName. An address is no name to point to, and what is no
+// name at all cannot be told to a client: they give "".
+func parseAlias(name string) fqdn.Name {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return ""
+	}
+	alias, err := fqdn.ParseName(name)
+	if err != nil {
+		return ""
+	}
+	return alias
 }
 
 // host returns the addresses of the endpoint that has the name.

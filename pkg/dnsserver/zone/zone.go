@@ -108,10 +108,10 @@ type Snapshot struct {
 	loaded bool
 	stale  time.Time // loaded, but with the cluster of that time; else zero
 
-	namespaces tree[string]  // the label
-	services   tree[service] // namespace and name, each a label
-	addrs      tree[[]owner] // reverse names, see addrKey
-	pods       tree[podsAt]  // namespace, a label, and addrKey
+	namespaces tree[namespace] // the name
+	services   tree[service]   // serviceKey
+	addrs      tree[[]owner]   // reverse names, see addrKey
+	pods       tree[podsAt]    // namespace, a label, and addrKey
 }
 
 // Loaded reports whether the snapshot holds the whole cluster; see [Edit.Loaded].
@@ -124,18 +124,19 @@ func (s *Snapshot) Stale() time.Time { return s.stale }
 // Serial is that of the SOA record.
 func (s *Snapshot) Serial() uint32 { return s.serial }
 
-// Namespaces yields the names of the namespaces, in order.
+// Namespaces yields the names of the namespaces that were put, in order.
 func (s *Snapshot) Namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for ns := range s.namespaces.all() {
-			if !yield(*ns) {
+			if ns.declared && !yield(ns.name) {
 				return
 			}
 		}
 	}
 }
 
-// Services yields the Services, by namespace and name. They must not be changed.
+// Services yields the Services, in an order that is always the same. They must not be
+// changed.
 func (s *Snapshot) Services() iter.Seq[*Service] {
 	return func(yield func(*Service) bool) {
 		for svc := range s.services.all() {
@@ -146,7 +147,8 @@ func (s *Snapshot) Services() iter.Seq[*Service] {
 	}
 }
 
-// EndpointSlices yields the slices, by Service and name. They must not be changed.
+// EndpointSlices yields the slices, by Service, in the order of Services, and name. They
+// must not be changed.
 func (s *Snapshot) EndpointSlices() iter.Seq[*EndpointSlice] {
 	return func(yield func(*EndpointSlice) bool) {
 		for svc := range s.services.all() {

@@ -295,3 +295,54 @@ func prefixes(texts ...string) []netip.Prefix {
 	}
 	return list
 }
+
+// crowded returns a zone with n Services and the names of these. Among 10,000 there are
+// hundreds whose hashes are alike.
+func crowded(t testing.TB, n int) (*Zone, []fqdn.Name) {
+	z := newZone(t, Config{})
+	names := make([]fqdn.Name, n)
+	z.Update(1, func(e *Edit) {
+		for i := range names {
+			namespace, name := fmt.Sprintf("team-%d", i%100), fmt.Sprintf("service-%d", i)
+			e.PutService(Service{Namespace: namespace, Name: name, ClusterIPs: []netip.Addr{clusterIP(i)}})
+			names[i] = fqdn.Join(fqdn.Root, name, namespace, "svc", "cluster", "local")
+		}
+		e.Loaded()
+	})
+	return z, names
+}
+
+func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}) }
+
+// TestCrowd deletes every other of many Services.
+func TestCrowd(t *testing.T) {
+	z, names := crowded(t, 10_000)
+	whole := z.Snapshot()
+	z.Update(2, func(e *Edit) {
+		for i := 0; i < len(names); i += 2 {
+			e.DeleteService(fmt.Sprintf("team-%d", i%100), fmt.Sprintf("service-%d", i))
+		}
+	})
+	for i, name := range names {
+		if verdict, _, node := whole.Find(name); verdict != Exists || !slices.Equal(node.V4, []netip.Addr{clusterIP(i)}) {
+			t.Fatalf("%s: %v, %v", name, verdict, node.V4)
+		}
+		want := []Verdict{Absent, Exists}[i%2]
+		if verdict, _, _ := z.Snapshot().Find(name); verdict != want {
+			t.Fatalf("%s afterwards: %v, want %v", name, verdict, want)
+		}
+		// The Services of even numbers were all that their namespaces had.
+		_, namespace := name.Cut()
+		if verdict, _, _ := z.Snapshot().Find(namespace); verdict != want {
+			t.Fatalf("%s afterwards: %v, want %v", namespace, verdict, want)
+		}
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	z, names := crowded(b, 10_000)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for i := 0; b.Loop(); i++ {
+		z.Snapshot().Find(names[i%len(names)])
+	}
+}
