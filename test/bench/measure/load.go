@@ -13,10 +13,19 @@ import (
 	"time"
 )
 
-// Load is what dnsperf does to a server: at most so many queries a second, for so long.
+// Load is what dnsperf does to a server: so many queries a second, for so long. Without a
+// rate it is as many as the server answers while 100 are on their way.
 type Load struct {
 	Rate    int
 	Seconds int
+}
+
+// String names the load in a table.
+func (l Load) String() string {
+	if l.Rate == 0 {
+		return "as many as it answers"
+	}
+	return fmt.Sprintf("%d/s", l.Rate)
 }
 
 // Result is what a server did under a load.
@@ -37,7 +46,11 @@ func (l Load) Run(ctx context.Context, address string, pid int, file string) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := dnsperf(ctx, address, file, "-Q", strconv.Itoa(l.Rate), "-l", strconv.Itoa(l.Seconds))
+	args := []string{"-l", strconv.Itoa(l.Seconds)}
+	if l.Rate > 0 {
+		args = append(args, "-Q", strconv.Itoa(l.Rate))
+	}
+	r, err := dnsperf(ctx, address, file, args...)
 	if err != nil {
 		return Result{}, err
 	}

@@ -56,8 +56,10 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
 		return err
 	}
-	if err := b.perQuery(ctx, t, "CPU per cluster A query", subjects, func(*subject) (string, int) { return file, 1 }); err != nil {
-		return err
+	for _, load := range b.loads() {
+		if err := b.perQuery(ctx, t, "CPU per cluster A query", load, subjects, func(*subject) (string, int) { return file, 1 }); err != nil {
+			return err
+		}
 	}
 	for _, s := range watching {
 		n, err := measure.Resident(s.PID())
@@ -150,7 +152,12 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, func(*subject) (string, int) { return file, 1 })
+	for _, load := range b.loads() {
+		if err := b.perQuery(ctx, t, "CPU per external cache hit", load, subjects, func(*subject) (string, int) { return file, 1 }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hostSuffixes are the search domains of a usual node.
@@ -202,7 +209,7 @@ func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	return b.perQuery(ctx, t, "CPU per external lookup by a pod", subjects, choose)
+	return b.perQuery(ctx, t, "CPU per external lookup by a pod", b.load, subjects, choose)
 }
 
 // podWatch is the memory that it takes to expand search paths. CoreDNS watches all pods

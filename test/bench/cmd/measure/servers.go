@@ -89,15 +89,19 @@ func stop(subjects []*subject) {
 	}
 }
 
+// loads are the two under which servers are compared: the given one, which leaves
+// time to rest, and one that does not.
+func (b *bench) loads() []measure.Load { return []measure.Load{b.load, {Seconds: b.load.Seconds}} }
+
 // perQuery loads the subjects in turn, run after run, so that what disturbs the machine
 // disturbs all of them, and puts the medians into rows of the table. A lookup takes so
 // many queries of the file.
-func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, subjects []*subject, file func(*subject) (path string, queries int)) error {
+func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, load measure.Load, subjects []*subject, file func(*subject) (path string, queries int)) error {
 	times := map[string][]float64{}
 	for range b.runs {
 		for _, s := range subjects {
 			path, queries := file(s)
-			r, err := b.load.Run(ctx, s.Address, s.PID(), path)
+			r, err := load.Run(ctx, s.Address, s.PID(), path)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -111,7 +115,7 @@ func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, su
 		}
 	}
 	for _, s := range subjects {
-		t.Add(title, s.name, measure.Median(times[s.name]), "us")
+		t.Add(title+", "+load.String(), s.name, measure.Median(times[s.name]), "us")
 	}
 	return nil
 }
