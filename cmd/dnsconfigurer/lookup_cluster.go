@@ -60,7 +60,7 @@ func newStandIn(n node, host resolvconf.File, servers []upstream.Server) (*stand
 		upstream: servers, unasked: map[*dns.Msg][]dns.Question{},
 	}
 	if a := n.Autopath.NodeCache; a.IsValid() { // whoever asks it asks the cluster DNS
-		s.addrs = append(s.addrs, a)
+		s.addrs = appendNew(s.addrs, a)
 	}
 	domain, err := fqdn.ParseName(n.ClusterDomain)
 	if err != nil || domain == fqdn.Root {

@@ -155,7 +155,7 @@ func (c comparison) verdict() string {
 	case agree:
 		return "they agree"
 	}
-	return "they do NOT agree: docs/autopath.md, \"Where it leaves ClusterFirst\""
+	return "they do not agree: docs/autopath.md and docs/lookup.md say where the two differ"
 }
 
 // ways are the hops of both lookups, each once, from the pod on.
