@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -133,21 +134,33 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 		}
 		unread = errors.Join(unread, look.cluster.fill(m, l.namespace))
 	}
-	complete, err := l.show(cmd, look, node.Node)
-	switch {
-	case err != nil:
+	out, err := l.play(cmd, look, node.Node)
+	if err != nil {
 		return err
-	case unread != nil:
-		return unread
-	case !complete:
+	}
+	write := out.text
+	if l.output == "json" {
+		write = out.json
+	}
+	if err := write(cmd.OutOrStdout()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if unread == nil && !out.complete() {
 		return errReported
 	}
-	return nil
+	return unread
 }
 
-// show plays the lookup, once or twice, and prints it. It reports whether the library
-// found something, and the same thing.
-func (l *player) show(cmd *cobra.Command, look podLookup, node policy.Node) (complete bool, err error) {
+// shown is what is printed: a lookup, or two that are compared.
+type shown interface {
+	text(io.Writer) error
+	json(io.Writer) error
+	complete() bool // the library finds something, and both times the same
+}
+
+// play plays the lookup, twice if two policies are compared, and says what the library
+// does not read.
+func (l *player) play(cmd *cobra.Command, look podLookup, node policy.Node) (shown, error) {
 	policies := []policy.Policy{""} // the pod's own
 	if l.compare {
 		policies = look.policies()
@@ -157,7 +170,7 @@ func (l *player) show(cmd *cobra.Command, look podLookup, node policy.Node) (com
 	for _, p := range policies {
 		out, remarks, err := look.play(cmd.Context(), p)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		played = append(played, out)
 		for _, r := range remarks {
@@ -167,20 +180,10 @@ func (l *player) show(cmd *cobra.Command, look podLookup, node policy.Node) (com
 	for _, r := range ignored {
 		fmt.Fprintln(cmd.ErrOrStderr(), "dnsconfigurer:", r)
 	}
-	text, json := played[0].text, played[0].json
-	complete = played[0].complete()
 	if l.compare {
-		c := comparison{played[0], played[1], node}
-		text, json, complete = c.text, c.json, c.complete()
+		return comparison{played[0], played[1], node}, nil
 	}
-	print := text
-	if l.output == "json" {
-		print = json
-	}
-	if err := print(cmd.OutOrStdout()); err != nil {
-		return false, fmt.Errorf("writing the result: %w", err)
-	}
-	return complete, nil
+	return played[0], nil
 }
 
 // podLookup is a question, a pod that asks it, and who answers.
@@ -207,8 +210,10 @@ func (l *podLookup) play(ctx context.Context, instead policy.Policy) (out lookup
 	if !d.Starts() {
 		return out, nil, fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
 	}
-	if i := slices.IndexFunc(d.Findings, func(f policy.Finding) bool { return f.Code == policy.CodeAutopathUnavailable }); i >= 0 && instead != "" {
-		return out, nil, fmt.Errorf("%s: nothing to compare: %s\nhint: %s", w.Location, d.Findings[i].Message, d.Findings[i].Hint)
+	for _, f := range d.Findings {
+		if instead != "" && f.Code == policy.CodeAutopathUnavailable {
+			return out, nil, fmt.Errorf("%s: nothing to compare: %s\nhint: %s", w.Location, f.Message, f.Hint)
+		}
 	}
 	file := d.Config().String()
 	p := libc.Player{

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
@@ -81,13 +83,9 @@ func newStandIn(n node, host resolvconf.File, servers []upstream.Server) (*stand
 
 // hostSuffixesOf are the search domains of a host's file, as many as a search list has
 // room for. In a cluster they are of the cluster DNS's configuration, which knows no host.
-func hostSuffixesOf(host resolvconf.File) (list []fqdn.Name) {
-	for _, e := range host.Searches {
-		if n, err := fqdn.ParseName(e.Text); err == nil && len(list) < dnsserver.MaxHostSuffixes {
-			list = appendNew(list, n)
-		}
-	}
-	return list
+func hostSuffixesOf(host resolvconf.File) []fqdn.Name {
+	list := hostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
+	return list[:min(len(list), dnsserver.MaxHostSuffixes)]
 }
 
 // fill gives it the names of m, where objects that name no namespace are in namespace.

@@ -44,12 +44,12 @@ type comparison struct {
 }
 
 func (c comparison) complete() bool {
-	agree, known := c.agree()
-	return agree && known && c.plain.complete()
+	agree, _ := c.agree()
+	return agree && c.plain.complete()
 }
 
-// agree tells whether the program gets the same both times: the same addresses and
-// records in any order, or the same error. The way to them does not count.
+// agree tells whether the program gets the same both times, if that is known: the same
+// addresses and records in any order, or the same error. The way to them does not count.
 func (c comparison) agree() (agree, known bool) {
 	a, b := &c.plain.result, &c.autopath.result
 	if a.open != "" || b.open != "" {
@@ -128,20 +128,18 @@ func (c comparison) text(w io.Writer) error {
 	}
 	table.Flush() // its errors are those of the last line too
 	remarks := [][]string{c.plain.remarks(), c.autopath.remarks()}
+	var shared []string
 	for i, p := range []lookupPrinter{c.plain, c.autopath} {
 		fmt.Fprintf(w, "%s: %s\n", p.policy, strings.Join(p.outcome(), ", "))
 		for _, r := range remarks[i] {
-			if !slices.Contains(remarks[1-i], r) {
-				fmt.Fprintf(w, "# %s\n", r)
+			if slices.Contains(remarks[1-i], r) {
+				shared = appendNew(shared, r)
+				continue
 			}
-		}
-	}
-	for _, r := range remarks[0] {
-		if slices.Contains(remarks[1], r) {
 			fmt.Fprintf(w, "# %s\n", r)
 		}
 	}
-	_, err := fmt.Fprintf(w, "# %s\n", c.verdict())
+	_, err := fmt.Fprintf(w, "# %s\n", strings.Join(append(shared, c.verdict()), "\n# "))
 	return err
 }
 
