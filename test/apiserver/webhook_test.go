@@ -21,7 +21,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,10 +38,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
@@ -247,7 +244,7 @@ func (w *asked) vectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"})})
+	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)})
 	defer w.serve(t, h)()
 	w.install(t, "ValidatingWebhookConfiguration")
 	eventually(t, "the first denial", func() bool {
@@ -267,7 +264,7 @@ func (w *asked) vectors(t *testing.T) {
 			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
 		}
 		judged++
-		h.Use(rulesFor(t, v.Node))
+		h.Use(v.Node.Rules(t))
 		s, err := w.create(t.Context(), object, true)
 		if err != nil {
 			t.Errorf("%s: %v", v.Name, err)
@@ -355,27 +352,10 @@ func complete(t *testing.T, object []byte) (text []byte, namespace string) {
 	return text, namespace
 }
 
-func rulesFor(t *testing.T, n vectors.Node) *admission.Rules {
-	t.Helper()
-	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
-	for _, s := range n.ClusterDNS {
-		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
-	}
-	var host *resolvconf.File
-	if n.ResolvConf != nil {
-		host = new(resolvconf.Parse(*n.ResolvConf))
-	}
-	rules, err := admission.New(node, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 // autopath: the KEP's own YAML is taken, and an update of the pod does not meet the
 // immutable field.
 func (w *asked) autopath(t *testing.T) {
-	defer w.serve(t, webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDomain: "cluster.local"})}))()
+	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.Node{ClusterDomain: "cluster.local"}.Rules(t)}))()
 	const asked = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
 	if s, err := w.create(t.Context(), []byte(asked), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
 		t.Errorf("without us: %q, %v", s.refused, err)

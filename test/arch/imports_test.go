@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"test/node":      {"std"},
 	"test/soak":      {"std"},
 	"test/summary":   {"std"},
-	"test/vectors":   {"std", "sigs.k8s.io/yaml"},
+	"test/vectors":   {"std", "pkg/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
 // pkg is what `go list -json` says of a package.
