@@ -6,19 +6,13 @@ package apiserver_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -41,6 +35,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -66,7 +61,7 @@ type asked struct {
 	binary    string
 	dir       string
 	addr      string // where the API server asks
-	authority *authority
+	authority *certs.Authority
 }
 
 func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
@@ -82,7 +77,7 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.addr, w.authority = addrs[0], newAuthority(t)
+	w.addr, w.authority = addrs[0], certs.NewAuthority(t)
 	if w.config, err = c.Config(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +95,7 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 func (w *asked) install(t *testing.T, kind string) {
 	t.Helper()
 	ca := filepath.Join(w.dir, "ca.crt")
-	if err := os.WriteFile(ca, w.authority.pem, 0o600); err != nil {
+	if err := os.WriteFile(ca, w.authority.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(w.binary, "webhook", "manifests", "--ca-file", ca).Output()
@@ -142,10 +137,20 @@ func (w *asked) install(t *testing.T, kind string) {
 	t.Fatalf("there is no %s", kind)
 }
 
+// issue writes a new certificate for where the API server asks.
+func (w *asked) issue(t *testing.T, dir string) (certFile, keyFile string) {
+	t.Helper()
+	host, _, err := net.SplitHostPort(w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.authority.Write(t, dir, host)
+}
+
 // serve serves a handler in this process until stop is called.
 func (w *asked) serve(t *testing.T, h http.Handler) (stop func()) {
 	t.Helper()
-	cert, key := w.authority.issue(t, w.dir, w.addr)
+	cert, key := w.issue(t, w.dir)
 	pair, err := webhook.NewKeyPair(cert, key, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +391,7 @@ func (w *asked) restarts(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
 		dir := t.TempDir()
-		cert, key := w.authority.issue(t, dir, w.addr)
+		cert, key := w.issue(t, dir)
 		replicas[i] = newReplica(t, w, dir, "--tls-cert", cert, "--tls-key", key)
 	}
 	defer w.balance(t, replicas)()
@@ -417,7 +422,7 @@ func (w *asked) restarts(t *testing.T) {
 	for i, r := range replicas {
 		reach(int64(1+i) * enough / 3)
 		for _, r := range replicas {
-			w.authority.issue(t, r.dir, w.addr)
+			w.issue(t, r.dir)
 		}
 		r.process.Stop()
 		reach(admissions.Load() + 20) // by the other one
@@ -638,63 +643,4 @@ func (w *asked) apply(t *testing.T, document string) {
 	if err != nil {
 		t.Fatalf("%s %s: %v", o.Kind, o.Metadata.Name, err)
 	}
-}
-
-// authority is a certificate authority.
-type authority struct {
-	key    *ecdsa.PrivateKey
-	cert   *x509.Certificate
-	pem    []byte
-	issued atomic.Int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a
-}
-
-// issue writes a new certificate for the host of addr and its key into dir, by renaming.
-func (a *authority) issue(t *testing.T, dir, addr string) (certFile, keyFile string) {
-	t.Helper()
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1 + a.issued.Add(1)), Subject: pkix.Name{CommonName: "webhook"}, IPAddresses: []net.IP{net.ParseIP(host)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := errors.Join(os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
 }

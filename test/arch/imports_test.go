@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	"deploy":         {"std"},
 	"test/arch":      {"std"},
 	"test/apiserver": {"std", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
+	"test/certs":     {"std"},
 	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":      {"std"},
 	"test/node":      {"std"},
