@@ -31,6 +31,9 @@ show lookup -f examples --kubelet-config "$node" --pod shop/gateway www.example.
 say "The price: payments.shop.svc goes outside first. glibc would search after that; musl, in an Alpine image, never does."
 show lookup -f examples --kubelet-config "$node" --pod shop/gateway payments.shop.svc --libc musl
 
+say "The same name from outside with a node cache and autopath: 2 queries instead of 12. The cluster DNS goes along the search list."
+show lookup -f examples --config examples/node/shim.yaml --pod shop/web --compare www.example.com
+
 say "The same for machines: one object a line."
 show render -f examples/statefulset.yaml --kubelet-config "$node" -o json
 

@@ -23,6 +23,23 @@ type LookedUp struct {
 	// Synthetic are the addresses in Answers and Addresses that stand for those which
 	// a cluster would assign, in 198.18.0.0/15 and 2001:2::/48. Absent: there are none.
 	Synthetic []string `json:"synthetic,omitempty"`
+
+	// Of `lookup --compare`, which prints two, the rest. Policy is what the pod was
+	// given instead of its own, Hops are the ways on which there may be queries.
+	Policy string      `json:"policy,omitempty"`
+	Hops   []LookupHop `json:"hops,omitempty"`
+
+	// Agree says whether the program gets the same by both policies. Absent: that is
+	// not known, as one of them depends on a name in NotAsked.
+	Agree *bool `json:"agree,omitempty"`
+}
+
+// LookupHop is how many queries of a lookup go from one to the next.
+type LookupHop struct {
+	From    string `json:"from"` // pod, node cache or cluster DNS
+	To      string `json:"to"`   // node cache, cluster DNS, upstream, or the address of another nameserver
+	Queries int    `json:"queries"`
+	Derived bool   `json:"derived,omitempty"` // from the queries before it; they were not sent
 }
 
 // LookupQuery is one query of a lookup.

@@ -19,8 +19,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
@@ -130,13 +128,10 @@ func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
 	if _, err := newDNSSettings(d.over(v1alpha1.DNSConfiguration{}, flags), dnsFlagNames); err != nil {
 		return dnsSettings{}, usageError{err}
 	}
-	var c v1alpha1.DNSConfiguration
 	d.files.forget()
-	if d.config != "" {
-		var err error
-		if c, err = d.files.readDNS(d.config); err != nil {
-			return dnsSettings{}, err
-		}
+	c, err := d.files.readDNS(d.config)
+	if err != nil {
+		return dnsSettings{}, err
 	}
 	return newDNSSettings(d.over(c, flags), nil)
 }
@@ -165,28 +160,18 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	if err != nil {
 		return err
 	}
-	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
+	registry := prometheus.NewRegistry()
 	data, err := s.data(z, registry, log)
 	if err != nil {
 		return err
 	}
-	replies, err := cache.New(cache.Config{})
-	if err != nil {
-		return err
-	}
-	server, err := dnsserver.New(dnsserver.Config{
-		Zone: z, Domain: s.domain, TTL: s.ttl, Cache: replies, Returned: loop.Returned,
+	err = force.begin(dnsserver.Config{
+		Zone: z, Domain: s.domain, TTL: s.ttl, Lameduck: s.lameduck,
 		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
-		Lameduck: s.lameduck, Drain: dnsDrain, Logger: log, Register: registry,
-	})
+	}, s.peers, registry, r)
 	if err != nil {
 		return err
 	}
-	force.server, force.clients = server, upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log}
-	if err := force.use(s.peers); err != nil {
-		return err
-	}
-	r.running, r.success = force.forwarding, newReloadSuccess(registry)
 	sockets, err := dnsserver.Listen(ctx, s.listen)
 	if err != nil {
 		return err
@@ -196,7 +181,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	tasks := []func(context.Context) error{
 		r.run,
 		func(context.Context) error { return data.run(following) },
-		func(ctx context.Context) error { defer lastAnswer(); return server.Run(ctx, sockets) },
+		func(ctx context.Context) error { defer lastAnswer(); return force.server.Run(ctx, sockets) },
 	}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {

@@ -8,7 +8,10 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -25,6 +28,26 @@ type dnsInForce struct {
 
 	mu         sync.Mutex
 	forwarding *forwarding // of last; the reloader alone changes it
+}
+
+// begin makes the server, with c and what all servers have, and puts p in force. The
+// reloader goes on from there.
+func (f *dnsInForce) begin(c dnsserver.Config, p peers, registry *prometheus.Registry, r *reloader) error {
+	loop := &upstream.Loop{}
+	replies, err := cache.New(cache.Config{})
+	if err != nil {
+		return err
+	}
+	c.Cache, c.Returned, c.Drain, c.Logger, c.Register = replies, loop.Returned, dnsDrain, f.log, registry
+	if f.server, err = dnsserver.New(c); err != nil {
+		return err
+	}
+	f.clients = upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: f.log}
+	if err := f.use(p); err != nil {
+		return err
+	}
+	r.running, r.success = f.forwarding, newReloadSuccess(registry)
+	return nil
 }
 
 // reload is a reloader's.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -118,11 +117,7 @@ func (s *dnsSettings) checkHostSuffixes(check func(string, error)) {
 // needRestart names the fields that count only when a server starts, and of which next
 // says something else than s.
 func (s dnsSettings) needRestart(next dnsSettings) []string {
-	var names []string
-	for _, f := range []struct {
-		name          string
-		running, next any
-	}{
+	return changed([]setting{
 		{"listen", s.listen, next.listen},
 		{"http", s.HTTP, next.HTTP},
 		{"kubeconfig", s.Kubeconfig, next.Kubeconfig},
@@ -135,10 +130,5 @@ func (s dnsSettings) needRestart(next dnsSettings) []string {
 		{"hostSuffixes", s.hostSuffixes, next.hostSuffixes},
 		{"lameduck", s.lameduck, next.lameduck},
 		{"logFormat", s.LogFormat, next.LogFormat},
-	} {
-		if !reflect.DeepEqual(f.running, f.next) {
-			names = append(names, f.name)
-		}
-	}
-	return names
+	})
 }

@@ -54,73 +54,59 @@ func (f *files) now() map[string]digest {
 // forget begins anew.
 func (f *files) forget() { clear(f.seen) }
 
-// readDNS reads a DNSConfiguration and checks that texts are values of their field.
+// readAs reads a configuration and checks what the decoder lets pass: that texts are
+// values of their field. Without a file it is empty.
+func readAs[T any](f *files, path string, parse func([]byte) (T, error), check func(T) error) (c T, err error) {
+	if path == "" {
+		return c, nil
+	}
+	data, err := f.read(path)
+	if err != nil {
+		return c, fmt.Errorf("reading the configuration: %w", err)
+	}
+	if c, err = parse(data); err == nil {
+		err = check(c)
+	}
+	if err != nil {
+		return c, within(path, err)
+	}
+	return c, nil
+}
+
 func (f *files) readDNS(path string) (v1alpha1.DNSConfiguration, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return v1alpha1.DNSConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	c, err := v1alpha1.ParseDNS(data)
-	if err == nil {
-		_, err = newDNSSettings(c, nil)
-	}
-	if err != nil {
-		return c, within(path, err)
-	}
-	return c, nil
+	return readAs(f, path, v1alpha1.ParseDNS, func(c v1alpha1.DNSConfiguration) error {
+		_, err := newDNSSettings(c, nil)
+		return err
+	})
 }
 
-// readNodeCache reads a NodeCacheConfiguration and checks that texts are values of their
-// field.
 func (f *files) readNodeCache(path string) (v1alpha1.NodeCacheConfiguration, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return v1alpha1.NodeCacheConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	c, err := v1alpha1.ParseNodeCache(data)
-	if err == nil {
-		_, err = newNodeCacheSettings(c, nil)
-	}
-	if err != nil {
-		return c, within(path, err)
-	}
-	return c, nil
+	return readAs(f, path, v1alpha1.ParseNodeCache, func(c v1alpha1.NodeCacheConfiguration) error {
+		_, err := newNodeCacheSettings(c, nil)
+		return err
+	})
 }
 
-// readConfig reads a ShimConfiguration. As in the kubelet's file, relative paths to
-// other files about the node count from its own directory.
-func (f *files) readConfig(path string) (v1alpha1.ShimConfiguration, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return v1alpha1.ShimConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	c, err := v1alpha1.ParseShim(data)
+// readShim reads a ShimConfiguration. As in the kubelet's file, relative paths to other
+// files about the node count from its own directory.
+func (f *files) readShim(path string) (v1alpha1.ShimConfiguration, error) {
+	c, err := readAs(f, path, v1alpha1.ParseShim, checkValues)
 	if err == nil {
-		err = checkValues(c)
+		allBesides(path, &c.Node)
 	}
-	if err != nil {
-		return c, within(path, err)
-	}
-	allBesides(path, &c.Node)
-	return c, nil
+	return c, err
 }
 
-// readWebhook reads a WebhookConfiguration and checks that texts are values of their
-// field. Relative paths count as in readConfig.
+// readWebhook reads a WebhookConfiguration. Relative paths count as in readShim.
 func (f *files) readWebhook(path string) (v1alpha1.WebhookConfiguration, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return v1alpha1.WebhookConfiguration{}, fmt.Errorf("reading the configuration: %w", err)
-	}
-	c, err := v1alpha1.ParseWebhook(data)
+	c, err := readAs(f, path, v1alpha1.ParseWebhook, func(c v1alpha1.WebhookConfiguration) error {
+		_, err := newWebhookSettings(c, nil)
+		return err
+	})
 	if err == nil {
-		_, err = newWebhookSettings(c, nil)
+		allBesides(path, &c.Node)
 	}
-	if err != nil {
-		return c, within(path, err)
-	}
-	allBesides(path, &c.Node)
-	return c, nil
+	return c, err
 }
 
 // allBesides resolves the paths in c from the directory of file.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 func lookupCommand() *cobra.Command {
@@ -40,13 +42,18 @@ the names that the cluster DNS has. What has no address yet gets a synthetic one
 198.18.0.0/15 or 2001:2::/48, and is marked. Nothing leaves this machine: other names
 are not asked for, which is marked too, unless --upstream says whom.
 
+With --compare the pod is played twice, with the policy ClusterFirst and with
+ClusterFirstWithAutopath, whichever it has; the queries are counted on each hop.
+
 With --server the queries go to that server instead, which stands for every nameserver
 of the pod; the output names the one that the pod would ask.
 
-Exit code 1 when the library finds nothing, or it is not known what it would find.
+Exit code 1 when the library finds nothing, or it is not known what it would find; with
+--compare also when the two find different things.
 docs/lookup.md says what the libraries do and what is not played.`,
 		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
   helm template chart/ | dnsconfigurer lookup -f - -n shop --pod web --libc musl www.example.com
+  dnsconfigurer lookup -f examples/ --pod shop/web --compare www.example.com
   dnsconfigurer lookup -f pod.yaml --pod web --server 10.96.0.10:53 payments.shop
   kubectl get pods,services,endpointslices -A -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV -o json`,
 		Args: lookupArguments,
@@ -57,6 +64,7 @@ docs/lookup.md says what the libraries do and what is not played.`,
 	flags.StringVarP(&l.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none, and of --pod without one")
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
+	flags.BoolVar(&l.compare, "compare", false, "play ClusterFirst and ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of the DNS server that is asked in the place of the pod's; empty: the manifests answer for the cluster's")
 	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to ask for names that are not the cluster's; repeatable; empty: they are not asked for")
 	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
@@ -85,6 +93,7 @@ type player struct {
 	namespace string
 	pod       string
 	library   string
+	compare   bool
 	server    string
 	upstream  []string
 	output    string
@@ -118,49 +127,114 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return errors.Join(unread, err)
 	}
-	d := engine.Decide(policyPod(w), host)
-	if !d.Starts() {
-		return fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
+	look := podLookup{question: q, engine: engine, host: host, workload: w, server: server, upstream: others}
+	if !server.IsValid() {
+		if look.cluster, err = newStandIn(node, host, others); err != nil {
+			return err
+		}
+		unread = errors.Join(unread, look.cluster.fill(m, l.namespace))
 	}
+	out, err := l.play(cmd, look, node.Node)
+	if err != nil {
+		return err
+	}
+	write := out.text
+	if l.output == "json" {
+		write = out.json
+	}
+	if err := write(cmd.OutOrStdout()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if unread == nil && !out.complete() {
+		return errReported
+	}
+	return unread
+}
 
+// shown is what is printed: a lookup, or two that are compared.
+type shown interface {
+	text(io.Writer) error
+	json(io.Writer) error
+	complete() bool // the library finds something, and both times the same
+}
+
+// play plays the lookup, twice if two policies are compared, and says what the library
+// does not read.
+func (l *player) play(cmd *cobra.Command, look podLookup, node policy.Node) (shown, error) {
+	policies := []policy.Policy{""} // the pod's own
+	if l.compare {
+		policies = look.policies()
+	}
+	var played []lookupPrinter
+	var ignored []string // of the pod's resolv.conf
+	for _, p := range policies {
+		out, remarks, err := look.play(cmd.Context(), p)
+		if err != nil {
+			return nil, err
+		}
+		played = append(played, out)
+		for _, r := range remarks {
+			ignored = appendNew(ignored, r)
+		}
+	}
+	for _, r := range ignored {
+		fmt.Fprintln(cmd.ErrOrStderr(), "dnsconfigurer:", r)
+	}
+	if l.compare {
+		return comparison{played[0], played[1], node}, nil
+	}
+	return played[0], nil
+}
+
+// podLookup is a question, a pod that asks it, and who answers.
+type podLookup struct {
+	question lookupQuestion
+	engine   *policy.Engine
+	host     resolvconf.File
+	workload kube.Workload
+
+	server   netip.AddrPort // answers in the place of all; not valid: cluster does
+	cluster  *standIn
+	upstream []upstream.Server
+}
+
+// play has the pod look the name up with a policy in the place of its own, if one is
+// given. The remarks are what the library does not read of the pod's resolv.conf.
+func (l *podLookup) play(ctx context.Context, instead policy.Policy) (out lookupPrinter, remarks []string, err error) {
+	q, w := l.question, l.workload
+	pod := policyPod(w)
+	if instead != "" {
+		pod.Override = instead
+	}
+	d := l.engine.Decide(pod, l.host)
+	if !d.Starts() {
+		return out, nil, fmt.Errorf("%s: the pod would not start: %s", w.Location, d.Error)
+	}
+	for _, f := range d.Findings {
+		if instead != "" && f.Code == policy.CodeAutopathUnavailable {
+			return out, nil, fmt.Errorf("%s: nothing to compare: %s\nhint: %s", w.Location, f.Message, f.Hint)
+		}
+	}
 	file := d.Config().String()
 	p := libc.Player{
 		Library: q.library, Resolver: q.library.Read(file),
 		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
 	}
 	for _, r := range p.Resolver.Remarks {
-		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %s: line %d of the pod's resolv.conf: %q: %s\n", q.library, r.Line, r.Text, r.Why)
+		remarks = append(remarks, fmt.Sprintf("%s: line %d of the pod's resolv.conf: %q: %s", q.library, r.Line, r.Text, r.Why))
 	}
-	out := lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, file: file}
-	if server.IsValid() {
-		p.Network, out.server = oneServer(server), l.server
-		out.result.Result, err = q.ask(cmd.Context(), p)
+	out = lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, policy: instead, file: file, upstream: l.upstream}
+	if l.server.IsValid() {
+		p.Network, out.server = oneServer(l.server), l.server.String()
+		out.result.Result, err = q.ask(ctx, p)
 	} else {
-		var cluster *standIn
-		if cluster, err = newStandIn(node, others); err != nil {
-			return err
-		}
-		unread = errors.Join(unread, cluster.fill(m, l.namespace))
-		out.cluster, out.upstream = cluster.addrs, others
-		out.result, err = cluster.play(cmd.Context(), q, p)
+		out.cluster = l.cluster.addrs
+		out.result, err = l.cluster.play(ctx, q, p)
 	}
 	if err != nil {
-		return fmt.Errorf("looking up %q: %w", q.name, err)
+		err = fmt.Errorf("looking up %q: %w", q.name, err)
 	}
-	print := out.text
-	if l.output == "json" {
-		print = out.json
-	}
-	if err := print(cmd.OutOrStdout()); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	switch {
-	case unread != nil:
-		return unread
-	case out.result.Error != "" || out.result.open != "":
-		return errReported
-	}
-	return nil
+	return out, remarks, err
 }
 
 // lookupQuestion is what is looked up, and by whom.

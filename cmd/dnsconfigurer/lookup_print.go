@@ -18,13 +18,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // lookupPrinter writes one lookup in the formats of the command.
 type lookupPrinter struct {
 	question lookupQuestion
 	pod      string
-	file     string // the pod's resolv.conf
+	policy   policy.Policy // in the place of the pod's own; "": that
+	file     string        // the pod's resolv.conf
 	result   played
 
 	server   string            // that answered in the place of all; "": none did
@@ -53,22 +55,31 @@ func (p lookupPrinter) text(w io.Writer) error {
 	for s := range strings.Lines(lines.String()) {
 		fmt.Fprintln(w, strings.TrimRight(s, " \n"))
 	}
-	result := texts(p.result.Addresses)
-	for _, rr := range p.result.Answers {
-		result = append(result, line(rr))
-	}
-	if e := p.result.Error; e != "" {
-		result = []string{string(e) + ": " + p.question.library.Text(e)}
-	}
-	if open := p.result.open; open != "" {
-		result = []string{"not known: nobody was asked for " + open}
-	}
+	result := p.outcome()
 	for _, remark := range append([]string{queries(len(p.result.Queries))}, p.remarks()...) {
 		result = append(result, "# "+remark)
 	}
 	_, err := fmt.Fprintln(w, strings.Join(result, "\n"))
 	return err
 }
+
+// outcome is what the program gets, in lines.
+func (p lookupPrinter) outcome() []string {
+	if open := p.result.open; open != "" {
+		return []string{"not known: nobody was asked for " + open}
+	}
+	if e := p.result.Error; e != "" {
+		return []string{string(e) + ": " + p.question.library.Text(e)}
+	}
+	result := texts(p.result.Addresses)
+	for _, rr := range p.result.Answers {
+		result = append(result, line(rr))
+	}
+	return result
+}
+
+// complete tells whether the program gets something, as far as is known.
+func (p lookupPrinter) complete() bool { return p.result.Error == "" && p.result.open == "" }
 
 func queries(n int) string {
 	if n == 1 {
@@ -137,7 +148,9 @@ func texts[T fmt.Stringer](values []T) []string {
 	return list
 }
 
-func (p lookupPrinter) json(w io.Writer) error {
+func (p lookupPrinter) json(w io.Writer) error { return json.NewEncoder(w).Encode(p.lookedUp()) }
+
+func (p lookupPrinter) lookedUp() v1alpha1.LookedUp {
 	queries := make([]v1alpha1.LookupQuery, 0, len(p.result.Queries))
 	for _, q := range p.result.Queries {
 		queries = append(queries, v1alpha1.LookupQuery{
@@ -145,11 +158,11 @@ func (p lookupPrinter) json(w io.Writer) error {
 			Rcode: outcomeOf(q), Answers: answersOf(q), Micros: q.Took.Microseconds(),
 		})
 	}
-	return json.NewEncoder(w).Encode(v1alpha1.LookedUp{
+	return v1alpha1.LookedUp{
 		Pod: p.pod, Name: p.question.name, Type: p.question.typeName(), Libc: string(p.question.library),
 		Queries: queries, Addresses: texts(p.result.Addresses), QueryCount: len(queries),
 		NotAsked: p.result.notAsked, Synthetic: texts(p.synthetic()),
-	})
+	}
 }
 
 func (q lookupQuestion) typeName() string {

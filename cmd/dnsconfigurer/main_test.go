@@ -154,7 +154,8 @@ lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/web db
 lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/web bank --libc musl
 lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/gateway www.example.com
 lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/gateway payments.shop.svc --libc musl
-lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/crawler payments`},
+lookup -f examples --kubelet-config examples/node/kubelet.yaml --pod shop/crawler payments
+lookup -f examples --config examples/node/shim.yaml --pod shop/web --compare www.example.com`},
 	} {
 		t.Run(golden.file, func(t *testing.T) {
 			got := ""

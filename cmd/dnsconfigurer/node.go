@@ -123,19 +123,11 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 
 // load gathers the facts; flags tells which of f were given.
 func (f *nodeFlags) load(flags *pflag.FlagSet) (node, error) {
-	c, err := f.configuration()
+	c, err := f.files.readShim(f.config)
 	if err != nil {
 		return node{}, err
 	}
 	return f.node(flags, c)
-}
-
-// configuration reads the ShimConfiguration of --config. Without one it is empty.
-func (f *nodeFlags) configuration() (v1alpha1.ShimConfiguration, error) {
-	if f.config == "" {
-		return v1alpha1.ShimConfiguration{}, nil
-	}
-	return f.files.readConfig(f.config)
 }
 
 // node gathers the facts from c, the kubelet's file and the flags.

@@ -14,8 +14,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 func nodeCacheCommand() *cobra.Command {
@@ -104,13 +102,10 @@ func (n *nodeCacheFlags) load(flags *pflag.FlagSet) (nodeCacheSettings, error) {
 	if _, err := newNodeCacheSettings(n.over(v1alpha1.NodeCacheConfiguration{}, flags), nodeCacheFlagNames); err != nil {
 		return nodeCacheSettings{}, usageError{err}
 	}
-	var c v1alpha1.NodeCacheConfiguration
 	n.files.forget()
-	if n.config != "" {
-		var err error
-		if c, err = n.files.readNodeCache(n.config); err != nil {
-			return nodeCacheSettings{}, err
-		}
+	c, err := n.files.readNodeCache(n.config)
+	if err != nil {
+		return nodeCacheSettings{}, err
 	}
 	s, err := newNodeCacheSettings(n.over(c, flags), nil)
 	if err == nil && len(s.peers.cluster.servers) == 0 {
@@ -139,29 +134,19 @@ func (n *nodeCacheFlags) run(cmd *cobra.Command) error {
 
 // serveNodeCache runs the server and what it needs until ctx ends or one of them fails.
 func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce, r *reloader, log *slog.Logger) error {
-	registry, loop := prometheus.NewRegistry(), &upstream.Loop{}
-	replies, err := cache.New(cache.Config{})
-	if err != nil {
-		return err
-	}
-	server, err := dnsserver.New(dnsserver.Config{
-		Domain: s.peers.cluster.domain, TTL: v1alpha1.DefaultTTL, Cache: replies, Returned: loop.Returned,
+	registry := prometheus.NewRegistry()
+	err := force.begin(dnsserver.Config{
+		Domain: s.peers.cluster.domain, TTL: v1alpha1.DefaultTTL,
 		Autopath: dnsserver.Autopath{Suffix: s.suffix, Option: s.peers.cluster.option, Allowed: []netip.Prefix{}}, // lists come in names alone
-		Drain:    dnsDrain, Logger: log, Register: registry,
-	})
+	}, s.peers, registry, r)
 	if err != nil {
 		return err
 	}
-	force.server, force.clients = server, upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(registry), Logger: log}
-	if err := force.use(s.peers); err != nil {
-		return err
-	}
-	r.running, r.success = force.forwarding, newReloadSuccess(registry)
 	sockets, err := dnsserver.Listen(ctx, s.listen)
 	if err != nil {
 		return err
 	}
-	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return force.server.Run(ctx, sockets) }}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
 			return keepServingHTTP(ctx, s.HTTP, registry, force.clusterAnswers, log)

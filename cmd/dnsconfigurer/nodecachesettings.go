@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
@@ -64,21 +63,12 @@ func (s nodeCacheSettings) needRestart(next nodeCacheSettings) []string {
 	if next.peers.cluster == nil { // it could not be read
 		return nil
 	}
-	var names []string
-	for _, f := range []struct {
-		name          string
-		running, next any
-	}{
+	return changed([]setting{
 		{"listen", s.listen, next.listen},
 		{"http", s.HTTP, next.HTTP},
 		{"clusterDomain", s.peers.cluster.domain, next.peers.cluster.domain},
 		{"autopathSuffix", s.suffix, next.suffix},
 		{"ednsOption", s.peers.cluster.option, next.peers.cluster.option},
 		{"logFormat", s.LogFormat, next.LogFormat},
-	} {
-		if !reflect.DeepEqual(f.running, f.next) {
-			names = append(names, f.name)
-		}
-	}
-	return names
+	})
 }

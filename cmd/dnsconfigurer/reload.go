@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,22 @@ type reloader struct {
 type companion interface {
 	// start runs it until ctx ends or stop is called, which waits.
 	start(ctx context.Context) (stop func())
+}
+
+// setting is what a server was started with, and what the files say by now.
+type setting struct {
+	name          string
+	running, next any
+}
+
+// changed names the settings that are others by now.
+func changed(list []setting) (names []string) {
+	for _, s := range list {
+		if !reflect.DeepEqual(s.running, s.next) {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }
 
 // newReloadSuccess returns the gauge of a server that has started, and so with good files.

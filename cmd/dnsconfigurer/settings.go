@@ -39,8 +39,7 @@ func newSettings(c v1alpha1.ShimConfiguration, n node) (settings, error) {
 // needRestart names the fields that count only when a shim starts, and of which next
 // says something else than s.
 func (s settings) needRestart(next settings) []string {
-	var names []string
-	for _, f := range []struct{ name, running, next string }{
+	return changed([]setting{
 		{"listen", s.Listen, next.Listen},
 		{"runtimeEndpoint", s.RuntimeEndpoint, next.RuntimeEndpoint},
 		{"kubeconfig", s.Kubeconfig, next.Kubeconfig},
@@ -48,12 +47,7 @@ func (s settings) needRestart(next settings) []string {
 		{"http", s.HTTP, next.HTTP},
 		{"drainTimeout", s.DrainTimeout, next.DrainTimeout},
 		{"node.nodeName", s.node.name, next.node.name},
-	} {
-		if f.running != f.next {
-			names = append(names, f.name)
-		}
-	}
-	return names
+	})
 }
 
 // checkValues checks what the decoder lets pass: that texts are values of their field.

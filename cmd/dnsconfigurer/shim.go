@@ -70,7 +70,7 @@ type shimFlags struct {
 // load reads the files and puts what they say under the flags that were given.
 func (s *shimFlags) load(flags *pflag.FlagSet) (settings, error) {
 	s.node.files.forget()
-	c, err := s.node.configuration()
+	c, err := s.node.files.readShim(s.node.config)
 	if err != nil {
 		return settings{}, err
 	}

@@ -106,12 +106,9 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 		return webhookSettings{}, usageError{err}
 	}
 	w.node.files.forget()
-	var c v1alpha1.WebhookConfiguration
-	if w.node.config != "" {
-		var err error
-		if c, err = w.node.files.readWebhook(w.node.config); err != nil {
-			return webhookSettings{}, err
-		}
+	c, err := w.node.files.readWebhook(w.node.config)
+	if err != nil {
+		return webhookSettings{}, err
 	}
 	c = w.over(c, flags)
 	s, err := newWebhookSettings(c, nil)

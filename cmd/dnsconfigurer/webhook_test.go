@@ -5,16 +5,9 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,36 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
-
-// writeCertificate writes a new certificate for 127.0.0.1 and its key as cert-manager
-// does, by renaming.
-func writeCertificate(t *testing.T, dir string, serial int64) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "webhook"}, DNSNames: []string{"webhook"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := errors.Join(os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
 
 // review asks the webhook over HTTPS about a pod with an FQDN of 14 characters and the
 // cluster's domain, and returns the serial number of its certificate and what it says.
@@ -87,7 +52,8 @@ func review(t *testing.T, addr string) (serial int64, answer string) {
 // configuration change, and one with an error changes nothing.
 func TestWebhook(t *testing.T) {
 	dir, addr, health := t.TempDir(), freeAddr(t), freeAddr(t)
-	certFile, keyFile := writeCertificate(t, dir, 1)
+	authority := certs.NewAuthority(t)
+	certFile, keyFile := authority.Write(t, dir, "webhook")
 	config := filepath.Join(dir, "webhook.yaml")
 	write := func(domain string) {
 		t.Helper()
@@ -109,7 +75,7 @@ func TestWebhook(t *testing.T) {
 	}
 	expect("the first answer", 1, `"allowed":true`)
 
-	writeCertificate(t, dir, 2)
+	authority.Write(t, dir, "webhook")
 	expect("the second certificate", 2, `"allowed":true`)
 
 	write("a-domain-of-" + strings.Repeat("x", 40))
@@ -181,15 +147,14 @@ func one[T any](t *testing.T, objects []runtime.Object) T {
 
 // TestWebhookManifests holds what the objects say about each other, and to the command.
 func TestWebhookManifests(t *testing.T) {
-	dir := t.TempDir()
-	certFile, _ := writeCertificate(t, dir, 1)
-	objects, text := written(t, "--ca-file", certFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
+	dir, bundle := t.TempDir(), certs.NewAuthority(t).PEM
+	caFile := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(caFile, bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, text := written(t, "--ca-file", caFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
 	if strings.Contains(text, "${") || strings.Contains(text, "#?") || strings.Contains(text, "cert-manager") {
 		t.Errorf("something is left over:\n%s", text)
-	}
-	bundle, err := os.ReadFile(certFile)
-	if err != nil {
-		t.Fatal(err)
 	}
 	service := one[*corev1.Service](t, objects)
 	deployment := one[*appsv1.Deployment](t, objects)

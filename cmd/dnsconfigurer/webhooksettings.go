@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -134,23 +133,17 @@ func (s webhookSettings) certificate(log *slog.Logger) (certificate, error) {
 // needRestart names the fields that count only when a server starts, and of which next
 // says something else than s.
 func (s webhookSettings) needRestart(next webhookSettings) []string {
-	var names []string
-	for _, f := range []struct{ name, running, next string }{
+	return changed([]setting{
 		{"listen", s.Listen, next.Listen},
 		{"http", s.HTTP, next.HTTP},
 		{"tls.certFile", s.TLS.CertFile, next.TLS.CertFile},
 		{"tls.keyFile", s.TLS.KeyFile, next.TLS.KeyFile},
-		{"selfSigned", strconv.FormatBool(s.SelfSigned), strconv.FormatBool(next.SelfSigned)},
+		{"selfSigned", s.SelfSigned, next.SelfSigned},
 		{"kubeconfig", s.Kubeconfig, next.Kubeconfig},
 		{"namespace", s.Namespace, next.Namespace},
 		{"lameduck", s.Lameduck, next.Lameduck},
 		{"logFormat", s.LogFormat, next.LogFormat},
-	} {
-		if f.running != f.next {
-			names = append(names, f.name)
-		}
-	}
-	return names
+	})
 }
 
 // webhookInForce puts settings in force in a webhook.

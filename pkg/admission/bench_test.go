@@ -25,7 +25,7 @@ func BenchmarkVerdict(b *testing.B) {
 	}
 	all := make([]judged, len(table))
 	for i, v := range table {
-		all[i] = judged{newRules(b, v.Node), object(b, v)}
+		all[i] = judged{v.Node.Rules(b), object(b, v)}
 	}
 	var times []time.Duration
 	b.ReportAllocs()

@@ -50,7 +50,9 @@ func TestCharts(t *testing.T) {
 	used := map[string]bool{}
 	pods, warned := 0, 0
 	for _, host := range []*string{nil, new("nameserver 192.0.2.53\nnameserver 192.0.2.54\nsearch corp.example\noptions edns0 trust-ad\n")} {
-		rules := newRules(t, vectors.Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", ResolvConf: host})
+		node := vectors.DefaultNode()
+		node.ResolvConf = host
+		rules := node.Rules(t)
 		for _, c := range all {
 			for _, w := range c.workloads(t) {
 				pods++

@@ -4,7 +4,6 @@
 package admission_test
 
 import (
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -26,7 +24,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
-			rules := newRules(t, v.Node)
+			rules := v.Node.Rules(t)
 			var got []vectors.Finding
 			o := object(t, v)
 			found := rules.Check(o)
@@ -86,23 +84,6 @@ func TestDocs(t *testing.T) {
 			t.Errorf("docs/admission.md has no row for %s", code)
 		}
 	}
-}
-
-func newRules(t testing.TB, n vectors.Node) *admission.Rules {
-	t.Helper()
-	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
-	for _, s := range n.ClusterDNS {
-		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
-	}
-	var host *resolvconf.File
-	if n.ResolvConf != nil {
-		host = new(resolvconf.Parse(*n.ResolvConf))
-	}
-	rules, err := admission.New(node, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
 }
 
 func object(t testing.TB, v vectors.Vector) admission.Object {

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
@@ -84,76 +81,44 @@ func onNode(t testing.TB, f Forwarding) *testServer {
 	return s
 }
 
-// TestNodeGolden has clusters, and what clients of a server on a node see: "cluster" and
-// "upstream" as in TestGolden, "hosts" are the domains that the node searches. Each
-// question is put to two nodes. The cluster DNS of one knows the option, that of the other
-// does not; what that one sees is behind "without the option" where it is something else:
-// the cluster DNS does not say that the name found is the bare one if that owns nothing of
+// TestNodeGolden has clusters, and what clients of a server on a node see. Each question
+// is put to two nodes. The cluster DNS of one knows the option, that of the other does not;
+// what that one sees is behind "without the option" where it is something else: the
+// cluster DNS does not say that the name found is the bare one if that owns nothing of
 // the type.
 func TestNodeGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/node/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no goldens", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { nodeGolden(t, path) })
+	for _, story := range readStories(t, "testdata/node") {
+		t.Run(story.name, func(t *testing.T) {
+			node, silent := serveNode(t, story, false), serveNode(t, story, true)
+			story.check(t, func(question string) string {
+				reply := node.everyWay(t, question)
+				if other := silent.everyWay(t, question); other != reply {
+					reply += "without the option\n" + other
+				}
+				return reply
+			})
+		})
 	}
 }
 
-func nodeGolden(t *testing.T, path string) {
-	story, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
+// serveNode starts a server on a node of a story, whose cluster DNS may be silent about
+// the option.
+func serveNode(t *testing.T, story story, silent bool) *testServer {
+	t.Helper()
+	behind := configured(t, noChange, story.cluster, Config{Upstream: story.upstream.exchange})
+	c := &clusterBehind{Server: behind.Server, silent: silent}
+	fresh := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+		behind.cache.Clear() // so that no TTL has aged
+		return c.exchange(ctx, m)
 	}
-	cluster, hosts := "", []string(nil)
-	var upstream knownNames
-	var nodes []*testServer
-	for i, f := range story.Files {
-		switch f.Name {
-		case "cluster":
-			cluster = string(f.Data)
-			continue
-		case "upstream":
-			upstream = parseRecords(t, string(f.Data))
-			continue
-		case "hosts":
-			hosts = strings.Fields(string(f.Data))
-			continue
-		}
-		for _, silent := range []bool{false, true} {
-			if len(nodes) == 2 {
-				break
-			}
-			behind := configured(t, noChange, cluster, Config{Upstream: upstream.exchange})
-			c := &clusterBehind{Server: behind.Server, silent: silent}
-			fresh := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
-				behind.cache.Clear() // so that no TTL has aged
-				return c.exchange(ctx, m)
-			}
-			forwarding := c.forwarding(t, upstream.exchange, hosts...)
-			forwarding.Expander = fresh
-			for i := range forwarding.Stubs {
-				forwarding.Stubs[i].Exchange = fresh
-			}
-			s := onNode(t, forwarding)
-			s.run(t, "127.0.0.1:0")
-			nodes = append(nodes, s)
-		}
-		got := nodes[0].everyWay(t, f.Name)
-		if silent := nodes[1].everyWay(t, f.Name); silent != got {
-			got += "without the option\n" + silent
-		}
-		if *update {
-			story.Files[i].Data = []byte(got)
-		} else if got != string(f.Data) {
-			t.Errorf("%s\n got:\n%s\nwant:\n%s", f.Name, got, f.Data)
-		}
+	forwarding := c.forwarding(t, story.upstream.exchange)
+	forwarding.HostSuffixes, forwarding.Expander = story.hosts, fresh
+	for i := range forwarding.Stubs {
+		forwarding.Stubs[i].Exchange = fresh
 	}
-	if *update {
-		if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := onNode(t, forwarding)
+	s.run(t, "127.0.0.1:0")
+	return s
 }
 
 const shop = "namespace shop\nnamespace payments\nservice shop/web 10.96.0.7\nservice payments/web 10.96.0.8\nservice payments/other 10.96.0.9\nloaded"
@@ -196,19 +161,22 @@ func TestNodeSends(t *testing.T) {
 // TestNodeCaches: the second look-up of a name asks nobody, and takes the quick way.
 func TestNodeCaches(t *testing.T) {
 	for _, silent := range []bool{false, true} {
-		c := &clusterBehind{Server: newServer(t, shop, Config{}), silent: silent}
-		s := onNode(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange, "corp.example"))
 		for _, name := range []string{"web", "web.payments", "www.example", "absent.example"} {
-			q := question(below(name, "shop"), dns.TypeA)
-			from(t, s.Server, pod(), q)
-			asked := c.asked.Load()
-			packet, err := q.Pack()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !compare(t, s.Server, newQuick(s.Server), packet) || c.asked.Load() != asked {
-				t.Errorf("%s (silent: %t) is not answered from the cache", name, silent)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := &clusterBehind{Server: newServer(t, shop, Config{}), silent: silent}
+				s := onNode(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange, "corp.example"))
+				q := question(below(name, "shop"), dns.TypeA)
+				from(t, s.Server, pod(), q)
+				synctest.Wait() // for what a walk has asked beside the answer
+				asked := c.asked.Load()
+				packet, err := q.Pack()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !compare(t, s.Server, newQuick(s.Server), packet) || c.asked.Load() != asked {
+					t.Errorf("%s (silent: %t) is not answered from the cache", name, silent)
+				}
+			})
 		}
 	}
 }

@@ -20,58 +20,78 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens; read the diff before you keep it")
 
-// TestGolden has clusters and what their clients see. A file holds the objects
-// ("cluster", in the notation of cluster_test.go), what upstream knows ("upstream",
-// as zone file), the host suffixes of autopath ("hosts") and then questions with their
-// replies. Each is asked over UDP and TCP, with and without EDNS0, which must agree; one
-// with a search list behind the type has that as option.
-func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
+// story is a golden. A file holds the objects ("cluster", in the notation of
+// cluster_test.go), what upstream knows ("upstream", as zone file), the domains that
+// hosts search ("hosts") and then questions with their replies.
+type story struct {
+	name      string
+	path      string
+	file      *txtar.Archive
+	cluster   string
+	upstream  knownNames
+	hosts     []fqdn.Name
+	questions []*txtar.File // of file
+}
+
+// readStories reads the goldens of a directory.
+func readStories(t *testing.T, dir string) []story {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
 		t.Fatal("no goldens", err)
 	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { golden(t, path) })
+	list := make([]story, len(paths))
+	for i, path := range paths {
+		s := &list[i]
+		s.name, s.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
+		if s.file, err = txtar.ParseFile(path); err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.file.Files {
+			f := &s.file.Files[i]
+			switch f.Name {
+			case "cluster":
+				s.cluster = string(f.Data)
+			case "upstream":
+				s.upstream = parseRecords(t, string(f.Data))
+			case "hosts":
+				for text := range strings.FieldsSeq(string(f.Data)) {
+					s.hosts = append(s.hosts, mustName(t, text))
+				}
+			default:
+				s.questions = append(s.questions, f)
+			}
+		}
+	}
+	return list
+}
+
+// check compares the replies to the questions with the golden, or writes them there.
+func (s *story) check(t *testing.T, ask func(question string) (reply string)) {
+	t.Helper()
+	for _, q := range s.questions {
+		got := ask(q.Name)
+		if !*update && got != string(q.Data) {
+			t.Errorf("%s\n got:\n%s\nwant:\n%s", q.Name, got, q.Data)
+		}
+		q.Data = []byte(got)
+	}
+	if *update {
+		if err := os.WriteFile(s.path, txtar.Format(s.file), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-func golden(t *testing.T, path string) {
-	story, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := ""
-	var upstream knownNames
-	var hosts []fqdn.Name
-	var server *testServer
-	for i, f := range story.Files {
-		switch f.Name {
-		case "cluster":
-			cluster = string(f.Data)
-			continue
-		case "upstream":
-			upstream = parseRecords(t, string(f.Data))
-			continue
-		case "hosts":
-			for text := range strings.FieldsSeq(string(f.Data)) {
-				hosts = append(hosts, mustName(t, text))
-			}
-			continue
-		}
-		if server == nil {
-			server = serveConfig(t, cluster, Config{Upstream: upstream.exchange, Autopath: Autopath{HostSuffixes: hosts}})
-		}
-		got := server.everyWay(t, f.Name)
-		if *update {
-			story.Files[i].Data = []byte(got)
-		} else if got != string(f.Data) {
-			t.Errorf("%s\n got:\n%s\nwant:\n%s", f.Name, got, f.Data)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
-			t.Fatal(err)
-		}
+// TestGolden has clusters and what their clients see. Each question is asked over UDP
+// and TCP, with and without EDNS0, which must agree; one with a search list behind the
+// type has that as option.
+func TestGolden(t *testing.T) {
+	for _, story := range readStories(t, "testdata") {
+		t.Run(story.name, func(t *testing.T) {
+			server := serveConfig(t, story.cluster, Config{Upstream: story.upstream.exchange, Autopath: Autopath{HostSuffixes: story.hosts}})
+			story.check(t, func(question string) string { return server.everyWay(t, question) })
+		})
 	}
 }
 

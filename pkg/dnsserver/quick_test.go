@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 )
@@ -106,43 +104,19 @@ func shown(t testing.TB, reply []byte) string {
 // TestQuickAgrees puts every question of the goldens, of all types, in all variants,
 // to both ways.
 func TestQuickAgrees(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no goldens", err)
-	}
 	types := []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
 		dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
 	asked, quickly := 0, [len(tallied)]int{}
-	for _, path := range files {
-		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
-		if strings.HasPrefix(name, "autopath") && name != "autopath-names" {
+	for _, story := range readStories(t, "testdata") {
+		if strings.HasPrefix(story.name, "autopath") && story.name != "autopath-names" {
 			continue // of which the quick way leaves all alone, as it does the names
 		}
-		t.Run(name, func(t *testing.T) {
-			story, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+		t.Run(story.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var s *Server
-				var upstream knownNames
-				cluster := ""
-				for _, f := range story.Files {
-					switch f.Name {
-					case "cluster":
-						cluster = string(f.Data)
-						continue
-					case "upstream":
-						upstream = parseRecords(t, string(f.Data))
-						continue
-					case "hosts":
-						continue
-					}
-					if s == nil {
-						s = bare(t, cluster, upstream.exchange)
-					}
+				s := bare(t, story.cluster, story.upstream.exchange)
+				for _, question := range story.questions {
 					k := newQuick(s)
-					name, _, _ := strings.Cut(f.Name, " ")
+					name, _, _ := strings.Cut(question.Name, " ")
 					for _, qtype := range types {
 						for _, m := range variants(name, qtype) {
 							packet, err := m.Pack()

@@ -6,22 +6,15 @@ package apiserver_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,11 +32,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -69,7 +61,7 @@ type asked struct {
 	binary    string
 	dir       string
 	addr      string // where the API server asks
-	authority *authority
+	authority *certs.Authority
 }
 
 func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
@@ -85,7 +77,7 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.addr, w.authority = addrs[0], newAuthority(t)
+	w.addr, w.authority = addrs[0], certs.NewAuthority(t)
 	if w.config, err = c.Config(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +95,7 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 func (w *asked) install(t *testing.T, kind string) {
 	t.Helper()
 	ca := filepath.Join(w.dir, "ca.crt")
-	if err := os.WriteFile(ca, w.authority.pem, 0o600); err != nil {
+	if err := os.WriteFile(ca, w.authority.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(w.binary, "webhook", "manifests", "--ca-file", ca).Output()
@@ -145,10 +137,20 @@ func (w *asked) install(t *testing.T, kind string) {
 	t.Fatalf("there is no %s", kind)
 }
 
+// issue writes a new certificate for where the API server asks.
+func (w *asked) issue(t *testing.T, dir string) (certFile, keyFile string) {
+	t.Helper()
+	host, _, err := net.SplitHostPort(w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.authority.Write(t, dir, host)
+}
+
 // serve serves a handler in this process until stop is called.
 func (w *asked) serve(t *testing.T, h http.Handler) (stop func()) {
 	t.Helper()
-	cert, key := w.authority.issue(t, w.dir, w.addr)
+	cert, key := w.issue(t, w.dir)
 	pair, err := webhook.NewKeyPair(cert, key, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +249,7 @@ func (w *asked) vectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"})})
+	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)})
 	defer w.serve(t, h)()
 	w.install(t, "ValidatingWebhookConfiguration")
 	eventually(t, "the first denial", func() bool {
@@ -267,7 +269,7 @@ func (w *asked) vectors(t *testing.T) {
 			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
 		}
 		judged++
-		h.Use(rulesFor(t, v.Node))
+		h.Use(v.Node.Rules(t))
 		s, err := w.create(t.Context(), object, true)
 		if err != nil {
 			t.Errorf("%s: %v", v.Name, err)
@@ -355,27 +357,10 @@ func complete(t *testing.T, object []byte) (text []byte, namespace string) {
 	return text, namespace
 }
 
-func rulesFor(t *testing.T, n vectors.Node) *admission.Rules {
-	t.Helper()
-	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
-	for _, s := range n.ClusterDNS {
-		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
-	}
-	var host *resolvconf.File
-	if n.ResolvConf != nil {
-		host = new(resolvconf.Parse(*n.ResolvConf))
-	}
-	rules, err := admission.New(node, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 // autopath: the KEP's own YAML is taken, and an update of the pod does not meet the
 // immutable field.
 func (w *asked) autopath(t *testing.T) {
-	defer w.serve(t, webhook.New(webhook.Config{Rules: rulesFor(t, vectors.Node{ClusterDomain: "cluster.local"})}))()
+	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.Node{ClusterDomain: "cluster.local"}.Rules(t)}))()
 	const asked = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
 	if s, err := w.create(t.Context(), []byte(asked), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
 		t.Errorf("without us: %q, %v", s.refused, err)
@@ -406,7 +391,7 @@ func (w *asked) restarts(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
 		dir := t.TempDir()
-		cert, key := w.authority.issue(t, dir, w.addr)
+		cert, key := w.issue(t, dir)
 		replicas[i] = newReplica(t, w, dir, "--tls-cert", cert, "--tls-key", key)
 	}
 	defer w.balance(t, replicas)()
@@ -437,7 +422,7 @@ func (w *asked) restarts(t *testing.T) {
 	for i, r := range replicas {
 		reach(int64(1+i) * enough / 3)
 		for _, r := range replicas {
-			w.authority.issue(t, r.dir, w.addr)
+			w.issue(t, r.dir)
 		}
 		r.process.Stop()
 		reach(admissions.Load() + 20) // by the other one
@@ -658,63 +643,4 @@ func (w *asked) apply(t *testing.T, document string) {
 	if err != nil {
 		t.Fatalf("%s %s: %v", o.Kind, o.Metadata.Name, err)
 	}
-}
-
-// authority is a certificate authority.
-type authority struct {
-	key    *ecdsa.PrivateKey
-	cert   *x509.Certificate
-	pem    []byte
-	issued atomic.Int64
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a
-}
-
-// issue writes a new certificate for the host of addr and its key into dir, by renaming.
-func (a *authority) issue(t *testing.T, dir, addr string) (certFile, keyFile string) {
-	t.Helper()
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1 + a.issued.Add(1)), Subject: pkix.Name{CommonName: "webhook"}, IPAddresses: []net.IP{net.ParseIP(host)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := errors.Join(os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
 }

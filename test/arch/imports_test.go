@@ -59,12 +59,13 @@ var imports = map[string][]string{
 	"deploy":         {"std"},
 	"test/arch":      {"std"},
 	"test/apiserver": {"std", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
+	"test/certs":     {"std"},
 	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":      {"std"},
 	"test/node":      {"std"},
 	"test/soak":      {"std"},
 	"test/summary":   {"std"},
-	"test/vectors":   {"std", "sigs.k8s.io/yaml"},
+	"test/vectors":   {"std", "pkg/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
 // pkg is what `go list -json` says of a package.

@@ -7,11 +7,17 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // Vector is an entry of the table.
@@ -32,6 +38,29 @@ type Node struct {
 	ClusterDNS    []string
 	ClusterDomain string
 	ResolvConf    *string // what is in the host's file; nil: unknown
+}
+
+// DefaultNode is the Node of a vector that says nothing of it.
+func DefaultNode() Node {
+	return Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"}
+}
+
+// Rules are those of a cluster with such nodes.
+func (n Node) Rules(t testing.TB) *admission.Rules {
+	t.Helper()
+	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
+	for _, s := range n.ClusterDNS {
+		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
+	}
+	var host *resolvconf.File
+	if n.ResolvConf != nil {
+		host = new(resolvconf.Parse(*n.ResolvConf))
+	}
+	rules, err := admission.New(node, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 // Finding is what is found in the object.
@@ -67,10 +96,7 @@ func Load() ([]Vector, error) {
 			return nil, err
 		}
 		v := &vectors[i]
-		*v = Vector{
-			Operation: "CREATE", APIServer: "accepts", Admission: "allows",
-			Node: Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"},
-		}
+		*v = Vector{Operation: "CREATE", APIServer: "accepts", Admission: "allows", Node: DefaultNode()}
 		if err := yaml.UnmarshalStrict(long, v); err != nil {
 			return nil, fmt.Errorf("vector %d %q: %w", i, v.Name, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -20,32 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-func newRules(t testing.TB, n vectors.Node) *admission.Rules {
-	t.Helper()
-	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
-	for _, s := range n.ClusterDNS {
-		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
-	}
-	var host *resolvconf.File
-	if n.ResolvConf != nil {
-		host = new(resolvconf.Parse(*n.ResolvConf))
-	}
-	rules, err := admission.New(node, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
-}
-
 func newHandler(t testing.TB, metrics prometheus.Registerer) *webhook.Handler {
-	return webhook.New(webhook.Config{Rules: newRules(t, vectors.Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"}), Register: metrics})
+	return webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Register: metrics})
 }
 
 // asked is the review of an object as the API server writes it.
@@ -102,7 +81,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
-			h := webhook.New(webhook.Config{Rules: newRules(t, v.Node)})
+			h := webhook.New(webhook.Config{Rules: v.Node.Rules(t)})
 			got := answered(t, post(h, webhook.PathValidate, asked(t, v.Operation, v.Object)))
 			did := "allows"
 			switch {

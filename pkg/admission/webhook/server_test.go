@@ -5,17 +5,10 @@ package webhook_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,28 +18,8 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
-
-// pair returns a self-signed certificate with a serial number, and its key.
-func pair(t *testing.T, serial int64, from, until time.Time) (cert, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "webhook"}, DNSNames: []string{"webhook"}, NotBefore: from, NotAfter: until,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
 
 // volume is a directory as the kubelet makes it of a Secret: tls.crt and tls.key lead
 // through ..data to the files of one state, and ..data is swapped.
@@ -92,16 +65,16 @@ func TestKeyPair(t *testing.T) {
 	if _, err := v.pair(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without files: %v", err)
 	}
-	now := time.Now()
-	cert1, key1 := pair(t, 1, now.Add(-time.Hour), now.Add(time.Hour))
+	authority := certs.NewAuthority(t)
+	cert1, key1 := authority.Issue(t, time.Minute, "webhook")
 	v.set(cert1, key1)
 	p, err := v.pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert2, key2 := pair(t, 2, now.Add(-time.Hour), now.Add(time.Hour))
-	cert3, key3 := pair(t, 3, now.Add(-2*time.Hour), now.Add(-time.Hour))
-	cert4, key4 := pair(t, 4, now.Add(time.Hour), now.Add(2*time.Hour))
+	cert2, key2 := authority.Issue(t, time.Minute, "webhook")
+	cert3, key3 := authority.Issue(t, certs.Lifetime+time.Minute, "webhook")
+	cert4, key4 := authority.Issue(t, -time.Minute, "webhook")
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -136,7 +109,7 @@ func TestKeyPair(t *testing.T) {
 // server ends, too; then there is nobody.
 func TestServerEnds(t *testing.T) {
 	v := newVolume(t)
-	v.set(pair(t, 1, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
 	p, err := v.pair()
 	if err != nil {
 		t.Fatal(err)

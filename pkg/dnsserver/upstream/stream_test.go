@@ -4,14 +4,10 @@
 package upstream_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"sync"
 	"testing"
@@ -20,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 
 // A connection serves many queries while Run runs, and one without it.
@@ -265,35 +262,14 @@ func TestIdle(t *testing.T) {
 	expect(t, c, "192.0.2.1") // Run is over, and things still work
 }
 
-// authorityAndKey makes a CA and a certificate of it for a name and an address.
-func authorityAndKey(t *testing.T, name string, addr net.IP) (*x509.CertPool, tls.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{name}, IPAddresses: []net.IP{addr},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return pool, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 func TestTLS(t *testing.T) {
 	noLeaks(t)
-	pool, cert := authorityAndKey(t, "dns.example", net.IPv4(127, 0, 0, 1))
-	other, _ := authorityAndKey(t, "dns.example", net.IPv4(127, 0, 0, 1))
+	authority := certs.NewAuthority(t)
+	pool, other := authority.Pool(), certs.NewAuthority(t).Pool()
+	cert, err := tls.X509KeyPair(authority.Issue(t, time.Minute, "dns.example", "127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := new(fake)
 	s.listen(t, silent, func(conn net.Conn) {
 		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}})
