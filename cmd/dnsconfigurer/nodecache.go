@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -157,14 +158,16 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 		return err
 	}
 	r.running, r.success = force.forwarding, newReloadSuccess(registry)
-	sockets, err := dnsserver.Listen(ctx, s.listen)
+	sockets, err := dnsserver.ListenShared(ctx, s.listen)
 	if err != nil {
 		return err
 	}
 	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
 	if s.HTTP != "" {
+		// Shared too: readiness is that of the instance that takes the queries.
+		listen := func() (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, s.HTTP) }
 		tasks = append(tasks, func(ctx context.Context) error {
-			return keepServingHTTP(ctx, s.HTTP, registry, force.clusterAnswers, log)
+			return keepServingHTTP(ctx, listen, registry, force.clusterAnswers, log)
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", s.peers.cluster.servers)
