@@ -11,6 +11,7 @@
 //	           server.go  the order of sources, as numbered on Server
 //	              |
 //	           autopath.go, autopath_walk.go   a search list, through what is below
+//	           expander.go   on a node: by the cluster DNS
 //	              |
 //	  cluster.go  zone    forward.go  cache, upstream
 //	              |
