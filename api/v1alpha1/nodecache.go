@@ -20,8 +20,14 @@ type NodeCacheConfiguration struct {
 	TypeMeta `json:",inline"`
 
 	// Listen lists where queries are taken, over UDP and TCP, as "169.254.20.10:53" or
-	// "[fd00:20::10]:53". The node must have the addresses. Empty: "169.254.20.10:53".
+	// "[fd00:20::10]:53". Empty: "169.254.20.10:53". Two instances may have the same;
+	// the one that began last takes the queries.
 	Listen []string `json:"listen,omitempty"`
+
+	// Interface is the name of a network interface of type dummy that gets the addresses
+	// of Listen. It is made if there is none, and stays when the server ends. Empty: the
+	// node has the addresses.
+	Interface string `json:"interface,omitempty"`
 
 	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`

@@ -185,7 +185,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(ctx context.Context) error {
-			return serveHTTP(ctx, s.HTTP, registry, func() ([]string, error) { return data.ready(z) })
+			return serveHTTP(ctx, listenAt(s.HTTP), registry, func() ([]string, error) { return data.ready(z) })
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())

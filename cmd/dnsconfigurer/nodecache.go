@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/netlink"
 )
 
 func nodeCacheCommand() *cobra.Command {
@@ -33,7 +35,7 @@ SERVFAIL, and never that a name does not exist.
 
 A flag wins over the file of --config. A changed file is read again, at once on
 SIGHUP. One with an error changes nothing.`,
-		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10
+		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --interface dnsconfigurer
   dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 --listen [fd00:20::10]:53 --http 127.0.0.1:9353
   dnsconfigurer nodecache --cluster-dns 127.0.0.1:1053 --listen 127.0.0.1:2053
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
@@ -56,7 +58,8 @@ type nodeCacheFlags struct {
 
 func (n *nodeCacheFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&n.config, "config", "", "`FILE` with a NodeCacheConfiguration")
-	f.StringSliceVar(&n.given.Listen, "listen", []string{v1alpha1.DefaultNodeCacheListen}, "`ADDR:PORT` to serve on, UDP and TCP; repeatable. The node must have the address")
+	f.StringSliceVar(&n.given.Listen, "listen", []string{v1alpha1.DefaultNodeCacheListen}, "`ADDR:PORT` to serve on, UDP and TCP; repeatable")
+	f.StringVar(&n.given.Interface, "interface", "", "`NAME` of a dummy interface for these addresses, made if there is none; empty: the node has them")
 	f.StringSliceVar(&n.given.ClusterDNS, "cluster-dns", nil, "`ADDR[:PORT]` or tcp://ADDR[:PORT] of the cluster DNS; repeatable")
 	f.StringVar(&n.given.ClusterDomain, "cluster-domain", v1alpha1.DefaultClusterDomain, "`DOMAIN` of the cluster")
 	f.StringSliceVar(&n.given.Upstreams, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to ask for names of others; repeatable; instead of the servers of --resolv-conf")
@@ -70,7 +73,7 @@ func (n *nodeCacheFlags) register(f *pflag.FlagSet) {
 
 // nodeCacheFlagNames are the flags of fields.
 var nodeCacheFlagNames = fieldNames{
-	"listen": "listen", "clusterDNS": "cluster-dns", "clusterDomain": "cluster-domain", "upstreams": "upstream",
+	"listen": "listen", "interface": "interface", "clusterDNS": "cluster-dns", "clusterDomain": "cluster-domain", "upstreams": "upstream",
 	"resolvConf": "resolv-conf", "stubDomains": "stub-domain", "autopathSuffix": "autopath-suffix", "ednsOption": "edns-option",
 	"http": "http", "logFormat": "log-format",
 }
@@ -80,6 +83,7 @@ func (n *nodeCacheFlags) over(c v1alpha1.NodeCacheConfiguration, flags *pflag.Fl
 	g := n.given
 	for flag, set := range map[string]func(){
 		"listen":          func() { c.Listen = g.Listen },
+		"interface":       func() { c.Interface = g.Interface },
 		"cluster-dns":     func() { c.ClusterDNS = g.ClusterDNS },
 		"cluster-domain":  func() { c.ClusterDomain = g.ClusterDomain },
 		"upstream":        func() { c.Upstreams = g.Upstreams },
@@ -142,14 +146,25 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 	if err != nil {
 		return err
 	}
-	sockets, err := dnsserver.Listen(ctx, s.listen)
+	if s.Interface != "" {
+		var addrs []netip.Addr
+		for _, l := range s.listen {
+			addrs = append(addrs, l.Addr())
+		}
+		if err := netlink.Ensure(s.Interface, addrs); err != nil {
+			return err
+		}
+	}
+	sockets, err := dnsserver.ListenShared(ctx, s.listen)
 	if err != nil {
 		return err
 	}
 	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return force.server.Run(ctx, sockets) }}
 	if s.HTTP != "" {
+		// Shared too: readiness is that of the instance that takes the queries.
+		listen := func() (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, s.HTTP) }
 		tasks = append(tasks, func(ctx context.Context) error {
-			return keepServingHTTP(ctx, s.HTTP, registry, force.clusterAnswers, log)
+			return keepServingHTTP(ctx, listen, registry, force.clusterAnswers, log)
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", s.peers.cluster.servers)

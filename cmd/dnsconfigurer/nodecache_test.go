@@ -154,7 +154,7 @@ func TestNodeCacheFlags(t *testing.T) {
 	flagCheck[v1alpha1.NodeCacheConfiguration]{
 		head: nodeCacheHead, names: nodeCacheFlagNames, command: nodeCacheCommand(), parse: v1alpha1.ParseNodeCache,
 		given: map[string]string{
-			"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "cluster-dns": "[192.0.2.2]", "cluster-domain": "d", "upstream": "[192.0.2.1]",
+			"listen": "[\"192.0.2.1:53\"]", "interface": "i", "http": "\":1\"", "cluster-dns": "[192.0.2.2]", "cluster-domain": "d", "upstream": "[192.0.2.1]",
 			"resolv-conf": "\"\"", "stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "autopath-suffix": "s", "edns-option": "65001", "log-format": "json",
 		},
 		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
@@ -17,6 +18,10 @@ import (
 // errNoClusterDNS: there is no default, for a cache that asks a wrong server denies what
 // exists.
 var errNoClusterDNS = errors.New("whom to ask for the cluster's names is not said; give --cluster-dns, or clusterDNS in the configuration")
+
+// maxInterface is the longest name of a network interface, in octets (IFNAMSIZ, less the
+// last NUL).
+const maxInterface = 15
 
 // nodeCacheSettings are what the file and the flags of a cache on a node say together,
 // checked.
@@ -39,6 +44,7 @@ func newNodeCacheSettings(c v1alpha1.NodeCacheConfiguration, names fieldNames) (
 		}
 	}
 	s.listen = readListen(c.Listen, v1alpha1.DefaultNodeCacheListen, check)
+	s.checkInterface(check)
 	s.peers = readPeers(c.Upstreams, c.ResolvConf, c.StubDomains, check)
 	s.peers.cluster = &clusterPeers{
 		servers: readServers("clusterDNS", c.ClusterDNS, check),
@@ -57,6 +63,22 @@ func newNodeCacheSettings(c v1alpha1.NodeCacheConfiguration, names fieldNames) (
 	return s, errors.Join(problems...)
 }
 
+// checkInterface checks that the interface can be made, and get the addresses.
+func (s *nodeCacheSettings) checkInterface(check func(string, error)) {
+	name := s.Interface
+	if name == "" {
+		return
+	}
+	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == ':' || r == '%' }) {
+		check("interface", fmt.Errorf("%q is not the name of a network interface, at most %d octets without blanks and /", name, maxInterface))
+	}
+	for i, l := range s.listen {
+		if l.IsValid() && (l.Addr().IsUnspecified() || l.Addr().IsLoopback() || l.Addr().Zone() != "") {
+			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%s is no address for an interface of one's own", l.Addr()))
+		}
+	}
+}
+
 // needRestart names the fields that count only when a server starts, and of which next
 // says something else than s.
 func (s nodeCacheSettings) needRestart(next nodeCacheSettings) []string {
@@ -65,6 +87,7 @@ func (s nodeCacheSettings) needRestart(next nodeCacheSettings) []string {
 	}
 	return changed([]setting{
 		{"listen", s.listen, next.listen},
+		{"interface", s.Interface, next.Interface},
 		{"http", s.HTTP, next.HTTP},
 		{"clusterDomain", s.peers.cluster.domain, next.peers.cluster.domain},
 		{"autopathSuffix", s.suffix, next.suffix},

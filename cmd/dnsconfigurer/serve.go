@@ -62,10 +62,10 @@ const httpRetry = 10 * time.Second
 
 // keepServingHTTP is serveHTTP for a server that must not end because of its metrics:
 // it says once what is wrong, and tries again.
-func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() ([]string, error), log *slog.Logger) error {
+func keepServingHTTP(ctx context.Context, listen func() (net.Listener, error), metrics prometheus.Gatherer, ready func() ([]string, error), log *slog.Logger) error {
 	said := ""
 	for {
-		err := serveHTTP(ctx, addr, metrics, ready)
+		err := serveHTTP(ctx, listen, metrics, ready)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
@@ -80,11 +80,16 @@ func keepServingHTTP(ctx context.Context, addr string, metrics prometheus.Gather
 	}
 }
 
-// serveHTTP serves /metrics, /livez and /readyz at addr until ctx ends. ready says
-// why a server is not ready; nil: it is. Its lines are for /readyz?verbose, and for who
-// asks why.
-func serveHTTP(ctx context.Context, addr string, metrics prometheus.Gatherer, ready func() ([]string, error)) error {
-	l, err := net.Listen("tcp", addr)
+// listenAt opens a socket at addr, which no other has.
+func listenAt(addr string) func() (net.Listener, error) {
+	return func() (net.Listener, error) { return net.Listen("tcp", addr) }
+}
+
+// serveHTTP serves /metrics, /livez and /readyz at what listen opens, until ctx ends.
+// ready says why a server is not ready; nil: it is. Its lines are for /readyz?verbose, and
+// for who asks why.
+func serveHTTP(ctx context.Context, listen func() (net.Listener, error), metrics prometheus.Gatherer, ready func() ([]string, error)) error {
+	l, err := listen()
 	if err != nil {
 		return fmt.Errorf("serving metrics and health: %w", err)
 	}

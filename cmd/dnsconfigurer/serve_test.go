@@ -28,7 +28,7 @@ func TestPortTaken(t *testing.T) {
 	var log lockedBuffer
 	ended := make(chan error)
 	go func() {
-		ended <- keepServingHTTP(ctx, l.Addr().String(), prometheus.NewRegistry(), nil, slog.New(slog.NewTextHandler(&log, nil)))
+		ended <- keepServingHTTP(ctx, listenAt(l.Addr().String()), prometheus.NewRegistry(), nil, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "trying again"); {
 		select {

@@ -149,7 +149,7 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 		func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) }}
 	if s.HTTP != "" {
 		ready := func() ([]string, error) { return nil, shim.Ready() }
-		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, s.HTTP, registry, ready, log) })
+		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, listenAt(s.HTTP), registry, ready, log) })
 	}
 	log.Info("serving", "listen", s.Listen, "runtime", s.RuntimeEndpoint, "node", s.node.name)
 	return together(ctx, tasks)

@@ -168,7 +168,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	}
 	if s.HTTP != "" {
 		tasks = append(tasks, func(context.Context) error {
-			return serveHTTP(serving, s.HTTP, registry, func() ([]string, error) { return nil, server.Ready() })
+			return serveHTTP(serving, listenAt(s.HTTP), registry, func() ([]string, error) { return nil, server.Ready() })
 		})
 	}
 	log.Info("serving", "listen", l.Addr())

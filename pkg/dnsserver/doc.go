@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dnsserver is the cluster DNS server: the names of the cluster from a
-// [zone.Zone], everything else from upstream servers through a [cache.Cache].
+// [zone.Zone], everything else from upstream servers through a [cache.Cache]. Without a
+// zone it is the cache on a node: the cluster DNS is then one more server that is asked,
+// and the one that goes along search lists.
 //
 //	socket --> quick.go   from wire form to wire form: addresses, denials, cache hits
 //	              |
@@ -12,8 +14,9 @@
 //	              |
 //	           autopath.go, autopath_walk.go   a search list, through what is below
 //	              |
-//	  cluster.go  zone    forward.go  cache, upstream
-//	              |
+//	  cluster.go  zone    forward.go  cache --> upstream
+//	              |                         --> expander.go  on a node: a search list,
+//	              |                             by the cluster DNS, else by a walk
 //	socket <-- reply.go   fit into what the client takes
 //
 // Sources return values. One place for each transport writes to the socket, and one

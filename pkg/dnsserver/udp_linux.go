@@ -21,14 +21,14 @@ const controlLen = 64
 const receiveBuffer = 4 << 20
 
 // listenUDP opens a socket. On a wildcard address it learns where packets arrive.
-func listenUDP(ctx context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
-	config := net.ListenConfig{Control: func(network, _ string, c syscall.RawConn) error {
-		var failed error
-		err := c.Control(func(fd uintptr) { failed = prepare(int(fd), network, addr.Addr().IsUnspecified()) })
-		if err != nil {
-			return err
+func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
+		if each != nil {
+			if err := each(network, address, c); err != nil {
+				return err
+			}
 		}
-		return failed
+		return withDescriptor(c, func(fd int) error { return prepare(fd, network, addr.Addr().IsUnspecified()) })
 	}}
 	c, err := config.ListenPacket(ctx, "udp", addr.String())
 	if err != nil {

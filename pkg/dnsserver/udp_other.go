@@ -12,8 +12,13 @@ import (
 	"time"
 )
 
-func listenUDP(_ context.Context, addr netip.AddrPort) (*net.UDPConn, error) {
-	return net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
+func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: each}
+	c, err := config.ListenPacket(ctx, "udp", addr.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
 }
 
 // batch is one packet: elsewhere than on Linux a system call reads no more. Where it

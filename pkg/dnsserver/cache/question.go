@@ -24,7 +24,7 @@ type Question struct {
 	Type   uint16
 	Class  uint16
 	DO, CD bool   // RFC 3225, RFC 4035 section 3.2.2
-	Paths  []byte // text of the SearchPaths option; empty without one
+	Paths  []byte // what else the answer of a search list depends on; empty without one
 }
 
 // QuestionOf returns the question of a query. It is false unless there is exactly

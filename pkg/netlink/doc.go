@@ -1,0 +1,11 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netlink gives a node addresses of its own: a network interface that leads
+// nowhere (Linux's dummy driver), with the addresses that pods send their queries to.
+//
+// It exists because these addresses are on no network card, and must be there before a
+// server can listen on them. It speaks as much of rtnetlink(7) as that needs: three
+// messages, each of which says how things are to be, so that it does not matter what was
+// there before.
+package netlink
