@@ -15,7 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/netlink"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/nodeaddr"
 )
 
 func nodeCacheCommand() *cobra.Command {
@@ -151,7 +151,7 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 		for _, l := range s.listen {
 			addrs = append(addrs, l.Addr())
 		}
-		if err := netlink.Ensure(s.Interface, addrs); err != nil {
+		if err := nodeaddr.Ensure(s.Interface, addrs); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,7 @@ var imports = map[string][]string{
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/systemd":  {"std"},
-	"pkg/netlink":  {"std", "golang.org/x/sys/unix"},
+	"pkg/nodeaddr": {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"},
 	"api/v1alpha1": {"std", "pkg/document"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},

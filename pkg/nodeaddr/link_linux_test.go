@@ -1,11 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package netlink
+package nodeaddr
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"net"
 	"net/netip"
@@ -63,36 +61,4 @@ func TestEnsure(t *testing.T) {
 		err != nil && (!errors.Is(err, unix.EOPNOTSUPP) || !strings.Contains(err.Error(), "making the interface dnsconfigurer0, of type dummy")) {
 		t.Errorf("a new interface: %v, %v", err, exists)
 	}
-}
-
-// TestNewLink has the request for a dummy interface, as rtnetlink(7) describes it: for
-// kernels of tests that have no driver for it.
-func TestNewLink(t *testing.T) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the octets below are those of a little-endian machine")
-	}
-	got := hex.EncodeToString(newLink("dns0"))
-	want := strings.Join([]string{
-		"3c000000", "1000", "0506", "00000000", "00000000", // length, RTM_NEWLINK, request ack excl create
-		"00000000", "00000000", "00000000", "00000000", // ifinfomsg
-		"0900", "0300", "646e733000000000", // IFLA_IFNAME dns0
-		"1000", "1200", "0900", "0100", "64756d6d79" + "000000", // IFLA_LINKINFO, in it IFLA_INFO_KIND dummy
-	}, "")
-	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
-}
-
-// FuzzAcknowledged: whatever the kernel says is no panic.
-func FuzzAcknowledged(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(message(unix.NLMSG_ERROR, 0, []byte{0, 0, 0, 0}))
-	f.Add(message(unix.NLMSG_ERROR, 0, []byte{0xef, 0xff, 0xff, 0xff}))
-	f.Add(message(unix.NLMSG_ERROR, 0, []byte{0}))
-	f.Add(message(unix.RTM_NEWLINK, 0, link(1, 0)))
-	f.Fuzz(func(t *testing.T, reply []byte) {
-		if err := acknowledged(reply); err == nil && len(reply) < unix.SizeofNlMsghdr+4 {
-			t.Errorf("%x is an acknowledgement", reply)
-		}
-	})
 }

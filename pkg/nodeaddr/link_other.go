@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package netlink
+package nodeaddr
 
 import (
 	"errors"
