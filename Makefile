@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
+.PHONY: build demo test test-real test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
 # every type: 4 MB.
@@ -14,7 +14,16 @@ build: ## the binary at bin/dnsconfigurer, static
 demo: build ## the two-minute tour
 	@bash examples/demo.sh
 
-test: lint test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak ## everything; a skip on root Linux is a failure
+# The soak takes ten minutes and little of the machine: the others run beside it.
+test: lint test-unit ## everything; a skip on root Linux is a failure
+	@$(MAKE) --no-print-directory -j2 -Otarget test-soak test-real
+
+test-real: ## what has real components, one after another: their builds need the machine
+	@$(MAKE) --no-print-directory test-leaks
+	@$(MAKE) --no-print-directory test-cluster
+	@$(MAKE) --no-print-directory test-kubelet
+	@$(MAKE) --no-print-directory test-apiserver
+	@$(MAKE) --no-print-directory test-dns
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
