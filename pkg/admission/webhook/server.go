@@ -27,7 +27,8 @@ const (
 
 // Server serves a Handler over HTTPS until it is told to end, and then so that no
 // request is lost: it says that it is not ready, goes on until nobody sends new
-// connections, and lets the open ones come to their end.
+// connections, asks who uses an old one to open another, and lets what is open come to
+// its end.
 type Server struct {
 	Handler http.Handler
 
@@ -64,10 +65,20 @@ func (s *Server) served(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, err
 }
 
+// handle has a connection end with the reply, once the server is ending: a GOAWAY in
+// HTTP/2 (RFC 9113 section 6.8). At its end it closes connections that are idle at that
+// instant, without a word, and to who is just writing a request this is an error.
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	if s.ending.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
 // Run serves connections of l, which it closes, until ctx ends.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler:           s.Handler,
+		Handler:           http.HandlerFunc(s.handle),
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.served},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // handshakes of whoever scans ports

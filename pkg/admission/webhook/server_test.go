@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -165,5 +167,67 @@ func TestServerEnds(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		t.Error("somebody still listens")
+	}
+}
+
+// TestServerMovesClients: who asks an ending server is answered, and then opens another
+// connection, which in a cluster leads to another replica.
+func TestServerMovesClients(t *testing.T) {
+	v := newVolume(t)
+	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
+	p, err := v.pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &webhook.Server{
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
+		Certificate: p.Current, Lameduck: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	defer func() { // without its lameduck
+		l.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	reused := func() bool {
+		var info httptrace.GotConnInfo
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		if text, err := io.ReadAll(reply.Body); err != nil || string(text) != "HTTP/2.0" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		return info.Reused
+	}
+	reused()
+	for range 100 {
+		if !reused() {
+			t.Fatal("another connection, while the server goes on")
+		}
+	}
+	end()
+	for s.Ready() == nil {
+		runtime.Gosched()
+	}
+	for n := 1; reused(); n++ {
+		if n == 100 {
+			t.Fatalf("%d requests on the connection of an ending server", n)
+		}
 	}
 }
