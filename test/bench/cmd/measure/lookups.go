@@ -174,7 +174,7 @@ func (c *chain) cpu() (sum time.Duration, err error) {
 
 // memory is that of each server after the load, and what of it is for autopath.
 func (b *bench) memory(t *measure.Table, chains []*chain) error {
-	title := fmt.Sprintf("resident memory, autopath or not, %d pods", len(b.world.Pods))
+	title := fmt.Sprintf("resident memory after them, %d pods", len(b.world.Pods))
 	resident := map[string]float64{}
 	for _, c := range chains {
 		for i, s := range c.servers {

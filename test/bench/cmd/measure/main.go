@@ -34,6 +34,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, lookups or changes; empty: all")
 	flag.StringVar(&o.ours, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -49,7 +50,7 @@ type options struct {
 	lookups             int
 	runs, changes       int
 	services, endpoints int
-	ours                string
+	only, ours          string
 }
 
 // bench is what all measurements have.
@@ -94,9 +95,21 @@ func run(ctx context.Context, o options) error {
 	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
 
 	table := new(measure.Table)
+	known := false
 	var failed []error // the other measurements are none the worse for it
-	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.startup, b.externalQueries, b.podLookups, b.changed} {
-		failed = append(failed, measurement(ctx, table))
+	for _, m := range []struct {
+		name string
+		run  func(context.Context, *measure.Table) error
+	}{
+		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
+	} {
+		if o.only == "" || o.only == m.name {
+			known = true
+			failed = append(failed, m.run(ctx, table))
+		}
+	}
+	if !known {
+		return fmt.Errorf("there is no measurement %q", o.only)
 	}
 	fmt.Print(table)
 	return errors.Join(failed...)
