@@ -84,7 +84,7 @@ bench: build ## parse and decide beside the kubelet's GetPodDNS, calls with and 
 	$(TOOL) benchstat -filter .name:Memory bench.txt
 	$(MAKE) bench-dns
 
-# About eight minutes. BENCH_DNS='-runs 1 -seconds 2' is a quick look.
+# About ten minutes. BENCH_DNS='-runs 1 -seconds 2' is a quick look.
 bench-dns: ## what an answer costs, beside CoreDNS, NSD, Knot, unbound and dnsmasq
 	cd test/bench && $(GO) run ./cmd/measure $(BENCH_DNS)
 

@@ -14,11 +14,13 @@ func TestTable(t *testing.T) {
 	table.Add("CPU", "CoreDNS", 20, "us")
 	table.Add("CPU", Reference, 5, "us")
 	table.Add("memory", "CoreDNS", 200, "MB")
+	table.Add("lookups", "CoreDNS", 1234.5, "")
 	want := `| what | server | figure | dnsconfigurer / it |
 |---|---|---|---|
 | CPU | CoreDNS | 20 us | 0.25 |
 | CPU | dnsconfigurer | 5 us | - |
 | memory | CoreDNS | 200 MB | - |
+| lookups | CoreDNS | 1234 | - |
 `
 	if got := table.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

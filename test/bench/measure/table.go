@@ -26,7 +26,7 @@ func (t *Table) Add(title, server string, value float64, unit string) {
 }
 
 // String returns the table in Markdown. The ratio says how much of the server's figure
-// that of Reference is: below 1, Reference is better.
+// that of Reference is. Of what a server costs, below 1, Reference is better.
 func (t *Table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| what | server | figure | %s / it |\n|---|---|---|---|\n", Reference)
@@ -36,9 +36,17 @@ func (t *Table) String() string {
 		if i >= 0 && r.server != Reference && r.value > 0 {
 			ratio = fmt.Sprintf("%.2f", t.rows[i].value/r.value)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.3g %s | %s |\n", r.title, r.server, r.value, r.unit, ratio)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.title, r.server, strings.TrimSpace(figure(r.value)+" "+r.unit), ratio)
 	}
 	return b.String()
+}
+
+// figure has three digits, or all of an integer's.
+func figure(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // Median returns the middle of values.

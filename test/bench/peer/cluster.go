@@ -25,11 +25,12 @@ type Cluster struct {
 	PodMode  string // disabled, insecure or verified
 	TTL      int    // of records, in seconds; 0: 5
 	Cache    int    // seconds for which CoreDNS caches; 0: not at all
-	Autopath bool   // CoreDNS expands search paths, for which it watches all pods
+	Autopath bool   // CoreDNS expands search paths; with PodMode verified alone
+	Snapshot string // of dnsconfigurer, a file; "": none
 
-	// What dnsconfigurer alone can be told.
-	Snapshot     string   // a file; "": none
-	HostSuffixes []string // of the hosts' search lists
+	// HostSuffixes are the search domains of the hosts. CoreDNS has those of its own
+	// resolv.conf, which takes root.
+	HostSuffixes []string
 }
 
 // CoreDNS runs the CoreDNS at binary with the Corefile that kubeadm writes, less what
@@ -67,7 +68,15 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start("CoreDNS", exec.Command(binary, "-conf", corefile), address)
+	cmd := exec.Command(binary, "-conf", corefile)
+	if c.HostSuffixes != nil {
+		host, err := c.resolvConf()
+		if err != nil {
+			return nil, err
+		}
+		cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, host}, cmd.Args...)...)
+	}
+	p, err := start("CoreDNS", cmd, address)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +112,27 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// NodeCache runs the dnsconfigurer at binary as the cache on a node, in front of a cluster
+// DNS server.
+func NodeCache(ctx context.Context, binary, clusterDNS string, c Cluster) (*Process, error) {
+	address, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	host, err := c.resolvConf()
+	if err != nil {
+		return nil, err
+	}
+	return answering(ctx, "the node cache", exec.Command(binary, "nodecache", "--listen", address, "--cluster-dns", clusterDNS,
+		"--cluster-domain", "cluster.local", "--upstream", c.Upstream, "--resolv-conf", host), address)
+}
+
+// resolvConf writes the resolv.conf of a host.
+func (c Cluster) resolvConf() (path string, err error) {
+	path = filepath.Join(c.Dir, "resolv.conf")
+	return path, os.WriteFile(path, []byte("nameserver 192.0.2.1\nsearch "+strings.Join(c.HostSuffixes, " ")+"\n"), 0o600)
 }
 
 func freeHostPort() (address, port string, err error) {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -83,18 +84,20 @@ func answers200(url string) bool {
 }
 
 // freePort returns an address of the loopback interface that nobody has, over UDP or
-// over TCP. A server takes it a moment later.
+// over TCP. A server takes it a moment later, CoreDNS seconds later. The port is below those
+// that the kernel gives to clients (ip_local_port_range), one of which could be first.
 func freePort() (string, error) {
 	for range 100 {
-		u, err := net.ListenPacket("udp", "127.0.0.1:0")
+		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		u, err := net.ListenPacket("udp", address)
 		if err != nil {
-			return "", err
+			continue
 		}
-		t, err := net.Listen("tcp", u.LocalAddr().String())
+		t, err := net.Listen("tcp", address)
 		_ = u.Close()
 		if err == nil {
 			_ = t.Close()
-			return u.LocalAddr().String(), nil
+			return address, nil
 		}
 	}
 	return "", fmt.Errorf("no port is free for both UDP and TCP")

@@ -28,11 +28,13 @@ import (
 func main() {
 	var o options
 	flag.IntVar(&o.load.Rate, "rate", 20000, "queries a second")
+	flag.IntVar(&o.lookups, "lookups", 1000, "a second, of pods, each of up to 12 queries")
 	flag.IntVar(&o.load.Seconds, "seconds", 5, "of load, for each server in each run")
 	flag.IntVar(&o.runs, "runs", 3, "of each measurement; the median is printed")
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, lookups or changes; empty: all")
 	flag.StringVar(&o.ours, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -45,9 +47,10 @@ func main() {
 
 type options struct {
 	load                measure.Load
+	lookups             int
 	runs, changes       int
 	services, endpoints int
-	ours                string
+	only, ours          string
 }
 
 // bench is what all measurements have.
@@ -76,7 +79,7 @@ func run(ctx context.Context, o options) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing()} {
+	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing(), {asking()}} {
 		b.api.Apply(objects...)
 	}
 	url, err := b.api.Start()
@@ -92,9 +95,21 @@ func run(ctx context.Context, o options) error {
 	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
 
 	table := new(measure.Table)
+	known := false
 	var failed []error // the other measurements are none the worse for it
-	for _, measurement := range []func(context.Context, *measure.Table) error{b.clusterQueries, b.startup, b.externalQueries, b.searchPaths, b.podWatch, b.changed} {
-		failed = append(failed, measurement(ctx, table))
+	for _, m := range []struct {
+		name string
+		run  func(context.Context, *measure.Table) error
+	}{
+		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
+	} {
+		if o.only == "" || o.only == m.name {
+			known = true
+			failed = append(failed, m.run(ctx, table))
+		}
+	}
+	if !known {
+		return fmt.Errorf("there is no measurement %q", o.only)
 	}
 	fmt.Print(table)
 	return errors.Join(failed...)

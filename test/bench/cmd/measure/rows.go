@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -56,10 +55,8 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
 		return err
 	}
-	for _, load := range b.loads() {
-		if err := b.perQuery(ctx, t, "CPU per cluster A query", load, subjects, func(*subject) (string, int) { return file, 1 }); err != nil {
-			return err
-		}
+	if err := b.perQuery(ctx, t, "CPU per cluster A query", subjects, file); err != nil {
+		return err
 	}
 	for _, s := range watching {
 		n, err := measure.Resident(s.PID())
@@ -152,87 +149,5 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	for _, load := range b.loads() {
-		if err := b.perQuery(ctx, t, "CPU per external cache hit", load, subjects, func(*subject) (string, int) { return file, 1 }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hostSuffixes are the search domains of a usual node.
-var hostSuffixes = []string{"corp.example.", "dc.example.net."}
-
-// searchPaths is what a pod's lookup of a name outside the cluster costs, with the five
-// search domains of a usual node: six queries, or one where the server expands.
-func (b *bench) searchPaths(ctx context.Context, t *measure.Table) error {
-	var lines, expanded []string
-	for i := range externalNames {
-		name := fmt.Sprintf("n%d.example.com.", i)
-		searches := append([]string{"ns-0.svc." + world.Zone, "svc." + world.Zone, world.Zone}, hostSuffixes...)
-		for _, search := range append(searches, "") {
-			lines = append(lines, name+search+" A")
-		}
-		expanded = append(expanded, name+"search.ns-0."+world.Zone+"ap.k8s.io A")
-	}
-	file, err := b.queries("search", lines)
-	if err != nil {
-		return err
-	}
-	autopath, err := b.queries("autopath", expanded)
-	if err != nil {
-		return err
-	}
-	b.cluster.HostSuffixes = hostSuffixes
-	defer func() { b.cluster.HostSuffixes = nil }()
-	subjects := b.clusterDNS(300)[1:]
-	defer stop(subjects)
-	if err := b.start(ctx, subjects, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {
-		return err
-	}
-	if ours := subjects[len(subjects)-1]; ours.name == nameOurs { // a denial would cost little
-		name, _, _ := strings.Cut(expanded[0], " ")
-		m, err := ask.One(ours.Address, ask.Question{Name: dns.Fqdn(name), Type: dns.TypeA})
-		if err != nil || m == nil || len(m.Answer) < 2 {
-			return fmt.Errorf("%s does not expand %s: %v (%v)", nameOurs, name, m, err)
-		}
-	}
-	choose := func(s *subject) (string, int) {
-		if s.name == nameOurs {
-			return autopath, 1
-		}
-		return file, 6
-	}
-	for _, s := range subjects {
-		path, _ := choose(s)
-		if err := measure.Warm(ctx, s.Address, path); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	return b.perQuery(ctx, t, "CPU per external lookup by a pod", b.load, subjects, choose)
-}
-
-// podWatch is the memory that it takes to expand search paths. CoreDNS watches all pods
-// for it; ours reads the name.
-func (b *bench) podWatch(ctx context.Context, t *measure.Table) error {
-	subjects := []*subject{{name: nameCoreDNS, run: func(ctx context.Context, dir string) (*peer.Process, error) {
-		c := b.cluster
-		c.Dir, c.PodMode, c.Autopath = dir, "verified", true
-		return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
-	}}}
-	if all := b.clusterDNS(0); len(all) > 2 {
-		subjects = append(subjects, all[2])
-	}
-	defer stop(subjects)
-	if err := b.start(ctx, subjects, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
-		return err
-	}
-	for _, s := range subjects {
-		n, err := measure.Resident(s.PID())
-		if err != nil {
-			return err
-		}
-		t.Add(fmt.Sprintf("resident memory, autopath, %d pods", len(b.world.Pods)), s.name, float64(n)/1e6, "MB")
-	}
-	return nil
+	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, file)
 }

@@ -89,35 +89,41 @@ func stop(subjects []*subject) {
 	}
 }
 
-// loads are the two under which servers are compared: the given one, which leaves
-// time to rest, and one that does not.
-func (b *bench) loads() []measure.Load { return []measure.Load{b.load, {Seconds: b.load.Seconds}} }
+// perQuery puts what a query of a file costs into rows of the table: under the given load,
+// which leaves the servers time to rest, and under one that does not.
+func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, subjects []*subject, file string) error {
+	for _, load := range []measure.Load{b.load, {Seconds: b.load.Seconds}} {
+		times, err := b.under(ctx, load, subjects, file)
+		if err != nil {
+			return err
+		}
+		for _, s := range subjects {
+			t.Add(title+", "+load.String(), s.name, measure.Median(times[s.name]), "us")
+		}
+	}
+	return nil
+}
 
-// perQuery loads the subjects in turn, run after run, so that what disturbs the machine
-// disturbs all of them, and puts the medians into rows of the table. A lookup takes so
-// many queries of the file.
-func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, load measure.Load, subjects []*subject, file func(*subject) (path string, queries int)) error {
+// under loads the subjects in turn, run after run, so that what disturbs the machine
+// disturbs all of them, and returns what a query cost in each, in microseconds.
+func (b *bench) under(ctx context.Context, load measure.Load, subjects []*subject, file string) (map[string][]float64, error) {
 	times := map[string][]float64{}
 	for range b.runs {
 		for _, s := range subjects {
-			path, queries := file(s)
-			r, err := load.Run(ctx, s.Address, s.PID(), path)
+			r, err := load.Run(ctx, s.Address, s.PID(), file)
 			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
 			switch {
 			case r.Lost*100 > r.Answered:
-				return fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
+				return nil, fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
 			case r.Failed > 0:
-				return fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
+				return nil, fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
 			}
-			times[s.name] = append(times[s.name], float64(queries)*r.PerQuery().Seconds()*1e6)
+			times[s.name] = append(times[s.name], r.PerQuery().Seconds()*1e6)
 		}
 	}
-	for _, s := range subjects {
-		t.Add(title+", "+load.String(), s.name, measure.Median(times[s.name]), "us")
-	}
-	return nil
+	return times, nil
 }
 
 // queries writes a file for dnsperf.

@@ -1,0 +1,196 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/pod"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// asking is the pod that looks names up. It has an address of the loopback network, for
+// CoreDNS finds the namespace of a search list by the asker's.
+func asking() kubeapi.Object {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: "asking"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: askingIP, PodIPs: []corev1.PodIP{{IP: askingIP}}},
+	}
+}
+
+const askingIP = "127.0.0.2"
+
+// hostSuffixes are the search domains of a usual node. No name below them exists.
+var hostSuffixes = []string{"corp.internal", "dc.internal"}
+
+// resolvConf is that of a pod.
+func resolvConf(searches ...string) string {
+	return "nameserver 192.0.2.1\nsearch " + strings.Join(searches, " ") + "\noptions ndots:5\n"
+}
+
+// lookedUp is how many external names are looked up: with all that is tried for them they
+// fit into CoreDNS's cache.
+const lookedUp = 500
+
+// chain is a way for a pod to look names up.
+type chain struct {
+	name       string
+	resolvConf string
+	queries    int        // of a lookup
+	servers    []*subject // the cluster DNS, and what is before it; the last is asked
+
+	perCPU, p50, p99 []float64 // of each run
+}
+
+// The names of the ways; that with a node cache is nameOurs.
+const (
+	coreClusterFirst = nameCoreDNS + ", ClusterFirst"
+	coreAutopath     = nameCoreDNS + ", autopath"
+	oursClusterFirst = nameOurs + ", ClusterFirst"
+	oursAutopath     = nameOurs + ", autopath, no node cache"
+)
+
+// chains are the ways that are compared. Each has servers of its own, with kubeadm's TTL
+// and cache. The last is that of a node with all that we have.
+func (b *bench) chains() []*chain {
+	coreDNS := func(mode string, autopath bool) []*subject {
+		return []*subject{{name: nameCoreDNS, run: func(ctx context.Context, dir string) (*peer.Process, error) {
+			c := b.cluster
+			c.Dir, c.TTL, c.Cache, c.PodMode, c.Autopath, c.HostSuffixes = dir, usualTTL, usualTTL, mode, autopath, hostSuffixes
+			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
+		}}}
+	}
+	ours := func() *subject {
+		return b.dnsconfigurer(func(c *peer.Cluster) { c.TTL, c.HostSuffixes = usualTTL, hostSuffixes })
+	}
+	behind := ours()
+	onNode := &subject{name: "node cache", run: func(ctx context.Context, dir string) (*peer.Process, error) {
+		c := b.cluster
+		c.Dir, c.HostSuffixes = dir, hostSuffixes
+		return peer.NodeCache(ctx, b.binaries.ours, behind.Address, c)
+	}}
+	clusterFirst := resolvConf(append([]string{"ns-0.svc.cluster.local", "svc.cluster.local", "cluster.local"}, hostSuffixes...)...)
+	withAutopath := resolvConf("search.ns-0.cluster.local.ap.k8s.io")
+	return []*chain{
+		{name: coreClusterFirst, resolvConf: clusterFirst, queries: 12, servers: coreDNS("insecure", false)},
+		{name: coreAutopath, resolvConf: clusterFirst, queries: 2, servers: coreDNS("verified", true)},
+		{name: oursClusterFirst, resolvConf: clusterFirst, queries: 12, servers: []*subject{ours()}},
+		{name: oursAutopath, resolvConf: withAutopath, queries: 2, servers: []*subject{ours()}},
+		{name: nameOurs, resolvConf: withAutopath, queries: 2, servers: []*subject{behind, onNode}},
+	}
+}
+
+// podLookups is what a pod's lookups of names outside the cluster cost, and how long they
+// take, with the five search domains of a usual node; and what memory that takes of the
+// servers.
+func (b *bench) podLookups(ctx context.Context, t *measure.Table) error {
+	names := make([]string, lookedUp)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%d.example.com", i)
+	}
+	chains := b.chains()
+	for _, c := range chains {
+		defer stop(c.servers)
+		if err := b.start(ctx, c.servers, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
+			return err
+		}
+	}
+	for range b.runs {
+		for _, c := range chains {
+			if err := c.run(ctx, names, b.lookups, b.load.Seconds); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+	}
+	for _, f := range []struct {
+		title, unit string
+		of          func(*chain) float64
+	}{
+		{"queries of a pod's external lookup", "", func(c *chain) float64 { return float64(c.queries) }},
+		{"such lookups per CPU second", "", func(c *chain) float64 { return measure.Median(c.perCPU) }},
+		{fmt.Sprintf("their time at %d a second, p50", b.lookups), "ms", func(c *chain) float64 { return measure.Median(c.p50) }},
+		{fmt.Sprintf("their time at %d a second, p99", b.lookups), "ms", func(c *chain) float64 { return measure.Median(c.p99) }},
+	} {
+		for _, c := range chains {
+			t.Add(f.title, c.name, f.of(c), f.unit)
+		}
+	}
+	return b.memory(t, chains)
+}
+
+// run loads the chain with lookups that it has in its caches.
+func (c *chain) run(ctx context.Context, names []string, rate, seconds int) error {
+	server, err := netip.ParseAddrPort(c.servers[len(c.servers)-1].Address)
+	if err != nil {
+		return err
+	}
+	load := pod.Load{Address: netip.MustParseAddr(askingIP), ResolvConf: c.resolvConf, Server: server, Rate: rate}
+	if _, err := load.Run(ctx, len(names), names); err != nil {
+		return err
+	}
+	before, err := c.cpu()
+	if err != nil {
+		return err
+	}
+	r, err := load.Run(ctx, rate*seconds, names)
+	if err != nil {
+		return err
+	}
+	after, err := c.cpu()
+	if err != nil {
+		return err
+	}
+	if n := r.Found + r.Failed; r.Failed > 0 || r.Queries != n*c.queries {
+		return fmt.Errorf("%d of %d lookups failed, and they took %d queries in the place of %d: lower the rate", r.Failed, n, r.Queries, n*c.queries)
+	}
+	c.perCPU = append(c.perCPU, float64(r.Found)/(after-before).Seconds())
+	c.p50, c.p99 = append(c.p50, measure.Median(r.Took)), append(c.p99, measure.Percentile(r.Took, 99))
+	return nil
+}
+
+// cpu is the time that the servers have computed.
+func (c *chain) cpu() (sum time.Duration, err error) {
+	for _, s := range c.servers {
+		d, err := measure.CPU(s.PID())
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
+// memory is that of each server after the load, and what of it is for autopath.
+func (b *bench) memory(t *measure.Table, chains []*chain) error {
+	title := fmt.Sprintf("resident memory after them, %d pods", len(b.world.Pods))
+	resident := map[string]float64{}
+	for _, c := range chains {
+		for i, s := range c.servers {
+			n, err := measure.Resident(s.PID())
+			if err != nil {
+				return err
+			}
+			name := c.name
+			if i > 0 {
+				name += ", " + s.name
+			}
+			resident[name] = float64(n) / 1e6
+			t.Add(title, name, resident[name], "MB")
+		}
+	}
+	t.Add("of it for autopath", nameCoreDNS, resident[coreAutopath]-resident[coreClusterFirst], "MB")
+	t.Add("of it for autopath", nameOurs, resident[oursAutopath]-resident[oursClusterFirst], "MB")
+	return nil
+}

@@ -1,0 +1,53 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+)
+
+// TestLoad: two search domains that have no such name cost two pairs of queries; with none
+// there is one pair. What does not exist is tried everywhere, and fails.
+func TestLoad(t *testing.T) {
+	server, err := upstream.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	l := Load{Address: netip.MustParseAddr("127.0.0.2"), Server: netip.MustParseAddrPort(server.Address), Rate: 1000}
+	for _, tt := range []struct {
+		name, search string
+		want         Result
+	}{
+		{"www.example.com", "search corp.internal dc.internal\n", Result{Found: 10, Queries: 60}},
+		{"www.example.com", "search corp.example dc.internal\n", Result{Found: 10, Queries: 20}}, // www.example.com.corp.example
+		{"www.example.com", "search .\n", Result{Found: 10, Queries: 20}},
+		{"absent.example.com", "search corp.internal\n", Result{Failed: 10, Queries: 40}},
+	} {
+		l.ResolvConf = "nameserver 192.0.2.1\noptions ndots:5\n" + tt.search
+		r, err := l.Run(t.Context(), 10, []string{tt.name})
+		if err != nil || r.Found != tt.want.Found || r.Failed != tt.want.Failed || r.Queries != tt.want.Queries || len(r.Took) != 10 {
+			t.Errorf("%s, %s: %+v, %v", tt.name, tt.search, r, err)
+		}
+	}
+}
+
+// TestDue: a lookup that is late counts from when it was due, one that is on time from
+// when it begins.
+func TestDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for _, ahead := range []time.Duration{-time.Second, 0, time.Second} {
+			due := now.Add(ahead)
+			if got := waitUntil(t.Context(), due); !got.Equal(due) || time.Since(now) < ahead {
+				t.Errorf("%v ahead: %v, want %v", ahead, got, due)
+			}
+		}
+	})
+}
