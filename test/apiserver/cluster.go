@@ -13,19 +13,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 const (
@@ -45,7 +44,7 @@ const (
 
 // Cluster is a control plane.
 type Cluster struct {
-	Etcd, API *Process
+	Etcd, API *process.Process
 
 	dir string
 
@@ -67,16 +66,13 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	}
 	c := &Cluster{dir: dir}
 	t.Cleanup(func() { c.end(t) })
-	addrs, err := Loopback(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	addrs := process.Loopback(t, 3)
 	c.apiAddr, c.etcdAddr, c.peerAddr = addrs[0], addrs[1], addrs[2]
 	if err := c.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	c.Etcd = &Process{Program: etcd, LogFile: c.file("etcd.log"), Args: c.etcdArgs()}
-	c.API = &Process{Program: api, LogFile: c.file("kube-apiserver.log"), Args: append(c.apiArgs(), flags...)}
+	c.Etcd = &process.Process{Program: etcd, LogFile: c.file("etcd.log"), Args: c.etcdArgs()}
+	c.API = &process.Process{Program: api, LogFile: c.file("kube-apiserver.log"), Args: append(c.apiArgs(), flags...)}
 	start := time.Now()
 	if err := errors.Join(c.Etcd.Start(), c.API.Start(), c.Ready(t.Context())); err != nil {
 		t.Fatal(err)
@@ -87,7 +83,7 @@ func Start(t testing.TB, flags ...string) *Cluster {
 
 // end removes what the control plane has left, or what is of no use to a person.
 func (c *Cluster) end(t testing.TB) {
-	for _, p := range []*Process{c.API, c.Etcd} {
+	for _, p := range []*process.Process{c.API, c.Etcd} {
 		if p == nil {
 			continue
 		}
@@ -106,38 +102,6 @@ func (c *Cluster) end(t testing.TB) {
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
-
-// Loopback returns n addresses with a port that nobody has, over TCP or UDP. They are not
-// those of other tests, nor of connections to the outside, so that a server finds its
-// port free when it comes back.
-func Loopback(n int) ([]string, error) {
-	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
-	var free []string
-	var last error
-	for range 100 {
-		// Below the ports that the kernel gives to clients (ip(7), ip_local_port_range).
-		address := net.JoinHostPort(host, strconv.Itoa(10_000+mathrand.IntN(20_000)))
-		if last = isFree(address); last == nil && !slices.Contains(free, address) {
-			free = append(free, address)
-		}
-		if len(free) == n {
-			return free, nil
-		}
-	}
-	return nil, fmt.Errorf("no port of %s is free: %w", host, last)
-}
-
-func isFree(address string) error {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	p, err := net.ListenPacket("udp", address)
-	if err == nil {
-		err = p.Close()
-	}
-	return errors.Join(err, l.Close())
-}
 
 func (c *Cluster) writeFiles() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

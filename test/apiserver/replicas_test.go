@@ -32,6 +32,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook/selfsigned"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // enough is how many admissions the restarts have to happen under, at least.
@@ -141,17 +142,14 @@ func (w *asked) failedOpen(t *testing.T) string {
 // replica is the command as a process.
 type replica struct {
 	dir, addr, health string
-	process           *apiserver.Process
+	process           *process.Process
 }
 
 func newReplica(t *testing.T, w *asked, dir string, args ...string) *replica {
 	t.Helper()
-	addrs, err := apiserver.Loopback(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
-	r.process = &apiserver.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms"}, args...)}
+	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms"}, args...)}
 	t.Cleanup(func() {
 		r.process.Kill()
 		if t.Failed() {

@@ -31,6 +31,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -62,17 +63,9 @@ type asked struct {
 func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 	t.Helper()
 	w := &asked{dir: t.TempDir()}
-	w.binary = filepath.Join(w.dir, "dnsconfigurer")
-	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", w.binary, "../../cmd/dnsconfigurer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	addrs, err := apiserver.Loopback(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.addr, w.authority = addrs[0], certs.NewAuthority(t)
+	w.binary = process.Build(t, w.dir)
+	w.addr, w.authority = process.Loopback(t, 1)[0], certs.NewAuthority(t)
+	var err error
 	if w.config, err = c.Config(); err != nil {
 		t.Fatal(err)
 	}

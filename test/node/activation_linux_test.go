@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // unit plays the part of systemd towards the program: it holds the socket, starts
@@ -42,12 +44,7 @@ LISTEN_PID=$$ LISTEN_FDS=1 exec setpriv --bounding-set=-all --inh-caps=-all --no
 
 func newUnit(t *testing.T, m *machine) *unit {
 	t.Helper()
-	u := &unit{machine: m, program: filepath.Join(m.dir, "activated"), dir: filepath.Join(m.dir, "unit")}
-	build := exec.Command("go", "build", "-o", u.program, "../../cmd/dnsconfigurer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
-	}
+	u := &unit{machine: m, program: process.Build(t, m.dir), dir: filepath.Join(m.dir, "unit")}
 	if err := os.Mkdir(u.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ type call struct {
 
 // compare does the calls directly and through the shim. benchstat -col /path gives
 // what the shim adds; shim-us/op is what a call costs the shim on the processor.
-func compare(b *testing.B, direct kubelet, shim *process, calls []call) {
+func compare(b *testing.B, direct kubelet, shim *shimProcess, calls []call) {
 	for _, c := range calls {
 		b.Run("call="+c.name+"/path=direct", func(b *testing.B) {
 			for b.Loop() {

@@ -80,14 +80,6 @@ func buildContainerd(t *testing.T) string {
 	return dir
 }
 
-// buildCommand returns the path of dnsconfigurer's program.
-func buildCommand(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "dnsconfigurer")
-	runGo(t, ".", "build", "-o", path, "./cmd/dnsconfigurer")
-	return path
-}
-
 // runGo runs the go command in a directory of the repository, and returns its output.
 func runGo(t *testing.T, dir string, args ...string) string {
 	t.Helper()

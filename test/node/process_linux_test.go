@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,14 +23,16 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // program is the command as `make build` leaves it.
 const program = "../../bin/dnsconfigurer"
 
-// process is `dnsconfigurer shim` as it runs on a node: its own process, with an API
+// shimProcess is `dnsconfigurer shim` as it runs on a node: its own process, with an API
 // server, the host's file and static manifests.
-type process struct {
+type shimProcess struct {
 	kubelet
 	pid  int
 	addr string // of its metrics
@@ -39,7 +40,7 @@ type process struct {
 
 // startProcess runs the shim in front of the runtime at socket until b ends, and
 // returns when it knows the pods of api and has found the runtime.
-func startProcess(b *testing.B, socket string, api *apiServer) *process {
+func startProcess(b *testing.B, socket string, api *apiServer) *shimProcess {
 	b.Helper()
 	if _, err := os.Stat(program); err != nil {
 		b.Fatalf("%v: run make build", err)
@@ -48,7 +49,7 @@ func startProcess(b *testing.B, socket string, api *apiServer) *process {
 	server := httptest.NewTLSServer(api)
 	b.Cleanup(server.Close)
 	writeNode(b, dir, server)
-	p := &process{addr: freeAddress(b)}
+	p := &shimProcess{addr: process.Loopback(b, 1)[0]}
 	path := filepath.Join(dir, "run", "shim.sock")
 	log := new(bytes.Buffer)
 	cmd := exec.Command(program, "shim", "--listen", "unix://"+path, "--runtime-endpoint", "unix://"+socket, "--http", p.addr,
@@ -106,18 +107,8 @@ users: [{name: u, user: {token: t}}]
 `, server.URL, base64.StdEncoding.EncodeToString(authority))
 }
 
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // edited returns how many sandboxes the process says to have given their DNS.
-func (p *process) edited(b *testing.B) int {
+func (p *shimProcess) edited(b *testing.B) int {
 	b.Helper()
 	r, err := http.Get("http://" + p.addr + "/metrics")
 	if err != nil {
@@ -138,7 +129,7 @@ func (p *process) edited(b *testing.B) int {
 }
 
 // cpu returns the time that the threads of the process have had on processors.
-func (p *process) cpu(b *testing.B) time.Duration {
+func (p *shimProcess) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
 	if err != nil || threads == nil {
@@ -162,7 +153,7 @@ func (p *process) cpu(b *testing.B) time.Duration {
 
 // memory returns what the kernel says of the process's memory, in kB, by the names
 // of proc_pid_status(5) and, for Pss, of proc_pid_smaps(5).
-func (p *process) memory(b *testing.B) map[string]float64 {
+func (p *shimProcess) memory(b *testing.B) map[string]float64 {
 	b.Helper()
 	m := map[string]float64{}
 	for _, file := range []string{"status", "smaps_rollup"} {

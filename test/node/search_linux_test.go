@@ -17,6 +17,8 @@ import (
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // The servers of the machine: what pods know, and what is behind it.
@@ -71,7 +73,7 @@ var lookups = []struct {
 // cluster, and counts the packets. What glibc finds with a search list is what all must
 // find.
 func (m *machine) testSearchLists(t *testing.T) {
-	program := buildCommand(t)
+	program := process.Build(t, t.TempDir())
 	for _, a := range []netip.Addr{clusterDNS, nodeCache, outside} {
 		m.run(t, fmt.Sprintf("ip addr add %s/32 dev lo && echo added", a))
 	}

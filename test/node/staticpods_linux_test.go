@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // TestKubelet has the kubelet itself where TestNode plays one: it reads static pods,
@@ -25,7 +26,7 @@ import (
 // out, for the time that it takes to build a kubelet.
 func TestKubelet(t *testing.T) {
 	install(t)
-	kubelet, dnsconfigurer := buildKubelet(t), buildCommand(t)
+	kubelet, dnsconfigurer := buildKubelet(t), process.Build(t, t.TempDir())
 	for _, c := range []struct{ name, programs, gates string }{
 		{"Debian's containerd", "", ""},
 		{"containerd 2", buildContainerd(t), eventedPLEG},

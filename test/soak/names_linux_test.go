@@ -86,7 +86,7 @@ func TestRandomNames(t *testing.T) {
 		t.Errorf("resident memory was %d MiB, the ceiling is %d", most, ceiling)
 	}
 	if n := s.count(t, "dnsconfigurer_dns_panics_total"); n != 0 {
-		t.Errorf("%d panics:\n%s", n, s.log)
+		t.Errorf("%d panics:\n%s", n, s.Log())
 	}
 }
 

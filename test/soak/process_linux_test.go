@@ -8,20 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // services is the number of Services in the cluster. That of number i is web-i in the
@@ -30,28 +28,9 @@ const services = 1000
 
 // server is `dnsconfigurer dns` in a process of its own.
 type server struct {
-	cmd  *exec.Cmd
-	log  *logged
+	process.Process
 	addr string // of DNS
 	http string // of its metrics
-}
-
-// logged keeps what is written to it.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // start builds the command as `make build` does and serves the cluster until the test
@@ -59,39 +38,28 @@ func (l *logged) String() string {
 func start(t *testing.T, upstream string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	program := filepath.Join(dir, "dnsconfigurer")
-	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", program, "../../cmd/dnsconfigurer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	manifests := filepath.Join(dir, "manifests")
 	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "services.yaml"), cluster(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{log: new(logged), http: freeAddress(t)}
-	s.cmd = exec.Command(program, "dns", "--listen", "127.0.0.1:0", "--manifests", manifests, "--upstream", upstream, "--http", s.http)
-	s.cmd.Stderr = s.log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	addrs := process.Loopback(t, 2)
+	s := &server{addr: addrs[0], http: addrs[1]}
+	s.Program, s.LogFile = process.Build(t, dir), filepath.Join(dir, "log")
+	s.Args = []string{"dns", "--listen", s.addr, "--manifests", manifests, "--upstream", upstream, "--http", s.http}
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		err := errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait())
-		if err != nil || strings.Contains(s.log.String(), "panic") {
-			t.Errorf("the server ended: %v\n%s", err, s.log)
+		if err := s.Stop(); err != nil || strings.Contains(s.Log(), "panic") {
+			t.Errorf("the server ended: %v\n%s", err, s.Log())
 		}
 	})
-	listening := regexp.MustCompile(`listen="?\[(127\.0\.0\.1:\d+)`)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if m := listening.FindStringSubmatch(s.log.String()); m != nil && s.get("/readyz") == "ok\n" {
-			s.addr = m[1]
-			return s
-		}
+	for deadline := time.Now().Add(30 * time.Second); s.get("/readyz") != "ok\n"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the server is not ready:\n%s", s.log)
+			t.Fatalf("the server is not ready:\n%s", s.Log())
 		}
 	}
+	return s
 }
 
 func cluster() []byte {
@@ -112,16 +80,6 @@ func isRight(reply *dns.Msg, i int) bool {
 	}
 	a, ok := reply.Answer[0].(*dns.A)
 	return ok && a.A.String() == serviceAddress(i)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get returns what is at a path of the server's HTTP, or the error.
@@ -155,9 +113,9 @@ func (s *server) count(t *testing.T, metric string) int {
 // resident returns the process' resident memory in MiB, now and the most there was.
 func (s *server) resident(t *testing.T) (now, most int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	if err != nil {
-		t.Fatalf("the server has ended: %v\n%s", err, s.log)
+		t.Fatalf("the server has ended: %v\n%s", err, s.Log())
 	}
 	field := func(name string) int {
 		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // TestControlPlaneKilled: endpoints, ports and Services change all the while, and nobody
@@ -29,11 +30,11 @@ func TestControlPlaneKilled(t *testing.T) {
 	load := askAll(t, s.address, registers...)
 	for _, fault := range []struct {
 		name    string
-		victims []*apiserver.Process
+		victims []*process.Process
 	}{
-		{"the API server", []*apiserver.Process{c.API}},
-		{"etcd", []*apiserver.Process{c.Etcd}},
-		{"both", []*apiserver.Process{c.API, c.Etcd}},
+		{"the API server", []*process.Process{c.API}},
+		{"etcd", []*process.Process{c.Etcd}},
+		{"both", []*process.Process{c.API, c.Etcd}},
 	} {
 		load.write()
 		load.more(20, 100)

@@ -17,17 +17,17 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // server is a dnsconfigurer dns, on the same addresses whenever it is started.
 type server struct {
-	apiserver.Process
+	process.Process
 	address string // of queries
 	http    string
 }
@@ -51,10 +51,7 @@ func newServer(t *testing.T, program, kubeconfig string, flags ...string) *serve
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := apiserver.Loopback(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	addrs := process.Loopback(t, 2)
 	resolver, err := upstream.Start()
 	if err != nil {
 		t.Fatal(err)

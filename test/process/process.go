@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package process
 
 import (
 	"errors"
@@ -22,6 +22,7 @@ type Process struct {
 
 	cmd   *exec.Cmd     // nil: it does not run
 	ended chan struct{} // closed when cmd has ended
+	err   error         // how; read when it has
 }
 
 // Start starts the server. It is not ready then.
@@ -41,26 +42,28 @@ func (p *Process) Start() error {
 		return err
 	}
 	p.cmd, p.ended = cmd, make(chan struct{})
-	go func(ended chan struct{}) {
-		defer close(ended)
-		_ = cmd.Wait()
-	}(p.ended)
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
 	return nil
 }
 
 // Kill ends the server without giving it time for anything.
-func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+func (p *Process) Kill() { _ = p.end(syscall.SIGKILL) }
 
-// Stop asks the server to end, and waits until it has.
-func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+// Stop asks the server to end, and waits until it has. The error is about an end that is
+// not a good one.
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
-func (p *Process) end(s syscall.Signal) {
+func (p *Process) end(s syscall.Signal) error {
 	if p.cmd == nil {
-		return
+		return nil
 	}
 	_ = p.cmd.Process.Signal(s) // it may have ended by itself
 	<-p.ended
 	p.cmd = nil
+	return p.err
 }
 
 // PID returns the number of the process, 0 if it does not run.

@@ -3,7 +3,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package process
 
 import "os/exec"
 
