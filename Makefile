@@ -24,7 +24,7 @@ test-unit: ## the fast part
 test-leaks: ## what 100,000 pod lifecycles leave behind in the shim
 	$(GO) test -timeout 20m -run '^TestLifecyclesLeaveNothing$$' -json ./pkg/cri | $(GO) run ./test/summary -v
 
-# Alone, and mostly waiting: next to other tests the delays that it tells are theirs.
+# Two minutes, mostly of waiting. Next to other tests the delays that it tells would be theirs.
 test-faults: ## a thousand lookups of glibc and musl through each fault of a node cache and its servers
 	$(GO) test -timeout 10m -run '^TestFaults$$' -json ./test/node | $(GO) run ./test/summary -v
 
