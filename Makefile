@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-real test-unit test-leaks test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
+.PHONY: build demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
 # every type: 4 MB.
@@ -20,6 +20,7 @@ test: lint test-unit ## everything; a skip on root Linux is a failure
 
 test-real: ## what has real components, one after another: their builds need the machine
 	@$(MAKE) --no-print-directory test-leaks
+	@$(MAKE) --no-print-directory test-faults
 	@$(MAKE) --no-print-directory test-cluster
 	@$(MAKE) --no-print-directory test-kubelet
 	@$(MAKE) --no-print-directory test-apiserver
@@ -27,11 +28,15 @@ test-real: ## what has real components, one after another: their builds need the
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## the fast part
-	$(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$)' -json ./... | $(GO) run ./test/summary
+	$(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$)' -json ./... | $(GO) run ./test/summary
 
 # Too many for the race detector, with which test-unit runs a fifth of them.
 test-leaks: ## what 100,000 pod lifecycles leave behind in the shim
 	$(GO) test -timeout 20m -run '^TestLifecyclesLeaveNothing$$' -json ./pkg/cri | $(GO) run ./test/summary -v
+
+# Two minutes, mostly of waiting. The delays that it tells are those of the machine, too.
+test-faults: ## a thousand lookups of glibc and musl through each fault of a node cache and its servers
+	$(GO) test -timeout 10m -run '^TestFaults$$' -json ./test/node | $(GO) run ./test/summary -v
 
 # The kubelet's code is large: its module is apart, and its first build takes minutes.
 test-cluster: ## the policy engine beside the kubelet's own code

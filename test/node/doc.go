@@ -19,6 +19,14 @@
 //	                   |                                             ^
 //	                   +----------- the same pods, before -----------+
 //
+// TestFaults is about names, and needs no containers: the C libraries of two pods that
+// have autopath and of two that have not, with the resolv.conf of the engine, ask a node
+// cache, while it or one of those that it asks fails.
+//
+//	glibc, musl --> dnsconfigurer nodecache --> two of dnsconfigurer dns --> the internet,
+//	                        |                                                a server of
+//	                        +----------------------------------------------> the test
+//
 // The runtime lives in namespaces of its own (mounts, network, processes, host
 // name): the node that pods see is made by the test, no packet leaves it, and it
 // ends with all its containers and mounts when the test does, however that ends.

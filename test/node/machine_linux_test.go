@@ -80,6 +80,15 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
 // is where containerd is; "": $PATH.
 func newMachine(t testing.TB, programs string) *machine {
 	t.Helper()
+	m := newBareMachine(t, programs)
+	m.startContainerd(t)
+	m.importImages(t)
+	return m
+}
+
+// newBareMachine returns a machine on which nothing runs.
+func newBareMachine(t testing.TB, programs string) *machine {
+	t.Helper()
 	install(t)
 	// The paths of sockets are short: not the directory that testing makes.
 	dir, err := os.MkdirTemp("", "dnsconfigurer-node")
@@ -94,15 +103,19 @@ func newMachine(t testing.TB, programs string) *machine {
 		"cni/pods.conflist": bridgeConfig,
 		"config.toml":       strings.ReplaceAll(containerdConfig, "DIR", dir),
 	} {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		m.write(t, name, text)
 	}
 	m.boot(t)
-	m.startContainerd(t)
-	m.importImages(t)
 	return m
+}
+
+// write writes a file of the machine's directory.
+func (m *machine) write(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join(m.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m *machine) boot(t testing.TB) {

@@ -7,17 +7,23 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/miekg/dns"
 )
 
-// startOutside serves outsideRecords until t ends. Names that it does not have do not
-// exist.
-func (m *machine) startOutside(t *testing.T) {
+// internet is the server of all names outside of the cluster.
+type internet struct {
+	records []dns.RR
+	silent  atomic.Pointer[string] // the domain for which there are no answers; nil: none
+}
+
+// startOutside serves records until t ends. Names that it does not have do not exist.
+func (m *machine) startOutside(t *testing.T, text string) *internet {
 	t.Helper()
-	var records []dns.RR
-	for p := dns.NewZoneParser(strings.NewReader(outsideRecords), ".", ""); ; {
+	i := new(internet)
+	for p := dns.NewZoneParser(strings.NewReader(text), ".", ""); ; {
 		rr, ok := p.Next()
 		if !ok {
 			if err := p.Err(); err != nil {
@@ -25,7 +31,7 @@ func (m *machine) startOutside(t *testing.T) {
 			}
 			break
 		}
-		records = append(records, rr)
+		i.records = append(i.records, rr)
 	}
 	soa, err := dns.NewRR(". 300 IN SOA ns.example. admin.example. 1 2 3 4 300")
 	if err != nil {
@@ -40,21 +46,10 @@ func (m *machine) startOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg).SetReply(q)
-		m.RecursionAvailable, m.Rcode = true, dns.RcodeNameError
-		for _, rr := range records {
-			if !strings.EqualFold(rr.Header().Name, q.Question[0].Name) {
-				continue
-			}
-			m.Rcode = dns.RcodeSuccess
-			if rr.Header().Rrtype == q.Question[0].Qtype {
-				m.Answer = append(m.Answer, rr)
-			}
+		if domain := i.silent.Load(); domain != nil && dns.IsSubDomain(*domain, q.Question[0].Name) {
+			return
 		}
-		if len(m.Answer) == 0 {
-			m.Ns = []dns.RR{soa}
-		}
-		_ = w.WriteMsg(m) // who does not get it asks again
+		_ = w.WriteMsg(i.reply(q, soa)) // who does not get it asks again
 	})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ActivateAndServe() }()
@@ -64,4 +59,33 @@ func (m *machine) startOutside(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return i
+}
+
+// reply answers with the records of the name, or else with those of the wildcard above it.
+func (i *internet) reply(q *dns.Msg, soa dns.RR) *dns.Msg {
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable, m.Rcode = true, dns.RcodeNameError
+	name := strings.ToLower(q.Question[0].Name)
+	_, parent, _ := strings.Cut(name, ".")
+	for _, owner := range []string{name, "*." + parent} {
+		for _, rr := range i.records {
+			if rr.Header().Name != owner {
+				continue
+			}
+			m.Rcode = dns.RcodeSuccess
+			if rr.Header().Rrtype == q.Question[0].Qtype {
+				own := dns.Copy(rr)
+				own.Header().Name = q.Question[0].Name
+				m.Answer = append(m.Answer, own)
+			}
+		}
+		if m.Rcode == dns.RcodeSuccess {
+			break
+		}
+	}
+	if len(m.Answer) == 0 {
+		m.Ns = []dns.RR{soa}
+	}
+	return m
 }

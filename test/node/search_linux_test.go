@@ -5,10 +5,8 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,17 +72,10 @@ var lookups = []struct {
 // find.
 func (m *machine) testSearchLists(t *testing.T) {
 	program := process.Build(t, t.TempDir())
-	for _, a := range []netip.Addr{clusterDNS, nodeCache, outside} {
-		m.run(t, fmt.Sprintf("ip addr add %s/32 dev lo && echo added", a))
-	}
-	m.startOutside(t)
-	objects := filepath.Join(m.dir, "objects")
-	if err := errors.Join(os.Mkdir(objects, 0o755), os.WriteFile(filepath.Join(objects, "objects.yaml"), []byte(clusterObjects), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	server := []string{"dns", "--manifests", objects, "--upstream", outside.String(), "--host-suffix", "node.example,corp.example"}
-
-	at := func(addr netip.Addr) string { return netip.AddrPortFrom(addr, 53).String() }
+	m.addAddresses(t, clusterDNS, nodeCache, outside)
+	m.startOutside(t, outsideRecords)
+	m.write(t, "objects/objects.yaml", clusterObjects)
+	server := []string{"dns", "--manifests", filepath.Join(m.dir, "objects"), "--upstream", outside.String(), "--host-suffix", "node.example,corp.example"}
 	t.Run("the cluster DNS alone", func(t *testing.T) {
 		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--listen", at(nodeCache)), clusterDNS, nodeCache)
 		m.lookUp(t, false)
@@ -96,16 +87,33 @@ func (m *machine) testSearchLists(t *testing.T) {
 	})
 }
 
+// addAddresses gives the machine addresses that no packet leaves it for.
+func (m *machine) addAddresses(t *testing.T, addrs ...netip.Addr) {
+	t.Helper()
+	for _, a := range addrs {
+		m.run(t, fmt.Sprintf("ip addr add %s/32 dev lo && echo added", a))
+	}
+}
+
+// at is where a server of names listens.
+func at(addr netip.Addr) string { return netip.AddrPortFrom(addr, 53).String() }
+
 // serveNames runs a command until t ends, and waits until it answers at addrs.
 func (m *machine) serveNames(t *testing.T, program string, args []string, addrs ...netip.Addr) {
 	t.Helper()
-	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
+	pid := m.startNames(t, program, args, addrs...)
 	t.Cleanup(func() { m.end(t, pid, "TERM") })
+}
+
+// startNames runs a command, waits until it answers at addrs, and returns its process ID.
+func (m *machine) startNames(t *testing.T, program string, args []string, addrs ...netip.Addr) string {
+	t.Helper()
+	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
 	for _, addr := range addrs {
 		err := poll(30*time.Second, func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			c, err := m.dial(ctx, "udp", netip.AddrPortFrom(addr, 53).String())
+			c, err := m.dial(ctx, "udp", at(addr))
 			if err != nil {
 				return err
 			}
@@ -121,6 +129,7 @@ func (m *machine) serveNames(t *testing.T, program string, args []string, addrs 
 			t.Fatalf("%s does not serve at %s: %v", args[0], addr, err)
 		}
 	}
+	return pid
 }
 
 // lookUp runs a pod of each policy with a container of each library, and all lookups in

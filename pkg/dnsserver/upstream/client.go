@@ -208,15 +208,16 @@ func anotherMayKnow(m *dns.Msg) bool {
 func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
+	begin := time.Now()
 	m, err := c.send(ctx, s, q, q.wire)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
 		m, err = c.send(ctx, s, q, q.plain)
 	}
 	if err != nil {
-		s.failed(time.Now(), err)
+		s.failed(begin, time.Now(), err)
 		return nil, err
 	}
-	s.succeeded()
+	s.succeeded(time.Now())
 	return m, nil
 }
 

@@ -31,6 +31,7 @@ type server struct {
 
 	mu       sync.Mutex
 	failures int       // in a row
+	heard    time.Time // when it last replied
 	due      time.Time // when failures has reached the limit: not before the others until then
 	looping  bool      // it sends our queries back to us
 	told     bool      // the log's last word is that it does not answer
@@ -54,9 +55,10 @@ func (s *server) admit(now time.Time, probe time.Duration) (rested bool, due tim
 	return true, time.Time{}
 }
 
-func (s *server) succeeded() {
+func (s *server) succeeded(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heard = now
 	if s.told {
 		s.told = false
 		s.log.Info("the upstream server answers again", "server", s.Server)
@@ -64,9 +66,15 @@ func (s *server) succeeded() {
 	s.failures = 0
 }
 
-func (s *server) failed(now time.Time, err error) {
+// failed takes note of a query that was sent at begin. It says nothing of the server if
+// that has replied to another one since: some questions are slow, such as a search list
+// with a domain whose own servers are dead.
+func (s *server) failed(begin, now time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.heard.After(begin) {
+		return
+	}
 	s.failures++
 	if s.failures < restAfter {
 		return

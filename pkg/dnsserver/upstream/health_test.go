@@ -38,6 +38,7 @@ func TestHealth(t *testing.T) {
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 	list := makeServers("1", "2", "3")
 	timeout := errors.New("no answer")
+	fail := func(s *server, seconds float64) { s.failed(at(seconds), at(seconds), timeout) }
 	expect := func(seconds float64, want string) {
 		t.Helper()
 		if got := names(order(list, Sequential, 0, at(seconds), probe)); got != want {
@@ -45,33 +46,39 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	expect(0, "1 2 3")
-	list[0].failed(at(0), timeout)
+	fail(list[0], 0)
 	expect(0, "1 2 3") // a packet may get lost
-	list[0].succeeded()
-	list[0].failed(at(0), timeout)
+	list[0].succeeded(at(0))
+	fail(list[0], 0)
 	expect(0, "1 2 3") // not in a row
-	list[0].failed(at(0), timeout)
+	fail(list[0], 0)
 	expect(0, "2 3 1") // rests for a second
 	expect(0.9, "2 3 1")
 	expect(1, "1 2 3") // one query tries it
 	expect(1, "2 3 1") // and the next do not
-	list[0].failed(at(1.5), timeout)
+	fail(list[0], 1.5)
 	expect(3.4, "2 3 1") // two seconds now
 	expect(3.5, "1 2 3")
 	expect(5.4, "2 3 1") // nobody told how it went
 	expect(5.5, "1 2 3")
-	list[0].succeeded()
+	list[0].succeeded(at(5.5))
 	expect(5.6, "1 2 3")
 
+	// Queries of the second 5 get no answer until 7, but another one did: they are slow.
+	for range restAfter {
+		list[0].failed(at(5), at(7), timeout)
+	}
+	expect(7, "1 2 3")
+
 	for range 10 {
-		list[2].failed(at(10), timeout) // up to 30 seconds
+		fail(list[2], 10) // up to 30 seconds
 	}
 	expect(39.9, "1 2 3")
 	for _, s := range list[:2] {
-		s.failed(at(39), timeout)
-		s.failed(at(39), timeout)
+		fail(s, 39)
+		fail(s, 39)
 	}
-	list[1].failed(at(39), timeout)
+	fail(list[1], 39)
 	expect(39.5, "1 3 2") // all rest: first who is due first; 1 and 3 at 40, 2 at 41
 	expect(40, "1 3 2")   // and 1 and 3 are tried
 }
@@ -146,15 +153,15 @@ func TestHealthLog(t *testing.T) {
 	}
 	fail := func(times int) {
 		for range times {
-			s.failed(now, errors.New("silent"))
+			s.failed(now, now, errors.New("silent"))
 		}
 	}
 	fail(1)
-	s.succeeded()
+	s.succeeded(now)
 	expect("one lost packet", 0, 0)
 	for range 1000 {
 		fail(restAfter)
-		s.succeeded()
+		s.succeeded(now)
 		now = now.Add(time.Millisecond)
 	}
 	expect("a second of ups and downs", 1, 1)
@@ -163,7 +170,7 @@ func TestHealthLog(t *testing.T) {
 	now = now.Add(quiet)
 	fail(100)
 	expect("silence for 30 seconds", 2, 1)
-	s.succeeded()
-	s.succeeded()
+	s.succeeded(now)
+	s.succeeded(now)
 	expect("it is back", 2, 2)
 }

@@ -1,16 +1,22 @@
 /* Copyright The dnsconfigurer Authors
    SPDX-License-Identifier: Apache-2.0
 
-   Looks a name up as programs do. The first argument says how: "0", "4" and "6"
+   Looks names up as programs do. The first argument says how: "0", "4" and "6"
    are the families of getaddrinfo, any other number is a type for res_search. It
-   prints the addresses, a line each, or the number of answers; or the error. */
+   prints the addresses, a line each, or the number of answers; or the error.
+
+   "each" is followed by a pause in milliseconds and names, which are looked up in
+   turn with the pause before each. A line for each has the name, how long that took
+   in microseconds, and the addresses or the error. */
 
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <resolv.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #ifndef EAI_NODATA /* musl 1.2.3 has none */
 #define EAI_NODATA -5
@@ -41,19 +47,50 @@ static const char *search_error(int e)
 	}
 }
 
-static int lookup(const char *name, int family)
+static int print(int e, const struct addrinfo *list, const char *end)
 {
-	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *list;
-	int e = getaddrinfo(name, 0, &hints, &list);
 	if (e) {
-		printf("error %s: %s\n", lookup_error(e), gai_strerror(e));
+		printf("error %s: %s%s", lookup_error(e), gai_strerror(e), end);
 		return 0;
 	}
 	for (; list; list = list->ai_next) {
 		char buf[128];
 		if (getnameinfo(list->ai_addr, list->ai_addrlen, buf, sizeof buf, 0, 0, NI_NUMERICHOST))
 			return 1;
-		puts(buf);
+		printf("%s%s", buf, end);
+	}
+	return 0;
+}
+
+static int lookup(const char *name, int family)
+{
+	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *list;
+	int e = getaddrinfo(name, 0, &hints, &list);
+	return print(e, list, "\n");
+}
+
+static long micros(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static int each(int pause, char **names)
+{
+	static char line[4096];
+	setvbuf(stdout, line, _IOLBF, sizeof line); /* whole lines to those who share the file */
+	for (; *names; names++) {
+		struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+		nanosleep(&(struct timespec){pause / 1000, pause % 1000 * 1000000L}, 0);
+		long begin = micros();
+		int e = getaddrinfo(*names, 0, &hints, &list);
+		printf("%s %ld ", *names, micros() - begin);
+		if (print(e, list, " "))
+			return 1;
+		putchar('\n');
+		if (!e)
+			freeaddrinfo(list);
 	}
 	return 0;
 }
@@ -70,6 +107,8 @@ static int search(const char *name, int type)
 
 int main(int argc, char **argv)
 {
+	if (argc > 2 && !strcmp(argv[1], "each"))
+		return each(atoi(argv[2]), argv + 3);
 	if (argc != 3)
 		return 2;
 	switch (atoi(argv[1])) {
