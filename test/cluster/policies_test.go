@@ -151,6 +151,20 @@ func TestPolicyDifferential(t *testing.T) {
 		}
 	}
 	t.Logf("of %d objects nothing was said, of others %v; the cost was %d at most, of %d", silent, spoken, most, celconfig.RuntimeCELCostBudget)
+	table, err := vectors.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range table {
+		for _, f := range v.Findings {
+			if v.APIServer == "accepts" && v.Policies == "" && spoken[policy.Code(f.Code)] < 3 {
+				t.Errorf("%s is met %d times", f.Code, spoken[policy.Code(f.Code)])
+			}
+		}
+	}
+	if silent < objects/100 {
+		t.Error("too few without a finding")
+	}
 }
 
 // TestPolicyLargest: of a pod as large as the API server takes, all of it options, the
