@@ -30,6 +30,7 @@ type Vector struct {
 
 	APIServer string // accepts or refuses
 	Admission string // allows, warns or denies
+	Policies  string // why the policies of deploy/admission say nothing, where Admission does; else ""
 	Kubelet   string // of a pod that the API server accepts: starts, cuts or refuses; else ""
 }
 

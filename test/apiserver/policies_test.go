@@ -1,0 +1,336 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// policies is where the admission policies are.
+const policies = "../../deploy/admission"
+
+// TestAPIServerPolicies has a real API server judge by the policies of deploy/admission,
+// and nobody else.
+func TestAPIServerPolicies(t *testing.T) {
+	k := apiserver.Start(t, withoutAccounts).Kubectl(t)
+	table, err := vectors.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policyTest{k, table, map[string]bool{"default": true, "kube-system": true}}
+	for _, v := range table {
+		if v.Operation == "UPDATE" { // it was there before the policies
+			p.namespace(t, "before")
+			p.run(t, before(v), "create", "-f", "-")
+		}
+	}
+	enforce(t, k)
+	said := p.vectors(t)
+	t.Run("documented", func(t *testing.T) { documented(t, said) })
+	t.Run("parameter", p.parameter)
+	t.Run("left alone", p.leftAlone)
+	t.Run("generated names", p.generatedNames)
+}
+
+// TestAPIServerPoliciesOldest is the oldest API that takes the policies.
+func TestAPIServerPoliciesOldest(t *testing.T) {
+	enforce(t, apiserver.Start(t, withoutAccounts, "--emulated-version=1.34").Kubectl(t))
+}
+
+// withoutAccounts: no controller makes the service accounts of namespaces.
+const withoutAccounts = "--disable-admission-plugins=ServiceAccount"
+
+// everywhere has something that each of the bindings acts on.
+const everywhere = `
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: SPEC}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: SPEC}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: SPEC}}}
+`
+
+// enforce applies the policies, and returns when the API server acts on each binding.
+func enforce(t testing.TB, k *apiserver.Kubectl) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(policies, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	const spec = `{restartPolicy: Always, dnsPolicy: Default, setHostnameAsFQDN: true, dnsConfig: {options: [{name: "a\nb"}]}, containers: [{name: c, image: registry.example/c}]}`
+	probe := strings.NewReplacer("template: {spec: SPEC", "template: {spec: "+strings.Replace(spec, "Always", "Never", 1), "SPEC", spec).Replace(everywhere)
+	k.Enforce(t, strings.Join(all, separator), probe, func(v apiserver.Verdict) bool {
+		seen := strings.Join(v.Warnings, "\n") + v.Refused
+		for _, kinds := range []string{"pods", "workloads", "jobs"} {
+			for _, policy := range []string{"errors", "warnings"} {
+				if !strings.Contains(seen, "with binding 'dnsconfigurer-"+kinds+"-"+policy+"'") {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+type policyTest struct {
+	kubectl *apiserver.Kubectl
+	table   []vectors.Vector
+	made    map[string]bool // namespaces
+}
+
+// run has kubectl do what must succeed.
+func (p policyTest) run(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	if _, _, err := p.kubectl.Run(t.Context(), stdin, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p policyTest) namespace(t *testing.T, name string) {
+	t.Helper()
+	if !p.made[name] {
+		p.made[name] = true
+		p.run(t, "", "create", "namespace", name)
+	}
+}
+
+// before is a vector's object in a namespace where it is in nobody's way.
+func before(v vectors.Vector) string {
+	return strings.Replace(string(v.Object), `"namespace":"payments"`, `"namespace":"before"`, 1)
+}
+
+// vectors has the table judged, and returns the codes of what was said.
+func (p policyTest) vectors(t *testing.T) (said map[string]bool) {
+	said = map[string]bool{}
+	domain := "cluster.local"
+	for _, v := range p.table {
+		if v.Policies == "" && v.Node.ClusterDomain != domain {
+			domain = v.Node.ClusterDomain
+			p.domain(t, domain)
+		}
+		if v.Operation == "UPDATE" {
+			_, stderr, err := p.kubectl.Run(t.Context(), before(v), "label", "-f", "-", "touched=yes")
+			if err != nil || stderr != "" {
+				t.Errorf("%s: %v %s", v.Name, err, stderr)
+			}
+			continue
+		}
+		object, namespace := complete(t, v.Object)
+		if object == nil { // a List, which kubectl takes apart
+			object, namespace = v.Object, "shop"
+		}
+		p.namespace(t, namespace)
+		p.compare(t, v, p.kubectl.Judge(t.Context(), string(object)))
+		for _, f := range v.Findings {
+			if v.Policies == "" && v.APIServer == "accepts" {
+				said[f.Code] = true
+			}
+		}
+	}
+	if domain != "cluster.local" {
+		p.domain(t, "cluster.local")
+	}
+	return said
+}
+
+// denied is how the API server says that it was us.
+const denied = "ValidatingAdmissionPolicy 'dnsconfigurer-errors' with binding 'dnsconfigurer-pods-errors' denied request: "
+
+// compare holds what a client sees to the table: every warning, and of several errors one.
+func (p policyTest) compare(t *testing.T, v vectors.Vector, got apiserver.Verdict) {
+	t.Helper()
+	said := ""
+	for _, w := range got.Warnings {
+		if strings.HasPrefix(w, "Validation failed for ValidatingAdmissionPolicy 'dnsconfigurer-") {
+			said += w + "\n"
+		}
+	}
+	did := "allows"
+	switch {
+	case strings.Contains(got.Refused, denied):
+		did = "denies"
+	case got.Refused != "":
+		did = "refuses"
+	case said != "":
+		did = "warns"
+	}
+	want := v.Admission
+	if v.APIServer == "refuses" {
+		want = "refuses" // in its own words
+	} else if v.Policies != "" {
+		want = "allows"
+	}
+	if did != want || want == "refuses" && said != "" {
+		t.Errorf("%s: %s, want %s: %s\n%q", v.Name, did, want, got.Refused, got.Warnings)
+	}
+	if want != "warns" && want != "denies" {
+		return
+	}
+	first := true
+	for _, f := range v.Findings {
+		sentence, place := f.Field+": "+f.Message+"; "+f.Hint, said
+		if want == "denies" && f.Severity == "error" {
+			if !first {
+				continue
+			}
+			first, place = false, got.Refused
+		}
+		if !strings.Contains(place, sentence) {
+			t.Errorf("%s: said is %q, and not %q", v.Name, place, sentence)
+		}
+	}
+}
+
+// documented holds the table of docs/admission.md that says what the policies do not say.
+// Who has read it knows that they say all the rest.
+func documented(t *testing.T, said map[string]bool) {
+	text, err := os.ReadFile("../../docs/admission.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, rest, _ := strings.Cut(string(text), "## Without a server")
+	_, rest, _ = strings.Cut(rest, "| code | why |\n")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	left := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") {
+			left[strings.Trim(cells[1], " `")] = true
+		}
+	}
+	if len(left) == 0 {
+		t.Fatal("there is no table")
+	}
+	for line := range strings.Lines(rules) {
+		cells := strings.Split(line, "|")
+		if !strings.HasPrefix(line, "| `") || len(cells) != 7 {
+			continue
+		}
+		code, severity, by := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
+		ours := severity != "info" && (by != "API server" || code == "generated-hostname")
+		if ours != (said[code] != left[code]) {
+			t.Errorf("%s: the policies say it: %v, they leave it: %v", code, said[code], left[code])
+		}
+		delete(left, code)
+	}
+	for code := range left {
+		t.Errorf("%s is no rule", code)
+	}
+}
+
+// long is a pod whose FQDN has 65 characters with cluster.local.
+const long = `{apiVersion: v1, kind: Pod, metadata: {name: cart-000000000000000000001, namespace: payments},
+spec: {subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}`
+
+// parameters makes the ConfigMap say what data is, and waits until the verdict on the long
+// pod shows it.
+func (p policyTest) parameters(t *testing.T, data string, heeded func(apiserver.Verdict) bool) {
+	t.Helper()
+	p.kubectl.Enforce(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: dnsconfigurer-admission, namespace: kube-system}, data: "+data+"}", long, heeded)
+}
+
+func (p policyTest) domain(t *testing.T, domain string) {
+	t.Helper()
+	p.parameters(t, "{clusterDomain: "+domain+", clusterDNS: 10.96.0.10}", func(v apiserver.Verdict) bool {
+		return strings.Contains(v.Refused, ".svc."+domain+" would be")
+	})
+}
+
+// parameter: what is not said counts as cluster.local; without the ConfigMap nothing is
+// judged, and no pod is in the way of its coming back.
+func (p policyTest) parameter(t *testing.T) {
+	refused := func(v apiserver.Verdict) bool { return strings.Contains(v.Refused, denied) }
+	p.parameters(t, "{clusterDomain: a.b}", func(v apiserver.Verdict) bool { return v.Refused == "" })
+	p.parameters(t, "{}", refused) // apply takes out what it wrote
+	p.run(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
+	eventually(t, "the pod without a parameter", func() bool {
+		v := p.kubectl.Judge(t.Context(), long)
+		return v.Refused == "" && len(v.Warnings) == 0
+	})
+	p.domain(t, "cluster.local")
+}
+
+// leftAlone is what is none of the policies' business.
+func (p policyTest) leftAlone(t *testing.T) {
+	if v := p.kubectl.Judge(t.Context(), strings.Replace(long, "payments", "kube-system", 1)); v.Refused != "" || len(v.Warnings) > 0 {
+		t.Errorf("in kube-system: %+v", v)
+	}
+	const set = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: cassandra-dc-east, namespace: payments}, spec: {serviceName: cassandra-ring-01,
+replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`
+	p.run(t, set, "create", "-f", "-")
+	// Scale has no template: what it leads to is said when the set is applied.
+	if _, stderr, err := p.kubectl.Run(t.Context(), "", "scale", "statefulset/cassandra-dc-east", "--replicas=1000", "--namespace=payments"); err != nil || stderr != "" {
+		t.Errorf("scale: %v %s", err, stderr)
+	}
+	if _, stderr, err := p.kubectl.Run(t.Context(), "", "label", "statefulset/cassandra-dc-east", "touched=yes", "--namespace=payments"); err != nil ||
+		!strings.Contains(stderr, "FQDN cassandra-dc-east-999.cassandra-ring-01.payments.svc.cluster.local would be") {
+		t.Errorf("an update after it: %v %s", err, stderr)
+	}
+}
+
+// generatedNames: of a pod the name is judged that the API server has made; of what makes
+// pods, the longest that it will make.
+func (p policyTest) generatedNames(t *testing.T) {
+	v := p.kubectl.Judge(t.Context(), strings.Replace(long, "name: cart-000000000000000000001", "generateName: cart-000000000000000-", 1))
+	if !strings.Contains(v.Refused, denied+"spec.setHostnameAsFQDN: FQDN cart-000000000000000-") || !strings.Contains(v.Refused, "would be 65 characters") {
+		t.Errorf("a pod: %+v", v)
+	}
+	v = p.kubectl.Judge(t.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {generateName: cart-000000000-, namespace: payments}, spec: {template: {spec:
+{restartPolicy: Never, subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`)
+	if v.Refused != "" || !strings.Contains(strings.Join(v.Warnings, "\n"), "-xxxxx.checkout-v1.payments.svc.cluster.local would be 65 characters") {
+		t.Errorf("a Job: %+v", v)
+	}
+}
+
+// BenchmarkAPIServerPolicies is the creation of a pod, as a dry run, without the policies
+// and with them.
+func BenchmarkAPIServerPolicies(b *testing.B) {
+	c := apiserver.Start(b, withoutAccounts)
+	config, err := c.Config()
+	if err != nil {
+		b.Fatal(err)
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/c"}}}
+	configured := *plain.DeepCopy()
+	configured.Subdomain, configured.SetHostnameAsFQDN = "checkout", new(true)
+	configured.DNSConfig = &corev1.PodDNSConfig{
+		Nameservers: []string{"192.0.2.1"}, Searches: []string{"corp.example", "eu.corp.example"},
+		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}},
+	}
+	for _, with := range []string{"without", "with"} {
+		if with == "with" {
+			enforce(b, c.Kubectl(b))
+		}
+		for name, spec := range map[string]corev1.PodSpec{"plain": plain, "configured": configured} {
+			b.Run(name+"/policies="+with, func(b *testing.B) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
+				for b.Loop() {
+					if _, err := api.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,392 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	stdcmp "cmp"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/generated/openapi"
+
+	judge "github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// oldest is the first release that has all functions of the policies (lists.distinct).
+var oldest = version.MajorMinor(1, 34)
+
+// TestPolicyTypes: the check that a cluster's controller manager makes of a policy, and
+// writes into its status.typeChecking, finds nothing.
+func TestPolicyTypes(t *testing.T) {
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	for _, gv := range []schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "batch", Version: "v1"}} {
+		for kind := range legacyscheme.Scheme.KnownTypes(gv) {
+			mapper.Add(gv.WithKind(kind), apimeta.RESTScopeNamespace)
+		}
+	}
+	checker := &validating.TypeChecker{
+		SchemaResolver: resolver.NewDefinitionsSchemaResolver(openapi.GetOpenAPIDefinitions, legacyscheme.Scheme),
+		RestMapper:     mapper,
+	}
+	for _, p := range readPolicies(t) {
+		for _, w := range checker.Check(p) {
+			t.Errorf("%s: %s: %s", p.Name, w.FieldRef, w.Warning)
+		}
+	}
+	// That it would find something.
+	p := readPolicies(t)[0]
+	p.Spec.Validations[0].Expression = "object.spec.replicas > 0"
+	if len(checker.Check(p)) == 0 {
+		t.Error("pods have replicas")
+	}
+}
+
+// TestPolicyVectors evaluates the policies for the table: no expression fails, what is
+// said is in the words of the rules, and what it costs stays far below the limit.
+func TestPolicyVectors(t *testing.T) {
+	table, err := vectors.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, release := range []*version.Version{oldest, environment.DefaultCompatibilityVersion()} {
+		policies := compile(t, release)
+		var costs []int64
+		for _, v := range table {
+			object, gvk := decode(t, v.Object)
+			if v.Operation != "CREATE" || v.APIServer != "accepts" || v.Policies != "" || gvk.Kind == "List" {
+				continue
+			}
+			if problems := create(t, object, gvk.Kind); len(problems) > 0 {
+				t.Fatalf("%s: %v", v.Name, problems)
+			}
+			versioned, err := legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion())
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, cost := evaluate(t, policies, versioned, *gvk, v.Node)
+			costs = append(costs, cost)
+			var want []string
+			for _, f := range v.Findings {
+				want = append(want, f.Field+": "+f.Message+"; "+f.Hint)
+			}
+			if diff := cmp.Diff(sentences(want), sentences(said)); diff != "" {
+				t.Errorf("%s: (-table +policies)\n%s", v.Name, diff)
+			}
+		}
+		slices.Sort(costs)
+		t.Logf("with the functions of %v: %d vectors cost %d in the median, %d at most, of %d", release, len(costs), costs[len(costs)/2], costs[len(costs)-1], celconfig.RuntimeCELCostBudget)
+		if costs[len(costs)-1] > celconfig.RuntimeCELCostBudget/100 {
+			t.Error("that is too much")
+		}
+	}
+}
+
+// TestPolicyDifferential puts generated pods, and objects that make them, to the policies
+// and to the rules: the same is said, word for word.
+func TestPolicyDifferential(t *testing.T) {
+	const objects = 20000
+	policies := compile(t, environment.DefaultCompatibilityVersion())
+	spoken, silent, most := map[policy.Code]int{}, 0, int64(0)
+	n := 0
+	for c := range cases.Generate(0, objects) {
+		n++
+		node := vectors.Node{ClusterDomain: c.ClusterDomain}
+		for _, a := range nodeOf(c).ClusterDNS {
+			node.ClusterDNS = append(node.ClusterDNS, a.Unmap().String())
+		}
+		if trouble(node) {
+			continue
+		}
+		text := workload(t, c.Pod, n)
+		object, gvk := decode(t, text)
+		found, verdict := judged(t, text, *gvk, node)
+		if slices.ContainsFunc(found, func(f policy.Finding) bool {
+			return f.EnforcedBy == policy.EnforcedByAPIServer && f.IsError() && (f.Code != judge.CodeGeneratedHostname || gvk.Kind == "Job")
+		}) {
+			continue // no policy sees it
+		}
+		versioned, err := legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion())
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, cost := evaluate(t, policies, versioned, *gvk, node)
+		most = max(most, cost)
+		if diff := cmp.Diff(sentences(verdict), sentences(said)); diff != "" {
+			t.Errorf("(-rules +policies)\n%s%+v\n%s", diff, node, text)
+		}
+		for _, f := range found {
+			spoken[f.Code]++
+		}
+		if len(found) == 0 {
+			silent++
+		}
+	}
+	t.Logf("of %d objects nothing was said, of others %v; the cost was %d at most, of %d", silent, spoken, most, celconfig.RuntimeCELCostBudget)
+	table, err := vectors.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range table {
+		for _, f := range v.Findings {
+			if v.APIServer == "accepts" && v.Policies == "" && spoken[policy.Code(f.Code)] < 3 {
+				t.Errorf("%s is met %d times", f.Code, spoken[policy.Code(f.Code)])
+			}
+		}
+	}
+	if silent < objects/100 {
+		t.Error("too few without a finding")
+	}
+}
+
+// TestPolicyLargest: of a pod as large as the API server takes, all of it options, the
+// first 32 are looked at, as docs/admission.md says. The time of a list grows with its
+// square: the API server counts the cost so.
+func TestPolicyLargest(t *testing.T) {
+	const options, looked = 100_000, 32 // of 16 bytes: an object has 1.5 MiB at most in etcd
+	policies := compile(t, environment.DefaultCompatibilityVersion())
+	for place, want := range map[int]bool{0: true, looked - 1: true, looked: false, options - 1: false} {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}}
+		p.Spec.DNSConfig = &corev1.PodDNSConfig{Options: slices.Repeat([]corev1.PodDNSConfigOption{{Name: "rotate"}}, options)}
+		p.Spec.DNSConfig.Options[place].Name = "a\n"
+		start := time.Now()
+		said, cost := evaluate(t, policies, &p, corev1.SchemeGroupVersion.WithKind("Pod"), vectors.Node{ClusterDomain: "cluster.local"})
+		t.Logf("%d options: %v, cost %d of %d", options, time.Since(start).Round(time.Millisecond), cost, celconfig.RuntimeCELCostBudget)
+		if (len(said) > 0) != want {
+			t.Errorf("option %d: %q", place, said)
+		}
+	}
+}
+
+// workload makes of a pod, by turns, each of the kinds that make such pods.
+func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
+	t.Helper()
+	spec := pod.Spec
+	spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
+	annotations := map[string]string{policy.OverrideAnnotation: []string{"", "", "clusterFirstWithAutopath", "Default", "Autopath"}[turn%5]}
+	if turn%7 == 0 { // what people seldom write
+		spec.DNSConfig = stdcmp.Or(spec.DNSConfig, &corev1.PodDNSConfig{}).DeepCopy()
+		spec.DNSConfig.Options = append(spec.DNSConfig.Options, []corev1.PodDNSConfigOption{
+			{Name: "attempts", Value: new("0")}, {Name: "attempts:0"}, {Name: "edns0", Value: new("a\nsearch b")}, {Name: "attempts", Value: new("00")}, {Name: "a\x00"},
+		}[turn%5])
+	}
+	template := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec}
+	kinds := []metav1.TypeMeta{
+		{APIVersion: "v1", Kind: "Pod"}, {APIVersion: "apps/v1", Kind: "StatefulSet"}, {APIVersion: "apps/v1", Kind: "Deployment"},
+		{APIVersion: "v1", Kind: "Pod"}, {APIVersion: "batch/v1", Kind: "CronJob"}, {APIVersion: "v1", Kind: "PodTemplate"},
+		{APIVersion: "v1", Kind: "Pod"}, {APIVersion: "batch/v1", Kind: "Job"}, {APIVersion: "v1", Kind: "ReplicationController"},
+	}
+	kind := kinds[turn%len(kinds)]
+	count := []int{0, 1, 2, 10, 11, 1000, 100001}[turn/len(kinds)%7]
+	jobSpec := map[string]any{"template": template}
+	if turn%2 == 0 {
+		jobSpec["completionMode"], jobSpec["completions"] = "Indexed", count
+	}
+	o := map[string]any{"apiVersion": kind.APIVersion, "kind": kind.Kind}
+	o["metadata"] = map[string]any{"name": pod.Name, "namespace": stdcmp.Or(pod.Namespace, "default"), "annotations": annotations}
+	switch kind.Kind {
+	case "Pod":
+		o["spec"] = spec
+	case "PodTemplate":
+		o["template"] = template
+	case "Job":
+		o["spec"] = jobSpec
+	case "CronJob":
+		o["spec"] = map[string]any{"jobTemplate": map[string]any{"spec": jobSpec}}
+	case "StatefulSet":
+		o["spec"] = map[string]any{"template": template, "serviceName": spec.Subdomain, "replicas": count, "ordinals": map[string]int{"start": turn % 11}}
+	default:
+		o["spec"] = map[string]any{"template": template}
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// trouble tells whether there is something to say of every pod, also of those of which
+// the policies are not asked: the domain is long or ends in a dot, or servers too many or
+// none.
+func trouble(n vectors.Node) bool {
+	servers := slices.Compact(slices.Sorted(slices.Values(n.ClusterDNS)))
+	return n.ClusterDomain == "" || len(n.ClusterDomain) > 50 || strings.HasSuffix(n.ClusterDomain, ".") ||
+		len(servers) == 0 || len(servers) < len(n.ClusterDNS) || len(servers) > policy.MaxNameservers
+}
+
+// judged is what the rules find in an object, and what the webhook would say of it.
+func judged(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.Node) (found []policy.Finding, said []string) {
+	t.Helper()
+	node := policy.Node{ClusterDomain: n.ClusterDomain}
+	for _, s := range n.ClusterDNS {
+		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
+	}
+	r, err := judge.New(node, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiVersion, kind := gvk.ToAPIVersionAndKind()
+	w, _, err := kube.ReadReviewed(apiVersion, kind, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := judge.Object{Kind: w.Kind, Name: w.Name, Pod: kube.FromPod(w.Pod), Ordinal: w.Numbered.Base != ""}
+	o.Pod.Path = w.Path
+	found = r.Check(o)
+	v := judge.Judge(o, found)
+	if v.Denied != "" {
+		v.Warnings = append(v.Warnings, v.Denied)
+	}
+	return found, v.Warnings
+}
+
+// sentences parts what is said into sentences, in order: a policy says those of one rule
+// together, and the rules in an order of its own.
+func sentences(said []string) []string {
+	all := strings.Split(strings.Join(said, ". "), ". ")
+	slices.Sort(all)
+	return all
+}
+
+// compiled is a policy as an API server keeps it.
+type compiled struct {
+	*admissionregistrationv1.ValidatingAdmissionPolicy
+
+	conditions, validations, messages plugincel.ConditionEvaluator
+}
+
+// readPolicies returns the policies that deploy has.
+func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	var policies []*admissionregistrationv1.ValidatingAdmissionPolicy
+	for _, name := range []string{"errors.yaml", "warnings.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../deploy/admission", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := new(admissionregistrationv1.ValidatingAdmissionPolicy)
+		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)).Decode(p); err != nil {
+			t.Fatal(err)
+		}
+		policies = append(policies, p)
+	}
+	return policies
+}
+
+// expression is one that is to be compiled; message tells what it returns.
+type expression struct {
+	text    string
+	message bool
+}
+
+// compile makes of the policies what the API server of a release makes of new ones.
+func compile(t *testing.T, release *version.Version) []compiled {
+	t.Helper()
+	var all []compiled
+	for _, p := range readPolicies(t) {
+		c, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(release))
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
+		for _, v := range p.Spec.Variables {
+			if r := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions); r.Error != nil {
+				t.Errorf("%s: %v: %s: %v", p.Name, release, v.Name, r.Error)
+			}
+		}
+		var conditions, validations, messages []plugincel.ExpressionAccessor
+		for i := range p.Spec.MatchConditions {
+			conditions = append(conditions, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+		}
+		for _, v := range p.Spec.Validations {
+			validations = append(validations, &validating.ValidationCondition{Expression: v.Expression})
+			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+		}
+		k := compiled{
+			p, c.CompileCondition(conditions, options, environment.NewExpressions),
+			c.CompileCondition(validations, options, environment.NewExpressions), c.CompileCondition(messages, options, environment.NewExpressions),
+		}
+		for _, e := range []plugincel.ConditionEvaluator{k.conditions, k.validations, k.messages} {
+			for _, err := range e.CompilationErrors() {
+				t.Errorf("%s: %v: %v", p.Name, release, err)
+			}
+		}
+		all = append(all, k)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return all
+}
+
+// evaluate is what the policies say of the creation of an object, and what that costs.
+func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk schema.GroupVersionKind, n vectors.Node) (said []string, cost int64) {
+	t.Helper()
+	meta, err := apimeta.Accessor(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvr := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+	attributes := admission.NewAttributesRecord(object, nil, gvk, meta.GetNamespace(), meta.GetName(), gvr, "", admission.Create, &metav1.CreateOptions{}, true, nil)
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object)}
+	request := plugincel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(gvr), metav1.GroupVersionKind(gvk))
+	inputs := plugincel.OptionalVariableBindings{VersionedParams: &corev1.ConfigMap{Data: map[string]string{
+		"clusterDomain": n.ClusterDomain, "clusterDNS": strings.Join(n.ClusterDNS, ", "),
+	}}}
+	run := func(e plugincel.ConditionEvaluator) []plugincel.EvaluationResult {
+		results, remaining, err := e.ForInput(t.Context(), versioned, request, inputs, nil, celconfig.RuntimeCELCostBudget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost += celconfig.RuntimeCELCostBudget - remaining
+		return results
+	}
+	for _, p := range policies {
+		if m := run(p.conditions)[0]; m.Error != nil {
+			t.Errorf("%s: %v", p.Name, m.Error)
+		} else if m.EvalResult.Value() != true {
+			continue
+		}
+		results, messages := run(p.validations), run(p.messages)
+		for i, r := range results {
+			switch {
+			case r.Error != nil:
+				t.Errorf("%s: validation %d: %v", p.Name, i, r.Error)
+			case r.EvalResult.Value() == true:
+			case messages[i].Error != nil:
+				t.Errorf("%s: message %d: %v", p.Name, i, messages[i].Error)
+			default:
+				said = append(said, messages[i].EvalResult.Value().(string))
+			}
+		}
+	}
+	return said, cost
+}
