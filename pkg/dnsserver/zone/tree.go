@@ -21,11 +21,16 @@ type tree[V any] struct {
 // node has the bytes below its parent's. A node that holds no value has two
 // children or more.
 type node[V any] struct {
-	prefix   string
-	children []*node[V] // ascending by the first byte of their prefixes
-	firsts   string     // those bytes: who looks for one child need not touch the others
-	value    *V         // nil: no key ends here
-	gen      uint64     // the edit that made the node, and that may still change it
+	prefix string
+	value  *V       // nil: no key ends here
+	fork   *fork[V] // nil: no key goes on from here, as of most nodes
+}
+
+// fork are the children of a node. Who looks for one of them touches no other.
+type fork[V any] struct {
+	gen      uint64     // the edit that made the node and its fork, and that may still change them
+	firsts   string     // the first bytes of the children's prefixes, ascending
+	children []*node[V] // in that order
 }
 
 // get returns the value of key, nil if there is none.
@@ -76,7 +81,10 @@ func (n *node[V]) all(yield func(*V) bool) bool {
 	if n.value != nil && !yield(n.value) {
 		return false
 	}
-	for _, c := range n.children {
+	if n.fork == nil {
+		return true
+	}
+	for _, c := range n.fork.children {
 		if !c.all(yield) {
 			return false
 		}
@@ -93,10 +101,7 @@ func (t *tree[V]) set(gen uint64, key string, v *V) {
 
 func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 	if n == nil {
-		if v == nil {
-			return nil
-		}
-		return &node[V]{prefix: key, value: v, gen: gen}
+		return leaf(key, v)
 	}
 	common := commonPrefix(n.prefix, key)
 	if common < len(n.prefix) {
@@ -117,76 +122,110 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 			return n
 		}
 		n = n.own(gen)
-		n.insert(i, &node[V]{prefix: key, value: v, gen: gen})
+		n.insert(gen, i, leaf(key, v))
 		return n
 	}
-	child := n.children[i].set(gen, key, v)
+	child := n.fork.children[i].set(gen, key, v)
 	switch child {
-	case n.children[i]:
+	case n.fork.children[i]:
 		return n
 	case nil:
 		n = n.own(gen)
-		n.children = slices.Delete(n.children, i, i+1)
-		n.firsts = n.firsts[:i] + n.firsts[i+1:]
+		n.remove(i)
 		return n.shrink(gen)
 	}
 	n = n.own(gen)
-	n.children[i] = child
+	n.fork.children[i] = child
 	return n
+}
+
+// leaf is a node without children, and nil if it has no value.
+func leaf[V any](prefix string, v *V) *node[V] {
+	if v == nil {
+		return nil
+	}
+	return &node[V]{prefix: prefix, value: v}
 }
 
 // split puts a node above n where key leaves its prefix.
 func (n *node[V]) split(gen uint64, at int, key string, v *V) *node[V] {
 	rest := n.own(gen)
 	rest.prefix = rest.prefix[at:]
-	up := &node[V]{prefix: key[:at], gen: gen}
-	up.insert(0, rest)
+	up := &node[V]{prefix: key[:at]}
+	up.insert(gen, 0, rest)
 	if at == len(key) {
 		up.value = v
 		return up
 	}
 	i, _ := up.search(key[at])
-	up.insert(i, &node[V]{prefix: key[at:], value: v, gen: gen})
+	up.insert(gen, i, leaf(key[at:], v))
 	return up
 }
 
 // shrink restores the invariant of node after a value or a child has gone.
 func (n *node[V]) shrink(gen uint64) *node[V] {
 	switch {
-	case n.value != nil || len(n.children) > 1:
-		return n
-	case len(n.children) == 0:
+	case n.fork == nil && n.value == nil:
 		return nil
+	case n.fork == nil:
+		return n
+	case n.value != nil || len(n.fork.children) > 1:
+		return n
 	}
-	child := n.children[0].own(gen)
+	child := n.fork.children[0].own(gen)
 	child.prefix = n.prefix + child.prefix
 	return child
 }
 
-// own returns n if this edit made it, else a copy that it may change.
+// own returns n if this edit made it, else a copy that it may change. Leaves, which do not
+// tell, are copied each time.
 func (n *node[V]) own(gen uint64) *node[V] {
-	if n.gen == gen {
+	if n.fork == nil {
+		return &node[V]{prefix: n.prefix, value: n.value}
+	}
+	if n.fork.gen == gen {
 		return n
 	}
-	return &node[V]{prefix: n.prefix, children: slices.Clone(n.children), firsts: n.firsts, value: n.value, gen: gen}
+	return &node[V]{n.prefix, n.value, &fork[V]{gen, n.fork.firsts, slices.Clone(n.fork.children)}}
 }
 
 // insert makes c the child at i.
-func (n *node[V]) insert(i int, c *node[V]) {
-	n.children = slices.Insert(n.children, i, c)
-	n.firsts = n.firsts[:i] + c.prefix[:1] + n.firsts[i:]
+func (n *node[V]) insert(gen uint64, i int, c *node[V]) {
+	if n.fork == nil {
+		n.fork = &fork[V]{gen: gen}
+	}
+	f := n.fork
+	f.children = slices.Insert(f.children, i, c)
+	f.firsts = f.firsts[:i] + c.prefix[:1] + f.firsts[i:]
+}
+
+// remove takes the child at i away.
+func (n *node[V]) remove(i int) {
+	f := n.fork
+	if len(f.children) == 1 {
+		n.fork = nil
+		return
+	}
+	f.children = slices.Delete(f.children, i, i+1)
+	f.firsts = f.firsts[:i] + f.firsts[i+1:]
 }
 
 func (n *node[V]) child(first byte) *node[V] {
-	if i := strings.IndexByte(n.firsts, first); i >= 0 {
-		return n.children[i]
+	if n.fork == nil {
+		return nil
+	}
+	if i := strings.IndexByte(n.fork.firsts, first); i >= 0 {
+		return n.fork.children[i]
 	}
 	return nil
 }
 
 // search returns where the child is that begins with the byte, or where it would be.
 func (n *node[V]) search(first byte) (int, bool) {
-	return sort.Find(len(n.firsts), func(i int) int { return int(first) - int(n.firsts[i]) })
+	if n.fork == nil {
+		return 0, false
+	}
+	return sort.Find(len(n.fork.firsts), func(i int) int { return int(first) - int(n.fork.firsts[i]) })
 }
 
 func commonPrefix(a, b string) int {

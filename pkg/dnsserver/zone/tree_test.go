@@ -82,17 +82,21 @@ func checkNode(t *testing.T, n *node[int]) {
 	if n == nil {
 		return
 	}
-	if n.value == nil && len(n.children) < 2 {
-		t.Errorf("node %q has no value and %d children", n.prefix, len(n.children))
-	}
-	if len(n.firsts) != len(n.children) {
-		t.Fatalf("node %q has %d children and the first bytes of %d", n.prefix, len(n.children), len(n.firsts))
-	}
-	for i, c := range n.children {
-		if n.firsts[i] != c.prefix[0] {
-			t.Errorf("child %d of %q begins with %q, not with %q", i, n.prefix, c.prefix[0], n.firsts[i])
+	if n.fork == nil {
+		if n.value == nil {
+			t.Errorf("leaf %q has no value", n.prefix)
 		}
-		if i > 0 && n.children[i-1].prefix[0] >= c.prefix[0] {
+		return
+	}
+	f := n.fork
+	if len(f.children) == 0 || n.value == nil && len(f.children) < 2 || len(f.firsts) != len(f.children) {
+		t.Fatalf("node %q has %d children and the first bytes of %d, and a value: %t", n.prefix, len(f.children), len(f.firsts), n.value != nil)
+	}
+	for i, c := range f.children {
+		if f.firsts[i] != c.prefix[0] {
+			t.Errorf("child %d of %q begins with %q, not with %q", i, n.prefix, c.prefix[0], f.firsts[i])
+		}
+		if i > 0 && f.firsts[i-1] >= f.firsts[i] {
 			t.Errorf("children of %q out of order", n.prefix)
 		}
 		checkNode(t, c)
