@@ -163,6 +163,9 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 	at := s.cfg.Zone.Snapshot()
 	r := s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), at)
 	a := s.walked(q, r)
+	if a.pending {
+		return a
+	}
 	a.echo = s.cfg.Autopath.Option
 	if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
 		a.authority = limited(s.denialOf(ctx, q, at), r.TTL)

@@ -25,8 +25,15 @@ const maxAsking = 2048
 func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, at *zone.Snapshot) autopath.Result[answer] {
 	w := walker{s: s, q: q, at: at, now: time.Now()}
 	r := autopath.Walk(ctx, candidates, func(name fqdn.Name) (finding, func(context.Context) finding) {
-		return w.look(ctx, name)
+		f, later := w.look(ctx, name)
+		if later != nil && q.atOnce {
+			return finding{Outcome: autopath.Failed, Cluster: true, Answer: answer{pending: true}}, nil // which ends it
+		}
+		return f, later
 	})
+	if r.Answer.pending {
+		return r // there will be another walk
+	}
 	s.metrics.autopath.expansions.WithLabelValues(by, r.Outcome.String()).Inc()
 	s.metrics.autopath.candidates.Observe(float64(r.Tried))
 	s.metrics.autopath.asked.Observe(float64(w.asked.Load()))
@@ -37,6 +44,9 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 // that owns. It carries no AD, for nobody has signed the way.
 func (s *Server) walked(q *query, r autopath.Result[answer]) answer {
 	a := r.Answer
+	if a.pending {
+		return a
+	}
 	a.authoritative, a.authentic = false, false
 	owner := q.question().Name
 	switch {

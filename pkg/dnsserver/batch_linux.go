@@ -158,7 +158,8 @@ func (b *batch) reply(i int, reply []byte) {
 	b.replies++
 }
 
-// send sends the replies. A client that cannot be reached will ask again.
+// send sends the replies that it has, and has none then. A client that cannot be reached
+// will ask again.
 func (b *batch) send() {
 	for b.sent = 0; b.sent < b.replies; {
 		if err := b.conn.Write(b.write); err != nil {
@@ -172,6 +173,7 @@ func (b *batch) send() {
 			b.sent += b.n
 		}
 	}
+	b.replies = 0
 }
 
 // rest waits. Go's own timers are too coarse: a process that has nothing else to do

@@ -82,6 +82,9 @@ func (s *Server) clusterAt(ctx context.Context, q *query, snapshot *zone.Snapsho
 
 // aliased puts what others say of an alias' target behind the alias.
 func (s *Server) aliased(a, target answer) answer {
+	if target.pending {
+		return target
+	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
 		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered")
 	}

@@ -82,10 +82,13 @@ const clientPatience = 1800 * time.Millisecond
 // elsewhere answers a question about a name that is not the cluster's.
 func (s *Server) elsewhere(ctx context.Context, q *query) answer {
 	a, ask := s.atHand(ctx, q)
-	if ask != nil {
-		return ask(ctx)
+	switch {
+	case ask == nil:
+		return a
+	case q.atOnce:
+		return answer{pending: true}
 	}
-	return a
+	return ask(ctx)
 }
 
 // atHand is elsewhere as far as nobody has to be waited for: it returns the answer, or
@@ -105,7 +108,9 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
 	}
 	hit := s.cfg.Cache.Get(question, time.Now())
-	s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
+	if waits := hit.State == cache.Miss || hit.State == cache.Stale; !waits || !q.atOnce { // else it will be looked up again
+		s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
+	}
 	switch hit.State {
 	case cache.Fresh:
 		return s.cached(q, &hit, fromCache), nil

@@ -37,6 +37,9 @@ type query struct {
 	via  transport
 
 	client netip.Addr // the zero Addr: not known
+
+	// atOnce: nobody is waited for. Where somebody would have to be, the answer is pending.
+	atOnce bool
 }
 
 type transport uint8
@@ -123,7 +126,7 @@ func (q *query) about(name fqdn.Name, qtype uint16) *query {
 	if q.opt != nil {
 		m.SetEdns0(maxUDP, q.opt.Do())
 	}
-	return &query{msg: m, opt: m.IsEdns0(), name: name, via: q.via}
+	return &query{msg: m, opt: m.IsEdns0(), name: name, via: q.via, atOnce: q.atOnce}
 }
 
 // size returns the longest reply that the client takes.

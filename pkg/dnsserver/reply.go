@@ -24,6 +24,8 @@ type answer struct {
 
 	echo     uint16         // the code of an option that the reply has, empty; 0: none
 	extended *dns.EDNS0_EDE // why, for clients that know EDNS0 (RFC 8914)
+
+	pending bool // it is none yet: others would have to be asked, and the query is atOnce
 }
 
 // maxReason is the longest reason that is given, in octets: beside the longest name it

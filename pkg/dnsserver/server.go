@@ -179,24 +179,35 @@ func (s *Server) start(ctx context.Context, packet []byte, via transport, client
 }
 
 // handle returns the reply to a packet, nil if it must not be answered, or if a fault
-// of ours was found. It is the one place that counts.
+// of ours was found.
 func (s *Server) handle(ctx context.Context, packet []byte, via transport, client netip.Addr) []byte {
+	reply, _ := s.respond(ctx, packet, via, client, false)
+	return reply
+}
+
+// respond is handle for who may not be able to wait: atOnce it is not done if others have
+// to be asked. It is the one place that counts.
+func (s *Server) respond(ctx context.Context, packet []byte, via transport, client netip.Addr, atOnce bool) (reply []byte, done bool) {
+	done = true // also if it panics
 	defer s.contain()
 	start := time.Now()
 	q, refusal := parse(packet, via)
 	if q == nil {
 		if refusal == nil {
 			s.metrics.dropped.Inc()
-			return nil
+			return nil, true
 		}
 		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
-		return refusal
+		return refusal, true
 	}
-	q.client = client
+	q.client, q.atOnce = client, atOnce
 	a := s.answer(ctx, q)
-	reply := q.pack(a)
+	if a.pending {
+		return nil, false
+	}
+	reply = q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))
-	return reply
+	return reply, true
 }
 
 // answer follows the order on Server.

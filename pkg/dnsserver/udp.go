@@ -19,6 +19,11 @@ const (
 	// itself.
 	crowd = 32
 
+	// atOnce is how many packets of a batch the reader itself answers the plain way, at
+	// most: what came after the batch waits for that. The others get a goroutine each, and
+	// so does what has to wait for other servers.
+	atOnce = 8
+
 	// maxReaders is how many read one socket, at most.
 	maxReaders = 8
 
@@ -70,11 +75,12 @@ type reader struct {
 	conn   *net.UDPConn
 	batch  *batch
 	quick  *quick
+	plain  []int // packets of the batch that go the plain way
 }
 
 func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
 	b, err := newBatch(conn)
-	return &reader{s, conn, b, newQuick(s)}, err
+	return &reader{server: s, conn: conn, batch: b, quick: newQuick(s)}, err
 }
 
 // run answers what comes in until less than least comes at once, or the socket's
@@ -106,9 +112,10 @@ func (r *reader) run(ctx context.Context, help chan<- struct{}, least int) error
 	}
 }
 
-// answer answers a batch of n packets that came at start. What the quick way answers is sent before the
-// next packets are read.
+// answer answers a batch of n packets that came at start: first what the quick way
+// answers, then what can be had without waiting for others.
 func (r *reader) answer(ctx context.Context, n int, start time.Time) {
+	r.plain = r.plain[:0]
 	for i := range n {
 		packet := r.batch.packet(i)
 		result := r.quick.answer(packet, r.batch.room(i), start)
@@ -120,14 +127,28 @@ func (r *reader) answer(ctx context.Context, n int, start time.Time) {
 		case result.reply != nil:
 			r.batch.reply(i, result.reply)
 		case !result.dropped:
-			r.start(ctx, i)
+			r.plain = append(r.plain, i)
 		}
 	}
 	r.quick.tally.flush(time.Since(start)) // who has the answer finds it counted
 	r.batch.send()
+	for turn, i := range r.plain {
+		reply, done := []byte(nil), false
+		if turn < atOnce {
+			reply, done = r.server.respond(ctx, r.batch.packet(i), overUDP, r.batch.client(i).Addr(), true)
+		}
+		switch {
+		case !done:
+			r.start(ctx, i)
+		case reply != nil:
+			r.batch.reply(i, append(r.batch.room(i), reply...))
+		}
+	}
+	r.batch.send()
 }
 
-// start answers packet i the plain way, which may take longer than the batch does.
+// start answers packet i in a goroutine of its own, which may take longer than the batch
+// does.
 func (r *reader) start(ctx context.Context, i int) {
 	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
 	r.server.start(ctx, bytes.Clone(r.batch.packet(i)), overUDP, client.Addr(), func(reply []byte) {

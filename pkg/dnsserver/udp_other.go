@@ -51,6 +51,7 @@ func (b *batch) send() {
 	if b.answer != nil {
 		_, _ = b.conn.WriteToUDPAddrPort(b.answer, b.from)
 	}
+	b.answer = nil
 }
 
 func rest(time.Duration) {} // with one packet a batch nothing would be won

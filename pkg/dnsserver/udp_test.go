@@ -48,3 +48,46 @@ func TestLastQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestAtOnce: a reader answers by itself what is at hand. It is not kept waiting for
+// others, asks nothing of them, and does not count what it leaves alone.
+func TestAtOnce(t *testing.T) {
+	s := configured(t, noChange, shop+"\nservice shop/outside external=www.example", Config{
+		Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+			t.Errorf("%v is asked", q.Question[0])
+			return nil, context.Canceled
+		},
+	})
+	for _, tt := range []struct {
+		what  string
+		query *dns.Msg
+		done  bool
+	}{
+		{"a Service", question("web.shop.svc.cluster.local.", dns.TypeSRV), true},
+		{"no Service", question("none.shop.svc.cluster.local.", dns.TypeMX), true},
+		{"what the zone has of a search list, by name", question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), true},
+		{"the same, as option", question("web.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), true},
+		{"a query that is refused", question("web.shop.svc.cluster.local.", dns.TypeAXFR), true},
+		{"the name of others", question("www.example.", dns.TypeA), false},
+		{"an alias of one", question("outside.shop.svc.cluster.local.", dns.TypeA), false},
+		{"a search list that leads to one, by name", question("www.example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false},
+		{"the same, as option", question("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false},
+		{"a search list that leads to an alias", question("outside.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false},
+	} {
+		packet, err := tt.query.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := s.count(t, "dnsconfigurer_dns_queries_total") + s.count(t, "dnsconfigurer_dns_cache_lookups_total") +
+			s.count(t, "dnsconfigurer_dns_autopath_expansions_total")
+		reply, done := s.respond(t.Context(), packet, overUDP, pod(), true)
+		if done != tt.done || (reply != nil) != tt.done {
+			t.Errorf("%s: %t, %x", tt.what, done, reply)
+		}
+		now := s.count(t, "dnsconfigurer_dns_queries_total") + s.count(t, "dnsconfigurer_dns_cache_lookups_total") +
+			s.count(t, "dnsconfigurer_dns_autopath_expansions_total")
+		if (now > counted) != tt.done {
+			t.Errorf("%s: counted %d times", tt.what, now-counted)
+		}
+	}
+}
