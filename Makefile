@@ -36,7 +36,7 @@ test-leaks: ## what 100,000 pod lifecycles leave behind in the shim
 
 # Two minutes, mostly of waiting. The delays that it tells are those of the machine, too.
 test-faults: ## a thousand lookups of glibc and musl through each fault of a node cache and its servers
-	$(GO) test -timeout 10m -run '^TestFaults$$' -json ./test/node | $(GO) run ./test/summary -v
+	$(GO) test -timeout 10m -count 1 -run '^TestFaults$$' -json ./test/node | $(GO) run ./test/summary -v
 
 # The kubelet's code is large: its module is apart, and its first build takes minutes.
 test-cluster: ## the policy engine beside the kubelet's own code

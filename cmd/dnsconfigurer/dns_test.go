@@ -119,6 +119,9 @@ func (p *dnsProcess) hangup(fields string, words ...string) {
 	}
 }
 
+// deadDomain is one that no server answers for.
+const deadDomain = "dead.example"
+
 // upstreamSaying starts a server that has one record for every name: this text.
 func upstreamSaying(t *testing.T, text string) (addr string) {
 	t.Helper()
@@ -127,6 +130,9 @@ func upstreamSaying(t *testing.T, text string) (addr string) {
 		t.Fatal(err)
 	}
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		if dns.IsSubDomain(deadDomain+".", q.Question[0].Name) {
+			return
+		}
 		r := new(dns.Msg).SetReply(q)
 		r.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600}, Txt: []string{text}}}
 		_ = w.WriteMsg(r)

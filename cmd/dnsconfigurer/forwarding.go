@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -70,10 +72,15 @@ func newForwarding(p peers, common upstream.Config, changed func(*forwarding, ch
 	return f, nil
 }
 
+// clusterTry is how long a server of the cluster DNS is waited for, in each of two tries.
+// Where a domain of the search list is dead the answer comes when the walk along it gives
+// that up; the second try still hears it.
+const clusterTry = autopath.Patience/2 + 100*time.Millisecond
+
 // toCluster sends the names of the cluster, search lists, and reverse names to the cluster
 // DNS, which knows whose addresses are the cluster's.
 func (f *forwarding) toCluster(p clusterPeers, common upstream.Config) error {
-	common.Options = []uint16{p.option}
+	common.Options, common.TryTimeout = []uint16{p.option}, clusterTry
 	c, err := f.client(common, p.servers, p.domain.String())
 	if err != nil {
 		return err

@@ -30,14 +30,14 @@ type nodeCache struct {
 	host    string // the node's resolv.conf
 }
 
-// newNodeCache starts a cluster DNS of the examples, and the cache of a node. The node's
-// servers say "node" of every name, those of the cluster DNS "cluster".
-func newNodeCache(t *testing.T) *nodeCache {
+// newNodeCache starts a cluster DNS of the examples, and the cache of a node that searches
+// domains. The node's servers say "node" of every name, those of the cluster DNS "cluster".
+func newNodeCache(t *testing.T, domains string) *nodeCache {
 	t.Helper()
 	dir := t.TempDir()
 	n := &nodeCache{host: filepath.Join(dir, "resolv.conf")}
 	n.cluster = newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster")))
-	n.search("corp.example")
+	n.search(domains)
 	n.dnsProcess = dnsProcess{t: t, config: filepath.Join(dir, "nodecache.yaml"), addr: freeAddr(t), http: freeAddr(t)}
 	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr, upstreamSaying(t, "node"), n.host))
 	n.signal, n.stop = startCommand(t, []string{"nodecache", "--config", n.config, "--listen", n.addr, "--http", n.http}, &n.log)
@@ -65,7 +65,7 @@ func (n *nodeCache) search(domains string) {
 
 // TestNodeCache has a node between its pods and the cluster DNS.
 func TestNodeCache(t *testing.T) {
-	n := newNodeCache(t)
+	n := newNodeCache(t, "corp.example")
 	for _, tt := range []struct {
 		name  string
 		qtype uint16
@@ -122,7 +122,7 @@ func TestNodeCache(t *testing.T) {
 
 // TestNodeCacheReload has another cluster DNS in the file.
 func TestNodeCacheReload(t *testing.T) {
-	n := newNodeCache(t)
+	n := newNodeCache(t, "corp.example")
 	other := upstreamSaying(t, "other")
 	reread := func(fields string, words ...string) {
 		t.Helper()
@@ -149,6 +149,15 @@ func TestNodeCacheReload(t *testing.T) {
 	}
 }
 
+// TestNodeCacheDeadDomain: what is behind a domain that nobody answers for is found at the
+// first try, though the cluster DNS takes all the time that a walk may take.
+func TestNodeCacheDeadDomain(t *testing.T) {
+	n := newNodeCache(t, deadDomain)
+	if got := n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "intranet." {
+		t.Errorf("%s\n%s", got, n.log.String())
+	}
+}
+
 // TestNodeCacheFlags has every flag set what its field sets, and every field a flag.
 func TestNodeCacheFlags(t *testing.T) {
 	flagCheck[v1alpha1.NodeCacheConfiguration]{
@@ -169,7 +178,7 @@ func TestNodeCacheFlags(t *testing.T) {
 
 // TestNodeCacheMetrics is TestDNSMetrics for docs/node-cache.md.
 func TestNodeCacheMetrics(t *testing.T) {
-	n := newNodeCache(t)
+	n := newNodeCache(t, "corp.example")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")

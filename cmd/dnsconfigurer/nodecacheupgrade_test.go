@@ -19,7 +19,7 @@ import (
 // over UDP and over TCP; none is sent twice.
 func TestNodeCacheUpgrades(t *testing.T) {
 	const upgrades, clients = 10, 8
-	n := newNodeCache(t)
+	n := newNodeCache(t, "corp.example")
 	stop := make(chan struct{})
 	var asked, lost atomic.Int64
 	var asking sync.WaitGroup

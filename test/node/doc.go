@@ -23,9 +23,9 @@
 // have autopath and of two that have not, with the resolv.conf of the engine, ask a node
 // cache, while it or one of those that it asks fails.
 //
-//	glibc, musl --> dnsconfigurer nodecache --> two of dnsconfigurer dns --> the internet,
-//	                        |                                                a server of
-//	                        +----------------------------------------------> the test
+//	glibc, musl --> dnsconfigurer nodecache --> dnsconfigurer dns --> the internet,
+//	                        |                                         a server of
+//	                        +---------------------------------------> the test
 //
 // The runtime lives in namespaces of its own (mounts, network, processes, host
 // name): the node that pods see is made by the test, no packet leaves it, and it

@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// secondDNS is another server of the cluster DNS.
+// secondDNS is another address of the cluster DNS. Most clusters have one.
 var secondDNS = netip.MustParseAddr("10.96.0.11")
 
 // How long something is away: what is restarted, and what says nothing. The second is
@@ -25,43 +25,27 @@ const (
 	silenceTime = 12 * time.Second
 )
 
-// faults are what happens under load to a node and to the servers that it asks. lossless
-// says that no lookup fails.
+// faults are what happens under load to a node and to the servers that it asks.
 var faults = []struct {
 	story    string
-	fallback bool
-	lossless bool
+	two      bool // the cluster DNS has two addresses
+	fallback bool // it is also the second server of pods
+	lossless bool // no lookup may fail
 	happens  func(t *testing.T, s *served, l load)
 }{
-	{"nothing", false, true, func(*testing.T, *served, load) {}},
-	{"the node cache is killed", false, false, func(t *testing.T, s *served, _ load) { s.restartNodeCache(t) }},
-	{"the node cache is killed, the cluster DNS is the second server", true, false, func(t *testing.T, s *served, _ load) { s.restartNodeCache(t) }},
-	{"the cluster DNS is killed", false, false, func(t *testing.T, s *served, _ load) {
-		for _, pid := range s.cluster {
-			s.end(t, pid, "KILL")
-		}
+	{story: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
+	{story: "the node cache is killed", happens: restartNodeCache},
+	{story: "the node cache is killed, the cluster DNS is the second server", fallback: true, happens: restartNodeCache},
+	{story: "the cluster DNS is killed", happens: func(t *testing.T, s *served, _ load) {
+		s.end(t, s.cluster[0], "KILL")
 		<-time.After(restartTime)
 		s.startCluster(t)
 	}},
-	{"the cluster DNS hangs", false, false, func(t *testing.T, s *served, _ load) {
-		s.hang(t, s.cluster...)
-	}},
-	{"one of two cluster DNS servers hangs", false, false, func(t *testing.T, s *served, _ load) {
-		s.hang(t, s.cluster[0])
-	}},
-	{"the servers of a host suffix say nothing", false, false, func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
-	{"the node's servers say nothing", false, false, func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
-	{"the node cache is upgraded ten times", false, true, func(t *testing.T, s *served, l load) {
-		for i := range 10 {
-			l.reach(t, 15+8*i)
-			if l.done() == lookedUp {
-				t.Fatalf("all lookups are done before upgrade %d", i+1)
-			}
-			before := s.cache
-			s.startNodeCache(t)
-			s.end(t, before, "TERM")
-		}
-	}},
+	{story: "the cluster DNS hangs", happens: hangCluster},
+	{story: "one of two cluster DNS servers hangs", two: true, happens: hangCluster},
+	{story: "the servers of a host suffix say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
+	{story: "the node's servers say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
+	{story: "the node cache is upgraded ten times", lossless: true, happens: upgradeNodeCache},
 }
 
 // TestFaults looks a thousand names up while something fails: what exists is never denied,
@@ -76,7 +60,7 @@ func TestFaults(t *testing.T) {
 	compile(t, "musl-gcc", "ask.c", ask["musl"])
 	for _, f := range faults {
 		t.Run(f.story, func(t *testing.T) {
-			s := newServed(t, program)
+			s := newServed(t, program, f.two)
 			l := s.startLoad(t, ask, f.fallback)
 			l.reach(t, 15)
 			f.happens(t, s, l)
@@ -98,20 +82,24 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// served is a machine with a node cache, two servers of the cluster DNS, and the internet.
+// served is a machine with a node cache, the cluster DNS, and the internet.
 type served struct {
 	*machine
 	*internet
 	program string
-	cluster []string // process IDs
+	addrs   []netip.Addr // of the cluster DNS
+	cluster []string     // process IDs
 	cache   string
 	caches  int // that were started
 }
 
-func newServed(t *testing.T, program string) *served {
+func newServed(t *testing.T, program string, two bool) *served {
 	t.Helper()
-	s := &served{machine: newBareMachine(t, ""), program: program}
-	s.addAddresses(t, clusterDNS, secondDNS, nodeCache, outside)
+	s := &served{machine: newBareMachine(t, ""), program: program, addrs: []netip.Addr{clusterDNS}}
+	if two {
+		s.addrs = append(s.addrs, secondDNS)
+	}
+	s.addAddresses(t, append([]netip.Addr{nodeCache, outside}, s.addrs...)...)
 	s.internet = s.startOutside(t, loadRecords)
 	s.write(t, "objects/objects.yaml", loadObjects())
 	s.startCluster(t)
@@ -122,7 +110,7 @@ func newServed(t *testing.T, program string) *served {
 func (s *served) startCluster(t *testing.T) {
 	t.Helper()
 	s.cluster = nil
-	for _, addr := range []netip.Addr{clusterDNS, secondDNS} {
+	for _, addr := range s.addrs {
 		s.cluster = append(s.cluster, s.spawn(t, fmt.Sprintf("%s dns --manifests %s --listen %s --upstream %s --host-suffix node.example,corp.example",
 			s.program, filepath.Join(s.dir, "objects"), at(addr), outside), "dns.log"))
 	}
@@ -133,7 +121,11 @@ func (s *served) startNodeCache(t *testing.T) {
 	t.Helper()
 	s.caches++
 	log := fmt.Sprintf("cache%d.log", s.caches)
-	s.cache = s.spawn(t, fmt.Sprintf("%s nodecache --listen %s --cluster-dns %s --cluster-dns %s", s.program, at(nodeCache), clusterDNS, secondDNS), log)
+	command := fmt.Sprintf("%s nodecache --listen %s", s.program, at(nodeCache))
+	for _, addr := range s.addrs {
+		command += " --cluster-dns " + addr.String()
+	}
+	s.cache = s.spawn(t, command, log)
 	err := poll(30*time.Second, func() error {
 		text, err := os.ReadFile(filepath.Join(s.dir, log))
 		if err == nil && !strings.Contains(string(text), "msg=serving") {
@@ -146,20 +138,30 @@ func (s *served) startNodeCache(t *testing.T) {
 	}
 }
 
-func (s *served) restartNodeCache(t *testing.T) {
-	t.Helper()
+func restartNodeCache(t *testing.T, s *served, _ load) {
 	s.end(t, s.cache, "KILL")
 	<-time.After(restartTime)
 	s.startNodeCache(t)
 }
 
-// hang stops processes for a while: they take packets, and say nothing.
-func (s *served) hang(t *testing.T, pids ...string) {
-	t.Helper()
-	all := strings.Join(pids, " ")
-	s.run(t, "kill -STOP "+all+" && echo stopped")
+func upgradeNodeCache(t *testing.T, s *served, l load) {
+	for i := range 10 {
+		l.reach(t, 15+8*i)
+		if l.done() == lookedUp {
+			t.Fatalf("all lookups are done before upgrade %d", i+1)
+		}
+		before := s.cache
+		s.startNodeCache(t)
+		s.end(t, before, "TERM")
+	}
+}
+
+// hangCluster stops the first server of the cluster DNS for a while: it takes packets,
+// and says nothing.
+func hangCluster(t *testing.T, s *served, _ load) {
+	s.run(t, "kill -STOP "+s.cluster[0]+" && echo stopped")
 	<-time.After(silenceTime)
-	s.run(t, "kill -CONT "+all+" && echo goes on")
+	s.run(t, "kill -CONT "+s.cluster[0]+" && echo goes on")
 }
 
 // silence has the internet say nothing about a domain for a while.
