@@ -30,9 +30,9 @@ func (c *check) hostnames() {
 	}
 }
 
-// generatedHostname: the API server looks at the name that an Indexed Job gives to
-// its pods, and refuses the Job. A StatefulSet and a CronJob it accepts; later it
-// refuses what they make, and only an event on the owner tells.
+// generatedHostname: the API server looks at the name that an Indexed Job gives to its
+// pods, and refuses the Job. A CronJob, and a StatefulSet that only its ordinals make too
+// long, it accepts; later it refuses what they make, and only an event on the owner tells.
 func (c *check) generatedHostname(problem string) {
 	message := fmt.Sprintf("the pods' host name %q %s", clip(c.o.Pod.Hostname), problem)
 	if acceptedFirst(c.o) {
@@ -66,8 +66,11 @@ func labelHint(s string) string {
 }
 
 // acceptedFirst tells whether the API server takes o without a look at the names of
-// the pods that it will make.
-func acceptedFirst(o *Object) bool { return o.Kind == kindStatefulSet || o.Kind == kindCronJob }
+// the pods that it will make. Of a StatefulSet it looks at the name without the ordinal
+// (apps/validation, ValidateStatefulSetName).
+func acceptedFirst(o *Object) bool {
+	return o.Kind == kindCronJob || o.Kind == kindStatefulSet && labelProblem(o.Name) == ""
+}
 
 // hostnameOverride is the rest of V4 (validation.go, validatePodHostName).
 func (c *check) hostnameOverride(override string) {
