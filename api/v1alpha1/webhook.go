@@ -33,7 +33,8 @@ type WebhookConfiguration struct {
 	SelfSigned bool `json:"selfSigned,omitempty"`
 
 	// Kubeconfig is the path of a kubeconfig that leads to the API server, which is
-	// asked for SelfSigned alone. Empty: that of the cluster in which the server runs.
+	// asked for SelfSigned, and for a StatefulSet when it is scaled. Empty: that of the
+	// cluster in which the server runs; outside of one scales are admitted unseen.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
 	// Namespace is where the Secret and the Service of SelfSigned are. Empty:

@@ -34,6 +34,9 @@ ClusterFirstWithAutopath becomes one that the API server knows, for clusters bef
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
 writes what a cluster needs to ask this server.
 
+When a StatefulSet is scaled it is read from the API server; where there is no way to
+one, scales are admitted unseen.
+
 The certificate is read again when its files change; or, with --self-signed, the
 replicas make it, and tell the API server to trust it. A flag wins over the file of
 --config. A changed file is read again, at once on SIGHUP. One with an error changes
@@ -62,7 +65,7 @@ func (w *webhookFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&w.given.TLS.CertFile, "tls-cert", "", "`FILE` with the certificate, PEM; followed as it changes")
 	f.StringVar(&w.given.TLS.KeyFile, "tls-key", "", "`FILE` with the certificate's key, PEM")
 	f.BoolVar(&w.given.SelfSigned, "self-signed", false, "make the certificate, with an authority that the replicas share in a Secret")
-	f.StringVar(&w.given.Kubeconfig, "kubeconfig", "", "`FILE` that leads to the API server, for --self-signed; empty: that of the cluster we run in")
+	f.StringVar(&w.given.Kubeconfig, "kubeconfig", "", "`FILE` that leads to the API server, for --self-signed and the scale of StatefulSets; empty: that of the cluster we run in")
 	f.StringVar(&w.given.Namespace, "namespace", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the Secret and the Service, for --self-signed")
 	f.StringVar(&w.given.Lameduck, "lameduck", v1alpha1.DefaultWebhookLameduck, "`TIME` for which connections are still taken after the signal to end")
 	f.StringVar(&w.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
@@ -150,10 +153,14 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	if err != nil {
 		return err
 	}
+	statefulSets, err := s.statefulSets(log)
+	if err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCertificateExpiry(certificate.current))
 	r.success = newReloadSuccess(registry)
-	force.handler = webhook.New(webhook.Config{Rules: s.rules, Logger: log, Register: registry})
+	force.handler = webhook.New(webhook.Config{Rules: s.rules, Logger: log, Register: registry, StatefulSet: statefulSets})
 	force.say(s)
 	server := &webhook.Server{Handler: force.handler, Certificate: certificate.current, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
 	l, err := net.Listen("tcp", s.Listen)

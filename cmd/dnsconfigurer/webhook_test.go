@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -34,12 +36,18 @@ import (
 // cluster's domain, and returns the serial number of its certificate and what it says.
 func review(t *testing.T, addr string) (serial int64, answer string) {
 	t.Helper()
+	return reviewOf(t, addr, `"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE",
+		"object":{"metadata":{"name":"web","namespace":"shop"},"spec":{"subdomain":"web","setHostnameAsFQDN":true}}`)
+}
+
+// reviewOf asks about something else.
+func reviewOf(t *testing.T, addr, request string) (serial int64, answer string) {
+	t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
-	const pod = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE",
-		"object":{"metadata":{"name":"web","namespace":"shop"},"spec":{"subdomain":"web","setHostnameAsFQDN":true}}}}`
-	r, err := client.Post("https://"+addr+webhook.PathValidate, "application/json", strings.NewReader(pod))
+	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` + request + "}}"
+	r, err := client.Post("https://"+addr+webhook.PathValidate, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -184,6 +192,23 @@ func TestWebhookManifests(t *testing.T) {
 		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
 	}
 
+	// The server may read what is scaled, and nothing else.
+	var timeout int32
+	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
+		if w.Name == "scale.validate.dnsconfigurer.dev" {
+			timeout = *w.TimeoutSeconds
+		}
+	}
+	role, binding, account := one[*rbacv1.ClusterRole](t, objects), one[*rbacv1.ClusterRoleBinding](t, objects), one[*corev1.ServiceAccount](t, objects)
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
+	if !reflect.DeepEqual(role.Rules, rights) || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != account.Name || binding.Subjects[0].Namespace != "dns" ||
+		account.AutomountServiceAccountToken != nil || pod.Spec.AutomountServiceAccountToken != nil || pod.Spec.ServiceAccountName != account.Name {
+		t.Errorf("%+v may %+v", binding, role.Rules)
+	}
+	if time.Duration(timeout)*time.Second < 2*webhook.OpenTimeout {
+		t.Errorf("a scale is waited for %d s, and its StatefulSet %v", timeout, webhook.OpenTimeout)
+	}
+
 	// The configuration is good, and the command takes its arguments.
 	data := one[*corev1.ConfigMap](t, objects).Data
 	args := pod.Spec.Containers[0].Args
@@ -221,6 +246,12 @@ func TestWebhookManifestsTrust(t *testing.T) {
 	if pod := one[*appsv1.Deployment](t, own).Spec.Template.Spec; len(pod.Volumes) != 1 || pod.AutomountServiceAccountToken != nil ||
 		!strings.Contains(text2, "selfSigned: true\n    namespace: dns\n") || strings.Contains(text2, "caBundle") || strings.Contains(text2, "#?") {
 		t.Errorf("self-signed:\n%s", text2)
+	}
+	unasked, _ := written(t, "--cert-manager-issuer", "internal", "--scale=false")
+	if one[*corev1.ServiceAccount](t, unasked).AutomountServiceAccountToken == nil || one[*appsv1.Deployment](t, unasked).Spec.Template.Spec.AutomountServiceAccountToken == nil ||
+		slices.ContainsFunc(unasked, func(o runtime.Object) bool { _, is := o.(*rbacv1.ClusterRole); return is }) ||
+		len(one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, unasked).Webhooks) != len(v.Webhooks)-1 {
+		t.Error("without --scale the server has a token or rights, or is asked about it")
 	}
 	if !strings.Contains(text, "kind: ClusterIssuer\n    name: internal\n") || strings.Contains(text, "MutatingWebhookConfiguration") {
 		t.Error(text)

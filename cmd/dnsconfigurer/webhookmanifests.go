@@ -29,7 +29,8 @@ func webhookManifestsCommand() *cobra.Command {
 		Short: "Write the objects with which a cluster asks the admission webhook",
 		Long: `Write the objects with which a cluster runs and asks the admission webhook: the
 ValidatingWebhookConfiguration and MutatingWebhookConfiguration, and the Deployment,
-Service, ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget behind them.
+Service, ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget behind them; and
+the right to read StatefulSets, whose scale is judged, unless --scale=false.
 
 With --self-signed the servers make their certificate. With --cert-manager-issuer it is
 cert-manager's. Or it is yours: then
@@ -52,6 +53,7 @@ and tls.key.`,
 	f.StringVar(&m.caFile, "ca-file", "", "`FILE` with the certificate's authority, PEM")
 	f.BoolVar(&m.selfSigned, "self-signed", false, "the server makes its certificate, and an authority of its own")
 	f.BoolVar(&m.mutating, "mutating", true, "write the MutatingWebhookConfiguration; not needed beside a MutatingAdmissionPolicy (Kubernetes 1.36)")
+	f.BoolVar(&m.scale, "scale", true, "judge the scale of StatefulSets, for which the server reads them")
 	return cmd
 }
 
@@ -59,22 +61,20 @@ and tls.key.`,
 type webhookManifests struct {
 	namespace, image, clusterDomain, issuer, caFile string
 	clusterDNS                                      []string
-	mutating, selfSigned                            bool
+	mutating, selfSigned, scale                     bool
 }
 
 func (m *webhookManifests) run(cmd *cobra.Command) error {
 	if err := m.check(); err != nil {
 		return usageError{err}
 	}
-	files, trust, bundle := []string{"server", "validating"}, "cert-manager", ""
-	if m.mutating {
-		files = append(files, "mutating")
-	}
+	// One after another the files are a stream of documents.
+	files, trust, bundle := []string{"server"}, "cert-manager", ""
 	switch {
 	case m.selfSigned:
-		files, trust = slices.Insert(files, 1, "rights"), "self-signed"
+		files, trust = append(files, "rights"), "self-signed"
 	case m.issuer != "":
-		files = slices.Insert(files, 1, "certificate")
+		files = append(files, "certificate")
 	default:
 		pem, err := os.ReadFile(m.caFile)
 		if err != nil {
@@ -85,6 +85,16 @@ func (m *webhookManifests) run(cmd *cobra.Command) error {
 		}
 		trust, bundle = "ca-file", base64.StdEncoding.EncodeToString(pem)
 	}
+	files, marks := append(files, "validating"), []string{trust}
+	switch {
+	case m.scale:
+		files = append(files, "scale")
+	case !m.selfSigned:
+		marks = append(marks, "no-token")
+	}
+	if m.mutating {
+		files = append(files, "mutating")
+	}
 	kind, name, _ := strings.Cut(m.issuer, "/")
 	if name == "" {
 		kind, name = "Issuer", kind
@@ -94,20 +104,17 @@ func (m *webhookManifests) run(cmd *cobra.Command) error {
 		"${ISSUER_KIND}", kind, "${ISSUER_NAME}", name, "${CA_BUNDLE}", bundle,
 	)
 	var out strings.Builder
-	for i, file := range files {
+	for _, file := range files {
 		text, err := webhookTemplates.ReadFile("webhookmanifests/" + file + ".yaml")
 		if err != nil {
 			return err
 		}
-		if i > 0 {
-			out.WriteString("---\n")
-		}
 		for line := range strings.Lines(string(text)) {
-			line, only, some := strings.Cut(line, " #? ") // a line for some of the ways to trust
+			line, only, some := strings.Cut(line, " #? ") // a line that is not always there
 			switch {
 			case !some:
 				out.WriteString(values.Replace(line))
-			case slices.Contains(strings.Split(strings.TrimSpace(only), ","), trust):
+			case slices.ContainsFunc(strings.Split(strings.TrimSpace(only), ","), func(mark string) bool { return slices.Contains(marks, mark) }):
 				out.WriteString(values.Replace(line) + "\n")
 			}
 		}

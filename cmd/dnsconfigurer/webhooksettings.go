@@ -16,6 +16,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
@@ -88,6 +89,16 @@ func (s *webhookSettings) judge(n node, files *files, known bool) error {
 	return err
 }
 
+// api returns how to reach the API server.
+func (s webhookSettings) api() (*rest.Config, error) {
+	c, err := client.Config(s.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c.UserAgent = "dnsconfigurer-webhook/" + version()
+	return c, nil
+}
+
 // certificate is what a webhook serves, and what keeps it up to date.
 type certificate struct {
 	current func() (*tls.Certificate, error)
@@ -109,11 +120,10 @@ func (s webhookSettings) certificate(log *slog.Logger) (certificate, error) {
 		}
 		return certificate{pair.Current, func(ctx context.Context) error { <-ctx.Done(); return nil }}, nil
 	}
-	c, err := client.Config(s.Kubeconfig)
+	c, err := s.api()
 	if err != nil {
 		return certificate{}, fmt.Errorf("%w; outside a cluster give --kubeconfig", err)
 	}
-	c.UserAgent = "dnsconfigurer-webhook/" + version()
 	core, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Secret{})
 	if err != nil {
 		return certificate{}, err

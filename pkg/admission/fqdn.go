@@ -88,7 +88,8 @@ func (c *check) fqdnWithoutDomain() {
 }
 
 // ordinalLimit warns of a StatefulSet whose next longer ordinal does not fit: whoever
-// scales it up, by hand or by an autoscaler, sees neither this object nor our rules.
+// scales it up, by hand or by an autoscaler, does not see this object, and without the
+// webhook none of our rules.
 func (c *check) ordinalLimit() {
 	host := c.host()
 	ordinal := host[strings.LastIndexByte(host, '-')+1:]

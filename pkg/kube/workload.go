@@ -6,6 +6,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 
@@ -56,6 +57,15 @@ type Numbered struct {
 
 // lastHost is the longest of the host names.
 func (n Numbered) lastHost() string { return fmt.Sprintf("%s-%d", n.Base, n.Last) }
+
+// Scaled returns what the StatefulSet w would be with so many replicas.
+func (w Workload) Scaled(replicas int32) Workload {
+	w.Numbered.Last = lastOrdinal(w.Numbered.First, replicas)
+	w.Pod = w.Pod.DeepCopy()
+	w.Pod.Name = w.Numbered.lastHost()
+	w.Pod.Spec.Hostname = w.Pod.Name
+	return w
+}
 
 // workload reads an object that is no list.
 func (r *reader) workload(data []byte, h header) {
@@ -215,16 +225,23 @@ func generated(base string) string {
 	return base + strings.Repeat("x", randomCharacters)
 }
 
-// ordinals are those of a StatefulSet's first pod and of its last. One that is scaled
-// to nothing counts as if it had one.
+// ordinals are those of a StatefulSet's first pod and of its last.
 func ordinals(spec appsv1.StatefulSetSpec) (first, last int32) {
 	if spec.Ordinals != nil {
 		first = spec.Ordinals.Start
 	}
-	if spec.Replicas != nil && *spec.Replicas > 0 {
-		return first, first + *spec.Replicas - 1
+	replicas := int32(1) // the API's default
+	if spec.Replicas != nil {
+		replicas = *spec.Replicas
 	}
-	return first, first
+	return first, lastOrdinal(first, replicas)
+}
+
+// lastOrdinal is that of the last of some pods. A StatefulSet that is scaled to nothing
+// counts as if it had one. What is beyond 32 bits has as many digits as the last number
+// of 32 bits.
+func lastOrdinal(first, replicas int32) int32 {
+	return int32(min(int64(first)+max(int64(replicas), 1)-1, math.MaxInt32))
 }
 
 // fieldOf parts an error of decoding: the field that it is about, what to do, and what

@@ -43,6 +43,7 @@ func TestAPIServerWebhook(t *testing.T) {
 	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
 	w := newAsked(t, c)
 	t.Run("vectors", w.vectors)
+	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
 	t.Run("autopath", w.autopath)
 	t.Run("restarts", w.restarts)
 	t.Run("self-signed", func(t *testing.T) { w.selfSigned(t, c) })

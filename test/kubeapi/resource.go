@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,7 @@ var resources = []resource{
 	{"endpointslices", discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), new(discoveryv1.EndpointSliceList), new(discoveryv1.EndpointSlice)},
 	{"namespaces", corev1.SchemeGroupVersion.WithKind("Namespace"), new(corev1.NamespaceList), new(corev1.Namespace)},
 	{"pods", corev1.SchemeGroupVersion.WithKind("Pod"), new(corev1.PodList), new(corev1.Pod)},
+	{"statefulsets", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), new(appsv1.StatefulSetList), new(appsv1.StatefulSet)},
 	{"nodes", corev1.SchemeGroupVersion.WithKind("Node"), new(corev1.NodeList), new(corev1.Node)},
 }
 

@@ -5,7 +5,8 @@
 // API server's AdmissionReview v1, over HTTPS. It exists for what the API server's own
 // admission policies cannot know, and for clusters that have none.
 //
-//	/validate   pods that would not start are denied, everything else is warned of
+//	/validate   pods that would not start are denied, everything else is warned of; a
+//	            StatefulSet that is scaled is read, and judged with its new number of pods
 //	/mutate     dnsPolicy ClusterFirstWithAutopath becomes one that the API server knows,
 //	            and an annotation
 //

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,18 +35,24 @@ type Config struct {
 	Rules    *admission.Rules // required; Use replaces them
 	Logger   *slog.Logger     // nil: nothing is logged
 	Register prometheus.Registerer
+
+	// StatefulSet opens a StatefulSet of the API server, in JSON: a scale says nothing of
+	// what is scaled. It is called by many goroutines, once for each scale, and gives up
+	// when ctx ends. nil: scales are admitted unseen.
+	StatefulSet func(ctx context.Context, namespace, name string) (io.ReadCloser, error)
 }
 
 // Handler answers AdmissionReviews. It is for many goroutines.
 type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
+	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.StatefulSet
 	rules   atomic.Pointer[admission.Rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
-	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register)}
+	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), open: c.StatefulSet}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -106,27 +113,27 @@ func (h *Handler) answer(r *http.Request, o *observation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := h.judged(judge, q)
+	a := h.judged(r.Context(), judge, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings
 	h.report(r.URL.Path, q, a)
 	return a.encode(q)
 }
 
 // judge is one of the two endpoints.
-type judge func(request) (answer, error)
+type judge func(context.Context, request) (answer, error)
 
 // judged is what j answers. Whatever goes wrong in it, the object is admitted.
-func (h *Handler) judged(j judge, q request) (a answer) {
+func (h *Handler) judged(ctx context.Context, j judge, q request) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error("panic, the object is admitted", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "panic", p, "stack", string(debug.Stack()))
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
-	if !q.hasPod() {
+	if !q.hasPod() && !q.isScale() {
 		return answer{verdict: verdictPassed}
 	}
-	a, err := j(q)
+	a, err := j(ctx, q)
 	if err != nil {
 		h.log.Warn("the object cannot be read and is admitted", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "error", err)
 		return answer{verdict: verdictUnread}

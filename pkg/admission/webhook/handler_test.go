@@ -199,8 +199,12 @@ func TestPanic(t *testing.T) {
 # TYPE dnsconfigurer_admission_requests_total counter
 dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="CREATE",verdict="panicked"} 0
 dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="CREATE",verdict="unread"} 0
+dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="UPDATE",verdict="panicked"} 0
+dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="UPDATE",verdict="unread"} 0
 dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="panicked"} 1
 dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="unread"} 0
+dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="UPDATE",verdict="panicked"} 0
+dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="UPDATE",verdict="unread"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dnsconfigurer_admission_requests_total"); err != nil {
 		t.Error(err)
@@ -266,7 +270,9 @@ func FuzzReview(f *testing.F) {
 	}
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
-	h := newHandler(f, nil)
+	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
+	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":-2147483648}}`))
+	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), StatefulSet: stored(ten)})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range []string{webhook.PathValidate, webhook.PathMutate} {
 			w := post(h, path, body)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -54,8 +55,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	for _, endpoint := range []string{endpointOf(PathValidate), endpointOf(PathMutate)} {
 		m.duration.WithLabelValues(endpoint) // a series that is not there cannot be alerted on
-		for _, v := range []verdict{verdictUnread, verdictPanicked} {
-			m.requests.WithLabelValues(endpoint, "CREATE", string(v), "200")
+		for _, operation := range []admission.Operation{admission.Create, admission.Update} {
+			for _, v := range []verdict{verdictUnread, verdictPanicked} {
+				m.requests.WithLabelValues(endpoint, string(operation), string(v), "200")
+			}
 		}
 	}
 	if r != nil {

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -25,7 +26,7 @@ const (
 // and two annotations; they go when an object that has them asks for something else. An
 // update of a pod gives the policy that its creation gave, so the API server sees no
 // change. docs/autopath.md has the reasons.
-func (h *Handler) mutate(q request) (answer, error) {
+func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	w, known, err := kube.ReadReviewed(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err

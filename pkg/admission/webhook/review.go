@@ -28,14 +28,15 @@ type review struct {
 }
 
 type request struct {
-	UID         types.UID               `json:"uid"`
-	Kind        metav1.GroupVersionKind `json:"kind"`
-	SubResource string                  `json:"subResource"`
-	Namespace   string                  `json:"namespace"`
-	Name        string                  `json:"name"` // "" while it is not generated
-	Operation   admission.Operation     `json:"operation"`
-	DryRun      bool                    `json:"dryRun"`
-	Object      json.RawMessage         `json:"object"`
+	UID         types.UID                   `json:"uid"`
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Namespace   string                      `json:"namespace"`
+	Name        string                      `json:"name"` // "" while it is not generated
+	Operation   admission.Operation         `json:"operation"`
+	DryRun      bool                        `json:"dryRun"`
+	Object      json.RawMessage             `json:"object"`
 }
 
 // readRequest reads an AdmissionReview. The error says why there is nothing that could
@@ -61,6 +62,12 @@ func readRequest(body []byte) (request, error) {
 func (q *request) hasPod() bool {
 	return q.SubResource == "" && (q.Operation == admission.Create || q.Operation == admission.Update) &&
 		len(q.Object) > 0 && string(q.Object) != "null"
+}
+
+// isScale tells whether a StatefulSet is to have another number of pods. The host names of
+// what else is scaled do not get longer by that.
+func (q *request) isScale() bool {
+	return q.SubResource == "scale" && q.Operation == admission.Update && q.Resource == statefulSets && q.Kind == scaleKind
 }
 
 func (q *request) apiVersion() string {

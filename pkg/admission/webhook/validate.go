@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode"
@@ -11,20 +12,34 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // validate judges the object by the rules.
-func (h *Handler) validate(q request) (answer, error) {
+func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
+	if q.isScale() {
+		return h.scale(ctx, q)
+	}
 	w, known, err := kube.ReadReviewed(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}
-	if w.Pod.Namespace == "" {
-		w.Pod.Namespace = q.Namespace
-	}
+	o := objectOf(w, q)
+	return verdictOn(o, h.rules.Load().Check(o)), nil
+}
+
+// objectOf returns w as the rules see it.
+func objectOf(w kube.Workload, q request) admission.Object {
 	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Numbered.Base != ""}
 	o.Pod.Path = w.Path
-	found := h.rules.Load().Check(o)
+	if o.Pod.Namespace == "" {
+		o.Pod.Namespace = q.Namespace
+	}
+	return o
+}
+
+// verdictOn is what is answered when this was found in o.
+func verdictOn(o admission.Object, found []policy.Finding) answer {
 	v := admission.Judge(o, found)
 	a := answer{verdict: verdictAllowed, denied: printable(v.Denied), warnings: warnings(v.Warnings)}
 	for _, f := range found {
@@ -36,7 +51,7 @@ func (h *Handler) validate(q request) (answer, error) {
 	case a.warnings != nil:
 		a.verdict = verdictWarned
 	}
-	return a, nil
+	return a
 }
 
 // Limits of warnings, in characters. An API server cuts warnings at 256 characters when

@@ -1,0 +1,107 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// eleven is the scale of a StatefulSet to 11.
+const eleven = `"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":"apps","version":"v1","resource":"statefulsets"},"subResource":"scale",
+	"name":"cassandra-dc-east","namespace":"storage","operation":"UPDATE","object":{"spec":{"replicas":11}}`
+
+// newScaledWebhook starts the command, and returns where it takes reviews.
+func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string) {
+	t.Helper()
+	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
+	p, addr = &dnsProcess{t: t, http: freeAddr(t)}, freeAddr(t)
+	_, p.stop = startCommand(t, append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, args...), &p.log)
+	p.ready()
+	return p, addr
+}
+
+// TestWebhookScale: for each scale the API server is asked once, whatever it says.
+func TestWebhookScale(t *testing.T) {
+	api := kubeapi.New()
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cassandra-dc-east"}}
+	set.Spec = appsv1.StatefulSetSpec{ServiceName: "cassandra-ring-001", Replicas: new(int32(10)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{SetHostnameAsFQDN: new(true)}}}
+	url, err := api.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(url)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, addr := newScaledWebhook(t, "--kubeconfig", kubeconfig)
+	asked := 0
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"no such set", func() {}, `"allowed":true}`},
+		{"a set of ten", func() { api.Apply(set) }, "spec.replicas: FQDN cassandra-dc-east-10."},
+		{"forbidden", func() { api.SetFault(kubeapi.Forbid) }, `"allowed":true}`},
+		{"an error inside", func() { api.SetFault(kubeapi.Fail) }, `"allowed":true}`},
+		{"half a set", func() { api.SetFault(kubeapi.Rubbish) }, `"allowed":true}`},
+		{"no answer", func() { api.SetFault(kubeapi.Stall) }, `"allowed":true}`},
+		{"come again", func() {
+			api.SetFault(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+			})
+		}, `"allowed":true}`},
+		{"the set again", func() { api.SetFault(nil) }, "spec.replicas: FQDN cassandra-dc-east-10."},
+	} {
+		step.change()
+		asked++
+		if _, got := reviewOf(t, addr, eleven); !strings.Contains(got, step.want) || !strings.Contains(got, `"allowed":true`) {
+			t.Errorf("%s: %s", step.name, got)
+		}
+		if n := api.Requests()["get statefulsets"]; n != asked {
+			t.Fatalf("%s: the API server was asked %d times, want %d", step.name, n, asked)
+		}
+	}
+	for _, want := range []string{`endpoint="validate",operation="UPDATE",verdict="unread"} 6`, `endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {
+		if metrics := get(t, p.http, "/metrics"); !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %s:\n%s", want, metrics)
+		}
+	}
+	p.stop()
+}
+
+// TestWebhookScaleAlone: outside of a cluster, without a kubeconfig, scales are admitted
+// unseen, and the log says so once. A kubeconfig that is named has to be there.
+func TestWebhookScaleAlone(t *testing.T) {
+	named := webhookSettings{WebhookConfiguration: v1alpha1.WebhookConfiguration{Kubeconfig: "nowhere"}}
+	if _, err := named.statefulSets(nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "kubeconfig nowhere") {
+		t.Errorf("without the kubeconfig: %v", err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	p, addr := newScaledWebhook(t)
+	for range 2 {
+		if _, got := reviewOf(t, addr, eleven); !strings.Contains(got, `"allowed":true}`) {
+			t.Error(got)
+		}
+	}
+	if log := p.log.String(); strings.Count(log, "scale") != 1 || strings.Contains(log, "level=WARN") {
+		t.Errorf("the log:\n%s", log)
+	}
+	p.stop()
+}
