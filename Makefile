@@ -7,7 +7,7 @@ TOOL  := $(GO) tool -modfile=test/tools/go.mod
 .PHONY: build demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
 
 # gRPC's traces would bring templates, and with them the linker keeps every method of
-# every type: 4 MB.
+# every type: 4.6 MB.
 build: ## the binary at bin/dnsconfigurer, static
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
 
