@@ -213,11 +213,17 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
 		m, err = c.send(ctx, s, q, q.plain)
 	}
+	switch now := time.Now(); {
+	case err == nil:
+		s.succeeded(now)
+	case q.slow && s.heardSince(begin):
+		return nil, err // which says nothing of the server, but of a domain in the list
+	default:
+		s.failed(now, err)
+	}
 	if err != nil {
-		s.failed(begin, time.Now(), err)
 		return nil, err
 	}
-	s.succeeded(time.Now())
 	return m, nil
 }
 

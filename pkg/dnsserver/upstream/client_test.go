@@ -100,6 +100,44 @@ func TestRest(t *testing.T) {
 	}
 }
 
+// TestSlowLists: a server that answers others does not rest because search lists get no
+// answer in time. It does if these are lost with the rest, or if plain questions are.
+func TestSlowLists(t *testing.T) {
+	const code, rounds = 65313, 2 // in which a server is asked
+	for _, tt := range []struct {
+		what         string
+		plain, lists bool // are answered
+		want         bool // it rests
+	}{
+		{"lists are slow", true, false, false},
+		{"nobody is answered", false, false, true},
+		{"lists are answered, and others not", false, true, true},
+	} {
+		s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+			if list := len(query.IsEdns0().Option) > 0; list && !tt.lists || !list && !tt.plain {
+				return nil
+			}
+			return [][]byte{good(t, query)}
+		})
+		c := newClient(t, upstream.Config{Options: []uint16{code}, TryTimeout: short / 3}, s)
+		var lists, plain sync.WaitGroup
+		for i := range 2 {
+			query := ask(fmt.Sprintf("l%d.example.com.", i))
+			query.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code, Data: []byte("a.example")}}
+			lists.Go(func() { _, _ = c.Exchange(t.Context(), query) })
+		}
+		for i := range 2 * rounds { // a moment before the lists are given up, too
+			plain.Go(func() { _, _ = c.Exchange(t.Context(), ask(fmt.Sprintf("n%d.example.com.", i))) })
+			time.Sleep(short / 3 / 2)
+		}
+		lists.Wait()
+		plain.Wait()
+		if got := c.Status()[0].Resting; got != tt.want {
+			t.Errorf("%s: resting: %t", tt.what, got)
+		}
+	}
+}
+
 func TestSetServers(t *testing.T) {
 	a, b := serve(t, always(t, 0, "192.0.2.1")), serve(t, always(t, 0, "192.0.2.2"))
 	c := newClient(t, upstream.Config{})

@@ -17,10 +17,11 @@
 // are passed over until the time is up: whoever sends a wrong reply first must not
 // win by it (RFC 5452 section 9).
 //
-// Servers are judged by what they do with queries. One that fails twice in a row, and
-// meanwhile has no answer for anybody, rests, longer each time, and the others go before
-// it; when its rest is over one query tries it. If all rest, the one that is due first is
-// asked.
+// Servers are judged by what they do with queries. One that fails twice in a row rests,
+// longer each time, and the others go before it; when its rest is over one query tries
+// it. If all rest, the one that is due first is asked. A search list that gets no answer
+// in time counts only if nothing else got one either: with a domain whose own servers are
+// dead it takes the best server long.
 //
 // # Who owns what
 //

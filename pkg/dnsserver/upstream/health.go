@@ -66,15 +66,16 @@ func (s *server) succeeded(now time.Time) {
 	s.failures = 0
 }
 
-// failed takes note of a query that was sent at begin. It says nothing of the server if
-// that has replied to another one since: some questions are slow, such as a search list
-// with a domain whose own servers are dead.
-func (s *server) failed(begin, now time.Time, err error) {
+// heardSince tells whether the server has replied to anybody after t.
+func (s *server) heardSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.heard.After(begin) {
-		return
-	}
+	return s.heard.After(t)
+}
+
+func (s *server) failed(now time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.failures++
 	if s.failures < restAfter {
 		return

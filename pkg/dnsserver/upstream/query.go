@@ -23,6 +23,7 @@ type query struct {
 	asked dns.Question // name in lower case
 	wire  []byte
 	plain []byte // without EDNS
+	slow  bool   // it has options, and the answer may take long: a search list that has to be walked along
 }
 
 // newQuery returns what is sent for m: the question and the flags RD and CD, EDNS
@@ -46,7 +47,7 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 		to.SetDo(from.Do())
 		for _, option := range from.Option {
 			if slices.Contains(passed, option.Option()) {
-				to.Option = append(to.Option, option)
+				to.Option, q.slow = append(to.Option, option), true
 			}
 		}
 	}
