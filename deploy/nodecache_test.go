@@ -98,6 +98,7 @@ func TestNodeCacheConfined(t *testing.T) {
 		"every node":                    slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
 		"memory with a limit":           !c.Resources.Limits.Memory().IsZero(),
 		"time of a processor without":   c.Resources.Limits.Cpu().IsZero(),
+		"time to fail in":               set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
 		"two at an update":              update.MaxSurge.IntVal == 1 && update.MaxUnavailable.IntVal == 0,
 		"no port for which they fight":  len(c.Ports) == 0,
 	} {

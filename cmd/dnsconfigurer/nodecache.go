@@ -155,6 +155,9 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 			return err
 		}
 	}
+	if err := fitToTakeOver(ctx, s.listen, force.forwarding.cluster.Exchange, s.peers.cluster.domain); err != nil {
+		return err
+	}
 	sockets, err := dnsserver.ListenShared(ctx, s.listen)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -60,4 +61,25 @@ func TestNodeCacheUpgrades(t *testing.T) {
 	}
 	halt()
 	t.Logf("%d queries over %d upgrades, %d lost", asked.Load(), upgrades, lost.Load())
+}
+
+// TestNodeCacheUnfit: an instance that does not reach the cluster DNS leaves the addresses
+// to the one that has them, which goes on answering; without another one it serves.
+func TestNodeCacheUnfit(t *testing.T) {
+	n := newNodeCache(t, "corp.example")
+	const name = "payments.search.shop.cluster.local.ap.k8s.io."
+	want := n.ask(name, dns.TypeA)
+	unfit := []string{"nodecache", "--listen", n.addr, "--cluster-dns", freeAddr(t), "--upstream", freeAddr(t)}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), unfit, nil, &stdout, &stderr)
+	if said := stderr.String(); code != exitInput || !strings.Contains(said, n.addr+" is left to the server that has it") {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
+	if got := n.ask(name, dns.TypeA); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	n.stop()
+	alone := &dnsProcess{t: t, addr: n.addr}
+	startCommand(t, unfit, &alone.log)
+	alone.eventually("an instance without another one", func() bool { return strings.Contains(alone.log.String(), "msg=serving") })
 }

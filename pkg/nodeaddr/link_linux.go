@@ -14,7 +14,8 @@ import (
 )
 
 // Ensure makes a dummy interface of that name if there is no interface that has it, sets
-// it up, and gives it the addresses. Others that it has stay. It needs CAP_NET_ADMIN.
+// it up, and gives it the addresses. Others that it has stay. It needs CAP_NET_ADMIN. An
+// interface that leads to other machines is an error: they would be told of the addresses.
 func Ensure(name string, addrs []netip.Addr) error {
 	dummy := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
 	if err := netlink.LinkAdd(dummy); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -23,6 +24,9 @@ func Ensure(name string, addrs []netip.Addr) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if link.Type() != dummy.Type() && link.Attrs().Flags&net.FlagLoopback == 0 {
+		return fmt.Errorf("interface %s is of type %s: name one that there is not yet, or one of type %s", name, link.Type(), dummy.Type())
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("setting the interface %s up: %w", name, err)

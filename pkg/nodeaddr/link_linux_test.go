@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,6 +53,14 @@ func TestEnsure(t *testing.T) {
 			continue
 		}
 		l.Close()
+	}
+
+	// One that leads elsewhere.
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Ensure("eth0", addrs); err == nil || !strings.Contains(err.Error(), "interface eth0 is of type veth") {
+		t.Error(err)
 	}
 
 	// An interface that is not there: made where the kernel has the driver, otherwise the

@@ -25,7 +25,7 @@ import (
 const (
 	programs = 5
 	names    = 50                     // of a program
-	pause    = 100 * time.Millisecond // of a program, before each lookup: 200 lookups a second in all
+	pause    = 150 * time.Millisecond // of a program, before each lookup: 130 lookups a second in all
 	lookedUp = 4 * programs * names
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Loopback returns n addresses of this machine with a port that nobody has, over TCP or UDP. They are not
-// those of other tests, nor of connections to the outside, so that a server finds its
-// port free when it comes back.
+// Loopback returns n addresses of this machine with a port that nobody has, over TCP or
+// UDP. They are not those of other tests, nor of connections to the outside, so that a
+// server finds its port free when it comes back.
 func Loopback(t testing.TB, n int) []string {
 	t.Helper()
 	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()

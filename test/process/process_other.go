@@ -1,7 +1,7 @@
-//go:build !linux
-
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
 
 package process
 

@@ -66,8 +66,8 @@ func (s *Server) served(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // handle has a connection end with the reply, once the server is ending: a GOAWAY in
-// HTTP/2 (RFC 9113 section 6.8). At its end it closes connections that are idle at that
-// instant, without a word, and to who is just writing a request this is an error.
+// HTTP/2 (RFC 9113 section 6.8). Shutdown closes connections that are idle at that instant
+// without one, and to who is just writing a request this is an error.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if s.ending.Load() {
 		w.Header().Set("Connection", "close")

@@ -158,7 +158,7 @@ func (e *Edit) DeletePod(namespace, name string) {
 
 // edit returns the service as it is, nil if it is not known, and a copy to change.
 func (e *Edit) edit(namespace, name string) (old, next *service) {
-	old = e.next.services.get(string(serviceKey(nil, namespace, name)))
+	old = e.next.services.get(string(serviceKey(new([maxKey]byte), namespace, name)))
 	if old == nil {
 		return nil, &service{identity: &identity{namespace, name}}
 	}
@@ -167,7 +167,7 @@ func (e *Edit) edit(namespace, name string) (old, next *service) {
 
 // swap publishes next in the place of old, with the reverse names of both.
 func (e *Edit) swap(old, next *service) {
-	key := string(serviceKey(nil, next.namespace, next.name))
+	key := string(serviceKey(new([maxKey]byte), next.namespace, next.name))
 	if next.spec == nil && len(next.slices) == 0 {
 		e.next.services.set(e.zone.gen, key, nil)
 	} else {

@@ -126,7 +126,7 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 // service returns the Service of that name, nil if nothing is known of it.
 func (s *Snapshot) service(namespace, name string) *service {
 	var room [maxKey]byte
-	return get(s.services, serviceKey(room[:0], namespace, name))
+	return get(s.services, serviceKey(&room, namespace, name))
 }
 
 func (s *Snapshot) hasNamespace(name string) bool { return s.namespaces.get(name) != nil }

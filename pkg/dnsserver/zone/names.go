@@ -19,21 +19,20 @@ func label(s string) string { return string(byte(len(s))) + s }
 // maxKey is the length of the longest serviceKey.
 const maxKey = 2 + 2*(1+fqdn.MaxLabel)
 
-// serviceKey appends the key of a Service to room: a hash, then namespace and name,
-// each a label. Names are alike, and the way through the tree has a node wherever two
-// of them part; of hashes two octets tell most apart. A reader with room for maxKey
-// makes no garbage.
-func serviceKey(room []byte, namespace, name string) []byte {
-	room = append(room, 0, 0)
+// serviceKey returns the key of a Service, in room: a hash, then namespace and name, each
+// a label. Names are alike, and the way through the tree has a node wherever two of them
+// part; of hashes two octets tell most apart.
+func serviceKey(room *[maxKey]byte, namespace, name string) []byte {
+	key := room[:2]
 	for _, l := range [...]string{namespace, name} {
-		room = append(append(room, byte(len(l))), l...)
+		key = append(append(key, byte(len(l))), l...)
 	}
 	hash := uint32(2166136261) // FNV-1a
-	for _, c := range room {
+	for _, c := range key[2:] {
 		hash = (hash ^ uint32(c)) * 16777619
 	}
-	binary.BigEndian.PutUint16(room, uint16(hash>>16^hash))
-	return room
+	binary.BigEndian.PutUint16(key, uint16(hash>>16^hash))
+	return key
 }
 
 // dashed is the label that an endpoint or a pod without a name has: its address,

@@ -66,13 +66,10 @@ func (t tree[V]) seek(prefix string) *node[V] {
 }
 
 // all yields the values in the order of their keys.
-func (t tree[V]) all() iter.Seq[*V] { return t.from("") }
-
-// from yields the values whose keys begin with prefix, in the order of the keys.
-func (t tree[V]) from(prefix string) iter.Seq[*V] {
+func (t tree[V]) all() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
-		if n := t.seek(prefix); n != nil {
-			n.all(yield)
+		if t.root != nil {
+			t.root.all(yield)
 		}
 	}
 }
