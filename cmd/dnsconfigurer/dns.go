@@ -139,7 +139,12 @@ func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
 	if err != nil {
 		return dnsSettings{}, err
 	}
-	return newDNSSettings(d.over(c, flags), nil)
+	s, err := newDNSSettings(d.over(c, flags), nil)
+	s.manifestsFrom = d.config + ": manifests"
+	if flags.Changed("manifests") {
+		s.manifestsFrom = "--manifests"
+	}
+	return s, err
 }
 
 func (d *dnsFlags) run(cmd *cobra.Command) error {
@@ -233,7 +238,7 @@ func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog
 	if len(s.Manifests) > 0 {
 		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
-			return source{}, err
+			return source{}, within(s.manifestsFrom, err)
 		}
 		return source{run: dirs.Run}, nil
 	}

@@ -33,6 +33,8 @@ type dnsSettings struct {
 	autopath dnsserver.Autopath
 
 	snapshotWait, snapshotMaxAge, lameduck time.Duration // 0: the default
+
+	manifestsFrom string // the flag or the field, for errors
 }
 
 // newDNSSettings fills in the defaults and checks everything; the error joins all
