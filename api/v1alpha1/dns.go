@@ -72,9 +72,22 @@ type DNSConfiguration struct {
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
 	// HostSuffixes lists the domains that the nodes search. Names that end in
-	// search.NAMESPACE.CLUSTERDOMAIN.ap.k8s.io are looked for in these, too, after the
-	// cluster's own. At most 29. Empty: none.
+	// search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX are looked for in these, too, after
+	// the cluster's own. At most 29. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty"`
+
+	// AutopathSuffix is the domain below which names are looked for along a search list,
+	// the same as on the nodes. Empty: "ap.k8s.io".
+	AutopathSuffix string `json:"autopathSuffix,omitempty"`
+
+	// EDNSOption is the code by which node caches send the list, 65001 to 65534, the same
+	// as theirs. 0: 65313.
+	EDNSOption uint16 `json:"ednsOption,omitempty"`
+
+	// AutopathNetworks lists the networks from which such a list is heeded, as
+	// "203.0.113.0/24", and no others. Empty: loopback, link-local, private and shared
+	// addresses.
+	AutopathNetworks []string `json:"autopathNetworks,omitempty"`
 
 	// Lameduck is how long queries are still answered when the server is told to end,
 	// as "10s": until nobody sends any. Empty: "0s".

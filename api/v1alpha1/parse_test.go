@@ -90,7 +90,7 @@ func TestDefaults(t *testing.T) {
 		"mode: Generate\ndrainTimeout: 4s\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
 	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
 		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
-		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nlameduck: 0s\nlogFormat: text\n")
+		"upstreams: []\nresolvConf: /etc/resolv.conf\nstubDomains: []\nhostSuffixes: []\nautopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathNetworks: []\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
 		"listen: ':8443'\nnamespace: dnsconfigurer\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+

@@ -75,6 +75,9 @@ func (d *dnsFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&d.resolvConf, "resolv-conf", v1alpha1.DefaultUpstreamConf, "`PATH` of the file with the servers to forward to; watched; empty: nothing is forwarded")
 	f.StringArrayVar(&d.stubs, "stub-domain", nil, "`ZONE=ADDR,..`: a domain that has servers of its own; repeatable")
 	f.StringSliceVar(&d.given.HostSuffixes, "host-suffix", nil, "`DOMAIN` that the nodes search; repeatable")
+	f.StringVar(&d.given.AutopathSuffix, "autopath-suffix", v1alpha1.DefaultAutopathSuffix, "`DOMAIN` below which names are looked for along a search list")
+	f.Uint16Var(&d.given.EDNSOption, "edns-option", v1alpha1.DefaultEDNSOption, "`CODE` by which node caches send the list, 65001 to 65534")
+	f.StringSliceVar(&d.given.AutopathNetworks, "autopath-network", nil, "`CIDR` of clients that may send one; repeatable; empty: loopback, link-local, private and shared addresses")
 	f.StringSliceVar(&d.given.ReverseCIDRs, "reverse-cidr", nil, "`CIDR` of the cluster's addresses: unknown ones have no name; repeatable")
 	f.StringVar(&d.given.Pods, "pods", v1alpha1.DefaultPods, "`MODE` of names of pods: disabled, insecure or verified")
 	f.Uint32Var(&d.ttl, "ttl", v1alpha1.DefaultTTL, "`SECONDS` for which answers about the cluster may be kept")
@@ -89,8 +92,8 @@ func (d *dnsFlags) register(f *pflag.FlagSet) {
 // dnsFlagNames are the flags of fields.
 var dnsFlagNames = fieldNames{
 	"listen": "listen", "manifests": "manifests", "kubeconfig": "kubeconfig", "clusterDomain": "cluster-domain", "upstreams": "upstream",
-	"resolvConf": "resolv-conf", "stubDomains": "stub-domain", "hostSuffixes": "host-suffix", "reverseCIDRs": "reverse-cidr", "pods": "pods",
-	"ttl": "ttl", "snapshot.path": "snapshot", "snapshot.wait": "snapshot-wait", "snapshot.maxAge": "snapshot-max-age",
+	"resolvConf": "resolv-conf", "stubDomains": "stub-domain", "hostSuffixes": "host-suffix", "autopathSuffix": "autopath-suffix", "ednsOption": "edns-option",
+	"autopathNetworks": "autopath-network", "reverseCIDRs": "reverse-cidr", "pods": "pods", "ttl": "ttl", "snapshot.path": "snapshot", "snapshot.wait": "snapshot-wait", "snapshot.maxAge": "snapshot-max-age",
 	"lameduck": "lameduck", "http": "http", "logFormat": "log-format",
 }
 
@@ -105,6 +108,9 @@ func (d *dnsFlags) over(c v1alpha1.DNSConfiguration, flags *pflag.FlagSet) v1alp
 		"upstream":         func() { c.Upstreams = g.Upstreams },
 		"resolv-conf":      func() { c.ResolvConf, c.Upstreams = &d.resolvConf, g.Upstreams }, // the file's would hide it
 		"host-suffix":      func() { c.HostSuffixes = g.HostSuffixes },
+		"autopath-suffix":  func() { c.AutopathSuffix = g.AutopathSuffix },
+		"edns-option":      func() { c.EDNSOption = g.EDNSOption },
+		"autopath-network": func() { c.AutopathNetworks = g.AutopathNetworks },
 		"reverse-cidr":     func() { c.ReverseCIDRs = g.ReverseCIDRs },
 		"pods":             func() { c.Pods = g.Pods },
 		"ttl":              func() { c.TTL = &d.ttl },
@@ -133,7 +139,12 @@ func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
 	if err != nil {
 		return dnsSettings{}, err
 	}
-	return newDNSSettings(d.over(c, flags), nil)
+	s, err := newDNSSettings(d.over(c, flags), nil)
+	s.manifestsFrom = d.config + ": manifests"
+	if flags.Changed("manifests") {
+		s.manifestsFrom = "--manifests"
+	}
+	return s, err
 }
 
 func (d *dnsFlags) run(cmd *cobra.Command) error {
@@ -166,8 +177,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 		return err
 	}
 	err = force.begin(dnsserver.Config{
-		Zone: z, Domain: s.domain, TTL: s.ttl, Lameduck: s.lameduck,
-		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
+		Zone: z, Domain: s.domain, TTL: s.ttl, Lameduck: s.lameduck, Autopath: s.autopath,
 	}, s.peers, registry, r)
 	if err != nil {
 		return err
@@ -228,7 +238,7 @@ func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog
 	if len(s.Manifests) > 0 {
 		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
-			return source{}, err
+			return source{}, within(s.manifestsFrom, err)
 		}
 		return source{run: dirs.Run}, nil
 	}

@@ -177,7 +177,8 @@ func TestDNSReload(t *testing.T) {
 	expect("b.example.", `"two"`)
 	success("0")
 
-	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\n", "settings in force", `needs a restart`, `fields="[clusterDomain ttl logFormat]"`)
+	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\nednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
+		"settings in force", `needs a restart`, `fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
 	success("1")
 	p.hangup("resolvConf: ''\n", "settings in force")
 	expect("c.example.", "REFUSED")
@@ -211,7 +212,8 @@ func TestDNSFlags(t *testing.T) {
 		given: map[string]string{
 			"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
 			"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
-			"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "lameduck": "1s", "log-format": "json",
+			"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "autopath-suffix": "s", "edns-option": "65001", "autopath-network": "[203.0.113.0/24]",
+			"lameduck": "1s", "log-format": "json",
 		},
 		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},
 		over: func(arg string, flags *pflag.FlagSet) (v1alpha1.DNSConfiguration, error) {

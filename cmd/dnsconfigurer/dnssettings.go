@@ -24,15 +24,17 @@ const maxTTL = 3600
 type dnsSettings struct {
 	v1alpha1.DNSConfiguration
 
-	listen       []netip.AddrPort
-	domain       fqdn.Name
-	reverse      []netip.Prefix
-	pods         zone.PodMode
-	ttl          uint32
-	peers        peers
-	hostSuffixes []fqdn.Name
+	listen   []netip.AddrPort
+	domain   fqdn.Name
+	reverse  []netip.Prefix
+	pods     zone.PodMode
+	ttl      uint32
+	peers    peers
+	autopath dnsserver.Autopath
 
 	snapshotWait, snapshotMaxAge, lameduck time.Duration // 0: the default
+
+	manifestsFrom string // the flag or the field, for errors
 }
 
 // newDNSSettings fills in the defaults and checks everything; the error joins all
@@ -47,7 +49,7 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 	}
 	s.checkCluster(check)
 	s.peers = readPeers(c.Upstreams, c.ResolvConf, c.StubDomains, check)
-	s.checkHostSuffixes(check)
+	s.checkAutopath(check)
 	for _, d := range []struct {
 		path, text string
 		to         *time.Duration
@@ -79,13 +81,7 @@ func newDNSSettings(c v1alpha1.DNSConfiguration, names fieldNames) (dnsSettings,
 func (s *dnsSettings) checkCluster(check func(string, error)) {
 	s.listen = readListen(s.Listen, v1alpha1.DefaultDNSListen, check)
 	s.domain = readDomain("clusterDomain", cmp.Or(s.ClusterDomain, v1alpha1.DefaultClusterDomain), "a cluster has a domain below it", check)
-	for i, text := range s.ReverseCIDRs {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			check(fmt.Sprintf("reverseCIDRs[%d]", i), fmt.Errorf("%q is not a network as 10.96.0.0/12", text))
-		}
-		s.reverse = append(s.reverse, p.Masked())
-	}
+	s.reverse = readNetworks("reverseCIDRs", s.ReverseCIDRs, check)
 	modes := map[string]zone.PodMode{"": zone.PodsInsecure, "disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}
 	mode, ok := modes[s.Pods]
 	if !ok {
@@ -100,14 +96,16 @@ func (s *dnsSettings) checkCluster(check func(string, error)) {
 	}
 }
 
-// checkHostSuffixes checks the domains of the nodes.
-func (s *dnsSettings) checkHostSuffixes(check func(string, error)) {
+// checkAutopath checks what is about search lists. It wants the cluster's domain.
+func (s *dnsSettings) checkAutopath(check func(string, error)) {
+	s.autopath = readAutopath(s.AutopathSuffix, s.EDNSOption, s.domain, check)
+	s.autopath.Allowed = readNetworks("autopathNetworks", s.AutopathNetworks, check)
 	for i, text := range s.HostSuffixes {
 		name, err := fqdn.ParseName(text)
 		if err != nil {
 			check(fmt.Sprintf("hostSuffixes[%d]", i), fmt.Errorf("%q %w", text, err))
 		}
-		s.hostSuffixes = append(s.hostSuffixes, name)
+		s.autopath.HostSuffixes = append(s.autopath.HostSuffixes, name)
 	}
 	if n := len(s.HostSuffixes); n > dnsserver.MaxHostSuffixes {
 		check("hostSuffixes", fmt.Errorf("there are %d, at most %d", n, dnsserver.MaxHostSuffixes))
@@ -127,7 +125,10 @@ func (s dnsSettings) needRestart(next dnsSettings) []string {
 		{"reverseCIDRs", s.reverse, next.reverse},
 		{"pods", s.pods, next.pods},
 		{"ttl", s.ttl, next.ttl},
-		{"hostSuffixes", s.hostSuffixes, next.hostSuffixes},
+		{"hostSuffixes", s.autopath.HostSuffixes, next.autopath.HostSuffixes},
+		{"autopathSuffix", s.autopath.Suffix, next.autopath.Suffix},
+		{"ednsOption", s.autopath.Option, next.autopath.Option},
+		{"autopathNetworks", s.autopath.Allowed, next.autopath.Allowed},
 		{"lameduck", s.lameduck, next.lameduck},
 		{"logFormat", s.LogFormat, next.LogFormat},
 	})

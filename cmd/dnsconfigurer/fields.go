@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -53,6 +55,34 @@ func readDomain(path, text, why string, check func(string, error)) fqdn.Name {
 		check(path, fmt.Errorf("%q %w", text, err))
 	}
 	return name
+}
+
+// readNetworks checks networks; those with an error are in the list, too. Without any it is
+// nil.
+func readNetworks(path string, texts []string, check func(string, error)) (list []netip.Prefix) {
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is4In6() { // in these nobody is: clients with IPv4 are taken as such
+			check(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("%q is not a network as 10.96.0.0/12", text))
+		}
+		list = append(list, p.Masked())
+	}
+	return list
+}
+
+// readAutopath checks what the two ends of a search list have to agree on: below which
+// suffix names have one, and by which option it goes from the node to the cluster DNS.
+func readAutopath(suffix string, option uint16, domain fqdn.Name, check func(string, error)) dnsserver.Autopath {
+	a := dnsserver.Autopath{Option: cmp.Or(option, autopath.DefaultOption)}
+	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
+		check("ednsOption", fmt.Errorf("%d: those for local use are %d to %d", a.Option, autopath.MinOption, autopath.MaxOption))
+	}
+	a.Suffix = readDomain("autopathSuffix", cmp.Or(suffix, v1alpha1.DefaultAutopathSuffix), "all names would be below it", check)
+	if len(a.Suffix) > len(fqdn.Root) && len(domain) > len(fqdn.Root) { // else the one that is wrong is told of
+		_, err := autopath.NewZone(a.Suffix, domain)
+		check("autopathSuffix", err)
+	}
+	return a
 }
 
 // checkServing checks what all servers have, and returns the format of the log.

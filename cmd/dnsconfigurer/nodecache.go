@@ -140,8 +140,7 @@ func (n *nodeCacheFlags) run(cmd *cobra.Command) error {
 func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce, r *reloader, log *slog.Logger) error {
 	registry := prometheus.NewRegistry()
 	err := force.begin(dnsserver.Config{
-		Domain: s.peers.cluster.domain, TTL: v1alpha1.DefaultTTL,
-		Autopath: dnsserver.Autopath{Suffix: s.suffix, Option: s.peers.cluster.option, Allowed: []netip.Prefix{}}, // lists come in names alone
+		Domain: s.peers.cluster.domain, TTL: v1alpha1.DefaultTTL, Autopath: s.autopath,
 	}, s.peers, registry, r)
 	if err != nil {
 		return err

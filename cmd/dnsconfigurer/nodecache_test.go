@@ -34,12 +34,18 @@ type nodeCache struct {
 // domains. The node's servers say "node" of every name, those of the cluster DNS "cluster".
 func newNodeCache(t *testing.T, domains string) *nodeCache {
 	t.Helper()
+	return newNodeCacheWith(t, domains, "", "")
+}
+
+// newNodeCacheWith is newNodeCache with more fields in the two files.
+func newNodeCacheWith(t *testing.T, domains, ofCluster, ofNode string) *nodeCache {
+	t.Helper()
 	dir := t.TempDir()
 	n := &nodeCache{host: filepath.Join(dir, "resolv.conf")}
-	n.cluster = newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster")))
+	n.cluster = newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+ofCluster)
 	n.search(domains)
 	n.dnsProcess = dnsProcess{t: t, config: filepath.Join(dir, "nodecache.yaml"), addr: freeAddr(t), http: freeAddr(t)}
-	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr, upstreamSaying(t, "node"), n.host))
+	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr, upstreamSaying(t, "node"), n.host) + ofNode)
 	n.signal, n.stop = startCommand(t, []string{"nodecache", "--config", n.config, "--listen", n.addr, "--http", n.http}, &n.log)
 	n.ready()
 	return n
@@ -117,6 +123,36 @@ func TestNodeCache(t *testing.T) {
 	}
 	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
 		t.Errorf("a name of others: %s", got)
+	}
+}
+
+// TestNodeCacheAgrees: the cluster DNS expands for a node that has its option and is in its
+// networks. For others it does not, and pods get the same.
+func TestNodeCacheAgrees(t *testing.T) {
+	const other = "autopathSuffix: ap.example\nednsOption: 65400\n"
+	for _, tt := range []struct{ name, cluster, node, want string }{
+		{"another suffix and option on both", other, other, "expanded"},
+		{"another option on the node alone", "autopathSuffix: ap.example\n", other, "silent"},
+		{"the node is in the networks", other + "autopathNetworks: [192.0.2.0/24, 127.0.0.0/8]\n", other, "expanded"},
+		{"the node is not in the networks", other + "autopathNetworks: [192.0.2.0/24]\n", other, "silent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNodeCacheWith(t, "corp.example", tt.cluster, tt.node)
+			for _, p := range []*dnsProcess{&n.dnsProcess, n.cluster} { // names need no permission
+				if got := p.ask("payments.search.shop.cluster.local.ap.example.", dns.TypeA); got != "payments.shop.svc.cluster.local." {
+					t.Errorf("payments leads to %s\n%s", got, p.log.String())
+				}
+			}
+			if got := n.ask("intranet.search.shop.cluster.local.ap.example.", dns.TypeTXT); got != "intranet.corp.example." {
+				t.Errorf("intranet leads to %s\n%s", got, n.log.String())
+			}
+			for _, result := range []string{"expanded", "silent"} {
+				line := fmt.Sprintf("dnsconfigurer_dns_autopath_sent_total{result=%q} 0\n", result)
+				if none := strings.Contains(get(t, n.http, "/metrics"), line); none == (result == tt.want) {
+					t.Errorf("want lists sent to be %s alone", tt.want)
+				}
+			}
+		})
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
 // errNoClusterDNS: there is no default, for a cache that asks a wrong server denies what
@@ -28,9 +27,9 @@ const maxInterface = 15
 type nodeCacheSettings struct {
 	v1alpha1.NodeCacheConfiguration
 
-	listen []netip.AddrPort
-	suffix fqdn.Name
-	peers  peers
+	listen   []netip.AddrPort
+	autopath dnsserver.Autopath
+	peers    peers
 }
 
 // newNodeCacheSettings fills in the defaults and checks everything; the error joins all
@@ -49,17 +48,11 @@ func newNodeCacheSettings(c v1alpha1.NodeCacheConfiguration, names fieldNames) (
 	s.peers.cluster = &clusterPeers{
 		servers: readServers("clusterDNS", c.ClusterDNS, check),
 		domain:  readDomain("clusterDomain", cmp.Or(c.ClusterDomain, v1alpha1.DefaultClusterDomain), "a cluster has a domain below it", check),
-		option:  cmp.Or(c.EDNSOption, autopath.DefaultOption),
 	}
-	if o := s.peers.cluster.option; o < autopath.MinOption || o > autopath.MaxOption {
-		check("ednsOption", fmt.Errorf("%d: those for local use are %d to %d", o, autopath.MinOption, autopath.MaxOption))
-	}
-	s.suffix = readDomain("autopathSuffix", cmp.Or(c.AutopathSuffix, v1alpha1.DefaultAutopathSuffix), "all names would be below it", check)
+	s.autopath = readAutopath(c.AutopathSuffix, c.EDNSOption, s.peers.cluster.domain, check)
+	s.autopath.Allowed = []netip.Prefix{} // pods send their lists in names alone
+	s.peers.cluster.option = s.autopath.Option
 	s.LogFormat = checkServing(c.HTTP, c.LogFormat, check)
-	if len(problems) == 0 {
-		_, err := autopath.NewZone(s.suffix, s.peers.cluster.domain)
-		check("autopathSuffix", err)
-	}
 	return s, errors.Join(problems...)
 }
 
@@ -90,8 +83,8 @@ func (s nodeCacheSettings) needRestart(next nodeCacheSettings) []string {
 		{"interface", s.Interface, next.Interface},
 		{"http", s.HTTP, next.HTTP},
 		{"clusterDomain", s.peers.cluster.domain, next.peers.cluster.domain},
-		{"autopathSuffix", s.suffix, next.suffix},
-		{"ednsOption", s.peers.cluster.option, next.peers.cluster.option},
+		{"autopathSuffix", s.autopath.Suffix, next.autopath.Suffix},
+		{"ednsOption", s.autopath.Option, next.autopath.Option},
 		{"logFormat", s.LogFormat, next.LogFormat},
 	})
 }

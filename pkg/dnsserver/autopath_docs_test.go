@@ -50,7 +50,7 @@ func TestAutopathDocs(t *testing.T) {
 	}
 
 	for _, row := range []string{
-		fmt.Sprintf("| option code | %d; may be any from %d to %d |", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
+		fmt.Sprintf("| option code | %d; may be any from %d to %d:", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
 		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
 		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),

@@ -72,7 +72,9 @@ type contents struct {
 	manifest Manifest
 }
 
-// NewDirectories returns a Directories that reads nothing until it runs.
+// NewDirectories returns a Directories that reads no file until it runs. A path where no
+// directory can be read is an error now, for the zone would not be loaded as long as that
+// is so; one that is lost later keeps what it had. The error joins those of all paths.
 func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 	switch {
 	case cfg.Zone == nil:
@@ -81,6 +83,15 @@ func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 		return nil, errors.New("filling the zone from manifests: the cluster's domain is missing")
 	case len(cfg.Paths) == 0:
 		return nil, errors.New("filling the zone from manifests: no directory")
+	}
+	var problems []error
+	for _, path := range cfg.Paths {
+		if err := checkDirectory(path); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -191,6 +202,23 @@ func manifestFiles(directory string) ([]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// checkDirectory checks that there is a directory that can be read.
+func checkDirectory(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such directory; give a directory")
+	case err == nil && !info.IsDir():
+		return errors.New("not a directory; give a directory")
+	case err == nil:
+		_, err = os.ReadDir(path)
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err // the caller says where
+	}
+	return err
 }
 
 // readFile reports whether the file says something new that is right.

@@ -258,6 +258,9 @@ func write(t *testing.T, path, text string) {
 // TestDirectories changes files and reads each time, without a watch.
 func TestDirectories(t *testing.T) {
 	dir, later := t.TempDir(), filepath.Join(t.TempDir(), "later")
+	if err := os.Mkdir(later, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	z, log := newZone(t), new(strings.Builder)
 	d, err := NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir, later}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
@@ -276,11 +279,14 @@ func TestDirectories(t *testing.T) {
 	write(t, a, service("web", "10.96.0.1"))
 	write(t, filepath.Join(dir, "README.md"), "no manifest")
 	write(t, filepath.Join(dir, ".a.yaml"), service("hidden", "10.96.0.9"))
-	want("a directory is missing", map[string]string{"web": "unknown", "none": "unknown"})
+	if err := os.Remove(later); err != nil {
+		t.Fatal(err)
+	}
+	want("a directory has gone before the first reading", map[string]string{"web": "unknown", "none": "unknown"})
 	if err := os.Mkdir(later, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	want("all are there", map[string]string{"web": "10.96.0.1", "none": "absent", "hidden": "absent"})
+	want("it is back", map[string]string{"web": "10.96.0.1", "none": "absent", "hidden": "absent"})
 	write(t, b, service("web", "10.96.0.2")+"---\n"+service("api", "10.96.0.3"))
 	want("the later file counts", map[string]string{"web": "10.96.0.2", "api": "10.96.0.3"})
 	write(t, filepath.Join(later, "a.yaml"), service("web", "10.96.0.4"))
@@ -307,6 +313,19 @@ func TestDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a directory that is gone", map[string]string{"web": "10.96.0.4"})
+}
+
+// TestDirectoriesRefuses: where no directory can be read nothing begins.
+func TestDirectoriesRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, service("web", "10.96.0.1"))
+	missing, below := filepath.Join(dir, "missing"), filepath.Join(file, "below")
+	_, err := NewDirectories(DirectoriesConfig{Zone: newZone(t), Domain: clusterLocal, Paths: []string{missing, dir, file, below}})
+	want := missing + ": no such directory; give a directory\n" + file + ": not a directory; give a directory\n" + below + ": not a directory"
+	if got := fmt.Sprint(err); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }
 
 // TestDirectoriesRun has the kernel tell of changes.
