@@ -65,9 +65,8 @@ func (c comparison) agree() (agree, known bool) {
 // records are what a program finds in an answer, without TTLs and without the alias
 // that an expansion begins with.
 func (c comparison) records(answer []dns.RR) (list []string) {
-	suffix := dns.Fqdn(cmp.Or(c.node.Autopath.Suffix, policy.DefaultAutopathSuffix))
 	for _, rr := range answer {
-		if dns.IsSubDomain(suffix, rr.Header().Name) {
+		if dns.IsSubDomain(c.suffix(), rr.Header().Name) {
 			continue
 		}
 		rr = dns.Copy(rr)
@@ -90,11 +89,11 @@ func (c comparison) server(a netip.Addr) string {
 	return a.String()
 }
 
-// hops counts the queries of a lookup. Caches are empty before it: a node cache asks the
-// cluster DNS once for each question of the pod, with the search list or without.
+// hops counts the queries of a lookup. Caches are empty before it: a node cache asks once
+// for each question of the pod, with the search list or without.
 func (c comparison) hops(p lookupPrinter) []v1alpha1.LookupHop {
 	var hops []v1alpha1.LookupHop
-	var forwarded []dns.Question
+	var forwarded, others []dns.Question // by a node cache: to the cluster DNS, and to upstream
 	for _, q := range p.result.Queries {
 		to := c.server(q.Server)
 		i := slices.IndexFunc(hops, func(h v1alpha1.LookupHop) bool { return h.To == to })
@@ -102,8 +101,12 @@ func (c comparison) hops(p lookupPrinter) []v1alpha1.LookupHop {
 			i, hops = len(hops), append(hops, v1alpha1.LookupHop{From: atPod, To: to})
 		}
 		hops[i].Queries++
-		if to == atNodeCache {
-			forwarded = appendNew(forwarded, dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Type})
+		switch question := (dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Type}); {
+		case to != atNodeCache:
+		case c.ofCluster(question.Name):
+			forwarded = appendNew(forwarded, question)
+		default:
+			others = appendNew(others, question)
 		}
 	}
 	if p.server != "" {
@@ -112,8 +115,28 @@ func (c comparison) hops(p lookupPrinter) []v1alpha1.LookupHop {
 	if n := len(forwarded); n > 0 {
 		hops = append(hops, v1alpha1.LookupHop{From: atNodeCache, To: atClusterDNS, Queries: n, Derived: true})
 	}
+	if n := len(others); n > 0 {
+		hops = append(hops, v1alpha1.LookupHop{From: atNodeCache, To: atUpstream, Queries: n, Derived: true})
+	}
 	n := p.result.upstream
+	if !slices.ContainsFunc(forwarded, func(q dns.Question) bool { return dns.IsSubDomain(c.suffix(), q.Name) }) {
+		n = max(0, n-len(others)) // behind a walk along the list they were known already
+	}
+	if n == 0 && len(others) > 0 {
+		return hops
+	}
 	return append(hops, v1alpha1.LookupHop{From: atClusterDNS, To: atUpstream, Queries: n, Derived: n > 0 && len(p.upstream) == 0})
+}
+
+// suffix is that of names with a search list.
+func (c comparison) suffix() string {
+	return dns.Fqdn(cmp.Or(c.node.Autopath.Suffix, policy.DefaultAutopathSuffix))
+}
+
+// ofCluster tells whether a node cache asks the cluster DNS for a name.
+func (c comparison) ofCluster(name string) bool {
+	return slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", c.suffix()},
+		func(zone string) bool { return dns.IsSubDomain(zone, name) })
 }
 
 func (c comparison) text(w io.Writer) error {

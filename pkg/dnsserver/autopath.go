@@ -202,12 +202,12 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 	}
 	client := q.client.Unmap().WithZone("") // Contains wants both gone
 	if !slices.ContainsFunc(s.cfg.Autopath.Allowed, func(p netip.Prefix) bool { return p.Contains(client) }) {
-		s.metrics.autopath.ignored.WithLabelValues(ofStranger).Inc()
+		q.count(s.metrics.autopath.ignored.WithLabelValues(ofStranger))
 		return nil
 	}
 	paths, err := autopath.Decode(values[0])
 	if err != nil || len(values) > 1 {
-		s.metrics.autopath.ignored.WithLabelValues(ofNoSense).Inc()
+		q.count(s.metrics.autopath.ignored.WithLabelValues(ofNoSense))
 		return nil
 	}
 	if q.question().Qtype == dns.TypeANY || q.name == fqdn.Root {

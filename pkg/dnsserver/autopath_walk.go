@@ -26,7 +26,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 	w := walker{s: s, q: q, at: at, now: time.Now()}
 	r := autopath.Walk(ctx, candidates, func(name fqdn.Name) (finding, func(context.Context) finding) {
 		f, later := w.look(ctx, name)
-		if later != nil && q.atOnce {
+		if later != nil && q.atOnce != nil {
 			return finding{Outcome: autopath.Failed, Cluster: true, Answer: answer{pending: true}}, nil // which ends it
 		}
 		return f, later
@@ -148,7 +148,7 @@ func (w *walker) follow(ctx context.Context, name fqdn.Name) func(context.Contex
 // that is known to be absent, so that comes first.
 func (w *walker) lookElsewhere(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
 	if ttl, ok := w.s.cfg.Cache.Absent(w.address(name), w.now); ok {
-		w.s.metrics.lookups.WithLabelValues(cache.Fresh.String()).Inc()
+		w.q.count(w.s.metrics.lookups.WithLabelValues(cache.Fresh.String()))
 		return finding{Outcome: autopath.NotThere, Denial: ttl}, nil
 	}
 	var all inquiry

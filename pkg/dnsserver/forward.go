@@ -85,7 +85,7 @@ func (s *Server) elsewhere(ctx context.Context, q *query) answer {
 	switch {
 	case ask == nil:
 		return a
-	case q.atOnce:
+	case q.atOnce != nil:
 		return answer{pending: true}
 	}
 	return ask(ctx)
@@ -108,9 +108,7 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
 	}
 	hit := s.cfg.Cache.Get(question, time.Now())
-	if waits := hit.State == cache.Miss || hit.State == cache.Stale; !waits || !q.atOnce { // else it will be looked up again
-		s.metrics.lookups.WithLabelValues(hit.State.String()).Inc()
-	}
+	q.count(s.metrics.lookups.WithLabelValues(hit.State.String()))
 	switch hit.State {
 	case cache.Fresh:
 		return s.cached(q, &hit, fromCache), nil

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -38,8 +39,22 @@ type query struct {
 
 	client netip.Addr // the zero Addr: not known
 
-	// atOnce: nobody is waited for. Where somebody would have to be, the answer is pending.
-	atOnce bool
+	// atOnce: nobody is waited for. Where somebody would have to be, the answer is pending,
+	// and what was to be counted on the way is not. nil: who has to be waited for is.
+	atOnce *deferred
+}
+
+// deferred is what is counted when a query has turned out not to be pending. It is one
+// goroutine's.
+type deferred []prometheus.Counter
+
+// count counts now, or when it is known that q is not pending.
+func (q *query) count(c prometheus.Counter) {
+	if q.atOnce == nil {
+		c.Inc()
+		return
+	}
+	*q.atOnce = append(*q.atOnce, c)
 }
 
 type transport uint8

@@ -200,10 +200,18 @@ func (s *Server) respond(ctx context.Context, packet []byte, via transport, clie
 		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
 		return refusal, true
 	}
-	q.client, q.atOnce = client, atOnce
+	q.client = client
+	if atOnce {
+		q.atOnce = new(deferred)
+	}
 	a := s.answer(ctx, q)
 	if a.pending {
 		return nil, false
+	}
+	if atOnce {
+		for _, c := range *q.atOnce {
+			c.Inc()
+		}
 	}
 	reply = q.pack(a)
 	s.metrics.observe(via, a, time.Since(start))

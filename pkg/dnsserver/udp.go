@@ -19,10 +19,10 @@ const (
 	// itself.
 	crowd = 32
 
-	// atOnce is how many packets of a batch the reader itself answers the plain way, at
+	// maxInline is how many packets of a batch the reader itself answers the plain way, at
 	// most: what came after the batch waits for that. The others get a goroutine each, and
 	// so does what has to wait for other servers.
-	atOnce = 8
+	maxInline = 8
 
 	// maxReaders is how many read one socket, at most.
 	maxReaders = 8
@@ -134,7 +134,7 @@ func (r *reader) answer(ctx context.Context, n int, start time.Time) {
 	r.batch.send()
 	for turn, i := range r.plain {
 		reply, done := []byte(nil), false
-		if turn < atOnce {
+		if turn < maxInline {
 			reply, done = r.server.respond(ctx, r.batch.packet(i), overUDP, r.batch.client(i).Addr(), true)
 		}
 		switch {
