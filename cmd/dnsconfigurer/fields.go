@@ -28,6 +28,12 @@ func (n fieldNames) of(path string) string {
 	return path
 }
 
+// missing is the error about a field that has no default and that file leaves out; the
+// flag gives it as well.
+func missing(file, field, flag string) error {
+	return fmt.Errorf("%s: %s: is missing; give it here, or as --%s", file, field, flag)
+}
+
 // readListen checks where a server takes queries.
 func readListen(texts []string, standard string, check func(string, error)) (listen []netip.AddrPort) {
 	if len(texts) == 0 {

@@ -112,10 +112,13 @@ func (n *nodeCacheFlags) load(flags *pflag.FlagSet) (nodeCacheSettings, error) {
 		return nodeCacheSettings{}, err
 	}
 	s, err := newNodeCacheSettings(n.over(c, flags), nil)
-	if err == nil && len(s.peers.cluster.servers) == 0 {
-		err = errNoClusterDNS
+	switch {
+	case err != nil || len(s.peers.cluster.servers) > 0:
+		return s, err
+	case n.config != "":
+		return s, missing(n.config, "clusterDNS", "cluster-dns")
 	}
-	return s, err
+	return s, errNoClusterDNS
 }
 
 func (n *nodeCacheFlags) run(cmd *cobra.Command) error {

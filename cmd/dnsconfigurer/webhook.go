@@ -125,10 +125,7 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 	if err := s.judge(n, &w.node.files, c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); err != nil {
 		return s, err
 	}
-	if !c.SelfSigned && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
-		return s, errNoCertificate
-	}
-	return s, nil
+	return s, s.checkCertificate(w.node.config)
 }
 
 func (w *webhookFlags) run(cmd *cobra.Command) error {

@@ -89,6 +89,26 @@ func (s *webhookSettings) judge(n node, files *files, known bool) error {
 	return err
 }
 
+// checkCertificate checks that the files of a certificate are named; file is the
+// configuration, "" without one.
+func (s webhookSettings) checkCertificate(file string) error {
+	noCert, noKey := s.TLS.CertFile == "", s.TLS.KeyFile == ""
+	switch {
+	case s.SelfSigned || !noCert && !noKey:
+		return nil
+	case file == "":
+		return errNoCertificate
+	}
+	var problems []error
+	if noCert {
+		problems = append(problems, fmt.Errorf("%w; unless selfSigned is true", missing(file, "tls.certFile", "tls-cert")))
+	}
+	if noKey {
+		problems = append(problems, fmt.Errorf("%w; unless selfSigned is true", missing(file, "tls.keyFile", "tls-key")))
+	}
+	return errors.Join(problems...)
+}
+
 // api returns how to reach the API server.
 func (s webhookSettings) api() (*rest.Config, error) {
 	c, err := client.Config(s.Kubeconfig)
