@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"time"
 
@@ -47,8 +46,11 @@ func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webh
 	s := webhookSettings{WebhookConfiguration: c}
 	var problems []error
 	for _, a := range []struct{ path, addr string }{{"listen", c.Listen}, {"http", c.HTTP}} {
-		if _, _, err := net.SplitHostPort(a.addr); err != nil && a.addr != "" {
-			problems = append(problems, fmt.Errorf("%s: %q is not an address with a port", names.of(a.path), a.addr))
+		if a.addr == "" {
+			continue
+		}
+		if err := checkAddress(a.addr); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", names.of(a.path), err))
 		}
 	}
 	if fqdn.LabelProblems(c.Namespace) != nil {
