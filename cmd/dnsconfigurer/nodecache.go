@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -159,8 +162,11 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 		}
 	}
 	sockets, err := dnsserver.ListenShared(ctx, s.listen)
-	if err != nil {
-		return err
+	switch {
+	case s.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w; give --interface, or an address that the node has", err)
+	case err != nil:
+		return socketHint(err, "listen")
 	}
 	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return force.server.Run(ctx, sockets) }}
 	if s.HTTP != "" {

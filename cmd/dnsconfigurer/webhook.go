@@ -162,7 +162,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	server := &webhook.Server{Handler: force.handler, Certificate: certificate.current, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
 	l, err := net.Listen("tcp", s.Listen)
 	if err != nil {
-		return err
+		return socketHint(err, "listen")
 	}
 	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // metrics and health, until the last review
 	defer end()
