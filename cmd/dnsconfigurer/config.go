@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -58,7 +57,8 @@ func configCheckCommand() *cobra.Command {
 that it names: every address, the domain, the limits that the kubelet checks when
 it starts, and what the kubelet passes over in the resolv.conf. Of a
 DNSConfiguration, a NodeCacheConfiguration and a WebhookConfiguration every value is
-checked. Exit code 1 when the file or the resolv.conf has errors.`,
+checked, and that nothing is missing without which the server does not start; a flag
+may give that, too. Exit code 1 when the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
@@ -84,7 +84,8 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 		_, err := new(files).readDNS(path)
 		return err
 	case v1alpha1.KindNodeCache:
-		_, err := new(files).readNodeCache(path)
+		n := nodeCacheFlags{config: path}
+		_, err := n.load(pflag.NewFlagSet("", pflag.ContinueOnError))
 		return err
 	case v1alpha1.KindWebhook:
 		return checkWebhook(path)
@@ -121,10 +122,8 @@ func checkWebhook(path string) error {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	w.register(flags)
 	w.node.config = path
-	if _, err := w.load(flags); !errors.Is(err, errNoCertificate) { // flags may give it
-		return err
-	}
-	return nil
+	_, err := w.load(flags)
+	return err
 }
 
 // readKind reads the kind of the file at path.

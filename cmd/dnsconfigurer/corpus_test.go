@@ -42,7 +42,7 @@ type recorded struct {
 }
 
 // TestRenderIsTheKubelets runs recorded cases through the command as a user would:
-// a manifest, a host file, flags.
+// a manifest, a host file, the kubelet's own file, flags.
 func TestRenderIsTheKubelets(t *testing.T) {
 	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
 	if err != nil {
@@ -107,7 +107,14 @@ func (r recorded) check(t *testing.T) {
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--cluster-dns", strings.Join(r.ClusterDNS, ","), "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	// The kubelet takes entries of clusterDNS that are no addresses; a flag of ours does not.
+	kubelet, err := json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "kubelet.json")
+	write(t, config, kubelet)
+	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", config, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strings"
 
 	netutils "k8s.io/utils/net"
 
@@ -23,6 +22,7 @@ type facts struct {
 	dns                 []string
 	domain, resolvConf  string
 	dnsFrom, domainFrom string
+	kubeletDNS          bool // dns is from the kubelet's file
 
 	findings []policy.Finding
 }
@@ -38,7 +38,7 @@ func (f *facts) readKubelet(files *files, path string) error {
 	if err != nil {
 		return within(path, err)
 	}
-	f.dns, f.dnsFrom, f.resolvConf = k.ClusterDNS, path+": clusterDNS", kube.DefaultResolvConf
+	f.dns, f.dnsFrom, f.kubeletDNS, f.resolvConf = k.ClusterDNS, path+": clusterDNS", true, kube.DefaultResolvConf
 	f.domain, f.domainFrom = k.ClusterDomain, path+": clusterDomain"
 	if k.ResolvConf != nil {
 		f.resolvConf = besides(path, *k.ResolvConf)
@@ -55,7 +55,7 @@ func (f *facts) readKubelet(files *files, path string) error {
 
 func (f *facts) configure(c v1alpha1.NodeConfiguration, path string) {
 	if c.ClusterDNS != nil {
-		f.dns, f.dnsFrom = *c.ClusterDNS, path+": node.clusterDNS"
+		f.dns, f.dnsFrom, f.kubeletDNS = *c.ClusterDNS, path+": node.clusterDNS", false
 	}
 	if c.ClusterDomain != nil {
 		f.domain, f.domainFrom = *c.ClusterDomain, path+": node.clusterDomain"
@@ -66,27 +66,31 @@ func (f *facts) configure(c v1alpha1.NodeConfiguration, path string) {
 }
 
 // node parses the facts and the rest of c, the configuration at path. Like the
-// kubelet it goes on without a clusterDNS entry that is no address, and says so.
+// kubelet it goes on without an entry of the kubelet's clusterDNS that is no address, and
+// says so.
 func (f *facts) node(c v1alpha1.ShimConfiguration, path string) (node, error) {
 	n := node{name: c.Node.NodeName, uplink: c.Node.UplinkResolvConf, findings: f.findings,
 		origins: map[string]string{"clusterDomain": f.domainFrom, "autopath.suffix": path + ": autopath.suffix"}}
 	n.ClusterDomain, n.ResolvConf = f.domain, f.resolvConf
 	for i, s := range f.dns {
 		a, ok := parseAddr(s)
-		if !ok {
+		switch {
+		case ok:
+			n.ClusterDNS = append(n.ClusterDNS, a)
+		case f.kubeletDNS:
 			n.findings = append(n.findings, policy.Finding{
 				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
-				Message: fmt.Sprintf("%s: %q is not an IP address, the kubelet goes on without it", item(f.dnsFrom, i), s),
+				Message: fmt.Sprintf("%s[%d]: %q is not an IP address, the kubelet goes on without it", f.dnsFrom, i, s),
 				Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
 			})
-			continue
+		default:
+			return n, fmt.Errorf("%s[%d]: %q is not an IP address", f.dnsFrom, i, s)
 		}
-		n.ClusterDNS = append(n.ClusterDNS, a)
 	}
 	for i, s := range c.Node.NodeIPs {
 		a, ok := parseAddr(s)
 		if !ok {
-			return n, fmt.Errorf("%s: %q is not an IP address", item(path+": node.nodeIPs", i), s)
+			return n, fmt.Errorf("%s: node.nodeIPs[%d]: %q is not an IP address", path, i, s)
 		}
 		n.IPs = append(n.IPs, a)
 	}
@@ -103,14 +107,6 @@ func (f *facts) node(c v1alpha1.ShimConfiguration, path string) (node, error) {
 		return n, fmt.Errorf("%s: node.hostResolver: %w", path, err)
 	}
 	return n, nil
-}
-
-// item names an item of a list. That of a flag is found without its index.
-func item(list string, i int) string {
-	if strings.HasPrefix(list, "--") {
-		return list
-	}
-	return fmt.Sprintf("%s[%d]", list, i)
 }
 
 // parseAddr parses an address as the kubelet does: leading zeros are allowed,

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -30,6 +31,12 @@ func (n fieldNames) of(path string) string {
 	return path
 }
 
+// missing is the error about a field that has no default and that file leaves out; the
+// flag gives it as well.
+func missing(file, field, flag string) error {
+	return fmt.Errorf("%s: %s: is missing; give it here, or as --%s", file, field, flag)
+}
+
 // readListen checks where a server takes queries.
 func readListen(texts []string, standard string, check func(string, error)) (listen []netip.AddrPort) {
 	if len(texts) == 0 {
@@ -37,8 +44,13 @@ func readListen(texts []string, standard string, check func(string, error)) (lis
 	}
 	for i, text := range texts {
 		addr, err := netip.ParseAddrPort(text)
-		if err != nil {
-			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%q is not an IP address with a port", text))
+		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+		path := fmt.Sprintf("listen[%d]", i)
+		switch {
+		case err != nil:
+			check(path, fmt.Errorf("%q is not an IP address with a port", text))
+		case addr.Port() != 0 && slices.Contains(listen, addr): // of port 0 each is another
+			check(path, fmt.Errorf("%s is there twice", addr))
 		}
 		listen = append(listen, addr)
 	}
@@ -85,12 +97,22 @@ func readAutopath(suffix string, option uint16, domain fqdn.Name, check func(str
 	return a
 }
 
+// checkAddress checks an address of TCP, of which the host may be absent or a name.
+func checkAddress(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q is not an address with a port", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: the port is not a number of at most 65535", addr)
+	}
+	return nil
+}
+
 // checkServing checks what all servers have, and returns the format of the log.
 func checkServing(http, logFormat string, check func(string, error)) string {
 	if http != "" {
-		if _, _, err := net.SplitHostPort(http); err != nil {
-			check("http", fmt.Errorf("%q is not an address with a port", http))
-		}
+		check("http", checkAddress(http))
 	}
 	format := cmp.Or(logFormat, v1alpha1.DefaultLogFormat)
 	if !slices.Contains([]string{"text", "json"}, format) {

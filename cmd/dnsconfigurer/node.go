@@ -135,6 +135,9 @@ func (f *nodeFlags) node(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (no
 	if f.kubeletConfig != "" {
 		c.Node.KubeletConfig = f.kubeletConfig
 	}
+	if err := errors.Join(addressFlag("--cluster-dns", f.clusterDNS), addressFlag("--node-ip", f.nodeIPs)); err != nil {
+		return node{}, usageError{err}
+	}
 	facts := facts{dns: f.clusterDNS, dnsFrom: "--cluster-dns", domain: f.clusterDomain, domainFrom: "--cluster-domain", resolvConf: f.resolvConf}
 	if c.Node.KubeletConfig != "" {
 		if err := facts.readKubelet(&f.files, c.Node.KubeletConfig); err != nil {
@@ -143,7 +146,7 @@ func (f *nodeFlags) node(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (no
 	}
 	facts.configure(c.Node, f.config)
 	if flags.Changed("cluster-dns") {
-		facts.dns, facts.dnsFrom = f.clusterDNS, "--cluster-dns"
+		facts.dns, facts.dnsFrom, facts.kubeletDNS = f.clusterDNS, "--cluster-dns", false
 	}
 	if flags.Changed("cluster-domain") {
 		facts.domain, facts.domainFrom = f.clusterDomain, "--cluster-domain"
@@ -153,11 +156,6 @@ func (f *nodeFlags) node(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (no
 	}
 	if flags.Changed("node-ip") {
 		c.Node.NodeIPs = f.nodeIPs
-		for _, s := range f.nodeIPs {
-			if _, ok := parseAddr(s); !ok {
-				return node{}, usageError{fmt.Errorf("--node-ip: %q is not an IP address", s)}
-			}
-		}
 	}
 	if flags.Changed("node-name") {
 		c.Node.NodeName = f.nodeName
@@ -169,4 +167,15 @@ func (f *nodeFlags) node(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (no
 		return node{}, errors.New("what the kubelet knows is missing: give --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
 	}
 	return facts.node(c, f.config)
+}
+
+// addressFlag checks a flag that lists addresses.
+func addressFlag(name string, texts []string) error {
+	var problems []error
+	for _, s := range texts {
+		if _, ok := parseAddr(s); !ok {
+			problems = append(problems, fmt.Errorf("%s: %q is not an IP address", name, s))
+		}
+	}
+	return errors.Join(problems...)
 }

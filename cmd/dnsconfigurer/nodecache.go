@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -112,10 +115,13 @@ func (n *nodeCacheFlags) load(flags *pflag.FlagSet) (nodeCacheSettings, error) {
 		return nodeCacheSettings{}, err
 	}
 	s, err := newNodeCacheSettings(n.over(c, flags), nil)
-	if err == nil && len(s.peers.cluster.servers) == 0 {
-		err = errNoClusterDNS
+	switch {
+	case err != nil || len(s.peers.cluster.servers) > 0:
+		return s, err
+	case n.config != "":
+		return s, missing(n.config, "clusterDNS", "cluster-dns")
 	}
-	return s, err
+	return s, errNoClusterDNS
 }
 
 func (n *nodeCacheFlags) run(cmd *cobra.Command) error {
@@ -158,8 +164,11 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 		return err
 	}
 	sockets, err := dnsserver.ListenShared(ctx, s.listen)
-	if err != nil {
-		return err
+	switch {
+	case s.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w; give --interface, or an address that the node has", err)
+	case err != nil:
+		return socketHint(err, "listen")
 	}
 	tasks := []func(context.Context) error{r.run, func(ctx context.Context) error { return force.server.Run(ctx, sockets) }}
 	if s.HTTP != "" {

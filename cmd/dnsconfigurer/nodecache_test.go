@@ -179,7 +179,7 @@ func TestNodeCacheReload(t *testing.T) {
 	if got := n.ask("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "a.shop.svc.cluster.local." {
 		t.Errorf("a search list leads to %s", got)
 	}
-	reread("upstreams: []\n", "stays in force", "whom to ask for the cluster's names is not said")
+	reread("upstreams: []\n", "stays in force", "nodecache.yaml: clusterDNS: is missing")
 	if got := n.ask("b.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)
 	}
@@ -218,6 +218,23 @@ func TestNodeCacheMetrics(t *testing.T) {
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
+}
+
+// TestNodeCacheFlagCompletesFile: what the file leaves out the flag may give.
+func TestNodeCacheFlagCompletesFile(t *testing.T) {
+	n := nodeCacheFlags{}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	n.register(flags)
+	path := filepath.Join(t.TempDir(), "nodecache.yaml")
+	if err := os.WriteFile(path, []byte(nodeCacheHead), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse([]string{"--config", path, "--cluster-dns", "192.0.2.1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.load(flags); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNodeCacheDefaults: the API's defaults are those of the packages.

@@ -66,8 +66,10 @@ func (s *nodeCacheSettings) checkInterface(check func(string, error)) {
 		check("interface", fmt.Errorf("%q is not the name of a network interface, at most %d octets without blanks and /", name, maxInterface))
 	}
 	for i, l := range s.listen {
-		if l.IsValid() && (l.Addr().IsUnspecified() || l.Addr().IsLoopback() || l.Addr().Zone() != "") {
-			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%s is no address for an interface of one's own", l.Addr()))
+		if a := l.Addr(); a.IsUnspecified() || a.IsLoopback() || a.Zone() != "" {
+			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%s is no address for an interface of one's own", a))
+		} else if a.Is6() && a.IsLinkLocalUnicast() {
+			check(fmt.Sprintf("listen[%d]", i), fmt.Errorf("%s does not do, for pods would have to name an interface; take one of fc00::/7", a))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,6 +81,23 @@ func keepServingHTTP(ctx context.Context, listen func() (net.Listener, error), m
 	}
 }
 
+// socketHint adds to err, for which a socket was not opened, what can be done about it.
+// Field is that of its address, and its flag.
+func socketHint(err error, field string) error {
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = fmt.Sprintf("another server has it; --%s, or %[1]s in the configuration, takes another address", field)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		hint = fmt.Sprintf("give --%s, or %[1]s in the configuration, an address that the node has", field)
+	case errors.Is(err, syscall.EACCES):
+		hint = "ports below 1024 need CAP_NET_BIND_SERVICE"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, hint)
+}
+
 // listenAt opens a socket at addr, which no other has.
 func listenAt(addr string) func() (net.Listener, error) {
 	return func() (net.Listener, error) { return net.Listen("tcp", addr) }
@@ -91,7 +109,7 @@ func listenAt(addr string) func() (net.Listener, error) {
 func serveHTTP(ctx context.Context, listen func() (net.Listener, error), metrics prometheus.Gatherer, ready func() ([]string, error)) error {
 	l, err := listen()
 	if err != nil {
-		return fmt.Errorf("serving metrics and health: %w", err)
+		return fmt.Errorf("serving metrics and health: %w", socketHint(err, "http"))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))

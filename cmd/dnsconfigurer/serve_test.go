@@ -5,15 +5,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
 // TestPortTaken: no pod waits because the port of the metrics is another program's.
@@ -44,6 +48,31 @@ func TestPortTaken(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSocketHint: a port that is taken, and what else keeps a socket from being opened.
+func TestSocketHint(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, taken := dnsserver.ListenSharedTCP(t.Context(), l.Addr().String())
+	other := errors.New("another")
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{taken, "; another server has it; --http, or http in the configuration, takes another address"},
+		{syscall.EADDRNOTAVAIL, "; give --http, or http in the configuration, an address that the node has"},
+		{syscall.EACCES, "; ports below 1024 need CAP_NET_BIND_SERVICE"},
+		{other, ""},
+	} {
+		got := socketHint(tt.err, "http")
+		if !errors.Is(got, tt.err) || got.Error() != tt.err.Error()+tt.want {
+			t.Errorf("%v", got)
+		}
 	}
 }
 

@@ -125,10 +125,7 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 	if err := s.judge(n, &w.node.files, c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); err != nil {
 		return s, err
 	}
-	if !c.SelfSigned && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
-		return s, errNoCertificate
-	}
-	return s, nil
+	return s, s.checkCertificate(w.node.config)
 }
 
 func (w *webhookFlags) run(cmd *cobra.Command) error {
@@ -165,7 +162,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	server := &webhook.Server{Handler: force.handler, Certificate: certificate.current, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
 	l, err := net.Listen("tcp", s.Listen)
 	if err != nil {
-		return err
+		return socketHint(err, "listen")
 	}
 	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // metrics and health, until the last review
 	defer end()

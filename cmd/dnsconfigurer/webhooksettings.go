@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"time"
 
@@ -47,8 +46,11 @@ func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webh
 	s := webhookSettings{WebhookConfiguration: c}
 	var problems []error
 	for _, a := range []struct{ path, addr string }{{"listen", c.Listen}, {"http", c.HTTP}} {
-		if _, _, err := net.SplitHostPort(a.addr); err != nil && a.addr != "" {
-			problems = append(problems, fmt.Errorf("%s: %q is not an address with a port", names.of(a.path), a.addr))
+		if a.addr == "" {
+			continue
+		}
+		if err := checkAddress(a.addr); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", names.of(a.path), err))
 		}
 	}
 	if fqdn.LabelProblems(c.Namespace) != nil {
@@ -87,6 +89,26 @@ func (s *webhookSettings) judge(n node, files *files, known bool) error {
 	host, _ := n.host()
 	s.rules, err = admission.New(n.Node, &host)
 	return err
+}
+
+// checkCertificate checks that the files of a certificate are named; file is the
+// configuration, "" without one.
+func (s webhookSettings) checkCertificate(file string) error {
+	noCert, noKey := s.TLS.CertFile == "", s.TLS.KeyFile == ""
+	switch {
+	case s.SelfSigned || !noCert && !noKey:
+		return nil
+	case file == "":
+		return errNoCertificate
+	}
+	var problems []error
+	if noCert {
+		problems = append(problems, fmt.Errorf("%w; unless selfSigned is true", missing(file, "tls.certFile", "tls-cert")))
+	}
+	if noKey {
+		problems = append(problems, fmt.Errorf("%w; unless selfSigned is true", missing(file, "tls.keyFile", "tls-key")))
+	}
+	return errors.Join(problems...)
 }
 
 // api returns how to reach the API server.

@@ -19,7 +19,7 @@ import (
 func Ensure(name string, addrs []netip.Addr) error {
 	dummy := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
 	if err := netlink.LinkAdd(dummy); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making the interface %s, of type dummy: %w", name, err)
+		return fmt.Errorf("making the interface %s, of type dummy: %w", name, hinted(err))
 	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -29,14 +29,25 @@ func Ensure(name string, addrs []netip.Addr) error {
 		return fmt.Errorf("interface %s is of type %s: name one that there is not yet, or one of type %s", name, link.Type(), dummy.Type())
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting the interface %s up: %w", name, err)
+		return fmt.Errorf("setting the interface %s up: %w", name, hinted(err))
 	}
 	for _, addr := range addrs {
 		if err := netlink.AddrReplace(link, own(addr)); err != nil {
-			return fmt.Errorf("giving %s to the interface %s: %w", addr, name, err)
+			return fmt.Errorf("giving %s to the interface %s: %w", addr, name, hinted(err))
 		}
 	}
 	return nil
+}
+
+// hinted adds to the kernel's err what can be done about it.
+func hinted(err error) error {
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w; the kernel has no interfaces of type dummy: load its module, or make the address yourself and leave interface empty", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w; needs CAP_NET_ADMIN", err)
+	}
+	return err
 }
 
 // own is an address as that of one host. IPv6 is not to look whether another host has it,

@@ -71,3 +71,16 @@ func TestEnsure(t *testing.T) {
 		t.Errorf("a new interface: %v, %v", err, exists)
 	}
 }
+
+// TestHinted: the operator hears what the kernel wants.
+func TestHinted(t *testing.T) {
+	for err, want := range map[error]string{
+		unix.EOPNOTSUPP: "load its module, or make the address yourself and leave interface empty",
+		unix.EPERM:      "needs CAP_NET_ADMIN",
+		unix.ENODEV:     unix.ENODEV.Error(),
+	} {
+		if got := hinted(err); !errors.Is(got, err) || !strings.HasSuffix(got.Error(), want) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
