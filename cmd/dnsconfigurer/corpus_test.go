@@ -96,7 +96,7 @@ func (r recorded) divergence() string {
 
 func (r recorded) check(t *testing.T) {
 	dir := t.TempDir()
-	host, pod := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json")
+	host, pod, kubelet := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json"), filepath.Join(dir, "kubelet.json")
 	manifest := maps.Clone(r.Pod)
 	manifest["apiVersion"], manifest["kind"] = "v1", "Pod"
 	js, err := json.Marshal(manifest)
@@ -104,10 +104,15 @@ func (r recorded) check(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, pod, js)
+	// The servers are in the kubelet's file: of a flag an entry that is no address is an error.
+	if js, err = json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, kubelet, js)
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--cluster-dns", strings.Join(r.ClusterDNS, ","), "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {
