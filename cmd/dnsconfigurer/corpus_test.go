@@ -42,7 +42,7 @@ type recorded struct {
 }
 
 // TestRenderIsTheKubelets runs recorded cases through the command as a user would:
-// a manifest, a host file, the kubelet's own file, flags.
+// a manifest, a host file, flags.
 func TestRenderIsTheKubelets(t *testing.T) {
 	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
 	if err != nil {
@@ -96,7 +96,7 @@ func (r recorded) divergence() string {
 
 func (r recorded) check(t *testing.T) {
 	dir := t.TempDir()
-	host, pod := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json")
+	host, pod, kubelet := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json"), filepath.Join(dir, "kubelet.json")
 	manifest := maps.Clone(r.Pod)
 	manifest["apiVersion"], manifest["kind"] = "v1", "Pod"
 	js, err := json.Marshal(manifest)
@@ -104,17 +104,15 @@ func (r recorded) check(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, pod, js)
+	// The servers are in the kubelet's file: of a flag an entry that is no address is an error.
+	if js, err = json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, kubelet, js)
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	// The kubelet takes entries of clusterDNS that are no addresses; a flag of ours does not.
-	kubelet, err := json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "kubelet.json")
-	write(t, config, kubelet)
-	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", config, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {

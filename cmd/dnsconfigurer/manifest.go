@@ -87,7 +87,7 @@ func manifestFiles(path string) ([]string, error) {
 		}
 	}
 	if files == nil {
-		return nil, fmt.Errorf("%s: holds no .yaml, .yml or .json file", path)
+		return nil, fmt.Errorf("%s: holds no .yaml, .yml or .json file; subdirectories are not read", path)
 	}
 	return files, nil
 }

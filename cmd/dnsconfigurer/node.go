@@ -36,6 +36,7 @@ type nodeFlags struct {
 
 func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	f.registerFacts(flags, facts{dns: []string{"10.96.0.10"}, domain: "cluster.local", resolvConf: kube.DefaultResolvConf})
+	f.registerName(flags)
 }
 
 // registerWithoutHost is for what must not depend on the machine that it runs on.
@@ -48,7 +49,13 @@ func (f *nodeFlags) registerWithoutHost(flags *pflag.FlagSet) {
 // all facts are given.
 func (f *nodeFlags) registerWithoutDefaults(flags *pflag.FlagSet) {
 	f.registerFacts(flags, facts{})
+	f.registerName(flags)
 	f.required = true
+}
+
+// registerName is for commands to which it matters whose static pods they see.
+func (f *nodeFlags) registerName(flags *pflag.FlagSet) {
+	flags.StringVar(&f.nodeName, "node-name", "", "`NAME` of the node; Pod manifests then count as its static pods and get its name in theirs")
 }
 
 func (f *nodeFlags) registerFacts(flags *pflag.FlagSet, defaults facts) {
@@ -58,7 +65,6 @@ func (f *nodeFlags) registerFacts(flags *pflag.FlagSet, defaults facts) {
 	flags.StringVar(&f.clusterDomain, "cluster-domain", defaults.domain, "`DOMAIN` of the cluster; empty: none")
 	flags.StringVar(&f.resolvConf, "resolv-conf", defaults.resolvConf, "`PATH` of the host's resolv.conf for pods; empty: none, as with the kubelet")
 	flags.StringSliceVar(&f.nodeIPs, "node-ip", nil, "`IP,..` of the node; they matter when --resolv-conf is empty")
-	flags.StringVar(&f.nodeName, "node-name", "", "`NAME` of the node; Pod manifests then count as its static pods and get its name in theirs")
 }
 
 // node is a node that pods are decided for.

@@ -38,6 +38,7 @@ docs/admission.md has the rules, and how to use them in a pipeline.`,
 	cmd.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
 	cmd.Flags().StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (one object a line) or github (annotations of a workflow)")
 	v.node.registerWithoutHost(cmd.Flags())
+	v.node.registerName(cmd.Flags())
 	return cmd
 }
 
