@@ -184,7 +184,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 	}
 	sockets, err := dnsserver.Listen(ctx, s.listen)
 	if err != nil {
-		return err
+		return socketHint(err, "listen")
 	}
 	following, lastAnswer := context.WithCancel(context.WithoutCancel(ctx)) // names go on changing in the lameduck time
 	defer lastAnswer()

@@ -29,17 +29,17 @@ func Ensure(name string, addrs []netip.Addr) error {
 		return fmt.Errorf("interface %s is of type %s: name one that there is not yet, or one of type %s", name, link.Type(), dummy.Type())
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting the interface %s up: %w", name, hinted(err))
+		return fmt.Errorf("setting the interface %s up: %w", name, err)
 	}
 	for _, addr := range addrs {
 		if err := netlink.AddrReplace(link, own(addr)); err != nil {
-			return fmt.Errorf("giving %s to the interface %s: %w", addr, name, hinted(err))
+			return fmt.Errorf("giving %s to the interface %s: %w", addr, name, err)
 		}
 	}
 	return nil
 }
 
-// hinted adds to the kernel's err what can be done about it.
+// hinted adds to the kernel's err, for which it made no interface, what can be done about it.
 func hinted(err error) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
