@@ -107,19 +107,31 @@ func TestKeyPair(t *testing.T) {
 	}
 }
 
-// TestServerEnds: a request that is open is answered, and one that comes while the
-// server ends, too; then there is nobody.
-func TestServerEnds(t *testing.T) {
+// runServer runs s until end is called, on l and with a certificate that client takes. How
+// it ended comes through ended.
+func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Client, end func(), ended chan error) {
+	t.Helper()
 	v := newVolume(t)
 	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
 	p, err := v.pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
+	s.Certificate, s.Logger = p.Current, slog.New(slog.DiscardHandler)
+	ctx, end := context.WithCancel(t.Context())
+	ended = make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	t.Cleanup(client.CloseIdleConnections)
+	return l, client, end, ended
+}
+
+// TestServerEnds: a request that is open is answered, and one that comes while the
+// server ends, too; then there is nobody.
+func TestServerEnds(t *testing.T) {
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	s := &webhook.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,13 +139,9 @@ func TestServerEnds(t *testing.T) {
 			<-release
 			_, _ = io.WriteString(w, r.Proto)
 		}),
-		Certificate: p.Current, Lameduck: 2 * time.Second, Drain: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Lameduck: 2 * time.Second, Drain: time.Minute,
 	}
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
+	l, client, end, ended := runServer(t, s)
 	answers := make(chan string, 2)
 	ask := func() {
 		r, err := client.Get("https://" + l.Addr().String())
@@ -173,31 +181,17 @@ func TestServerEnds(t *testing.T) {
 // TestServerMovesClients: who asks an ending server is answered, and then opens another
 // connection, which in a cluster leads to another replica.
 func TestServerMovesClients(t *testing.T) {
-	v := newVolume(t)
-	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
-	p, err := v.pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &webhook.Server{
-		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
-		Certificate: p.Current, Lameduck: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
+		Lameduck: time.Minute,
 	}
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
+	l, client, end, ended := runServer(t, s)
 	defer func() { // without its lameduck
 		l.Close()
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	}()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
 	reused := func() bool {
 		var info httptrace.GotConnInfo
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
