@@ -228,8 +228,9 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error)
 }
 
 // send transmits a query over what the server is asked by, and over TCP if UDP does
-// not do, for the reply or for a query with long options. If TCP does not work either, the truncated reply is what there is: some
-// resolvers can make do with it, and the server is not to blame for a firewall.
+// not do, for the reply or for a query with long options. If TCP does not work either,
+// the truncated reply is what there is: some resolvers can make do with it, and the
+// server is not to blame for a firewall.
 func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	if s.TLS {
 		return c.observed(s, "tls", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
