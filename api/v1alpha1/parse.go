@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
 // ReadTypeMeta returns the type that data, YAML or JSON, says it has.

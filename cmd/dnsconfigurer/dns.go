@@ -18,10 +18,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
 )
 
 // dnsDrain is how long queries in flight may take when the server ends: as long as
@@ -236,7 +236,7 @@ func reachedAt(listen []netip.AddrPort) ([]netip.Addr, error) {
 // data returns what fills the zone, from manifests or from the API server.
 func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog.Logger) (source, error) {
 	if len(s.Manifests) > 0 {
-		dirs, err := names.NewDirectories(names.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
+		dirs, err := zonesync.NewDirectories(zonesync.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
 			return source{}, within(s.manifestsFrom, err)
 		}
@@ -255,7 +255,7 @@ func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog
 	if err != nil {
 		return source{}, err
 	}
-	api, err := names.New(names.Config{
+	api, err := zonesync.New(zonesync.Config{
 		Zone: z, Domain: s.domain, Core: core, Discovery: discovery, Pods: s.pods == zone.PodsVerified,
 		Snapshot: s.Snapshot.Path, SnapshotWait: s.snapshotWait, SnapshotMaxAge: s.snapshotMaxAge, Logger: log, Register: metrics,
 	})

@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
 )
 
 // source is what fills the zone.
 type source struct {
 	run    func(context.Context) error
-	status func() []names.Status // nil: no API server is asked
+	status func() []zonesync.Status // nil: no API server is asked
 }
 
 // ready says why nothing is known of the cluster, and in detail where the names are

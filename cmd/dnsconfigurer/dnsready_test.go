@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
 )
 
 // TestDNSReady: no names are a reason not to be ready, old ones are not.
@@ -21,8 +21,8 @@ func TestDNSReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status := names.Status{Resource: "services", Err: errors.New("connection refused")}
-		s := source{status: func() []names.Status { return []names.Status{status} }}
+		status := zonesync.Status{Resource: "services", Err: errors.New("connection refused")}
+		s := source{status: func() []zonesync.Status { return []zonesync.Status{status} }}
 		check := func(want string) {
 			t.Helper()
 			if detail, err := s.ready(z); fmt.Sprintf("%q %v", detail, err) != want {
@@ -33,7 +33,7 @@ func TestDNSReady(t *testing.T) {
 		z.Update(1, func(e *zone.Edit) { e.LoadedStale(time.Now()) })
 		time.Sleep(5 * time.Minute)
 		check(`["names: from a snapshot, 5m0s old" "services: not listed yet: connection refused"] <nil>`)
-		status = names.Status{Resource: "services", Listed: true, Heard: time.Now()}
+		status = zonesync.Status{Resource: "services", Listed: true, Heard: time.Now()}
 		z.Update(2, (*zone.Edit).Loaded)
 		time.Sleep(3 * time.Second)
 		check(`["names: loaded" "services: listed, heard of 3s ago"] <nil>`)

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
 // tcpLimit ends an exchange over TCP. glibc has no limit there.

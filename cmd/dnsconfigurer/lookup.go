@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )

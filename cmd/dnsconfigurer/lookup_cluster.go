@@ -17,6 +17,9 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
@@ -24,9 +27,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/names"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -91,8 +91,8 @@ func hostSuffixesOf(host resolvconf.File) []fqdn.Name {
 // fill gives it the names of m, where objects that name no namespace are in namespace.
 // The error is about what had to be left out.
 func (s *standIn) fill(m kube.Manifest, namespace string) error {
-	of, err := names.Of(m, namespace)
-	return errors.Join(err, names.Fill(s.zone, s.search.Domain, of))
+	of, err := zonesync.Of(m, namespace)
+	return errors.Join(err, zonesync.Fill(s.zone, s.search.Domain, of))
 }
 
 // play has q asked by p while the server runs. Nothing is left of earlier plays.
@@ -317,7 +317,7 @@ func (p *played) synthetic() (list []netip.Addr) {
 			continue
 		}
 		for _, rr := range q.Reply.Answer {
-			if a, ok := addressOf(rr); ok && names.Synthetic(a) {
+			if a, ok := addressOf(rr); ok && zonesync.Synthetic(a) {
 				list = appendNew(list, a)
 			}
 		}

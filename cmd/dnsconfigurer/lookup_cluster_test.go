@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 )
 
 // TestJudge has what no script can say: a server that asks for several names to answer

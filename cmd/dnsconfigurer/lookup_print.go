@@ -16,8 +16,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 

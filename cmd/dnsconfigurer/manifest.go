@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // readManifests is readAll where there must be a pod or a pod template.

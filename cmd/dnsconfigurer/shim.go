@@ -22,11 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/systemd"
 )
 
 func shimCommand() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 )
 
 // webhookDrain is how long reviews may take that are under way when the server ends:

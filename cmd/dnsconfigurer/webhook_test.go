@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 

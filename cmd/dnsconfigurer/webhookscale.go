@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 // How many StatefulSets are read in a second because they are scaled, and how many at

@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube/client"
 )
 
 var errNoCertificate = errors.New("there is no certificate: give --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")

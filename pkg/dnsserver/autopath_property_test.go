@@ -16,8 +16,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
 )
 
 // internet is what upstream knows: each name is an alias, or has addresses or a text.

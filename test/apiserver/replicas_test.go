@@ -30,7 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )

@@ -24,21 +24,21 @@ var values = []string{"bytes", "errors", "fmt", "io", "net/netip", "slices", "st
 // "std" is all of the standard library, a trailing "/..." a tree. What is not
 // listed is forbidden, and so is a package that has no row.
 var imports = map[string][]string{
-	"pkg/fqdn":       values,
-	"pkg/resolvconf": append(values, "pkg/fqdn"),
-	"pkg/libc":       append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
-	"pkg/policy":     append(values, "pkg/fqdn", "pkg/resolvconf"),
-	"pkg/admission":  append(values, "pkg/fqdn", "pkg/policy", "pkg/resolvconf"),
-	"pkg/admission/webhook": {"std", "pkg/admission", "pkg/document", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
+	"pkg/fqdn":           values,
+	"pkg/resolvconf":     append(values, "pkg/fqdn"),
+	"internal/libc":      append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
+	"pkg/policy":         append(values, "pkg/fqdn", "pkg/resolvconf"),
+	"internal/admission": append(values, "pkg/fqdn", "pkg/policy", "pkg/resolvconf"),
+	"internal/admission/webhook": {"std", "internal/admission", "internal/document", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus"},
-	"pkg/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
-	"pkg/kube":                         {"std", "pkg/policy", "pkg/fqdn", "pkg/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
-	"pkg/document":                     append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"),
-	"pkg/hostresolv":                   {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
-	"pkg/kube/watch": {"std", "pkg/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
+	"internal/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
+	"internal/kube":                         {"std", "pkg/policy", "pkg/fqdn", "internal/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
+	"internal/document":                     append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"),
+	"pkg/hostresolv":                        {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
+	"internal/kube/watch": {"std", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
-	"pkg/kube/client": {"std", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
-	"pkg/kube/names": {"std", "pkg/kube", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot", "k8s.io/api/...", "k8s.io/apimachinery/...",
+	"internal/kube/client": {"std", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
+	"internal/kube/zonesync": {"std", "internal/kube", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "github.com/fsnotify/fsnotify",
 		"github.com/prometheus/client_golang/prometheus"},
 	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
@@ -52,10 +52,10 @@ var imports = map[string][]string{
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/autopath", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
 		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
-	"pkg/systemd":  {"std"},
-	"pkg/nodeaddr": {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"},
-	"api/v1alpha1": {"std", "pkg/document"},
-	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
+	"internal/systemd":  {"std"},
+	"internal/nodeaddr": {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"},
+	"api/v1alpha1":      {"std", "internal/document"},
+	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "internal/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
 	"deploy":         {"std"},
 	"test/arch":      {"std"},
@@ -67,7 +67,7 @@ var imports = map[string][]string{
 	"test/process":   {"std"},
 	"test/soak":      {"std"},
 	"test/summary":   {"std"},
-	"test/vectors":   {"std", "pkg/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
+	"test/vectors":   {"std", "internal/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
 // pkg is what `go list -json` says of a package.
@@ -128,7 +128,7 @@ func TestImports(t *testing.T) {
 // heavy are packages that cost every server memory, also through others that import
 // them.
 var heavy = map[string]string{
-	"k8s.io/client-go/kubernetes":        "links the types of all API groups; pkg/kube/client makes clients of few",
+	"k8s.io/client-go/kubernetes":        "links the types of all API groups; internal/kube/client makes clients of few",
 	"k8s.io/client-go/kubernetes/scheme": "registers the types of all API groups",
 	"k8s.io/client-go/tools/record":      "links OpenAPI; events.go sends events",
 }
@@ -151,7 +151,7 @@ func permits(allowed, imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	switch tree, isTree := strings.CutSuffix(allowed, "/..."); {
 	case allowed == "std":
-		ours := first == "pkg" || first == "api" || first == "cmd" || first == "test"
+		ours := first == "pkg" || first == "internal" || first == "api" || first == "cmd" || first == "test"
 		return !strings.Contains(first, ".") && !ours
 	case isTree:
 		return strings.HasPrefix(imported, tree+"/")

@@ -8,6 +8,6 @@
 // which inputs the two may differ. The tests here put tens of thousands of cases to
 // both, check that every rule was met often enough to mean something, and that a
 // mistake in our engine would be seen: each of a table of mutants must be caught. What
-// pkg/admission says of an object is compared with the API server's validation too, and
+// internal/admission says of an object is compared with the API server's validation too, and
 // word for word with what the policies of deploy/admission say.
 package cluster

@@ -34,8 +34,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/generated/openapi"
 
-	judge "github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	judge "github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"

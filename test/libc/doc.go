@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package libc compares resolvconf.Glibc and resolvconf.Musl, and the players of
-// package pkg/libc, with the C libraries themselves. What these make of a
+// package internal/libc, with the C libraries themselves. What these make of a
 // resolv.conf and of an answer is written in no manual page, not to the byte, and
 // the findings of the engine and the command lookup rest on it.
 //

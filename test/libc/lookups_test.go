@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	player "github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	player "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
 // How many lookups are compared, and how long the slowest may take.

@@ -22,7 +22,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
-	player "github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	player "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
 // ask is how a name is looked up, as the first argument of ask.c.

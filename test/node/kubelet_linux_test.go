@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )

@@ -16,7 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 

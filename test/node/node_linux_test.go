@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )

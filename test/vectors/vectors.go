@@ -15,7 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
 // parallel is how many lookups are under way at the most. Those that have to wait for

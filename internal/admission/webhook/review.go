@@ -1,0 +1,108 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+const reviewKind = "AdmissionReview"
+
+// review is the part of an AdmissionReview that is read: who asks does not matter.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *request `json:"request"`
+}
+
+type request struct {
+	UID         types.UID                   `json:"uid"`
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Namespace   string                      `json:"namespace"`
+	Name        string                      `json:"name"` // "" while it is not generated
+	Operation   admission.Operation         `json:"operation"`
+	DryRun      bool                        `json:"dryRun"`
+	Object      json.RawMessage             `json:"object"`
+}
+
+// readRequest reads an AdmissionReview. The error says why there is nothing that could
+// be answered.
+func readRequest(body []byte) (request, error) {
+	var r review
+	if err := document.Decode(body, &r); err != nil {
+		return request{}, fmt.Errorf("reading the review: %w", err)
+	}
+	switch {
+	case r.APIVersion != admissionv1.SchemeGroupVersion.String() || r.Kind != reviewKind:
+		return request{}, fmt.Errorf("this is %q of %q, want %s of %s", r.Kind, r.APIVersion, reviewKind, admissionv1.SchemeGroupVersion)
+	case r.Request == nil:
+		return request{}, errors.New("the review has no request")
+	case r.Request.UID == "":
+		return request{}, errors.New("the request has no uid")
+	}
+	return *r.Request, nil
+}
+
+// hasPod tells whether there may be a pod to judge: the subresources of pods and of what
+// makes them have none, or may not change it.
+func (q *request) hasPod() bool {
+	return q.SubResource == "" && (q.Operation == admission.Create || q.Operation == admission.Update) &&
+		len(q.Object) > 0 && string(q.Object) != "null"
+}
+
+// isScale tells whether a StatefulSet is to have another number of pods. The host names of
+// what else is scaled do not get longer by that.
+func (q *request) isScale() bool {
+	return q.SubResource == "scale" && q.Operation == admission.Update && q.Resource == statefulSets && q.Kind == scaleKind
+}
+
+func (q *request) apiVersion() string {
+	return metav1.GroupVersion{Group: q.Kind.Group, Version: q.Kind.Version}.String()
+}
+
+// operation is one of few.
+func (q *request) operation() string {
+	if slices.Contains([]admission.Operation{admission.Create, admission.Update}, q.Operation) {
+		return string(q.Operation)
+	}
+	return "other"
+}
+
+// answer is what is answered. Its zero value admits the object.
+type answer struct {
+	verdict  verdict
+	findings []policy.Code
+	denied   string // why; "": it is not
+	warnings []string
+	patch    []byte
+}
+
+// encode writes the AdmissionReview that answers q.
+func (a *answer) encode(q request) ([]byte, error) {
+	r := &admissionv1.AdmissionResponse{UID: q.UID, Allowed: a.denied == "", Warnings: a.warnings}
+	if a.denied != "" {
+		// As the API server says it, and its admission policies do.
+		r.Result = &metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: a.denied}
+	}
+	if a.patch != nil {
+		r.Patch, r.PatchType = a.patch, new(admissionv1.PatchTypeJSONPatch)
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: reviewKind},
+		Response: r,
+	})
+}

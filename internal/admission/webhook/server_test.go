@@ -1,0 +1,227 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+)
+
+// volume is a directory as the kubelet makes it of a Secret: tls.crt and tls.key lead
+// through ..data to the files of one state, and ..data is swapped.
+type volume struct {
+	t      *testing.T
+	dir    string
+	states int
+}
+
+func newVolume(t *testing.T) *volume {
+	v := &volume{t: t, dir: t.TempDir()}
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		v.must(os.Symlink("..data/"+name, filepath.Join(v.dir, name)))
+	}
+	return v
+}
+
+func (v *volume) must(err error) {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *volume) set(cert, key []byte) {
+	v.t.Helper()
+	v.states++
+	state := filepath.Join(v.dir, "..", filepath.Base(v.dir)+"-"+strings.Repeat("i", v.states))
+	v.must(os.Mkdir(state, 0o700))
+	v.must(os.WriteFile(filepath.Join(state, "tls.crt"), cert, 0o600))
+	v.must(os.WriteFile(filepath.Join(state, "tls.key"), key, 0o600))
+	v.must(os.Symlink(state, filepath.Join(v.dir, "..data_tmp")))
+	v.must(os.Rename(filepath.Join(v.dir, "..data_tmp"), filepath.Join(v.dir, "..data")))
+}
+
+func (v *volume) pair() (*webhook.KeyPair, error) {
+	return webhook.NewKeyPair(filepath.Join(v.dir, "tls.crt"), filepath.Join(v.dir, "tls.key"), nil)
+}
+
+// TestKeyPair is the life of a certificate in a volume.
+func TestKeyPair(t *testing.T) {
+	v := newVolume(t)
+	if _, err := v.pair(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without files: %v", err)
+	}
+	authority := certs.NewAuthority(t)
+	cert1, key1 := authority.Issue(t, time.Minute, "webhook")
+	v.set(cert1, key1)
+	p, err := v.pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert2, key2 := authority.Issue(t, time.Minute, "webhook")
+	cert3, key3 := authority.Issue(t, certs.Lifetime+time.Minute, "webhook")
+	cert4, key4 := authority.Issue(t, -time.Minute, "webhook")
+	for _, step := range []struct {
+		name   string
+		change func()
+		serial int64
+		err    string
+	}{
+		{"unchanged", func() {}, 1, ""},
+		{"a certificate without its key", func() { v.set(cert2, key1) }, 1, "private key does not match public key"},
+		{"the key follows", func() { v.set(cert2, key2) }, 2, ""},
+		{"a renamed file of the same age and length", func() {
+			path := filepath.Join(v.dir, "..data", "tls.crt")
+			info, err := os.Stat(path)
+			v.must(err)
+			v.must(os.WriteFile(path+".new", []byte(strings.Repeat("x", int(info.Size()))), 0o600))
+			v.must(os.Chtimes(path+".new", info.ModTime(), info.ModTime()))
+			v.must(os.Rename(path+".new", path))
+		}, 2, "failed to find any PEM data"},
+		{"gone", func() { v.must(os.Remove(filepath.Join(v.dir, "..data"))) }, 2, "no such file"},
+		{"back", func() { v.set(cert1, key1) }, 1, ""},
+		{"expired", func() { v.set(cert3, key3) }, 3, "has expired on"},
+		{"too early", func() { v.set(cert4, key4) }, 4, "is valid from"},
+	} {
+		step.change()
+		c, err := p.Current()
+		if c.Leaf.SerialNumber.Int64() != step.serial || (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("%s: certificate %v, %v; want %d, %q", step.name, c.Leaf.SerialNumber, err, step.serial, step.err)
+		}
+	}
+}
+
+// runServer runs s until end is called, on l and with a certificate that client takes. How
+// it ended comes through ended.
+func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Client, end func(), ended chan error) {
+	t.Helper()
+	v := newVolume(t)
+	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
+	p, err := v.pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	s.Certificate, s.Logger = p.Current, slog.New(slog.DiscardHandler)
+	ctx, end := context.WithCancel(t.Context())
+	ended = make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	t.Cleanup(client.CloseIdleConnections)
+	return l, client, end, ended
+}
+
+// TestServerEnds: a request that is open is answered, and one that comes while the
+// server ends, too; then there is nobody.
+func TestServerEnds(t *testing.T) {
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	s := &webhook.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			entered <- struct{}{}
+			<-release
+			_, _ = io.WriteString(w, r.Proto)
+		}),
+		Lameduck: 2 * time.Second, Drain: time.Minute,
+	}
+	l, client, end, ended := runServer(t, s)
+	answers := make(chan string, 2)
+	ask := func() {
+		r, err := client.Get("https://" + l.Addr().String())
+		if err != nil {
+			answers <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		answers <- string(text)
+	}
+	go ask()
+	<-entered
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	end()
+	go ask() // in the lameduck time
+	<-entered
+	close(release)
+	for range 2 {
+		if got := <-answers; got != "HTTP/2.0" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if s.Ready() == nil {
+		t.Error("it is ready, and has ended")
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("somebody still listens")
+	}
+}
+
+// TestServerMovesClients: who asks an ending server is answered, and then opens another
+// connection, which in a cluster leads to another replica.
+func TestServerMovesClients(t *testing.T) {
+	s := &webhook.Server{
+		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
+		Lameduck: time.Minute,
+	}
+	l, client, end, ended := runServer(t, s)
+	defer func() { // without its lameduck
+		l.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	}()
+	reused := func() bool {
+		var info httptrace.GotConnInfo
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		if text, err := io.ReadAll(reply.Body); err != nil || string(text) != "HTTP/2.0" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		return info.Reused
+	}
+	reused()
+	for range 100 {
+		if !reused() {
+			t.Fatal("another connection, while the server goes on")
+		}
+	}
+	end()
+	for s.Ready() == nil {
+		runtime.Gosched()
+	}
+	for n := 1; reused(); n++ {
+		if n == 100 {
+			t.Fatalf("%d requests on the connection of an ending server", n)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package document_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+)
+
+// TestJSON: lines are those of the file, of which the document is the end.
+func TestJSON(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"a mapping", "b: 1\na: [x, 2]\n", `{"a":["x",2],"b":1}`},
+		{"nothing", "# a remark\n", "null"},
+		{"not closed", "\na: [\n", "line 12: did not find expected node content"},
+		{"a tab", "a:\n\tb: c\n", "line 12: found character that cannot start any token"},
+		{"a key twice", "a: 1\nb: 1\na: 2\n", `line 13: key "a" already set in map`},
+		{"two keys twice", "a: 1\nb: 1\na: 2\nb: 2\n", `line 13: key "a" already set in map` + "\n" + `line 14: key "b" already set in map`},
+		{"a key like an error", "\"line 1: x\": 1\n\"line 1: x\": 2\n", `line 12: key "line 1: x" already set in map`},
+		{"binary", "\x7fELF\x02\x01\x00", "control characters are not allowed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			js, err := document.JSON([]byte(tt.text), 11)
+			got := string(js)
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if js, err := document.LenientJSON([]byte("a: 1\na: 2\n")); err != nil || string(js) != `{"a":2}` {
+		t.Errorf("a key twice, leniently: %s, %v", js, err)
+	}
+	if _, err := document.LenientJSON([]byte("\na: [\n")); fmt.Sprint(err) != "line 2: did not find expected node content" {
+		t.Errorf("not closed, leniently: %v", err)
+	}
+}
+
+// TestTypeError puts a wrong type in all places where one can stand.
+func TestTypeError(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{`{"spec":{"dnsConfig":{"options":[{"name":"a"},{"name":"ndots","value":2}]}}}`, "spec.dnsConfig.options[1].value: is a number, must be a string"},
+		{`{"spec":{"dnsConfig":[{"options":[]}]}}`, "spec.dnsConfig: is a list, must be a mapping"},
+		{`{"spec":{"dnsConfig":{"options":{"a":"b"}}}}`, "spec.dnsConfig.options: is a mapping, must be a list of mappings"},
+		{`{"spec":{"dnsConfig":{"nameservers":"192.0.2.1"}}}`, "spec.dnsConfig.nameservers: is a string, must be a list of strings"},
+		{`{"spec":{"dnsConfig":{"nameservers":["a",["b"]]}}}`, "spec.dnsConfig.nameservers[1]: is a list, must be a string"},
+		{`{"spec":{"hostNetwork":"yes"}}`, "spec.hostNetwork: is a string, must be true or false"},
+		{`{"spec":{"hostname":true}}`, "spec.hostname: is a boolean, must be a string"},
+		{`{"spec":{"priority":99999999999}}`, "spec.priority: is 99999999999, must be a whole number of 32 bits"},
+		{`{"spec":{"activeDeadlineSeconds":"1"}}`, "spec.activeDeadlineSeconds: is a string, must be a whole number"},
+		{`{"metadata":{"annotations":{"example.com/a":"x","example.com/b":1}}}`, "metadata.annotations[example.com/b]: is a number, must be a string"},
+		{`{"metadata":{"annotations":{"a\nb":1}}}`, `metadata.annotations["a\nb"]: is a number, must be a string`},
+		{`{"metadata":{"annotations":{"d":1}}}`, "metadata.annotations.d: is a number, must be a string"},
+		{`{"spec":{"containers":[{},{"livenessProbe":{"httpGet":{"path":1}}}]}}`, "spec.containers[1].livenessProbe.httpGet.path: is a number, must be a string"},
+		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`, "spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"}, // decodes itself
+		{`[1]`, "is a list, must be a mapping"},
+		{`"pod"`, "is a string, must be a mapping"},
+	} {
+		err := document.Decode([]byte(tt.text), new(corev1.Pod))
+		if fmt.Sprint(err) != tt.want {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.want)
+		}
+		strict := errors.Join(document.DecodeStrict([]byte(tt.text), new(corev1.Pod))...)
+		if fmt.Sprint(strict) != tt.want {
+			t.Errorf("%s\n got %v\nwant %s, strictly", tt.text, strict, tt.want)
+		}
+	}
+}
+
+func TestDecode(t *testing.T) {
+	const text = `{"kind":"Pod","spec":{"Hostname":"a","dnsPolcy":"None","hostname":"h","hostname":"i"}}`
+	var pod corev1.Pod
+	if err := document.Decode([]byte(text), &pod); err != nil || pod.Spec.Hostname != "i" {
+		t.Errorf("host name %q, %v", pod.Spec.Hostname, err)
+	}
+	got := fmt.Sprint(errors.Join(document.DecodeStrict([]byte(text), new(corev1.Pod))...))
+	want := `unknown field "spec.Hostname"` + "\n" + `unknown field "spec.dnsPolcy"` + "\n" + `duplicate field "spec.hostname"`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("strictly (-want +got):\n%s", diff)
+	}
+}
+
+// A deep document costs no more than its length.
+func TestTypeErrorDeep(t *testing.T) {
+	const depth = 9000 // the decoder's limit is 10000
+	text := `{"status":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,"spec":{"hostname":1}}`
+	err := document.Decode([]byte(text), &struct {
+		Spec struct {
+			Hostname string `json:"hostname"`
+		} `json:"spec"`
+	}{})
+	if fmt.Sprint(err) != "spec.hostname: is a number, must be a string" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", 1)
+	f.Add(`{"metadata":{"annotations":{"a/b":[1]}},"spec":[]}`, 7)
+	f.Add("a: 1\na: 2\n", 3)
+	f.Fuzz(func(t *testing.T, text string, first int) {
+		js, err := document.JSON([]byte(text), first)
+		if err != nil {
+			return
+		}
+		for _, err := range append(document.DecodeStrict(js, new(corev1.Pod)), document.Decode(js, new(corev1.Pod))) {
+			if err != nil && strings.Contains(err.Error(), "Go struct") {
+				t.Errorf("it speaks Go: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,238 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+)
+
+// TestParseManifestNames shows which pod stands for each kind: its name has the
+// longest form that a controller can give it.
+func TestParseManifestNames(t *testing.T) {
+	n46, n60 := strings.Repeat("n", 46), strings.Repeat("n", 60)
+	tests := []struct{ name, manifest, want string }{
+		{"a pod is itself", `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a}}`, "Pod a/web: web"},
+		{"generateName", `{apiVersion: v1, kind: Pod, metadata: {generateName: web-}}`, "Pod /web-xxxxx: web-xxxxx"},
+		{"a generated name has 63 bytes at most", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60 + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"58 bytes are kept", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:58] + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"59 are cut", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:57] + "ab" + `}}`, "Pod /" + n60[:57] + "axxxxx: " + n60[:57] + "axxxxx"},
+		{"generateName of a workload", `{apiVersion: batch/v1, kind: Job, metadata: {generateName: mig-}}`, "Job /mig-xxxxx: mig-xxxxx-xxxxx"},
+		{"PodTemplate", `{apiVersion: v1, kind: PodTemplate, metadata: {name: t}}`, "PodTemplate /t: t-xxxxx"},
+		{"ReplicationController", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {template: {spec: {}}}}`, "ReplicationController /rc: rc-xxxxx"},
+		{"a controller without a template", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}}`, "ReplicationController /rc: rc-xxxxx"},
+		{"ReplicaSet", `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: rs}}`, "ReplicaSet /rs: rs-xxxxx"},
+		{"DaemonSet", `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}}`, "DaemonSet /ds: ds-xxxxx"},
+		{"a Deployment's pods carry a hash", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}`, "Deployment /web: web-xxxxxxxxxx-xxxxx"},
+		{"and are cut with it", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` + n46 + "nn" + `}}`, "Deployment /" + n46 + "nn: " + n46 + "nn-xxxxxxxxxxxxxx"},
+		{"a StatefulSet's last pod", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {serviceName: svc, replicas: 11}}`, "StatefulSet /db: db-10 hostname=db-10 subdomain=svc"},
+		{"its ordinals may start late", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {ordinals: {start: 100}}}`, "StatefulSet /db: db-100 hostname=db-100"},
+		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}}`, "Job /j: j-xxxxx"},
+		{"Indexed Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completionMode: Indexed, completions: 101}}`, "Job /j: j-100-xxxxx hostname=j-100"},
+		{"CronJob", `{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}}`, "CronJob /c: c-00000000-xxxxx"},
+		{"List", `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: batch/v1, kind: Job, metadata: {name: b}}]}`, "Pod /a: a\nJob /b: b-xxxxx"},
+		{"items of a PodList name no kind", `{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, "Pod /a: a\nPod /b: b"},
+		{"documents", "---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- # next\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n---\n", "Pod /a: a\nPod /b: b"},
+		{"a document on its separator's line", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n", "Pod /a: a"},
+		{"a document ends at dots too", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n...\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n", "Pod /a: a\nPod /b: b"},
+		{"another's kind may end in List", "apiVersion: acme.example/v1\nkind: AllowList\nitems: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
+		{"JSON stream", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`, "Pod /a: a\nPod /b: b"},
+		{"BOM and CRLF", "\ufeffapiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n", "Pod /a: a"},
+		{"other kinds are passed over", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers Service Rollout"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := kube.ParseManifest("f.yaml", []byte(tt.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, describe(m)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func describe(m kube.Manifest) string {
+	var lines []string
+	for _, w := range m.Workloads {
+		s := fmt.Sprintf("%s %s/%s: %s", w.Kind, w.Namespace, w.Name, w.Pod.Name)
+		if h := w.Pod.Spec.Hostname; h != "" {
+			s += " hostname=" + h
+		}
+		if d := w.Pod.Spec.Subdomain; d != "" {
+			s += " subdomain=" + d
+		}
+		lines = append(lines, s)
+	}
+	if m.Others != nil {
+		var kinds []string
+		for _, o := range m.Others {
+			kinds = append(kinds, o.Kind)
+		}
+		lines = append(lines, "others "+strings.Join(kinds, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestParseManifestRefuses shows that an error names the file, the document and
+// the field.
+func TestParseManifestRefuses(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+	tests := []struct{ name, manifest, want string }{
+		{"empty", "", "f.yaml: holds no Kubernetes object"},
+		{"only remarks", "# nothing here\n---\n", "f.yaml: holds no Kubernetes object"},
+		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:2: line 5: did not find expected node content"},
+		{"tabs", "a:\n\tb: c\n", "f.yaml:1: line 2: found character that cannot start any token"},
+		{"UTF-16", "\xff\xfea\x00", "f.yaml: is UTF-16"},
+		{"a name that would write a line", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:1:metadata.name: "a\nnameserver 203.0.113.66" has a control character`},
+		{"a namespace that would", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:1:metadata.namespace: "a\nb" has a control character`},
+		{"an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n", `f.yaml:1:items[1].spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
+		{"binary", "\x7fELF\x02\x01\x00", "f.yaml:1: control characters are not allowed"},
+		{"NUL", pod + "spec: {hostname: \"a\x00\"}", "f.yaml:1: control characters are not allowed"},
+		{"a scalar", "hello\n", "f.yaml:1: is not a Kubernetes object: is a string, must be a mapping"},
+		{"no kind", "apiVersion: v1\n", "f.yaml:1:kind: is missing"},
+		{"no apiVersion", "kind: Pod\n", "f.yaml:1:apiVersion: is missing"},
+		{"no name", "apiVersion: v1\nkind: Pod\n", "f.yaml:1:metadata.name: is missing"},
+		{"no name of a workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:metadata.name: is missing"},
+		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", "f.yaml:1:kind: no such kind: apps/v1 Deploymnt"},
+		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", "f.yaml:1:kind: no such kind: v1 Deployment"},
+		{"a kind of the past", "apiVersion: extensions/v1beta1\nkind: Deployment\n", "f.yaml:1:kind: no such kind: extensions/v1beta1 Deployment"},
+		{"a bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", "f.yaml:1:apiVersion: unexpected GroupVersion string: a/b/c"},
+		{"an unknown field", pod + "spec: {dnsPolcy: None}\n", `f.yaml:1:spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
+		{"two of them", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:1:spec.containers[0].nam: unknown field \"spec.containers[0].nam\"\nf.yaml:1:spec.dnsPolcy: unknown field \"spec.dnsPolcy\""},
+		{"the wrong case", pod + "spec: {dnspolicy: None}\n", `f.yaml:1:spec.dnspolicy: unknown field "spec.dnspolicy"`},
+		{"a field twice", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:1: line 4: key "dnsPolicy" already set in map`},
+		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", "f.yaml:1:spec.dnsConfig.options[0].value: is a number, must be a string"},
+		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:1:spec.dnsConfig: is a list, must be a mapping"},
+		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:1:items[0].items: a List inside a List"},
+		{"a number in an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n", "f.yaml:1:items[0].spec.hostname: is a number, must be a string"},
+		{"items that are none", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:1:items: is a number, must be a list"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := kube.ParseManifest("f.yaml", []byte(tt.manifest))
+			if diff := cmp.Diff(tt.want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is right in a file is read although something else is wrong.
+func TestParseManifestGoesOn(t *testing.T) {
+	m, err := kube.ParseManifest("f.yaml", []byte("a: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"))
+	if err == nil || describe(m) != "Pod /p: p" {
+		t.Errorf("got %q, %v", describe(m), err)
+	}
+	if m.Workloads[0].Location.String() != "f.yaml:2" {
+		t.Errorf("at %v", m.Workloads[0].Location)
+	}
+}
+
+// A small file must not unfold into a large one.
+func TestParseManifestBombs(t *testing.T) {
+	var aliases strings.Builder
+	aliases.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&aliases, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+	}
+	for name, text := range map[string]string{
+		"aliases":        aliases.String(),
+		"nested YAML":    strings.Repeat("[", 100_000),
+		"nested JSON":    strings.Repeat(`{"a":`, 100_000),
+		"nested objects": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":` + strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000) + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if m, err := kube.ParseManifest("f.yaml", []byte(text)); err == nil {
+				t.Errorf("accepted as %q", describe(m))
+			} else if !strings.HasPrefix(err.Error(), "f.yaml") {
+				t.Errorf("error without the file: %.200v", err)
+			}
+		})
+	}
+}
+
+func TestParseManifestSize(t *testing.T) {
+	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+	fits := pod + strings.Repeat("#", kube.MaxManifest-len(pod))
+	if _, err := kube.ParseManifest("f.yaml", []byte(fits)); err != nil {
+		t.Errorf("%d bytes: %v", len(fits), err)
+	}
+	if _, err := kube.ParseManifest("f.yaml", []byte(fits+"#")); fmt.Sprint(err) != "f.yaml: has more than 33554432 bytes" {
+		t.Errorf("one byte more: %v", err)
+	}
+}
+
+func FuzzParseManifest(f *testing.F) {
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {dnsConfig: {options: [{name: a, value: b}]}}\n---\n{}")
+	f.Add(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"}}]} {}`)
+	f.Add("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {completionMode: Indexed, completions: -1}\n")
+	f.Add("apiVersion: v1\nkind: ReplicationController\nmetadata: {name: j}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := kube.ParseManifest("f", []byte(text))
+		for _, w := range m.Workloads {
+			if w.Pod == nil || w.Pod.Name == "" || w.Pod.Spec.DNSPolicy == "" {
+				t.Errorf("incomplete workload %+v", w)
+			}
+			kube.FromPod(w.Pod)
+		}
+		if err == nil && len(m.Workloads)+len(m.Others) == 0 && !strings.Contains(text, "List") {
+			t.Errorf("nothing found and nothing said")
+		}
+	})
+}
+
+// TestPlaces: on which line a field is, and which of Helm's templates it is from.
+func TestPlaces(t *testing.T) {
+	const yaml = `---
+# Source: shop/templates/web.yaml
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  hostname: web
+---
+# nothing is said here
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: StatefulSet
+  metadata: {name: db}
+  spec:
+    serviceName: db # Source: of no template
+`
+	const json = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+
+{"apiVersion": "v1", "kind": "Pod",
+ "metadata": {"name": "b"}}`
+	for _, tt := range []struct {
+		manifest     string
+		workload     int
+		field        string
+		line         int
+		source, kind string
+	}{
+		{yaml, 0, "", 3, "shop/templates/web.yaml", "Pod"},
+		{yaml, 0, "spec.hostname", 7, "shop/templates/web.yaml", "Pod"},
+		{yaml, 1, "items[0].spec.serviceName", 17, "", "StatefulSet"},
+		{json, 0, "metadata.name", 1, "", "Pod"},
+		{json, 1, "metadata.name", 4, "", "Pod"},
+	} {
+		m, err := kube.ParseManifest("f", []byte(tt.manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := m.Workloads[tt.workload]
+		if w.Kind != tt.kind || w.LineOf(tt.field) != tt.line || w.Source != tt.source || (w.Numbered.Base != "") != (tt.kind == "StatefulSet") {
+			t.Errorf("%s %q: line %d, source %q, numbered %+v; want %+v", w.Kind, tt.field, w.LineOf(tt.field), w.Source, w.Numbered, tt)
+		}
+	}
+}

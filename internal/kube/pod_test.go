@@ -1,0 +1,137 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+func TestFromPod(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "u",
+			Annotations: map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"},
+		},
+		Spec: corev1.PodSpec{
+			DNSPolicy: "Default", HostNetwork: true, OS: &corev1.PodOS{Name: corev1.Windows},
+			Hostname: "h", Subdomain: "s", HostnameOverride: new("o"), SetHostnameAsFQDN: new(true),
+			DNSConfig: &corev1.PodDNSConfig{
+				Nameservers: []string{"192.0.2.1"}, Searches: []string{"a"},
+				Options: []corev1.PodDNSConfigOption{{Name: "rotate"}, {Name: "ndots", Value: new("2")}, {Name: "edns0", Value: new("")}},
+			},
+		},
+	}
+	want := policy.Pod{
+		Namespace: "shop", Name: "web", UID: "u",
+		Policy: policy.Default, Override: policy.ClusterFirstWithAutopath, HostNetwork: true, Windows: true,
+		Hostname: "h", Subdomain: "s", HostnameOverride: new("o"), SetHostnameAsFQDN: true,
+		Config: &policy.DNSConfig{
+			Nameservers: []string{"192.0.2.1"}, Searches: []string{"a"},
+			Options: []policy.Option{{Name: "rotate"}, {Name: "ndots", Value: "2"}, {Name: "edns0"}},
+		},
+	}
+	if diff := cmp.Diff(want, kube.FromPod(pod)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(policy.Pod{}, kube.FromPod(&corev1.Pod{})); diff != "" {
+		t.Errorf("empty pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestStaticPod(t *testing.T) {
+	manifest := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "etcd"}}
+	pod := kube.StaticPod(manifest, "Worker.Example")
+	if pod.Name != "etcd-worker.example" || pod.Namespace != "default" || pod.Spec.DNSPolicy != "ClusterFirst" || pod.Spec.NodeName != "Worker.Example" {
+		t.Errorf("got %s/%s %s on %s", pod.Namespace, pod.Name, pod.Spec.DNSPolicy, pod.Spec.NodeName)
+	}
+	if manifest.Name != "etcd" {
+		t.Error("the manifest was changed")
+	}
+	pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	if again := kube.StaticPod(pod, "worker"); again != pod {
+		t.Errorf("a pod of the kubelet's was renamed to %s", again.Name)
+	}
+}
+
+func TestParseStaticPod(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"
+	got, err := kube.ParseStaticPod([]byte("# a comment\n---\n"+pod+"future: 1\n---\nkind: [\n"), "Node-1")
+	if err != nil || got.Namespace != "default" || got.Name != "etcd-node-1" || got.Spec.DNSPolicy != "Default" || got.Spec.NodeName != "Node-1" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, text := range map[string]string{
+		"empty":      "",
+		"bad YAML":   "a: [\n",
+		"no object":  "[1]",
+		"other kind": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+		"a list":     "apiVersion: v1\nkind: PodList\nitems: []\n",
+		"no name":    "apiVersion: v1\nkind: Pod\n",
+		"wrong type": "apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n",
+	} {
+		if got, err := kube.ParseStaticPod([]byte(text), "n"); err == nil {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func FuzzParseStaticPod(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: etcd}\nspec: {dnsPolicy: Default}\n"))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"etcd","namespace":"kube-system"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		pod, err := kube.ParseStaticPod(text, "Node")
+		if (pod == nil) != (err != nil) {
+			t.Fatalf("%v with error %v", pod, err)
+		}
+		if err == nil && (!strings.HasSuffix(pod.Name, "-node") || pod.Namespace == "" || pod.Spec.DNSPolicy == "") {
+			t.Errorf("%s/%s %q", pod.Namespace, pod.Name, pod.Spec.DNSPolicy)
+		}
+	})
+}
+
+func TestParseKubeletConfiguration(t *testing.T) {
+	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDNS: [10.96.0.10, bad]\nclusterDomain: Cluster.Local.\nresolvConf: \"\"\nmaxPods: 250\nfutureField: {a: 1}\n"))
+	want := kube.KubeletConfiguration{ClusterDNS: []string{"10.96.0.10", "bad"}, ClusterDomain: "Cluster.Local.", ResolvConf: new("")}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := kube.ParseKubeletConfiguration([]byte(head)); err != nil || got.ResolvConf != nil {
+		t.Errorf("without resolvConf: %+v, %v", got, err)
+	}
+	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil || got.ClusterDomain != "b" {
+		t.Errorf("a key twice: %+v, %v", got, err)
+	}
+	got, err = kube.ParseKubeletConfiguration([]byte(head + "clusterDns: [10.96.0.10]\nResolvConf: x\nclusterDomain: a\nCLUSTERDOMAIN: b\nmaxpods: 1\n"))
+	want = kube.KubeletConfiguration{ClusterDomain: "a", Misspelled: []string{"CLUSTERDOMAIN", "ResolvConf", "clusterDns"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("other capitals: %v (-want +got):\n%s", err, diff)
+	}
+	for name, text := range map[string]string{
+		"other kind": "apiVersion: v1\nkind: Pod\n",
+		"empty":      "",
+		"bad YAML":   "a: [\n",
+		"wrong type": head + "clusterDNS: 10.96.0.10\n",
+	} {
+		if _, err := kube.ParseKubeletConfiguration([]byte(text)); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func FuzzParseKubeletConfiguration(f *testing.F) {
+	f.Add([]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [a]\nresolvConf: x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := kube.ParseKubeletConfiguration(text); err != nil && !cmp.Equal(c, kube.KubeletConfiguration{}) {
+			t.Errorf("error %v with a result", err)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// manifest returns a static pod's file. It has a field that we do not know, and a
+// second document: the kubelet minds neither.
+func manifest(name, host string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\nspec:\n  hostNetwork: true\n  hostname: %s\n"+
+		"  fromTheFuture: {a: 1}\n  containers: [{name: c, image: i}]\n---\napiVersion: v1\nkind: ConfigMap\n", name, host)
+}
+
+func write(t *testing.T, dir, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually looks ref up until it is known to source with that host name, or
+// unknown for the host name "".
+func eventually(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source, host string) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		pod, got, err := p.Lookup(t.Context(), ref)
+		if host == "" && errors.Is(err, watch.ErrUnknown) {
+			return
+		}
+		if host != "" && err == nil && got == source && pod.Hostname == host {
+			if pod.UID != ref.UID || pod.Name != ref.Name || pod.Policy != policy.ClusterFirst || !pod.HostNetwork {
+				t.Errorf("%s: got %+v", ref, pod)
+			}
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%s: got %+v from %q, %v; want host name %q from %q", ref, pod, got, err, host, source)
+		}
+	}
+}
+
+// syncBuffer is a buffer for a log that a test reads meanwhile.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestManifests(t *testing.T) {
+	dir, log := t.TempDir(), new(syncBuffer)
+	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
+	write(t, dir, ".hidden.yaml", manifest("hidden", "hidden"))
+	write(t, dir, "bad.yaml", "kind: [")
+	write(t, dir, "service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+	write(t, dir, "empty", "")
+	write(t, dir, "own", "{apiVersion: v1, kind: Pod, metadata: {name: own, uid: stated}, spec: {hostname: own, hostNetwork: true}}")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o700), syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	defer stop()
+
+	etcd := staticRef("kube-system", "etcd-"+node, "hash")
+	eventually(t, p, etcd, watch.Manifest, "first")
+	eventually(t, p, staticRef("default", "own-"+node, "stated"), watch.Manifest, "own")
+	fromAPI, fromURL := etcd, etcd
+	fromAPI.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
+	fromURL.Annotations = map[string]string{"kubernetes.io/config.source": "http"}
+	for _, ref := range []watch.Ref{
+		fromAPI, fromURL,
+		staticRef("kube-system", "etcd", "hash"),
+		staticRef("default", "etcd-"+node, "hash"),
+		staticRef("default", "own-"+node, "other"),
+		staticRef("kube-system", "hidden-"+node, "hash"),
+	} {
+		if _, source, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrUnknown) {
+			t.Errorf("%s: %q, %v", ref, source, err)
+		}
+	}
+
+	write(t, dir, "etcd.yaml", manifest("etcd", "second"))
+	eventually(t, p, etcd, watch.Manifest, "second")
+	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it, too
+	eventually(t, p, etcd, watch.Manifest, "backup")
+	if err := os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, watch.Manifest, "second")
+	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, "", "")
+
+	for _, file := range []string{"bad.yaml", "service.yaml", "empty", "sub", "fifo"} {
+		if n := strings.Count(log.String(), "file="+filepath.Join(dir, file)+" "); n != 1 {
+			t.Errorf("%s is in the log %d times:\n%s", file, n, log)
+		}
+	}
+}
+
+// TestManifestBehind has a look-up that comes before the manifest does.
+func TestManifestBehind(t *testing.T) {
+	dir := t.TempDir()
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 900 * time.Millisecond})
+	defer stop()
+	time.AfterFunc(20*time.Millisecond, func() { write(t, dir, "etcd.json", manifest("etcd", "h")) })
+	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil || source != watch.Manifest {
+		t.Errorf("got %q, %v", source, err)
+	}
+}
+
+// TestManifestBehindLink has a manifest of whose coming the directory does not tell.
+// The kubelet knows it when it calls.
+func TestManifestBehindLink(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, dir, "known.yaml", manifest("known", "h"))
+	if err := os.Symlink(filepath.Join(elsewhere, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 900 * time.Millisecond})
+	defer stop()
+	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), watch.Manifest, "h")
+	write(t, elsewhere, "etcd.yaml", manifest("etcd", "h"))
+	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil || source != watch.Manifest {
+		t.Errorf("got %q, %v", source, err)
+	}
+}
+
+// TestStaticPodsWithoutAPI is the boot of a control plane's node: its API server is
+// one of the static pods. None of them may wait for it.
+func TestStaticPodsWithoutAPI(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	slow := newAPIServer(t)
+	slow.setFaults(hangs, hangs)
+	hanging := httptest.NewServer(slow)
+	defer hanging.Close()
+	for name, url := range map[string]string{"refused": gone.URL, "hanging": hanging.URL} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
+			p, stop := start(t, watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: 900 * time.Millisecond})
+			defer stop()
+			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
+			// At once: the manifests may not have been read when the kubelet calls.
+			if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Manifest {
+				t.Errorf("got %q, %v", source, err)
+			}
+		})
+	}
+}
+
+// TestMirrorBeforeManifest has a manifest that was changed after the kubelet read it.
+func TestMirrorBeforeManifest(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
+	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
+	mirror.Spec.HostNetwork = true
+	ts := httptest.NewServer(newAPIServer(t, mirror))
+	defer ts.Close()
+	p, stop := start(t, watch.Config{Client: clientOf(t, ts.URL, nil), Manifests: dir})
+	defer stop()
+	eventually(t, p, staticRef("kube-system", "etcd-"+node, "hash"), watch.Informer, "host-of-own")
+	eventually(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), watch.Manifest, "changed")
+}

@@ -1,0 +1,566 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// TestMain takes away client-go's handlers of errors. One of them sleeps until some
+// time after the last error of the process, which for a test with a clock of its own
+// may be decades ahead.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	m.Run()
+}
+
+// newPod returns a pod of the node with something to recognize it by.
+func newPod(namespace, name, uid string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(uid),
+			Annotations: map[string]string{policy.OverrideAnnotation: "Default", "example.com/large": strings.Repeat("x", 1000)},
+			Labels:      map[string]string{"app": name},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, DNSPolicy: corev1.DNSClusterFirst, Hostname: "host-of-" + uid,
+			DNSConfig:  &corev1.PodDNSConfig{Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}},
+			Containers: []corev1.Container{{Name: "c", Image: "example.com/image:1"}},
+		},
+	}
+}
+
+func newMirror(namespace, name, uid, of string) *corev1.Pod {
+	pod := newPod(namespace, name, uid)
+	pod.Annotations[corev1.MirrorPodAnnotationKey] = of
+	pod.Annotations[kube.ConfigSourceAnnotation] = "file"
+	return pod
+}
+
+func refOf(pod *corev1.Pod) watch.Ref {
+	return watch.Ref{
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api"},
+	}
+}
+
+func staticRef(namespace, name, uid string) watch.Ref {
+	return watch.Ref{
+		Namespace: namespace, Name: name, UID: uid,
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "file", "kubernetes.io/config.hash": uid},
+	}
+}
+
+// start runs a Pods until the function that it returns is called.
+func start(t testing.TB, cfg watch.Config) (*watch.Pods, func()) {
+	t.Helper()
+	cfg.NodeName = node
+	p, err := watch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	return p, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// inBubble runs test with a clock of its own, a server in this process, and a Pods
+// that has done what it can without time going by. Leaving goroutines behind fails.
+func inBubble(t *testing.T, s func(t *testing.T) *apiServer, test func(*testing.T, *apiServer, *watch.Pods)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := s(t)
+		p, stop := start(t, watch.Config{Client: server.local()})
+		defer stop()
+		synctest.Wait()
+		test(t, server, p)
+	})
+}
+
+func serving(pods ...*corev1.Pod) func(*testing.T) *apiServer {
+	return func(t *testing.T) *apiServer { return newAPIServer(t, pods...) }
+}
+
+// unsynced returns a server that answers a GET but no list and no watch.
+func unsynced(pods ...*corev1.Pod) func(*testing.T) *apiServer {
+	return func(t *testing.T) *apiServer {
+		s := newAPIServer(t, pods...)
+		s.setFaults(nil, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		return s
+	}
+}
+
+// expect looks ref up and wants source to know it after exactly that time.
+func expect(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source, after time.Duration) {
+	t.Helper()
+	began := time.Now()
+	pod, got, err := p.Lookup(t.Context(), ref)
+	if err != nil || got != source || pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace {
+		t.Errorf("%s: got %s/%s (UID %s) from %q, %v; want it from %q", ref, pod.Namespace, pod.Name, pod.UID, got, err, source)
+	}
+	if took := time.Since(began); took != after {
+		t.Errorf("%s: took %v, want %v", ref, took, after)
+	}
+}
+
+// expectError looks ref up and wants an error after exactly that time.
+func expectError(t *testing.T, p *watch.Pods, ref watch.Ref, want error, after time.Duration) error {
+	t.Helper()
+	began := time.Now()
+	pod, source, err := p.Lookup(t.Context(), ref)
+	if err == nil || want != nil && !errors.Is(err, want) || source != "" {
+		t.Errorf("%s: got %+v from %q, %v; want %v", ref, pod, source, err, want)
+	}
+	if took := time.Since(began); took != after {
+		t.Errorf("%s: took %v, want %v", ref, took, after)
+	}
+	return err
+}
+
+func TestInformerHit(t *testing.T) {
+	web, far := newPod("shop", "web", "u1"), newPod("shop", "far", "u2")
+	far.Spec.NodeName = "node-2"
+	for _, listsOnly := range []bool{false, true} {
+		s := func(t *testing.T) *apiServer {
+			s := newAPIServer(t, web, far)
+			s.listsOnly = listsOnly
+			return s
+		}
+		inBubble(t, s, func(t *testing.T, s *apiServer, p *watch.Pods) {
+			if !p.Synced() || s.count("list") > 0 != listsOnly {
+				t.Errorf("synced: %v, after %d lists", p.Synced(), s.count("list"))
+			}
+			expect(t, p, refOf(web), watch.Informer, 0)
+			if got, _, _ := p.Lookup(t.Context(), refOf(web)); !cmp.Equal(got, kube.FromPod(web)) {
+				t.Errorf("got %+v", got)
+			}
+			if s.count("get") != 0 {
+				t.Errorf("%d GETs", s.count("get"))
+			}
+			expect(t, p, refOf(far), watch.API, 250*time.Millisecond) // another node's is not kept
+		})
+	}
+}
+
+func TestUpdateAndDelete(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		changed := web.DeepCopy()
+		changed.Annotations[policy.OverrideAnnotation] = "None"
+		s.put(changed)
+		synctest.Wait()
+		if pod, _, err := p.Lookup(t.Context(), refOf(web)); err != nil || pod.Override != policy.None {
+			t.Errorf("got %+v, %v", pod, err)
+		}
+		s.remove(changed)
+		synctest.Wait()
+		expectError(t, p, refOf(web), watch.ErrUnknown, 250*time.Millisecond)
+	})
+}
+
+func TestBeforeSync(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		if p.Synced() {
+			t.Error("synced")
+		}
+		expect(t, p, refOf(web), watch.API, 0)
+		expectError(t, p, refOf(newPod("shop", "absent", "u2")), watch.ErrUnknown, 0)
+		s.setFaults(hangs, hangs)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
+	})
+}
+
+func TestWatchBehind(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		time.AfterFunc(100*time.Millisecond, func() { s.put(web) })
+		expect(t, p, refOf(web), watch.Informer, 100*time.Millisecond)
+		if s.count("get") != 0 {
+			t.Errorf("%d GETs", s.count("get"))
+		}
+	})
+}
+
+func TestArrivesDuringGet(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		s.setFaults(hangs, nil)
+		time.AfterFunc(400*time.Millisecond, func() { s.put(web) })
+		expect(t, p, refOf(web), watch.Informer, 750*time.Millisecond)
+	})
+}
+
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(t)
+		s.setFaults(hangs, nil)
+		var log strings.Builder
+		p, stop := start(t, watch.Config{
+			Client: s.local(), InformerWait: time.Minute, GetTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		defer stop()
+		synctest.Wait()
+		ref := refOf(newPod("shop", "web", "u1"))
+		for range 6 {
+			expectError(t, p, ref, context.DeadlineExceeded, time.Second)
+			synctest.Wait()
+		}
+		if s.count("get") != 0 || log.Len() > 0 { // the API was not asked, so it did not fail
+			t.Errorf("%d GETs, logged %s", s.count("get"), &log)
+		}
+
+		// A caller that leaves is answered at once, and the others are not disturbed.
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		left := make(chan time.Duration)
+		go func() {
+			began := time.Now()
+			if _, _, err := p.Lookup(ctx, ref); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			left <- time.Since(began)
+		}()
+		synctest.Wait()
+		time.AfterFunc(100*time.Millisecond, func() { s.put(newPod("shop", "web", "u1")) })
+		expect(t, p, ref, watch.Informer, 100*time.Millisecond)
+		if d := <-left; d != 10*time.Millisecond {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+func TestManyLookups(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	many := func(t *testing.T, p *watch.Pods, pods func(int) *corev1.Pod) {
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() { expect(t, p, refOf(pods(i)), watch.API, 350*time.Millisecond) })
+		}
+		all.Wait()
+	}
+	slow := func(s *apiServer) {
+		s.setFaults(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(100 * time.Millisecond)
+			s.get(w, r, r.URL.Query())
+		}, nil)
+	}
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		slow(s)
+		s.putSilently(web)
+		many(t, p, func(int) *corev1.Pod { return web })
+		if s.count("get") != 1 {
+			t.Errorf("one pod: %d GETs", s.count("get"))
+		}
+	})
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		slow(s)
+		var pods []*corev1.Pod
+		for i := range 500 {
+			pods = append(pods, newPod("shop", fmt.Sprint("web-", i), fmt.Sprint("u", i)))
+			s.putSilently(pods[i])
+		}
+		many(t, p, func(i int) *corev1.Pod { return pods[i] })
+		if s.count("get") != 500 {
+			t.Errorf("500 pods: %d GETs", s.count("get"))
+		}
+	})
+}
+
+func TestBreaker(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		s.setFaults(fails, hangs)
+		for range 4 {
+			expectError(t, p, refOf(web), nil, 0)
+		}
+		s.setFaults(nil, hangs)
+		expect(t, p, refOf(web), watch.API, 0) // begins to count anew
+
+		s.setFaults(hangs, hangs)
+		for range 5 {
+			expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
+		}
+		asked := s.count("get")
+		s.setFaults(nil, hangs)
+		err := expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		if !strings.Contains(fmt.Sprint(err), "not asked for another 10s") {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(10*time.Second - time.Nanosecond)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		if s.count("get") != asked {
+			t.Errorf("%d GETs while open", s.count("get")-asked)
+		}
+
+		// One is let through. It fails, and another ten seconds go by.
+		s.setFaults(hangs, hangs)
+		time.Sleep(time.Nanosecond)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
+		}
+		all.Wait()
+		if s.count("get") != asked+1 {
+			t.Errorf("%d GETs when half open", s.count("get")-asked)
+		}
+		s.setFaults(nil, hangs)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			expect(t, p, refOf(web), watch.API, 0)
+		}
+	})
+}
+
+// TestAbsentPodsAreNoFailures keeps the breaker closed: the API answers.
+func TestAbsentPodsAreNoFailures(t *testing.T) {
+	inBubble(t, unsynced(), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		for i := range 20 {
+			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), watch.ErrUnknown, 0)
+		}
+		if s.count("get") != 20 {
+			t.Errorf("%d GETs", s.count("get"))
+		}
+	})
+}
+
+func TestRecreated(t *testing.T) {
+	first, second := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
+	inBubble(t, serving(first), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		expect(t, p, refOf(first), watch.Informer, 0)
+		err := expectError(t, p, refOf(second), watch.ErrUnknown, 250*time.Millisecond)
+		if !strings.Contains(fmt.Sprint(err), "with UID u1") {
+			t.Errorf("got %v", err)
+		}
+		s.put(second)
+		synctest.Wait()
+		expect(t, p, refOf(second), watch.Informer, 0)
+		expectError(t, p, refOf(first), watch.ErrUnknown, 250*time.Millisecond)
+	})
+}
+
+func TestWatchRecovers(t *testing.T) {
+	for name, forget := range map[string]bool{"cut": false, "410 Gone": true} {
+		t.Run(name, func(t *testing.T) {
+			old, web := newPod("shop", "old", "u0"), newPod("shop", "web", "u1")
+			inBubble(t, serving(old), func(t *testing.T, s *apiServer, p *watch.Pods) {
+				time.Sleep(time.Minute)
+				s.cutWatches(forget)
+				s.remove(old)
+				s.put(web)
+				time.Sleep(time.Minute)
+				expect(t, p, refOf(web), watch.Informer, 0)
+				expectError(t, p, refOf(old), watch.ErrUnknown, 250*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestMirrorPod(t *testing.T) {
+	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
+	forged := newMirror("shop", "etcd-"+node, "evil", "hash-2")
+	ref := staticRef("kube-system", "etcd-"+node, "hash")
+	inBubble(t, serving(mirror, forged), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		expect(t, p, ref, watch.Informer, 0)
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), watch.ErrUnknown, 250*time.Millisecond)
+		pretends := ref
+		pretends.Annotations = map[string]string{kube.ConfigSourceAnnotation: "api"}
+		expectError(t, p, pretends, watch.ErrUnknown, 250*time.Millisecond)
+
+		next := newMirror("kube-system", "etcd-"+node, "own-2", "hash-3") // the manifest has changed
+		time.AfterFunc(50*time.Millisecond, func() { s.put(next) })
+		expect(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), watch.Informer, 50*time.Millisecond)
+		expectError(t, p, ref, watch.ErrUnknown, 250*time.Millisecond)
+		s.remove(next)
+		synctest.Wait()
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), watch.ErrUnknown, 250*time.Millisecond)
+	})
+	inBubble(t, unsynced(mirror), func(t *testing.T, _ *apiServer, p *watch.Pods) {
+		expect(t, p, ref, watch.API, 0)
+	})
+}
+
+func TestPanic(t *testing.T) {
+	p, err := watch.New(watch.Config{NodeName: node, Client: clientOf(t, "http://api.invalid", panics{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1"))); err == nil || !strings.Contains(err.Error(), "panic") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestStop has a Run that is told to end while it waits to try again.
+func TestStop(t *testing.T) {
+	for pause := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			_, stop := start(t, watch.Config{Client: clientOf(t, "http://api.invalid", refuses{})})
+			time.Sleep(time.Duration(pause) * 7 * time.Second)
+			synctest.Wait()
+			began := time.Now()
+			if stop(); time.Since(began) > 0 {
+				t.Errorf("took %v", time.Since(began))
+			}
+		})
+	}
+}
+
+type refuses struct{}
+
+func (refuses) RoundTrip(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }
+
+type panics struct{}
+
+func (panics) RoundTrip(*http.Request) (*http.Response, error) { panic("no transport") }
+
+func TestConfig(t *testing.T) {
+	for _, bad := range []watch.Config{{}, {NodeName: node, Budget: -1}, {NodeName: node, GetTimeout: -1}, {NodeName: node, InformerWait: -1}} {
+		if p, err := watch.New(bad); err == nil {
+			t.Errorf("%+v gives %+v", bad, p)
+		}
+	}
+	p, err := watch.New(watch.Config{NodeName: node}) // nobody to ask
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := refOf(newPod("shop", "web", "u1"))
+	for _, ref := range []watch.Ref{web, {}, {UID: "u1"}, staticRef("kube-system", "etcd", "hash")} {
+		if _, _, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrUnknown) {
+			t.Errorf("%s: got %v", ref, err)
+		}
+	}
+}
+
+// TestFaults is about the network: whatever the API does, a look-up ends in time
+// with the error of its kind, and nothing stays behind.
+func TestFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault http.HandlerFunc // nil: there is no server
+		want  error            // nil: neither of the two
+	}{
+		"slow":      {hangs, context.DeadlineExceeded},
+		"drips":     {drips, context.DeadlineExceeded},
+		"rubbish":   {rubbish, nil},
+		"HTML":      {isHTML, nil},
+		"500":       {fails, nil},
+		"forbidden": {forbids, nil},
+		"refused":   {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newAPIServer(t)
+			s.setFaults(c.fault, c.fault)
+			ts := httptest.NewServer(s)
+			defer ts.Close()
+			if c.fault == nil {
+				ts.Close()
+			}
+			p, stop := start(t, watch.Config{Client: clientOf(t, ts.URL, nil)})
+			defer func() {
+				began := time.Now()
+				if stop(); time.Since(began) > 500*time.Millisecond {
+					t.Errorf("stopping took %v", time.Since(began))
+				}
+			}()
+			began := time.Now()
+			_, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1")))
+			if took := time.Since(began); took > 1100*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+			late, unknown := errors.Is(err, context.DeadlineExceeded), errors.Is(err, watch.ErrUnknown)
+			if err == nil || unknown || late != (c.want != nil) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestNetwork goes over a real socket from the first list to the last goroutine.
+func TestNetwork(t *testing.T) {
+	before := runtime.NumGoroutine()
+	web, db := newPod("shop", "web", "u1"), newPod("shop", "db", "u2")
+	s := newAPIServer(t, web)
+	ts := httptest.NewServer(s)
+	var log strings.Builder
+	transport := &http.Transport{}
+	p, stop := start(t, watch.Config{
+		Client: clientOf(t, ts.URL, transport), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		InformerWait: time.Second, GetTimeout: 5 * time.Second, Budget: 10 * time.Second, // a busy machine is no fault
+	})
+	for began := time.Now(); !p.Synced(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("not synced")
+		}
+	}
+	time.AfterFunc(20*time.Millisecond, func() { s.put(db) })
+	for _, ref := range []watch.Ref{refOf(web), refOf(db)} {
+		if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Informer {
+			t.Errorf("%s: %q, %v", ref, source, err)
+		}
+	}
+	quiet := newPod("shop", "quiet", "u3")
+	s.putSilently(quiet)
+	if _, source, err := p.Lookup(t.Context(), refOf(quiet)); err != nil || source != watch.API || s.count("get") != 1 {
+		t.Errorf("%q, %v, %d GETs", source, err, s.count("get"))
+	}
+	s.cutWatches(false)
+	stop()
+	transport.CloseIdleConnections()
+	ts.Close()
+	for began := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// BenchmarkLookup is what a pod start pays when the pod is known.
+func BenchmarkLookup(b *testing.B) {
+	web := newPod("shop", "web", "u1")
+	p, stop := start(b, watch.Config{Client: newAPIServer(b, web).local()})
+	defer stop()
+	for !p.Synced() {
+		time.Sleep(time.Millisecond)
+	}
+	ref := refOf(web)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := p.Lookup(b.Context(), ref); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
