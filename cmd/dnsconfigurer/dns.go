@@ -242,7 +242,7 @@ func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog
 		}
 		return source{run: dirs.Run}, nil
 	}
-	c, err := client.Config(s.Kubeconfig)
+	c, err := client.LoadConfig(s.Kubeconfig)
 	if err != nil {
 		return source{}, fmt.Errorf("%w; outside a cluster give --kubeconfig or --manifests", err)
 	}

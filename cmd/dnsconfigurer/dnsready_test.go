@@ -33,10 +33,10 @@ func TestDNSReady(t *testing.T) {
 		z.Update(1, func(e *zone.Edit) { e.LoadedStale(time.Now()) })
 		time.Sleep(5 * time.Minute)
 		check(`["names: from a snapshot, 5m0s old" "services: not listed yet: connection refused"] <nil>`)
-		status = zonesync.Status{Resource: "services", Listed: true, Heard: time.Now()}
+		status = zonesync.Status{Resource: "services", Listed: true, LastReply: time.Now()}
 		z.Update(2, (*zone.Edit).Loaded)
 		time.Sleep(3 * time.Second)
-		check(`["names: loaded" "services: listed, heard of 3s ago"] <nil>`)
+		check(`["names: loaded" "services: listed, last reply 3s ago"] <nil>`)
 		s.status = nil
 		check(`["names: loaded"] <nil>`)
 	})

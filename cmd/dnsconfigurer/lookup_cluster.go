@@ -91,8 +91,8 @@ func hostSuffixesOf(host resolvconf.File) []fqdn.Name {
 // fill gives it the names of m, where objects that name no namespace are in namespace.
 // The error is about what had to be left out.
 func (s *standIn) fill(m kube.Manifest, namespace string) error {
-	of, err := zonesync.Of(m, namespace)
-	return errors.Join(err, zonesync.Fill(s.zone, s.search.Domain, of))
+	of, err := zonesync.DecodeManifest(m, namespace)
+	return errors.Join(err, zonesync.Load(s.zone, s.search.Domain, of))
 }
 
 // play has q asked by p while the server runs. Nothing is left of earlier plays.

@@ -182,7 +182,7 @@ func listen(endpoint string) (net.Listener, error) {
 func lookup(pods *watch.Pods) func(context.Context, cri.Sandbox) (policy.Pod, error) {
 	return func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
 		pod, _, err := pods.Lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
-		if errors.Is(err, watch.ErrUnknown) {
+		if errors.Is(err, watch.ErrNotFound) {
 			err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
 		}
 		return pod, err
@@ -195,7 +195,7 @@ func newClient(kubeconfig string) (rest.Interface, error) {
 	if kubeconfig == "" {
 		return nil, nil
 	}
-	c, err := client.Config(kubeconfig)
+	c, err := client.LoadConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func TestShimOfBrokenAPI(t *testing.T) {
 	}{
 		{"stalls", kubeapi.Stall, cri.LookupTimeout},
 		{"answers HTML", html, cri.LookupFailed},
-		{"answers half an object", kubeapi.Rubbish, cri.LookupFailed},
+		{"answers half an object", kubeapi.Truncate, cri.LookupFailed},
 		{"answers another kind", answer(200, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","uid":"u1"}}`), cri.LookupFailed},
 		{"answers null", answer(200, "null"), cri.UnknownPod},
 		{"answers a pod without a UID", answer(200, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`), cri.UnknownPod},

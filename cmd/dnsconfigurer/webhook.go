@@ -157,7 +157,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCertificateExpiry(certificate.current))
 	r.success = newReloadSuccess(registry)
-	force.handler = webhook.New(webhook.Config{Rules: s.rules, Logger: log, Register: registry, StatefulSet: statefulSets})
+	force.handler = webhook.New(webhook.Config{Rules: s.rules, Logger: log, Register: registry, OpenStatefulSet: statefulSets})
 	force.say(s)
 	server := &webhook.Server{Handler: force.handler, Certificate: certificate.current, Lameduck: s.lameduck, Drain: webhookDrain, Logger: log}
 	l, err := net.Listen("tcp", s.Listen)

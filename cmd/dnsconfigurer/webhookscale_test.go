@@ -59,7 +59,7 @@ func TestWebhookScale(t *testing.T) {
 		{"a set of ten", func() { api.Apply(set) }, "spec.replicas: FQDN cassandra-dc-east-10."},
 		{"forbidden", func() { api.SetFault(kubeapi.Forbid) }, `"allowed":true}`},
 		{"an error inside", func() { api.SetFault(kubeapi.Fail) }, `"allowed":true}`},
-		{"half a set", func() { api.SetFault(kubeapi.Rubbish) }, `"allowed":true}`},
+		{"half a set", func() { api.SetFault(kubeapi.Truncate) }, `"allowed":true}`},
 		{"no answer", func() { api.SetFault(kubeapi.Stall) }, `"allowed":true}`},
 		{"come again", func() {
 			api.SetFault(func(w http.ResponseWriter, _ *http.Request) {

@@ -113,7 +113,7 @@ func (s webhookSettings) checkCertificate(file string) error {
 
 // api returns how to reach the API server.
 func (s webhookSettings) api() (*rest.Config, error) {
-	c, err := client.Config(s.Kubeconfig)
+	c, err := client.LoadConfig(s.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (f *webhookInForce) reload() (companion, []string, error) {
 	if err != nil {
 		return nothing{}, nil, err
 	}
-	f.handler.Use(next.rules)
+	f.handler.SetRules(next.rules)
 	f.say(next)
 	return nothing{}, f.first.needRestart(next), nil
 }

@@ -32,7 +32,7 @@ func BenchmarkVerdict(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		j := all[i%len(all)]
 		start := time.Now()
-		admission.Judge(j.o, j.rules.Check(j.o))
+		admission.NewVerdict(j.o, j.rules.Check(j.o))
 		times = append(times, time.Since(start))
 	}
 	slices.Sort(times)

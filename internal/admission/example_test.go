@@ -26,13 +26,13 @@ func Example() {
 		Namespace: "payments-production", Name: "checkout-worker-0", Policy: policy.ClusterFirst,
 		Subdomain: "checkout-workers", SetHostnameAsFQDN: true,
 	}}
-	verdict := admission.Judge(pod, rules.Check(pod))
+	verdict := admission.NewVerdict(pod, rules.Check(pod))
 	fmt.Println(verdict.Denied)
 
 	// What makes pods is not denied, its author is warned.
 	set := pod
 	set.Kind, set.Ordinal, set.Pod.Path = "StatefulSet", true, "spec.template."
-	verdict = admission.Judge(set, rules.Check(set))
+	verdict = admission.NewVerdict(set, rules.Check(set))
 	fmt.Printf("%q %d\n", verdict.Denied, len(verdict.Warnings))
 	// Output:
 	// spec.setHostnameAsFQDN: FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters, 64 is the limit; shorten the name or the subdomain or the namespace by 8, or drop setHostnameAsFQDN

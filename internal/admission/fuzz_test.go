@@ -54,7 +54,7 @@ func FuzzCheck(f *testing.F) {
 		if d := engine.Decide(o.Pod, resolvconf.File{}); !d.Starts() && !errors {
 			t.Errorf("the pod does not start: %q %+v; found %+v", d.Error, d.Findings, found)
 		}
-		if v := admission.Judge(o, found); v.Denied != "" && !errors {
+		if v := admission.NewVerdict(o, found); v.Denied != "" && !errors {
 			t.Errorf("denied without an error: %+v", v)
 		}
 		if again := rules.Check(o); !reflect.DeepEqual(found, again) {

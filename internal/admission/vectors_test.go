@@ -47,7 +47,7 @@ func TestVectors(t *testing.T) {
 			if refused && v.APIServer != "refuses" {
 				t.Errorf("something is found that the API server refuses, and it %s", v.APIServer)
 			}
-			verdict := admission.Judge(o, found)
+			verdict := admission.NewVerdict(o, found)
 			did := "allows"
 			switch {
 			case verdict.Denied != "":

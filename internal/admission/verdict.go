@@ -15,11 +15,11 @@ type Verdict struct {
 	Warnings []string // for who applies the object
 }
 
-// Judge says what follows from the findings about o. A pod with an error is denied:
+// NewVerdict returns the verdict that follows from the findings in o. A pod with an error is denied:
 // it would not start, or not as it says. An object that makes pods is not, for it may
 // be in use, and who applies it may have no say in its namespace; its author is
 // warned. What the API server refuses itself is left to it, in its own words.
-func Judge(o Object, found []policy.Finding) Verdict {
+func NewVerdict(o Object, found []policy.Finding) Verdict {
 	var v Verdict
 	var reasons []string
 	for _, f := range found {

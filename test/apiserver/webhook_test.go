@@ -258,7 +258,7 @@ func (w *asked) vectors(t *testing.T) {
 			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
 		}
 		judged++
-		h.Use(v.Node.Rules(t))
+		h.SetRules(v.Node.Rules(t))
 		s, err := w.create(t.Context(), object, true)
 		if err != nil {
 			t.Errorf("%s: %v", v.Name, err)

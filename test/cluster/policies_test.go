@@ -263,7 +263,7 @@ func judged(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.No
 	o := judge.Object{Kind: w.Kind, Name: w.Name, Pod: kube.FromPod(w.Pod), Ordinal: w.Numbered.Base != ""}
 	o.Pod.Path = w.Path
 	found = r.Check(o)
-	v := judge.Judge(o, found)
+	v := judge.NewVerdict(o, found)
 	if v.Denied != "" {
 		v.Warnings = append(v.Warnings, v.Denied)
 	}

@@ -68,8 +68,8 @@ current-context: test
 // Stall keeps a client waiting until it gives up.
 func Stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Rubbish begins as JSON does and ends in the middle.
-func Rubbish(w http.ResponseWriter, _ *http.Request) {
+// Truncate sends the beginning of a JSON object and ends in the middle.
+func Truncate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"kind":"Service","apiVersion":"v1","metadata":{"uid":7`)
 }

@@ -32,36 +32,36 @@ const (
 
 // Config is what a Handler is made of.
 type Config struct {
-	Rules    *admission.Rules // required; Use replaces them
+	Rules    *admission.Rules // required; SetRules replaces them
 	Logger   *slog.Logger     // nil: nothing is logged
 	Register prometheus.Registerer
 
-	// StatefulSet opens a StatefulSet of the API server, in JSON: a scale says nothing of
+	// OpenStatefulSet opens a StatefulSet of the API server, in JSON: a scale says nothing of
 	// what is scaled. It is called by many goroutines, once for each scale, and gives up
 	// when ctx ends. nil: scales are admitted unseen.
-	StatefulSet func(ctx context.Context, namespace, name string) (io.ReadCloser, error)
+	OpenStatefulSet func(ctx context.Context, namespace, name string) (io.ReadCloser, error)
 }
 
 // Handler answers AdmissionReviews. It is for many goroutines.
 type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
-	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.StatefulSet
+	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
 	rules   atomic.Pointer[admission.Rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
-	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), open: c.StatefulSet}
+	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), open: c.OpenStatefulSet}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	h.Use(c.Rules)
+	h.SetRules(c.Rules)
 	return h
 }
 
-// Use has all reviews from now on judged by rules.
-func (h *Handler) Use(rules *admission.Rules) { h.rules.Store(rules) }
+// SetRules replaces the rules. Reviews that arrive later are evaluated with them.
+func (h *Handler) SetRules(rules *admission.Rules) { h.rules.Store(rules) }
 
 // ServeHTTP answers a review, or says in an HTTP error why it is none.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

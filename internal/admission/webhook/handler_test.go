@@ -272,7 +272,7 @@ func FuzzReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
 	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
 	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":-2147483648}}`))
-	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), StatefulSet: stored(ten)})
+	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), OpenStatefulSet: stored(ten)})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range []string{webhook.PathValidate, webhook.PathMutate} {
 			w := post(h, path, body)

@@ -101,7 +101,7 @@ func TestScale(t *testing.T) {
 		{"other things that are wrong with the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`), `{"spec":{"replicas":11}}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, verdict, log := scaled(t, webhook.Config{StatefulSet: stored(tt.set)}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
+			got, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: stored(tt.set)}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -141,7 +141,7 @@ func TestScaleUnseen(t *testing.T) {
 		{"a panic", func(context.Context, string, string) (io.ReadCloser, error) { panic("no") }, eleven, "panicked", "panic=no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, verdict, log := scaled(t, webhook.Config{StatefulSet: tt.open}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
+			_, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: tt.open}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
 			if verdict != tt.want || !strings.Contains(log, tt.log) || (log == "") != (tt.log == "") {
 				t.Errorf("counted as %q, want %q; log %q, want %q", verdict, tt.want, log, tt.log)
 			}
@@ -152,7 +152,7 @@ func TestScaleUnseen(t *testing.T) {
 // TestScaleOfOthers: nobody is asked about what has no ordinals, nor by who changes
 // objects.
 func TestScaleOfOthers(t *testing.T) {
-	c := webhook.Config{StatefulSet: func(_ context.Context, namespace, name string) (io.ReadCloser, error) {
+	c := webhook.Config{OpenStatefulSet: func(_ context.Context, namespace, name string) (io.ReadCloser, error) {
 		t.Errorf("%s/%s is asked for", namespace, name)
 		return nil, errors.ErrUnsupported
 	}}
@@ -185,7 +185,7 @@ func TestScaleSlowly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				c := webhook.Config{StatefulSet: func(ctx context.Context, _, _ string) (io.ReadCloser, error) { return hang(ctx) }}
+				c := webhook.Config{OpenStatefulSet: func(ctx context.Context, _, _ string) (io.ReadCloser, error) { return hang(ctx) }}
 				_, verdict, log := scaled(t, c, webhook.PathValidate, scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
 				if took := time.Since(begun); verdict != "unread" || took != webhook.OpenTimeout || !strings.Contains(log, "deadline exceeded") {
 					t.Errorf("counted as %q after %v; log %q", verdict, took, log)

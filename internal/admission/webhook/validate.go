@@ -40,7 +40,7 @@ func objectOf(w kube.Workload, q request) admission.Object {
 
 // verdictOn is what is answered when this was found in o.
 func verdictOn(o admission.Object, found []policy.Finding) answer {
-	v := admission.Judge(o, found)
+	v := admission.NewVerdict(o, found)
 	a := answer{verdict: verdictAllowed, denied: printable(v.Denied), warnings: warnings(v.Warnings)}
 	for _, f := range found {
 		a.findings = append(a.findings, f.Code)

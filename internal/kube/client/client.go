@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Config returns how to reach the API server that a kubeconfig file names. "" is
+// LoadConfig returns how to reach the API server that a kubeconfig file names. "" is
 // the server of the cluster that this process is a pod of.
-func Config(kubeconfig string) (*rest.Config, error) {
+func LoadConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		return rest.InClusterConfig()
 	}

@@ -38,20 +38,20 @@ func TestConfig(t *testing.T) {
   clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}],
   contexts: [{name: c, context: {cluster: c, user: u}}],
   users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: token, interactiveMode: Never}}}]}`)
-	cfg, err := client.Config(good)
+	cfg, err := client.LoadConfig(good)
 	if err != nil || cfg.Host != "https://192.0.2.1:6443" || cfg.ExecProvider.Command != "token" {
 		t.Errorf("got %v, %v", cfg, err)
 	}
 	absent := filepath.Join(dir, "absent")
-	if _, err := client.Config(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent) {
+	if _, err := client.LoadConfig(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent) {
 		t.Errorf("without the file: %v", err)
 	}
 	bad := write("bad", "apiVersion: [")
-	if _, err := client.Config(bad); err == nil || !strings.Contains(err.Error(), bad) {
+	if _, err := client.LoadConfig(bad); err == nil || !strings.Contains(err.Error(), bad) {
 		t.Errorf("with a bad file: %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := client.Config(""); !errors.Is(err, rest.ErrNotInCluster) {
+	if _, err := client.LoadConfig(""); !errors.Is(err, rest.ErrNotInCluster) {
 		t.Errorf("outside a cluster: %v", err)
 	}
 }

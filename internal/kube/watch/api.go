@@ -63,11 +63,11 @@ func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	}
 	p.breaker.succeeded()
 	if err != nil {
-		return policy.Pod{}, ErrUnknown
+		return policy.Pod{}, ErrNotFound
 	}
 	isMirror := ref.static() && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
 	if string(pod.UID) != ref.UID && !isMirror {
-		return policy.Pod{}, fmt.Errorf("the API has another pod of this name, with UID %s: %w", pod.UID, ErrUnknown)
+		return policy.Pod{}, fmt.Errorf("the API has another pod of this name, with UID %s: %w", pod.UID, ErrNotFound)
 	}
 	known := kube.FromPod(pod)
 	known.UID = ref.UID

@@ -41,7 +41,7 @@ func eventually(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source,
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		pod, got, err := p.Lookup(t.Context(), ref)
-		if host == "" && errors.Is(err, watch.ErrUnknown) {
+		if host == "" && errors.Is(err, watch.ErrNotFound) {
 			return
 		}
 		if host != "" && err == nil && got == source && pod.Hostname == host {
@@ -101,7 +101,7 @@ func TestManifests(t *testing.T) {
 		staticRef("default", "own-"+node, "other"),
 		staticRef("kube-system", "hidden-"+node, "hash"),
 	} {
-		if _, source, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrUnknown) {
+		if _, source, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrNotFound) {
 			t.Errorf("%s: %q, %v", ref, source, err)
 		}
 	}

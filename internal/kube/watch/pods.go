@@ -18,9 +18,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// ErrUnknown is the error of a look-up when everybody was asked and nobody has a pod
-// with this UID.
-var ErrUnknown = errors.New("nobody knows a pod with this UID")
+// ErrNotFound is the error of a look-up when no source has a pod with this UID.
+var ErrNotFound = errors.New("pod not found")
 
 // Source is who knew a pod.
 type Source string
@@ -152,12 +151,12 @@ func (p *Pods) Synced() bool { return p.known.isSynced() }
 // informer has had no complete list, save for static pods that may have a manifest,
 // and step 4 for 10 s after 5 failures in a row.
 //
-// An error that wraps [ErrUnknown] is an answer: there is no such pod, or there is
+// An error that wraps [ErrNotFound] is an answer: there is no such pod, or there is
 // another one of its name. One that wraps context.DeadlineExceeded means that the
 // answer did not come in time.
 func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
 	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
-		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrUnknown)
+		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrNotFound)
 	}
 	if a, ok := p.known.find(ref); ok {
 		return a.pod, a.source, nil
@@ -202,7 +201,7 @@ func (p *Pods) ask(ctx context.Context, ref Ref) (a answer, err error) {
 		}
 	}
 	if p.cfg.Client == nil {
-		return answer{}, ErrUnknown
+		return answer{}, ErrNotFound
 	}
 	if err := ctx.Err(); err != nil { // no failure of the API's
 		return answer{}, err

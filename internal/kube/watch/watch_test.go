@@ -183,7 +183,7 @@ func TestUpdateAndDelete(t *testing.T) {
 		}
 		s.remove(changed)
 		synctest.Wait()
-		expectError(t, p, refOf(web), watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, refOf(web), watch.ErrNotFound, 250*time.Millisecond)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestBeforeSync(t *testing.T) {
 			t.Error("synced")
 		}
 		expect(t, p, refOf(web), watch.API, 0)
-		expectError(t, p, refOf(newPod("shop", "absent", "u2")), watch.ErrUnknown, 0)
+		expectError(t, p, refOf(newPod("shop", "absent", "u2")), watch.ErrNotFound, 0)
 		s.setFaults(hangs, hangs)
 		expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
 	})
@@ -346,7 +346,7 @@ func TestBreaker(t *testing.T) {
 func TestAbsentPodsAreNoFailures(t *testing.T) {
 	inBubble(t, unsynced(), func(t *testing.T, s *apiServer, p *watch.Pods) {
 		for i := range 20 {
-			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), watch.ErrUnknown, 0)
+			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), watch.ErrNotFound, 0)
 		}
 		if s.count("get") != 20 {
 			t.Errorf("%d GETs", s.count("get"))
@@ -358,14 +358,14 @@ func TestRecreated(t *testing.T) {
 	first, second := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
 	inBubble(t, serving(first), func(t *testing.T, s *apiServer, p *watch.Pods) {
 		expect(t, p, refOf(first), watch.Informer, 0)
-		err := expectError(t, p, refOf(second), watch.ErrUnknown, 250*time.Millisecond)
+		err := expectError(t, p, refOf(second), watch.ErrNotFound, 250*time.Millisecond)
 		if !strings.Contains(fmt.Sprint(err), "with UID u1") {
 			t.Errorf("got %v", err)
 		}
 		s.put(second)
 		synctest.Wait()
 		expect(t, p, refOf(second), watch.Informer, 0)
-		expectError(t, p, refOf(first), watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, refOf(first), watch.ErrNotFound, 250*time.Millisecond)
 	})
 }
 
@@ -380,7 +380,7 @@ func TestWatchRecovers(t *testing.T) {
 				s.put(web)
 				time.Sleep(time.Minute)
 				expect(t, p, refOf(web), watch.Informer, 0)
-				expectError(t, p, refOf(old), watch.ErrUnknown, 250*time.Millisecond)
+				expectError(t, p, refOf(old), watch.ErrNotFound, 250*time.Millisecond)
 			})
 		})
 	}
@@ -392,18 +392,18 @@ func TestMirrorPod(t *testing.T) {
 	ref := staticRef("kube-system", "etcd-"+node, "hash")
 	inBubble(t, serving(mirror, forged), func(t *testing.T, s *apiServer, p *watch.Pods) {
 		expect(t, p, ref, watch.Informer, 0)
-		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), watch.ErrNotFound, 250*time.Millisecond)
 		pretends := ref
 		pretends.Annotations = map[string]string{kube.ConfigSourceAnnotation: "api"}
-		expectError(t, p, pretends, watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, pretends, watch.ErrNotFound, 250*time.Millisecond)
 
 		next := newMirror("kube-system", "etcd-"+node, "own-2", "hash-3") // the manifest has changed
 		time.AfterFunc(50*time.Millisecond, func() { s.put(next) })
 		expect(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), watch.Informer, 50*time.Millisecond)
-		expectError(t, p, ref, watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, ref, watch.ErrNotFound, 250*time.Millisecond)
 		s.remove(next)
 		synctest.Wait()
-		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), watch.ErrUnknown, 250*time.Millisecond)
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), watch.ErrNotFound, 250*time.Millisecond)
 	})
 	inBubble(t, unsynced(mirror), func(t *testing.T, _ *apiServer, p *watch.Pods) {
 		expect(t, p, ref, watch.API, 0)
@@ -455,7 +455,7 @@ func TestConfig(t *testing.T) {
 	}
 	web := refOf(newPod("shop", "web", "u1"))
 	for _, ref := range []watch.Ref{web, {}, {UID: "u1"}, staticRef("kube-system", "etcd", "hash")} {
-		if _, _, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrUnknown) {
+		if _, _, err := p.Lookup(t.Context(), ref); !errors.Is(err, watch.ErrNotFound) {
 			t.Errorf("%s: got %v", ref, err)
 		}
 	}
@@ -497,7 +497,7 @@ func TestFaults(t *testing.T) {
 			if took := time.Since(began); took > 1100*time.Millisecond {
 				t.Errorf("took %v", took)
 			}
-			late, unknown := errors.Is(err, context.DeadlineExceeded), errors.Is(err, watch.ErrUnknown)
+			late, unknown := errors.Is(err, context.DeadlineExceeded), errors.Is(err, watch.ErrNotFound)
 			if err == nil || unknown || late != (c.want != nil) {
 				t.Errorf("got %v", err)
 			}

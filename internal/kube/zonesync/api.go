@@ -149,10 +149,10 @@ func (a *API) Run(ctx context.Context) error {
 
 // Status is how things stand with one type of object.
 type Status struct {
-	Resource string    // as the API calls it: services
-	Listed   bool      // a complete list has come
-	Heard    time.Time // of the last event, bookmark or answer; zero: none
-	Err      error     // of the last request, if it failed
+	Resource  string    // as the API calls it: services
+	Listed    bool      // a complete list has come
+	LastReply time.Time // when the last event, bookmark or answer arrived; zero: none yet
+	Err       error     // of the last request, if it failed
 }
 
 // String is a line for an operator.
@@ -161,8 +161,8 @@ func (s Status) String() string {
 	if s.Listed {
 		state = "listed"
 	}
-	if !s.Heard.IsZero() {
-		state += fmt.Sprintf(", heard of %v ago", time.Since(s.Heard).Round(time.Second))
+	if !s.LastReply.IsZero() {
+		state += fmt.Sprintf(", last reply %v ago", time.Since(s.LastReply).Round(time.Second))
 	}
 	if s.Err != nil {
 		state += ": " + s.Err.Error()
@@ -176,7 +176,7 @@ func (a *API) Status() []Status {
 	for i, f := range a.feeds {
 		list[i] = Status{Resource: f.resource, Listed: f.listed.Load()}
 		if ns := f.heard.Load(); ns != 0 {
-			list[i].Heard = time.Unix(0, ns)
+			list[i].LastReply = time.Unix(0, ns)
 		}
 		if err := f.failed.Load(); err != nil {
 			list[i].Err = *err

@@ -154,7 +154,7 @@ func TestFirstLists(t *testing.T) {
 		r.want("10-0-0-1.shop.pod", "10.0.0.1")
 		r.want("10-0-0-2.shop.pod", "absent")
 		for _, st := range r.api.Status() {
-			if !st.Listed || st.Err != nil || time.Since(st.Heard) != 0 {
+			if !st.Listed || st.Err != nil || time.Since(st.LastReply) != 0 {
 				t.Errorf("%+v", st)
 			}
 		}
@@ -226,7 +226,7 @@ func TestAPIGone(t *testing.T) {
 				time.Sleep(time.Hour)
 				r.want("web.shop.svc", "10.96.0.1")
 				for _, st := range r.api.Status() {
-					if !st.Heard.Equal(before) || !st.Listed || !errors.Is(st.Err, syscall.ECONNREFUSED) {
+					if !st.LastReply.Equal(before) || !st.Listed || !errors.Is(st.Err, syscall.ECONNREFUSED) {
 						t.Errorf("%+v, want it heard at %v", st, before)
 					}
 				}
@@ -253,8 +253,8 @@ func TestBookmark(t *testing.T) {
 			if st.Resource == "services" {
 				want = 0
 			}
-			if time.Since(st.Heard) != want {
-				t.Errorf("%s: heard %v ago", st.Resource, time.Since(st.Heard))
+			if time.Since(st.LastReply) != want {
+				t.Errorf("%s: heard %v ago", st.Resource, time.Since(st.LastReply))
 			}
 		}
 	})

@@ -164,7 +164,7 @@ func (d *Directories) read() {
 		}
 	}
 	if changed && len(d.listed) == len(d.cfg.Paths) {
-		if err := Fill(d.cfg.Zone, d.cfg.Domain, d.manifests()...); err != nil {
+		if err := Load(d.cfg.Zone, d.cfg.Domain, d.manifests()...); err != nil {
 			d.cfg.Logger.Warn("manifests name what cannot have names", "error", err)
 		}
 		d.cfg.Logger.Info("read manifests", "directories", len(d.cfg.Paths), "files", len(all))

@@ -39,13 +39,13 @@ type written struct {
 // *kube.InputError for each thing that is wrong; what is right is returned beside it.
 func ParseManifest(file string, data []byte) (Manifest, error) {
 	parsed, err := kube.ParseManifest(file, data)
-	m, wrong := Of(parsed, metav1.NamespaceDefault)
+	m, wrong := DecodeManifest(parsed, metav1.NamespaceDefault)
 	return m, errors.Join(err, wrong)
 }
 
-// Of is ParseManifest for what is parsed. Objects that name no namespace are in
+// DecodeManifest is ParseManifest for a manifest that is already parsed. Objects that name no namespace are in
 // namespace.
-func Of(parsed kube.Manifest, namespace string) (Manifest, error) {
+func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 	var m Manifest
 	for _, w := range parsed.Workloads {
 		w.Namespace = cmp.Or(w.Namespace, namespace)
@@ -80,12 +80,12 @@ func Of(parsed kube.Manifest, namespace string) (Manifest, error) {
 	return m, errors.Join(errs...)
 }
 
-// Fill makes the manifests all that a zone at domain holds. The zone is loaded then:
+// Load makes the manifests all that a zone at domain holds. The zone is loaded then:
 // what they do not name does not exist. Of several objects with one name the last
 // counts. Objects that no cluster has given addresses have synthetic ones; see
 // [Synthetic]. The error joins one *kube.InputError for each thing that had to be left
 // out.
-func Fill(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
+func Load(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 	all := map[string]map[name]written{namespaces.resource: {}, services.resource: {}, endpointSlices.resource: {}}
 	var pods []kube.Workload
 	for _, m := range manifests {

@@ -35,7 +35,7 @@ func fill(t testing.TB, text string) (*zone.Zone, error) {
 	t.Helper()
 	z := newZone(t)
 	m, err := ParseManifest("f.yaml", []byte(text))
-	return z, errors.Join(err, Fill(z, clusterLocal, m))
+	return z, errors.Join(err, Load(z, clusterLocal, m))
 }
 
 const shop = `
@@ -168,8 +168,8 @@ func TestNamespaceOfThoseThatNameNone(t *testing.T) {
 	}
 	for namespace, want := range map[string]string{"shop": "10.96.0.1", "other": "absent"} {
 		z := newZone(t)
-		m, err := Of(parsed, namespace)
-		if err := errors.Join(err, Fill(z, clusterLocal, m)); err != nil {
+		m, err := DecodeManifest(parsed, namespace)
+		if err := errors.Join(err, Load(z, clusterLocal, m)); err != nil {
 			t.Fatal(err)
 		}
 		if got := lookup(t, z.Snapshot(), "web.shop.svc"); got != want {
@@ -230,7 +230,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func FuzzFill(f *testing.F) {
+func FuzzLoad(f *testing.F) {
 	f.Add(shop)
 	f.Add("{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIPs: [''], ipFamilies: [x, IPv6]}}")
 	f.Fuzz(func(t *testing.T, text string) {

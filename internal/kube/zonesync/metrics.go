@@ -60,7 +60,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	zone := c.api.cfg.Zone.Snapshot()
 	for i, s := range c.api.Status() {
-		heard := s.Heard
+		heard := s.LastReply
 		if heard.IsZero() {
 			heard = c.api.made
 		}

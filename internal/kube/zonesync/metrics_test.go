@@ -91,7 +91,7 @@ func TestSilence(t *testing.T) {
 		time.Sleep(time.Hour - 30*time.Second)
 		gathered(t, metrics, silence, "endpointslices 1h0m0s\nnamespaces 1h0m0s\nservices 59m30s\n")
 		gathered(t, metrics, age, "0s\n")
-		for i, want := range []string{"namespaces: listed, heard of 1h0m0s ago: ", "services: listed, heard of 59m30s ago: "} {
+		for i, want := range []string{"namespaces: listed, last reply 1h0m0s ago: ", "services: listed, last reply 59m30s ago: "} {
 			if got := r.api.Status()[i].String(); !strings.HasPrefix(got, want) || !strings.Contains(got, "connection refused") {
 				t.Errorf("%q, want %q and why", got, want)
 			}
