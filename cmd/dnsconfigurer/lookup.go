@@ -216,7 +216,7 @@ func (l *podLookup) play(ctx context.Context, instead policy.Policy) (out lookup
 		}
 	}
 	file := d.Config().String()
-	p := libc.Player{
+	p := libc.Simulator{
 		Library: q.library, Resolver: q.library.Read(file),
 		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
 	}
@@ -269,7 +269,7 @@ func (l *player) question(args []string) (q lookupQuestion, err error) {
 }
 
 // ask plays the lookup.
-func (q lookupQuestion) ask(ctx context.Context, p libc.Player) (libc.Result, error) {
+func (q lookupQuestion) ask(ctx context.Context, p libc.Simulator) (libc.Result, error) {
 	switch q.qtype {
 	case dns.TypeNone:
 		return p.Lookup(ctx, q.name, libc.Both)

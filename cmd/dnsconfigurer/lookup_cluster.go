@@ -96,7 +96,7 @@ func (s *standIn) fill(m kube.Manifest, namespace string) error {
 }
 
 // play has q asked by p while the server runs. Nothing is left of earlier plays.
-func (s *standIn) play(ctx context.Context, q lookupQuestion, p libc.Player) (played, error) {
+func (s *standIn) play(ctx context.Context, q lookupQuestion, p libc.Simulator) (played, error) {
 	store, err := cache.New(cache.Config{})
 	if err != nil {
 		return played{}, err

@@ -13,21 +13,21 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ednsSize is the size of replies that glibc takes over UDP under the option
-// edns0 (RESOLV_EDNS_BUFFER_SIZE).
+// ednsSize is the UDP payload size that glibc sends under the option edns0
+// (RESOLV_EDNS_BUFFER_SIZE).
 const ednsSize = 1200
 
-// verdict is what glibc makes of a server.
-type verdict uint8
+// sendStatus is the outcome of querying one server.
+type sendStatus uint8
 
 const (
-	nextServer verdict = iota // it has nothing to say
+	tryNext sendStatus = iota // no acceptable reply: the next server is queried
 	answered
-	truncated // ask it again over TCP
+	truncated // the server is queried again over TCP
 )
 
-// send asks one server after the other, Attempts times around, until one has an
-// answer or says that there is none.
+// send queries one server after the other, for Attempts rounds, until one has an answer
+// or denies that there is one.
 func (g *glibc) send(ctx context.Context, name string, types []uint16) (replies, bool) {
 	if slices.Equal(types, []uint16{dns.TypeAAAA}) && g.Resolver.NoAAAA {
 		return g.sendNoAAAA(ctx, name)
@@ -42,30 +42,36 @@ func (g *glibc) send(ctx context.Context, name string, types []uint16) (replies,
 	g.errno = refused
 	for range g.Resolver.Attempts {
 		for i := range n {
-			server := (first + i) % n
-			r, v := replies{}, truncated
-			if !tcp {
-				r, v = g.overUDP(ctx, server, name, types)
-			}
-			if v == truncated {
-				tcp = true
-				r, v = g.overTCP(ctx, server, name, types)
-			}
-			if v == answered || ctx.Err() != nil {
+			var r replies
+			var status sendStatus
+			r, status, tcp = g.sendTo(ctx, (first+i)%n, tcp, name, types)
+			if status == answered || ctx.Err() != nil {
 				g.errno = 0
-				return r, v == answered
+				return r, status == answered
 			}
 		}
-		if tcp { // one attempt for each server
+		if tcp { // there are no further rounds over TCP
 			break
 		}
 	}
 	return replies{}, false
 }
 
-// sendNoAAAA is what the option no-aaaa makes of a question for AAAA: one for A,
-// without an OPT record, from the reply to which the answer is taken. Silence thus
-// becomes an answer too.
+// sendTo queries one server, over TCP if tcp is set or a reply is truncated. After a
+// truncated reply the next servers are queried over TCP too: then tcpNext is set.
+func (g *glibc) sendTo(ctx context.Context, server int, tcp bool, name string, types []uint16) (r replies, status sendStatus, tcpNext bool) {
+	if !tcp {
+		if r, status = g.sendUDP(ctx, server, name, types); status != truncated {
+			return r, status, false
+		}
+	}
+	r, status = g.sendTCP(ctx, server, name, types)
+	return r, status, true
+}
+
+// sendNoAAAA implements the option no-aaaa for a query of AAAA alone: A is queried,
+// without an OPT record, and the answer is removed from the reply. No reply at all is
+// therefore an empty answer too.
 func (g *glibc) sendNoAAAA(ctx context.Context, name string) (replies, bool) {
 	g.noOPT = true
 	defer func() { g.noOPT = false }()
@@ -78,67 +84,76 @@ func (g *glibc) sendNoAAAA(ctx context.Context, name string) (replies, bool) {
 	return replies{&empty}, true
 }
 
-// overUDP asks for all types, at once or one after the other.
-func (g *glibc) overUDP(ctx context.Context, server int, name string, types []uint16) (replies, verdict) {
+// sendUDP queries all types, in parallel or in sequence.
+func (g *glibc) sendUDP(ctx context.Context, server int, name string, types []uint16) (replies, sendStatus) {
 	for {
-		wait, cancel := patience(ctx, g.timeout(server))
-		var got [2]reply
-		if g.single {
-			got = g.inTurn(wait, server, name, types)
-		} else {
-			got = g.atOnce(wait, server, false, name, types)
-		}
-		cancel()
-		for _, r := range got[:len(types)] {
-			g.heard(r)
-		}
+		got := g.exchangeUDP(ctx, server, name, types)
 		one, other := got[0], got[1]
 		if len(types) == 1 {
 			other = one
 		}
-		if one.truncated() || other.truncated() {
+		half := one.accepted() != other.accepted() && (one.timedOut() || other.timedOut())
+		switch {
+		case one.truncated() || other.truncated():
 			return replies{}, truncated
+		case half && g.separateQueries():
+		case !one.accepted() && !other.accepted():
+			return replies{}, tryNext
+		case len(types) == 1:
+			return replies{one.ifAccepted()}, answered
+		default:
+			return replies{one.ifAccepted(), other.ifAccepted()}, answered
 		}
-		if half := one.good() != other.good(); half && (one.silent() || other.silent()) {
-			// Some servers and firewalls cannot take two questions at once.
-			switch {
-			case !g.single:
-				g.single = true
-				continue
-			case !g.reopen:
-				g.reopen = true
-				continue
-			}
-		}
-		if !one.good() && !other.good() {
-			return replies{}, nextServer
-		}
-		r := replies{one.useful(), nil}
-		if len(types) > 1 {
-			r[1] = other.useful()
-		}
-		return r, answered
 	}
 }
 
-// overTCP asks for all types at once. What the replies say is not looked at: no
-// other server is asked after a SERVFAIL.
-func (g *glibc) overTCP(ctx context.Context, server int, name string, types []uint16) (replies, verdict) {
-	got := g.atOnce(ctx, server, true, name, types)
+func (g *glibc) exchangeUDP(ctx context.Context, server int, name string, types []uint16) [2]reply {
+	ctx, cancel := withTimeout(ctx, g.timeout(server))
+	defer cancel()
+	exchange := g.exchangeParallel
+	if g.single {
+		exchange = g.exchangeSequential
+	}
+	got := exchange(ctx, server, false, name, types)
 	for _, r := range got[:len(types)] {
-		g.heard(r)
+		g.record(r)
+	}
+	return got
+}
+
+// separateQueries sends the two questions in sequence from now on, then also from
+// separate sockets: some servers and firewalls drop the second of two simultaneous
+// questions. It returns false if both are done already.
+func (g *glibc) separateQueries() bool {
+	switch {
+	case !g.single:
+		g.single = true
+	case !g.reopen:
+		g.reopen = true
+	default:
+		return false
+	}
+	return true
+}
+
+// sendTCP queries all types in parallel. The rcodes are ignored: no other server is
+// queried after SERVFAIL.
+func (g *glibc) sendTCP(ctx context.Context, server int, name string, types []uint16) (replies, sendStatus) {
+	got := g.exchangeParallel(ctx, server, true, name, types)
+	for _, r := range got[:len(types)] {
+		g.record(r)
 		if r.Msg == nil {
-			if !r.silent() {
+			if !r.timedOut() {
 				g.errno = refused
 			}
-			return replies{}, nextServer
+			return replies{}, tryNext
 		}
 	}
 	return replies{got[0].Msg, got[1].Msg}, answered
 }
 
-// timeout is how long glibc waits for a server: twice as long for each, shared by
-// all of them.
+// timeout returns how long glibc waits for a server: the timeout doubles with each
+// server, and from the second on it is divided by the number of servers.
 func (g *glibc) timeout(server int) time.Duration {
 	seconds := g.Resolver.Timeout << server
 	if server > 0 {
@@ -147,9 +162,9 @@ func (g *glibc) timeout(server int) time.Duration {
 	return time.Duration(max(seconds, 1)) * time.Second
 }
 
-// heard notes what a reply, or none, does to errno and to the buffer.
-func (g *glibc) heard(r reply) {
-	if r.Msg != nil || r.silent() {
+// record updates errno and the buffer for a reply or its absence.
+func (g *glibc) record(r reply) {
+	if r.Msg != nil || r.timedOut() {
 		g.errno = timedOut
 	}
 	if r.Msg != nil && r.first {
@@ -157,25 +172,25 @@ func (g *glibc) heard(r reply) {
 	}
 }
 
-// inTurn asks for one type after the other. The second is not asked for when the
-// first reply is turned away or truncated.
-func (g *glibc) inTurn(ctx context.Context, server int, name string, types []uint16) (got [2]reply) {
+// exchangeSequential queries one type after the other. The second is not queried if the
+// first reply is truncated or not accepted.
+func (g *glibc) exchangeSequential(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	for i, t := range types {
-		got[i] = g.ask(ctx, g.newQuery(server, false, name, t))
+		got[i] = g.exchangeQuery(ctx, g.newQuery(server, tcp, name, t))
 		got[i].first = i == 0
-		if !got[i].good() || got[i].truncated() {
+		if !got[i].accepted() || got[i].truncated() {
 			break
 		}
 	}
 	return got
 }
 
-// atOnce asks for all types. The first one is taken to be answered first.
-func (g *glibc) atOnce(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
+// exchangeParallel queries all types at once. The first one counts as answered first.
+func (g *glibc) exchangeParallel(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	var wait sync.WaitGroup
 	for i, t := range types {
-		ask := g.newQuery(server, tcp, name, t)
-		wait.Go(func() { got[i] = g.ask(ctx, ask) })
+		q := g.newQuery(server, tcp, name, t)
+		wait.Go(func() { got[i] = g.exchangeQuery(ctx, q) })
 	}
 	wait.Wait()
 	got[0].first = true
@@ -183,46 +198,46 @@ func (g *glibc) atOnce(ctx context.Context, server int, tcp bool, name string, t
 	return got
 }
 
-// asked is a query that has its place in the record.
-type asked struct {
+// loggedQuery is a query with its index in the queryLog.
+type loggedQuery struct {
 	Query
-	at int
+	index int
 }
 
-func (g *glibc) newQuery(server int, tcp bool, name string, qtype uint16) asked {
+func (g *glibc) newQuery(server int, tcp bool, name string, qtype uint16) loggedQuery {
 	q := Query{Name: name, Type: qtype, Server: g.Resolver.Nameservers[server], TCP: tcp}
-	return asked{q, g.sent(q)}
+	return loggedQuery{q, g.add(q)}
 }
 
-// ask sends a query and waits for the reply.
-func (g *glibc) ask(ctx context.Context, q asked) reply {
-	m := message(q.Name, q.Type)
+// exchangeQuery sends a query and waits for the reply.
+func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
+	m := newMessage(q.Name, q.Type)
 	m.AuthenticatedData = g.Resolver.TrustAD
 	if g.Resolver.EDNS0 && !g.noOPT {
 		m.SetEdns0(ednsSize, false)
 	}
-	msg, err := g.exchange(ctx, g.Network, q.at, q.Query, m)
+	msg, err := g.exchange(ctx, g.Network, q.index, q.Query, m)
 	return reply{Msg: msg, err: err}
 }
 
-// reply is what came of a query.
+// reply is the reply to a query, or the reason for its absence.
 type reply struct {
 	*dns.Msg
 	err   error
-	first bool // of the replies to the questions asked together
+	first bool // of the replies to the questions sent together
 }
 
-// silent tells whether the server said nothing, although it can be reached.
-func (r reply) silent() bool { return errors.Is(r.err, ErrTimeout) }
+// timedOut reports whether the server is reachable and did not reply.
+func (r reply) timedOut() bool { return errors.Is(r.err, ErrTimeout) }
 
-func (r reply) truncated() bool { return r.Msg != nil && r.Truncated && !r.turnedAway() }
+func (r reply) truncated() bool { return r.Msg != nil && r.Truncated && !r.rejected() }
 
-// good tells whether glibc looks into a reply.
-func (r reply) good() bool { return r.Msg != nil && !r.turnedAway() }
+// accepted reports whether glibc reads the reply.
+func (r reply) accepted() bool { return r.Msg != nil && !r.rejected() }
 
-// turnedAway tells whether glibc asks the next server: the server failed, cannot
-// or does not want to answer, or refers to another one.
-func (r reply) turnedAway() bool {
+// rejected reports whether glibc queries the next server: the server failed, refused,
+// does not implement the query, or sent a referral.
+func (r reply) rejected() bool {
 	switch r.Rcode {
 	case dns.RcodeServerFailure, dns.RcodeNotImplemented, dns.RcodeRefused:
 		return true
@@ -230,9 +245,9 @@ func (r reply) turnedAway() bool {
 	return r.Rcode == dns.RcodeSuccess && len(r.Answer) == 0 && !r.Authoritative && !r.RecursionAvailable && len(r.Extra) == 0
 }
 
-// useful is the reply if it is good.
-func (r reply) useful() *dns.Msg {
-	if r.good() {
+// ifAccepted returns the reply if it is accepted, otherwise nil.
+func (r reply) ifAccepted() *dns.Msg {
+	if r.accepted() {
 		return r.Msg
 	}
 	return nil

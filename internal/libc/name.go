@@ -12,9 +12,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// parseLiteral reads a name that is an address, for which nobody is asked. It is
-// not a good one if its zone is none.
-func parseLiteral(name string) (a netip.Addr, literal, good bool) {
+// parseLiteral parses a name that is an address, for which no query is sent. An address
+// with a zone that does not belong to it is a literal, but not a valid one.
+func parseLiteral(name string) (a netip.Addr, literal, valid bool) {
 	if a, ok := resolvconf.ParseAddr(name); ok {
 		return a, true, true
 	}
@@ -23,42 +23,42 @@ func parseLiteral(name string) (a netip.Addr, literal, good bool) {
 	return a, ok && zoned && strings.Contains(address, ":"), false // "10.0.0.1%lo" is a name
 }
 
-// literal is the result for a name that is an address.
-func (p Player) literal(a netip.Addr, good bool, family Family) Result {
-	if p.Library == Glibc && family == IPv4 && a.Is4In6() { // an IPv4 address after all
+// literal returns the result for a name that is an address.
+func (s Simulator) literal(a netip.Addr, valid bool, family Family) Result {
+	if s.Library == Glibc && family == IPv4 && a.Is4In6() {
 		a = a.Unmap()
 	}
 	switch {
-	case p.Library == Glibc && !family.wants(a):
+	case s.Library == Glibc && !family.contains(a):
 		return Result{Error: AddrFamily}
-	case !good || !family.wants(a):
+	case !valid || !family.contains(a):
 		return Result{Error: NoName}
 	}
 	return Result{Addresses: []netip.Addr{a}}
 }
 
-// hosts looks name up in /etc/hosts, where glibc takes capitals for small
-// letters. A name that has no address of the family there is asked of DNS.
-func (p Player) hosts(name string, family Family) (found []netip.Addr, ok bool) {
-	if p.Library == Glibc {
+// lookupHosts returns the addresses of name in /etc/hosts. Only glibc ignores case there.
+// A name without an address of the family is then looked up in DNS.
+func (s Simulator) lookupHosts(name string, family Family) (list []netip.Addr) {
+	if s.Library == Glibc {
 		name = strings.ToLower(name)
 	}
-	for _, a := range p.Hosts[name] {
-		if family.wants(a) {
-			found = append(found, a)
+	for _, a := range s.Hosts[name] {
+		if family.contains(a) {
+			list = append(list, a)
 		}
 	}
-	return found, found != nil
+	return list
 }
 
-// maxWire is the longest name in a message (RFC 1035 section 2.3.4).
+// maxWire is the maximum length of a name in a message (RFC 1035 section 2.3.4).
 const maxWire = 255
 
-// question turns a name into that of a question, with its final dot. It is false
-// for a name that does not fit into one: an empty label, one of more than 63
-// bytes, more than 253 bytes in all. Nothing is sent then. A
-// backslash escapes, for glibc and for package dns.
-func question(name string) (string, bool) {
+// questionName adds the final dot to a name. It returns false for a name that does not
+// fit into a question: with an empty label, a label of more than 63 bytes, or more than
+// 253 bytes. No query is sent for such a name. A backslash escapes, for glibc and for
+// package dns.
+func questionName(name string) (string, bool) {
 	rooted := dns.Fqdn(name)
 	var wire [maxWire]byte
 	_, err := dns.PackDomainName(rooted, wire[:], 0, nil, false)
@@ -66,17 +66,17 @@ func question(name string) (string, bool) {
 	return rooted, ok && err == nil
 }
 
-// isHostName tells whether glibc takes a name for that of a host (res_hnok):
-// letters, digits, "-", "_" and dots, and no "-" at its start. The name that a
-// program gives must be one, and so must the name found.
+// isHostName reports whether glibc accepts a name as that of a host (res_hnok): letters,
+// digits, "-", "_" and dots, without a leading "-". Both the name looked up and the name
+// found must be host names.
 func isHostName(name string) bool {
 	return !strings.HasPrefix(name, "-") && strings.IndexFunc(name, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
 	}) < 0
 }
 
-// looksDotted tells whether glibc takes a name for an IPv4 address, be it one or
-// not, where a program wants IPv4 alone (nss/digits_dots.c).
-func looksDotted(name string) bool {
+// isDottedDigits reports whether glibc parses a name as an IPv4 address, valid or not,
+// if only IPv4 is requested (nss/digits_dots.c).
+func isDottedDigits(name string) bool {
 	return strings.Trim(name, "0123456789.") == "" && name != "" && name[0] != '.' && !strings.HasSuffix(name, ".")
 }

@@ -147,7 +147,7 @@ func (w *world) lookup(t testing.TB, s *Server, name, search string) libc.Result
 			return over(t, s, via, pod(), q), nil
 		}
 	}
-	p := libc.Player{Library: libc.Glibc, Network: libc.Network{UDP: over(overUDP), TCP: over(overTCP)}, Hostname: "pod",
+	p := libc.Simulator{Library: libc.Glibc, Network: libc.Network{UDP: over(overUDP), TCP: over(overTCP)}, Hostname: "pod",
 		Resolver: libc.Glibc.Read("nameserver 10.96.0.10\nsearch " + search + "\noptions ndots:5\n")}
 	r, err := p.Lookup(t.Context(), name, libc.Both)
 	if err != nil {

@@ -164,7 +164,7 @@ func (c lookupCase) play(ctx context.Context, first int) outcome {
 			return c.world.exchange(ctx, server, q, tcp)
 		}
 	}
-	p := player.Player{
+	p := player.Simulator{
 		Library: c.library, Resolver: c.library.Read(c.conf), Hostname: hostname, First: first,
 		Network: player.Network{UDP: exchange(false), TCP: exchange(true)},
 	}

@@ -52,7 +52,7 @@ func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
 				return err
 			}
 			defer network.close()
-			p := libc.Player{
+			p := libc.Simulator{
 				Library: libc.Glibc, Resolver: libc.Glibc.Read(l.ResolvConf), Hostname: "pod",
 				Network: libc.Network{UDP: network.exchange, TCP: noTCP},
 			}

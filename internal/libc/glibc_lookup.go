@@ -11,12 +11,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// lookup plays getaddrinfo over the service dns of nsswitch.conf.
+// lookup simulates getaddrinfo with the service dns of nsswitch.conf.
 func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
-	if _, fits := question(name); name != "" && !fits || !isHostName(name) {
+	if _, fits := questionName(name); name != "" && !fits || !isHostName(name) {
 		return Result{Error: NoName}
 	}
-	if family == IPv4 && looksDotted(name) {
+	if family == IPv4 && isDottedDigits(name) {
 		return Result{Error: NoName}
 	}
 	types := family.types()
@@ -25,7 +25,7 @@ func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
 	}
 	r, ok := g.search(ctx, name, types)
 	if !ok {
-		return Result{Error: g.failure(family)}
+		return Result{Error: g.lookupError(family)}
 	}
 	list := addresses(r)
 	switch {
@@ -38,22 +38,22 @@ func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
 	}
 }
 
-// failure is the error for a search that found nothing. A program that wants IPv4
-// alone goes an older way through the library, on which "try again" is only said
-// if the servers failed at the last candidate.
-func (g *glibc) failure(family Family) Error {
-	old := family == IPv4
+// lookupError returns the error of a search that found nothing. A lookup of IPv4 alone
+// takes an older path through the library, which returns EAI_AGAIN only if the servers
+// failed for the last candidate.
+func (g *glibc) lookupError(family Family) Error {
+	oldPath := family == IPv4
 	switch {
-	case g.herrno == NoRecords, old && g.errno != 0 && g.herrno != TryAgain:
+	case g.herrno == NoRecords, oldPath && g.errno != 0 && g.herrno != TryAgain:
 		return NoData
-	case g.herrno == TryAgain && !(old && g.errno == 0):
+	case g.herrno == TryAgain && !(oldPath && g.errno == 0):
 		return Again
 	default:
 		return NoName
 	}
 }
 
-// resSearch plays res_search.
+// resSearch simulates res_search.
 func (g *glibc) resSearch(ctx context.Context, name string, qtype uint16) Result {
 	r, ok := g.search(ctx, name, []uint16{qtype})
 	if !ok {
@@ -62,20 +62,20 @@ func (g *glibc) resSearch(ctx context.Context, name string, qtype uint16) Result
 	return Result{Answers: r[0].Answer}
 }
 
-// addresses reads the replies of a search that found something. Their names must
-// be those of hosts.
+// addresses returns the addresses in the replies of a successful search. Replies to
+// names that are not host names are ignored.
 func addresses(r replies) (list []netip.Addr) {
 	for _, m := range r {
 		if m != nil && isHostName(m.Question[0].Name) {
-			list = append(list, chain(m)...)
+			list = append(list, addressesOf(m)...)
 		}
 	}
 	return list
 }
 
-// chain returns the addresses, of the type asked for, that belong to the name asked
-// for or to the alias before them. Whose alias that is does not matter.
-func chain(m *dns.Msg) (list []netip.Addr) {
+// addressesOf returns the addresses of the queried type that belong to the queried name
+// or to the target of the preceding CNAME. glibc does not check the CNAME's owner.
+func addressesOf(m *dns.Msg) (list []netip.Addr) {
 	q := m.Question[0]
 	owner := q.Name
 	for _, rr := range m.Answer {
@@ -83,7 +83,7 @@ func chain(m *dns.Msg) (list []netip.Addr) {
 			owner = alias.Target
 			continue
 		}
-		a, ok := addressOf(rr)
+		a, ok := RecordAddr(rr)
 		if ok && rr.Header().Rrtype == q.Qtype && strings.EqualFold(rr.Header().Name, owner) {
 			list = append(list, a)
 		}
