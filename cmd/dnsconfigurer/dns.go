@@ -208,7 +208,7 @@ func (s dnsSettings) zone() (*zone.Zone, error) {
 	if err != nil {
 		return nil, err
 	}
-	return zone.New(zone.Config{Domain: s.domain, TTL: s.ttl, Pods: s.pods, Reverse: s.reverse, Local: local})
+	return zone.New(zone.Config{Domain: s.domain, Pods: s.pods, Reverse: s.reverse, Local: local})
 }
 
 // reachedAt returns the addresses by which others know a server that listens there:

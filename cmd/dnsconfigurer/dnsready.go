@@ -25,10 +25,10 @@ func (s source) ready(z *zone.Zone) (detail []string, err error) {
 	switch now := z.Snapshot(); {
 	case !now.Loaded():
 		err = errors.New("the cluster's names are not loaded yet")
-	case now.Stale().IsZero():
+	case now.StaleSince().IsZero():
 		detail = append(detail, "names: loaded")
 	default:
-		detail = append(detail, fmt.Sprintf("names: from a snapshot, %v old", time.Since(now.Stale()).Round(time.Second)))
+		detail = append(detail, fmt.Sprintf("names: from a snapshot, %v old", time.Since(now.StaleSince()).Round(time.Second)))
 	}
 	if s.status != nil {
 		for _, st := range s.status() {
@@ -49,7 +49,7 @@ func (f *dnsInForce) clusterAnswers() (detail []string, err error) {
 		switch {
 		case s.Looping:
 			detail = append(detail, fmt.Sprintf("cluster DNS %v: sends our queries back to us", s.Server))
-		case s.Resting:
+		case s.Down:
 			detail = append(detail, fmt.Sprintf("cluster DNS %v: does not answer", s.Server))
 		default:
 			detail, err = append(detail, fmt.Sprintf("cluster DNS %v: ok", s.Server)), nil

@@ -30,11 +30,11 @@ func TestDNSReady(t *testing.T) {
 			}
 		}
 		check(`["services: not listed yet: connection refused"] the cluster's names are not loaded yet`)
-		z.Update(1, func(e *zone.Edit) { e.LoadedStale(time.Now()) })
+		z.Update(1, func(e *zone.Edit) { e.SetStale(time.Now()) })
 		time.Sleep(5 * time.Minute)
 		check(`["names: from a snapshot, 5m0s old" "services: not listed yet: connection refused"] <nil>`)
 		status = zonesync.Status{Resource: "services", Listed: true, LastReply: time.Now()}
-		z.Update(2, (*zone.Edit).Loaded)
+		z.Update(2, (*zone.Edit).SetLoaded)
 		time.Sleep(3 * time.Second)
 		check(`["names: loaded" "services: listed, last reply 3s ago"] <nil>`)
 		s.status = nil

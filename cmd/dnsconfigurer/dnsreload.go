@@ -33,12 +33,12 @@ type dnsInForce struct {
 // begin makes the server, with c and what all servers have, and puts p in force. The
 // reloader goes on from there.
 func (f *dnsInForce) begin(c dnsserver.Config, p peers, registry *prometheus.Registry, r *reloader) error {
-	loop := &upstream.Loop{}
+	loop := &upstream.LoopDetector{}
 	replies, err := cache.New(cache.Config{})
 	if err != nil {
 		return err
 	}
-	c.Cache, c.Returned, c.Drain, c.Logger, c.Register = replies, loop.Returned, dnsDrain, f.log, registry
+	c.Cache, c.Returned, c.Drain, c.Logger, c.Register = replies, loop.DetectProbe, dnsDrain, f.log, registry
 	if f.server, err = dnsserver.New(c); err != nil {
 		return err
 	}

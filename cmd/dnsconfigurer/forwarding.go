@@ -75,7 +75,7 @@ func newForwarding(p peers, common upstream.Config, changed func(*forwarding, ch
 // clusterTry is how long a server of the cluster DNS is waited for, in each of two tries.
 // Where a domain of the search list is dead the answer comes when the walk along it gives
 // that up; the second try still hears it.
-const clusterTry = autopath.Patience/2 + 100*time.Millisecond
+const clusterTry = autopath.WalkTimeout/2 + 100*time.Millisecond
 
 // toCluster sends the names of the cluster, search lists, and reverse names to the cluster
 // DNS, which knows whose addresses are the cluster's.
@@ -94,7 +94,7 @@ func (f *forwarding) toCluster(p clusterPeers, common upstream.Config) error {
 }
 
 func (f *forwarding) client(config upstream.Config, servers []upstream.Server, zone string) (*upstream.Client, error) {
-	config.Servers, config.LoopZone = servers, zone
+	config.Servers, config.Zone = servers, zone
 	c, err := upstream.New(config)
 	f.clients = append(f.clients, c)
 	return c, err

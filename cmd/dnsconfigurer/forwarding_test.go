@@ -94,7 +94,7 @@ func TestReplacedForwarding(t *testing.T) {
 		t.Fatal(err)
 	}
 	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
-	question, _ := cache.QuestionOf(query, nil)
+	question, _ := cache.NewQuestion(query, nil)
 	replies.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now())
 	for _, c := range []struct {
 		changed *forwarding

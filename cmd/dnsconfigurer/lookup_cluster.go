@@ -75,7 +75,7 @@ func newStandIn(n node, host resolvconf.File, servers []upstream.Server) (*stand
 	if s.search, err = autopath.NewZone(suffix, domain); err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
-	if s.zone, err = zone.New(zone.Config{Domain: domain, TTL: standInTTL, Pods: zone.PodsInsecure, Local: s.addrs}); err != nil {
+	if s.zone, err = zone.New(zone.Config{Domain: domain, Pods: zone.PodsInsecure, Local: s.addrs}); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -209,7 +209,7 @@ func (s *standIn) candidates(name string) []string {
 		return list
 	}
 	if place, r := s.search.Parse(n); place == autopath.Search {
-		list = append(list, texts(s.search.Candidates(r.Name, s.search.Paths(r.Namespace, s.hostSuffixes)))...)
+		list = append(list, texts(s.search.Candidates(r.Name, s.search.SearchPaths(r.Namespace, s.hostSuffixes)))...)
 	}
 	return list
 }

@@ -93,7 +93,7 @@ func (s *Server) expansion(ctx context.Context, q *query) (a answer, ok bool) {
 	if place == autopath.Search && s.forwarding.Load().Expander != nil {
 		return s.elsewhere(ctx, q), true
 	}
-	if place != autopath.Elsewhere {
+	if place != autopath.NotInZone {
 		return s.expandName(ctx, q, place, asked), true
 	}
 	if paths := s.searchPaths(q); paths != nil {
@@ -103,7 +103,7 @@ func (s *Server) expansion(ctx context.Context, q *query) (a answer, ok bool) {
 }
 
 // expandName answers for a name below the autopath suffix, a zone of ours.
-func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place, asked autopath.Request) answer {
+func (s *Server) expandName(ctx context.Context, q *query, place autopath.Kind, asked autopath.Request) answer {
 	at := s.cfg.Zone.Snapshot()
 	denial := s.denialTTL(at)
 	a := answer{source: fromHere, authoritative: true}
@@ -111,10 +111,10 @@ func (s *Server) expandName(ctx context.Context, q *query, place autopath.Place,
 	case q.question().Qtype == dns.TypeANY:
 		a.answer = []dns.RR{minimal(q.question().Name)} // without a walk
 	case place == autopath.Search:
-		paths := s.search.Paths(asked.Namespace, s.cfg.Autopath.HostSuffixes)
+		paths := s.search.SearchPaths(asked.Namespace, s.cfg.Autopath.HostSuffixes)
 		a, denial = s.walkedByName(ctx, q, s.search.Candidates(asked.Name, paths), at)
 		a.authoritative = a.rcode != dns.RcodeServerFailure
-	case place == autopath.Absent:
+	case place == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
 	case q.name == s.search.Suffix:
 		a.answer = s.autopathApex(q, at)
@@ -152,7 +152,7 @@ func (s *Server) autopathApex(q *query, at *zone.Snapshot) []dns.RR {
 		soa.Hdr.Name = owner
 		return []dns.RR{soa}
 	case dns.TypeNS:
-		return []dns.RR{&dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: zone.MasterName(s.cfg.Domain).String()}}
+		return []dns.RR{&dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: zone.PrimaryName(s.cfg.Domain).String()}}
 	}
 	return nil
 }

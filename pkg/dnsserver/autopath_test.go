@@ -320,7 +320,7 @@ func TestAddressesAgree(t *testing.T) {
 			says  string
 			rcode int
 			took  time.Duration
-		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0}, {"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0}, {"silence", dns.RcodeServerFailure, autopath.Patience}} {
+		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0}, {"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0}, {"silence", dns.RcodeServerFailure, autopath.WalkTimeout}} {
 			says = tt.says
 			for _, order := range [][]uint16{{dns.TypeA, dns.TypeAAAA}, {dns.TypeAAAA, dns.TypeA}} {
 				s := newServer(t, "loaded", Config{Upstream: upstream, Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}}})
@@ -367,7 +367,7 @@ func TestSlowSuffix(t *testing.T) {
 				t.Errorf("after %v: %v", time.Since(begin), m)
 			}
 		}
-		ask("web.lab.example.", 0, autopath.Patience)
+		ask("web.lab.example.", 0, autopath.WalkTimeout)
 		time.Sleep(time.Second) // as glibc, which waits five
 		before := asked.Load()
 		ask("web.slow.example.", 5, 0)

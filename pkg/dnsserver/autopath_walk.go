@@ -27,7 +27,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 	r := autopath.Walk(ctx, candidates, func(name fqdn.Name) (finding, func(context.Context) finding) {
 		f, later := w.look(ctx, name)
 		if later != nil && q.atOnce != nil {
-			return finding{Outcome: autopath.Failed, Cluster: true, Answer: answer{pending: true}}, nil // which ends it
+			return finding{Outcome: autopath.Failed, InCluster: true, Answer: answer{pending: true}}, nil // which ends it
 		}
 		return f, later
 	})
@@ -35,7 +35,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 		return r // there will be another walk
 	}
 	s.metrics.autopath.expansions.WithLabelValues(by, r.Outcome.String()).Inc()
-	s.metrics.autopath.candidates.Observe(float64(r.Tried))
+	s.metrics.autopath.candidates.Observe(float64(r.Lookups))
 	s.metrics.autopath.asked.Observe(float64(w.asked.Load()))
 	return r
 }
@@ -52,7 +52,7 @@ func (s *Server) walked(q *query, r autopath.Result[answer]) answer {
 	switch {
 	case r.Outcome == autopath.Failed || failed(a):
 		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended}
-	case r.Outcome == autopath.NotThere:
+	case r.Outcome == autopath.NXDomain:
 		a.rcode, a.answer, a.additional = dns.RcodeNameError, nil, nil
 	case r.Outcome == autopath.NoData:
 		a.rcode, a.answer, a.additional = dns.RcodeSuccess, nil, nil
@@ -87,7 +87,7 @@ func limited(records []dns.RR, ttl uint32) []dns.RR {
 	return records
 }
 
-type finding = autopath.Finding[answer]
+type finding = autopath.CandidateResult[answer]
 
 // walker looks up the candidates of one walk.
 type walker struct {
@@ -102,17 +102,17 @@ type walker struct {
 // others outlive the walk, as long as ctx: the next one finds their answers in the
 // cache.
 func (w *walker) look(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	verdict, _, node := w.at.Find(name)
+	verdict, _, node := w.at.Lookup(name)
 	switch {
-	case verdict == zone.NotOurs:
+	case verdict == zone.NotInZone:
 		f, later := w.lookElsewhere(ctx, name)
-		_, f.Cluster = name.Within(w.s.cfg.Domain) // on a node, all that is of the cluster is elsewhere
+		_, f.InCluster = name.Within(w.s.cfg.Domain) // on a node, all that is of the cluster is elsewhere
 		return f, later
 	case verdict == zone.Exists && node.Alias != "":
-		return finding{Cluster: true}, w.follow(ctx, name)
+		return finding{InCluster: true}, w.follow(ctx, name)
 	}
-	f := finding{Cluster: true, Outcome: autopath.NotThere, Denial: w.s.denialTTL(w.at)}
-	if verdict == zone.Absent {
+	f := finding{InCluster: true, Outcome: autopath.NXDomain, NegativeTTL: w.s.denialTTL(w.at)}
+	if verdict == zone.NXDomain {
 		return f, nil
 	}
 	f.Answer, _ = w.s.clusterAt(ctx, w.q.about(name, w.q.question().Qtype), w.at)
@@ -139,7 +139,7 @@ func (w *walker) follow(ctx context.Context, name fqdn.Name) func(context.Contex
 	}
 	return func(wait context.Context) finding {
 		f := w.inquire(ctx, wait, all)
-		f.Denial = min(f.Denial, w.s.denialTTL(w.at))
+		f.NegativeTTL = min(f.NegativeTTL, w.s.denialTTL(w.at))
 		return f
 	}
 }
@@ -147,9 +147,9 @@ func (w *walker) follow(ctx context.Context, name fqdn.Name) func(context.Contex
 // lookElsewhere is look for the names of others. The most frequent case by far is a name
 // that is known to be absent, so that comes first.
 func (w *walker) lookElsewhere(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	if ttl, ok := w.s.cfg.Cache.Absent(w.address(name), w.now); ok {
+	if ttl, ok := w.s.cfg.Cache.NXDomainTTL(w.address(name), w.now); ok {
 		w.q.count(w.s.metrics.lookups.WithLabelValues(cache.Fresh.String()))
-		return finding{Outcome: autopath.NotThere, Denial: ttl}, nil
+		return finding{Outcome: autopath.NXDomain, NegativeTTL: ttl}, nil
 	}
 	var all inquiry
 	for _, t := range decisive(w.q.question().Qtype) {
@@ -257,13 +257,13 @@ func (all inquiry) decided() bool {
 func (all inquiry) finding() finding {
 	for i := range all {
 		if p := &all[i]; p.qtype == dns.TypeA && p.absent() {
-			return finding{Outcome: autopath.NotThere, Answer: p.answer, Denial: denied(p.answer)}
+			return finding{Outcome: autopath.NXDomain, Answer: p.answer, NegativeTTL: denied(p.answer)}
 		}
 		if all[i].ask != nil {
 			all[i].answer = failure(fromHere, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long")
 		}
 	}
-	f := finding{Outcome: autopath.NotThere, Answer: all[0].answer, Denial: autopath.NoLimit}
+	f := finding{Outcome: autopath.NXDomain, Answer: all[0].answer, NegativeTTL: autopath.NoLimit}
 	for i := range all {
 		p := &all[i]
 		switch {
@@ -271,10 +271,10 @@ func (all inquiry) finding() finding {
 			return finding{Outcome: autopath.Found, Answer: all[0].answer}
 		case failed(p.answer):
 			f.Outcome, f.Answer = autopath.Failed, p.answer
-		case f.Outcome == autopath.NotThere && (p.answer.rcode == dns.RcodeSuccess || len(p.answer.answer) > 0):
+		case f.Outcome == autopath.NXDomain && (p.answer.rcode == dns.RcodeSuccess || len(p.answer.answer) > 0):
 			f.Outcome = autopath.NoData // an alias that leads nowhere is a name too, others may be below it
 		}
-		f.Denial = min(f.Denial, denied(p.answer))
+		f.NegativeTTL = min(f.NegativeTTL, denied(p.answer))
 	}
 	return f
 }

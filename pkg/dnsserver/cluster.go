@@ -47,16 +47,16 @@ func (s *Server) clusterAt(ctx context.Context, q *query, snapshot *zone.Snapsho
 	owner, name := q.question().Name, q.name
 	var seen []fqdn.Name // the aliases on the way
 	for {
-		verdict, apex, node := snapshot.Find(name)
+		verdict, apex, node := snapshot.Lookup(name)
 		switch verdict {
-		case zone.NotOurs:
+		case zone.NotInZone:
 			if len(seen) == 0 {
 				return answer{}, false
 			}
 			return s.aliased(a, s.elsewhere(ctx, q.about(name, q.question().Qtype))), true
 		case zone.Unknown:
 			return failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet"), true
-		case zone.Absent:
+		case zone.NXDomain:
 			a.rcode = dns.RcodeNameError
 			a.authority = []dns.RR{s.soa(apex, snapshot)}
 			return a, true
@@ -118,7 +118,7 @@ func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snaps
 			return []dns.RR{soa}, nil
 		}
 	case dns.TypeNS:
-		for _, server := range n.Servers() {
+		for _, server := range n.NS() {
 			target := server.Name.String()
 			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
 			glue = append(glue, s.addresses(target, slices.Concat(server.V4, server.V6))...)
@@ -169,7 +169,7 @@ const staleDenial = 5
 
 // denialTTL is how long what the cluster lacks may be called absent, in seconds.
 func (s *Server) denialTTL(at *zone.Snapshot) uint32 {
-	if at.Stale().IsZero() {
+	if at.StaleSince().IsZero() {
 		return s.cfg.TTL
 	}
 	return min(s.cfg.TTL, staleDenial)
@@ -180,7 +180,7 @@ func (s *Server) denialTTL(at *zone.Snapshot) uint32 {
 func (s *Server) soa(apex fqdn.Name, at *zone.Snapshot) *dns.SOA {
 	return &dns.SOA{
 		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
-		Ns:      zone.MasterName(s.cfg.Domain).String(),
+		Ns:      zone.PrimaryName(s.cfg.Domain).String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
 		Serial:  at.Serial(),
 		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(at),

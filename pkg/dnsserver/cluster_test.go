@@ -41,7 +41,7 @@ func apply(t testing.TB, z *zone.Zone, text string) {
 				continue
 			}
 			if words[0] == "loaded" {
-				e.Loaded()
+				e.SetLoaded()
 				continue
 			}
 			ns, name, _ := strings.Cut(words[1], "/")
@@ -188,7 +188,7 @@ func configured(t testing.TB, change func(*zone.Config), cluster string, config 
 	t.Helper()
 	s := &testServer{counted: prometheus.NewRegistry()}
 	z := zone.Config{
-		Domain: fqdn.Join(fqdn.Root, "cluster", "local"), TTL: 5, Pods: zone.PodsInsecure,
+		Domain: fqdn.Join(fqdn.Root, "cluster", "local"), Pods: zone.PodsInsecure,
 		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverseRanges,
 	}
 	change(&z)
@@ -200,7 +200,7 @@ func configured(t testing.TB, change func(*zone.Config), cluster string, config 
 	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	config.Zone, config.Domain, config.TTL, config.Cache, config.Drain = s.zone, z.Domain, z.TTL, s.cache, time.Second
+	config.Zone, config.Domain, config.TTL, config.Cache, config.Drain = s.zone, z.Domain, 5, s.cache, time.Second
 	if config.Register == nil {
 		config.Register = s.counted
 	}

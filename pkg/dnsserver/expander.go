@@ -32,7 +32,7 @@ const (
 func (s *Server) expand(ctx context.Context, m *dns.Msg, name fqdn.Name, from *Forwarding) (*dns.Msg, error) {
 	at := s.cfg.Zone.Snapshot()
 	_, asked := s.search.Parse(name)
-	paths := s.search.Paths(asked.Namespace, from.HostSuffixes)
+	paths := s.search.SearchPaths(asked.Namespace, from.HostSuffixes)
 	candidates := s.search.Candidates(asked.Name, paths)
 	if value, err := autopath.Encode(paths); err == nil { // else the host's suffixes are too long for the option
 		reply, err := from.Expander(ctx, s.searching(m, asked.Name, value))

@@ -130,7 +130,7 @@ func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(conte
 func (s *Server) exchange(from *Forwarding, name fqdn.Name) Exchange {
 	place, _ := s.search.Parse(name)
 	switch {
-	case place == autopath.Elsewhere:
+	case place == autopath.NotInZone:
 		return from.exchange(name)
 	case place == autopath.Search && from.Expander != nil:
 		return func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.expand(ctx, m, name, from) }
@@ -144,7 +144,7 @@ func (s *Server) cacheQuestion(q *query, from *Forwarding) (cache.Question, bool
 	if _, searched := q.name.Within(s.search.Suffix); searched {
 		paths = from.suffixes
 	}
-	return cache.QuestionOf(q.msg, paths)
+	return cache.NewQuestion(q.msg, paths)
 }
 
 // exchange returns the servers for a name: those of the longest stub domain that
@@ -235,7 +235,7 @@ func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Questi
 
 // cached is the answer that a hit holds.
 func (s *Server) cached(q *query, hit *cache.Hit, from source) answer {
-	m := hit.Msg(cache.Asker{RD: q.msg.RecursionDesired, AD: true})
+	m := hit.Msg(cache.ReplyOptions{RD: q.msg.RecursionDesired, AD: true})
 	if m == nil {
 		return failure(fromCache, dns.ExtendedErrorCodeOther, "a reply in the cache cannot be read")
 	}

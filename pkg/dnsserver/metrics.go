@@ -70,7 +70,7 @@ func newAutopathMetrics() autopathMetrics {
 		m.sent.WithLabelValues(result)
 	}
 	for _, by := range []string{byName, byOption} {
-		for o := autopath.NotThere; o <= autopath.Failed; o++ {
+		for o := autopath.NXDomain; o <= autopath.Failed; o++ {
 			m.expansions.WithLabelValues(by, o.String())
 		}
 	}

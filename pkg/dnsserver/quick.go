@@ -28,7 +28,7 @@ type quick struct {
 }
 
 func newQuick(s *Server) *quick {
-	return &quick{server: s, tally: tally{metrics: s.metrics}, master: zone.MasterName(s.cfg.Domain)}
+	return &quick{server: s, tally: tally{metrics: s.metrics}, master: zone.PrimaryName(s.cfg.Domain)}
 }
 
 // result is what became of a packet.
@@ -77,11 +77,11 @@ const notOurs = -1
 // look-up or does not fit.
 func (k *quick) fromZone(q *asked, room []byte) ([]byte, int) {
 	snapshot := k.server.cfg.Zone.Snapshot()
-	verdict, apex, node := snapshot.Find(q.name)
+	verdict, apex, node := snapshot.Lookup(q.name)
 	switch {
-	case verdict == zone.NotOurs:
+	case verdict == zone.NotInZone:
 		return nil, notOurs
-	case verdict == zone.Absent:
+	case verdict == zone.NXDomain:
 		return k.denial(q, room, dns.RcodeNameError, apex, snapshot), dns.RcodeNameError
 	case verdict != zone.Exists || node.Alias != "":
 		return nil, 0
@@ -109,7 +109,7 @@ func (k *quick) fromCache(q *asked, paths, room []byte, now time.Time) (r result
 	if hit.State != cache.Fresh && !r.refresh || hit.Len() > q.size {
 		return r
 	}
-	r.reply = hit.Append(room, cache.Asker{
+	r.reply = hit.Append(room, cache.ReplyOptions{
 		ID: binary.BigEndian.Uint16(q.header), RD: q.header[2]&bitRD != 0, AD: q.do || q.header[3]&bitAD != 0,
 	})
 	r.reply = q.appendOPT(r.reply)

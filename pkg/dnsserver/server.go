@@ -95,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	onNode := cfg.Zone == nil
 	if onNode {
-		cfg.Zone = zone.None()
+		cfg.Zone = zone.Empty()
 	}
 	search, err := cfg.Autopath.complete(cfg.Domain)
 	if err != nil {

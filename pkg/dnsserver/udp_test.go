@@ -64,7 +64,7 @@ func TestAtOnce(t *testing.T) {
 	})
 	denied := new(dns.Msg).SetRcode(question("www.corp.example.", dns.TypeA), dns.RcodeNameError)
 	denied.Ns = []dns.RR{&dns.SOA{Hdr: header("corp.example.", dns.TypeSOA, 60), Ns: "ns.corp.example.", Mbox: "a.corp.example.", Minttl: 60}}
-	if q, ok := cache.QuestionOf(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
+	if q, ok := cache.NewQuestion(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
 		t.Fatal("the denial is not kept")
 	}
 	events := func() (sum int) {

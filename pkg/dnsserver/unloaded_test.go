@@ -81,7 +81,7 @@ func TestNotLoaded(t *testing.T) {
 					}
 				}
 			})
-			s.zone.Update(2, func(e *zone.Edit) { e.Loaded() })
+			s.zone.Update(2, func(e *zone.Edit) { e.SetLoaded() })
 			if got := text(s.exchange(t, "udp", asking("web.default.svc.cluster.local. A", false))); got != "NOERROR aa\nweb.default.svc.cluster.local. 5 IN A 10.96.0.7\n" {
 				t.Errorf("after the first list: %s", got)
 			}
@@ -102,7 +102,8 @@ func reverse(addr string) string {
 // section 5: the smaller counts).
 func TestStaleZone(t *testing.T) {
 	for _, tt := range []struct{ ttl, fresh, stale uint32 }{{0, 0, 0}, {4, 4, 4}, {5, 5, 5}, {6, 6, 5}, {3600, 3600, 5}} {
-		s := newTestServer(t, func(c *zone.Config) { c.TTL = tt.ttl }, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded", nil)
+		s := newTestServer(t, func(*zone.Config) {}, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded", nil)
+		s.cfg.TTL = tt.ttl
 		s.run(t, "127.0.0.1:0")
 		denial := func(state string, want uint32) {
 			t.Helper()
@@ -119,9 +120,9 @@ func TestStaleZone(t *testing.T) {
 			})
 		}
 		denial("fresh", tt.fresh)
-		s.zone.Update(2, func(e *zone.Edit) { e.LoadedStale(time.Now().Add(-time.Hour)) })
+		s.zone.Update(2, func(e *zone.Edit) { e.SetStale(time.Now().Add(-time.Hour)) })
 		denial("stale", tt.stale)
-		s.zone.Update(3, func(e *zone.Edit) { e.Loaded() })
+		s.zone.Update(3, func(e *zone.Edit) { e.SetLoaded() })
 		denial("fresh again", tt.fresh)
 	}
 }

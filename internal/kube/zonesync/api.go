@@ -262,7 +262,7 @@ func (a *API) takeList(e *zone.Edit, now *zone.Snapshot, c change) {
 	}
 	if !slices.ContainsFunc(a.feeds, func(f *feed) bool { return !a.complete[f] }) {
 		a.fromFile = nil
-		e.Loaded()
+		e.SetLoaded()
 	}
 }
 

@@ -116,11 +116,11 @@ func lookup(t testing.TB, s *zone.Snapshot, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdict, _, n := s.Find(name)
+	verdict, _, n := s.Lookup(name)
 	switch verdict {
 	case zone.Unknown:
 		return "unknown"
-	case zone.Absent:
+	case zone.NXDomain:
 		return "absent"
 	}
 	if all := append(slices.Clone(n.V4), n.V6...); len(all) > 0 {
@@ -298,7 +298,7 @@ func TestSnapshot(t *testing.T) {
 		r.want("late.shop.svc", "10.96.0.8")
 		r.want("10-0-0-1.shop.pod", "10.0.0.1")
 		r.want("none.shop.svc", "absent")
-		if stale := r.zone.Snapshot().Stale(); stale.Sub(began).Abs() > time.Second {
+		if stale := r.zone.Snapshot().StaleSince(); stale.Sub(began).Abs() > time.Second {
 			t.Errorf("stale since %v, want %v", stale, began)
 		}
 
@@ -309,14 +309,14 @@ func TestSnapshot(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		r.want("late.shop.svc", "absent")
 		r.want("10-0-0-3.web.shop.svc", "10.0.0.3")
-		if r.zone.Snapshot().Stale().IsZero() {
+		if r.zone.Snapshot().StaleSince().IsZero() {
 			t.Error("no longer stale, without a list of slices")
 		}
 		s.set(func() { s.hangs["endpointslices"] = false })
 		time.Sleep(20 * time.Second)
 		r.want("10-0-0-3.web.shop.svc", "absent")
 		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
-		if !r.zone.Snapshot().Stale().IsZero() {
+		if !r.zone.Snapshot().StaleSince().IsZero() {
 			t.Error("still stale")
 		}
 		r.stop()

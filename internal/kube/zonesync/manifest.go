@@ -114,7 +114,7 @@ func Load(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 		for _, k := range []kind{namespaces, services, endpointSlices} {
 			k.replace(e, now, convert(all[k.resource]))
 		}
-		e.Loaded()
+		e.SetLoaded()
 	})
 	return errors.Join(errs...)
 }

@@ -72,7 +72,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.objects, float64(n), s.Resource)
 	}
 	age := 0.0
-	if at := zone.Stale(); !at.IsZero() {
+	if at := zone.StaleSince(); !at.IsZero() {
 		age = time.Since(at).Seconds()
 	}
 	gauge(c.age, age)

@@ -29,7 +29,7 @@ func (a *API) restore() {
 	}
 	state, err := snapshot.Read(a.cfg.Snapshot)
 	if err == nil {
-		err = state.Fits(a.header(), time.Now(), a.cfg.SnapshotMaxAge)
+		err = state.CheckUsable(a.header(), time.Now(), a.cfg.SnapshotMaxAge)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -45,7 +45,7 @@ func (a *API) restore() {
 				f.restore(e, state)
 			}
 		}
-		e.LoadedStale(state.Time)
+		e.SetStale(state.Time)
 	})
 	a.fromFile = &state.Cluster
 	a.cfg.Logger.Warn("the API server is silent, names are served from the snapshot",
@@ -61,7 +61,7 @@ func (a *API) recognize(e *zone.Edit, now *zone.Snapshot) {
 	a.cfg.Logger.Warn("the snapshot was of another cluster: its names are gone again",
 		"file", a.cfg.Snapshot, "cluster", *a.cluster.Load(), "snapshot", *a.fromFile)
 	a.fromFile = nil
-	e.Unloaded()
+	e.SetUnloaded()
 	for _, f := range a.feeds {
 		if f.resource != namespaces.resource && !a.complete[f] {
 			f.replace(e, now, nil)
@@ -87,7 +87,7 @@ func (a *API) save(ctx context.Context) {
 	failed := false
 	save := func(renew time.Duration) {
 		now, at := a.cfg.Zone.Snapshot(), a.heard()
-		if !now.Loaded() || !now.Stale().IsZero() || now == saved && at.Sub(savedAt) < renew {
+		if !now.Loaded() || !now.StaleSince().IsZero() || now == saved && at.Sub(savedAt) < renew {
 			return
 		}
 		h := a.header()

@@ -12,8 +12,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Patience is how long a walk takes at most: glibc and musl give a query five seconds.
-const Patience = 4 * time.Second
+// WalkTimeout is how long a walk takes at most: glibc and musl give a query five seconds.
+const WalkTimeout = 4 * time.Second
 
 // Outcome is what is known of a candidate, and of a search list.
 type Outcome uint8
@@ -21,7 +21,7 @@ type Outcome uint8
 // The outcomes. Found is an address of either family, whichever was asked for, so that
 // both families are answered with the same name; or a record of the type asked for.
 const (
-	NotThere Outcome = iota // no such name
+	NXDomain Outcome = iota // no such name
 	NoData                  // a name without what is looked for
 	Found
 	Failed // nobody could say
@@ -33,24 +33,24 @@ func (o Outcome) String() string { return [...]string{"absent", "nodata", "found
 // NoLimit is a TTL that bounds nothing.
 const NoLimit = math.MaxUint32
 
-// Finding is what was found out about one candidate.
-type Finding[A any] struct {
+// CandidateResult is what was found out about one candidate.
+type CandidateResult[A any] struct {
 	Outcome Outcome
 	Answer  A
 
-	// Denial is how long others may rely on NotThere or NoData, in seconds.
-	Denial uint32
+	// NegativeTTL is how long others may rely on NXDomain or NoData, in seconds.
+	NegativeTTL uint32
 
-	// Cluster: the cluster DNS answers for the name. What it does not know now it
+	// InCluster: the cluster DNS answers for the name. What it does not know now it
 	// may know in a moment, and the names behind must not take its place.
-	Cluster bool
+	InCluster bool
 }
 
-// Lookup finds out about a name. What is in memory it returns at once, with a nil
+// LookupFunc finds out about a name. What is in memory it returns at once, with a nil
 // later. Otherwise later does it, until its context ends at the latest; of the
-// Finding, only Cluster counts then. A lookup is called by one goroutine, what it
+// CandidateResult, only InCluster counts then. A lookup is called by one goroutine, what it
 // returns by several.
-type Lookup[A any] func(name fqdn.Name) (now Finding[A], later func(context.Context) Finding[A])
+type LookupFunc[A any] func(name fqdn.Name) (now CandidateResult[A], later func(context.Context) CandidateResult[A])
 
 // Result is where a walk ended.
 type Result[A any] struct {
@@ -66,7 +66,7 @@ type Result[A any] struct {
 	// failed: the result is a guess then.
 	TTL uint32
 
-	Tried int // candidates that were looked up
+	Lookups int // candidates that were looked up
 }
 
 // Walk goes along the candidates:
@@ -80,9 +80,9 @@ type Result[A any] struct {
 //
 // Nothing is asked of others for the sake of a candidate behind one that is known to
 // end the walk. The cluster's names are looked up in turn, those of others at once.
-// After [Patience] what has not been found out counts as failed.
-func Walk[A any](ctx context.Context, candidates []fqdn.Name, lookup Lookup[A]) Result[A] {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+// After [WalkTimeout] what has not been found out counts as failed.
+func Walk[A any](ctx context.Context, candidates []fqdn.Name, lookup LookupFunc[A]) Result[A] {
+	ctx, cancel := context.WithTimeout(ctx, WalkTimeout)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer cancel()
@@ -90,9 +90,9 @@ func Walk[A any](ctx context.Context, candidates []fqdn.Name, lookup Lookup[A]) 
 	steps := make([]step[A], 0, len(candidates))
 	for _, name := range candidates {
 		found, later := lookup(name)
-		if later != nil && found.Cluster {
+		if later != nil && found.InCluster {
 			found, later = later(ctx), nil
-			found.Cluster = true
+			found.InCluster = true
 		}
 		steps = append(steps, step[A]{name: name, found: found, later: later})
 		if later == nil && found.ends() {
@@ -114,19 +114,19 @@ func Walk[A any](ctx context.Context, candidates []fqdn.Name, lookup Lookup[A]) 
 // step is a candidate on the way. found is to be read after done, if there is one.
 type step[A any] struct {
 	name  fqdn.Name
-	found Finding[A]
-	later func(context.Context) Finding[A]
+	found CandidateResult[A]
+	later func(context.Context) CandidateResult[A]
 	done  chan struct{}
 }
 
-func (f *Finding[A]) ends() bool {
-	return f.Outcome == Found || f.Outcome == Failed && f.Cluster
+func (f *CandidateResult[A]) ends() bool {
+	return f.Outcome == Found || f.Outcome == Failed && f.InCluster
 }
 
 // conclude takes the findings in the order of the candidates, as they come.
 func conclude[A any](steps []step[A]) Result[A] {
-	r := Result[A]{TTL: NoLimit, Tried: len(steps)}
-	var failure *Finding[A]
+	r := Result[A]{TTL: NoLimit, Lookups: len(steps)}
+	var failure *CandidateResult[A]
 	for i := range steps {
 		s := &steps[i]
 		if s.done != nil {
@@ -146,7 +146,7 @@ func conclude[A any](steps []step[A]) Result[A] {
 				failure = f
 			}
 		default:
-			r.TTL = min(r.TTL, f.Denial)
+			r.TTL = min(r.TTL, f.NegativeTTL)
 			r.Outcome = max(r.Outcome, f.Outcome) // NoData, if one had that
 		}
 		r.Answer = f.Answer

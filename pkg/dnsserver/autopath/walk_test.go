@@ -37,12 +37,12 @@ func play(t *testing.T, text string) (Result[string], *script) {
 	return Walk(t.Context(), candidates, s.lookup), s
 }
 
-func (s *script) lookup(name fqdn.Name) (Finding[string], func(context.Context) Finding[string]) {
+func (s *script) lookup(name fqdn.Name) (CandidateResult[string], func(context.Context) CandidateResult[string]) {
 	i := 0
 	fmt.Sscan(name.String(), &i)
 	word, after, later := strings.Cut(s.words[i], ":")
 	word, cluster := strings.CutPrefix(word, "cluster/")
-	f := Finding[string]{Answer: fmt.Sprint(i), Denial: uint32(10 * (i + 1)), Cluster: cluster}
+	f := CandidateResult[string]{Answer: fmt.Sprint(i), NegativeTTL: uint32(10 * (i + 1)), InCluster: cluster}
 	f.Outcome = Outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
 	if !later {
 		return f, nil
@@ -51,7 +51,7 @@ func (s *script) lookup(name fqdn.Name) (Finding[string], func(context.Context) 
 	if err != nil {
 		panic(err)
 	}
-	return Finding[string]{Cluster: cluster}, func(ctx context.Context) Finding[string] {
+	return CandidateResult[string]{InCluster: cluster}, func(ctx context.Context) CandidateResult[string] {
 		s.asked[i].Store(true)
 		s.most.Store(max(s.most.Load(), s.waiting.Add(1)))
 		defer s.waiting.Add(-1)
@@ -59,7 +59,7 @@ func (s *script) lookup(name fqdn.Name) (Finding[string], func(context.Context) 
 		case <-time.After(took):
 			return f
 		case <-ctx.Done():
-			return Finding[string]{Outcome: Failed, Answer: "late"}
+			return CandidateResult[string]{Outcome: Failed, Answer: "late"}
 		}
 	}
 }
@@ -139,8 +139,8 @@ func TestWalkLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		r, s := play(t, strings.Repeat("absent:1s ", MaxPaths)+"found:1s")
-		if r.Outcome != Found || r.Tried != MaxPaths+1 || s.most.Load() != MaxPaths+1 {
-			t.Errorf("%v after %d candidates, %d at once", r.Outcome, r.Tried, s.most.Load())
+		if r.Outcome != Found || r.Lookups != MaxPaths+1 || s.most.Load() != MaxPaths+1 {
+			t.Errorf("%v after %d candidates, %d at once", r.Outcome, r.Lookups, s.most.Load())
 		}
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("took %v of the clock", took)

@@ -45,15 +45,15 @@ func NewZone(suffix, domain fqdn.Name) (Zone, error) {
 	return Zone{Suffix: suffix, Domain: domain, base: base}, nil
 }
 
-// Place is where a name stands in a Zone.
-type Place uint8
+// Kind is what a name is in a Zone.
+type Kind uint8
 
-// The places. Each name has one, whatever is asked of it (RFC 8020).
+// The kinds. Each name has one, whatever is asked of it (RFC 8020).
 const (
-	Elsewhere Place = iota // not in the zone
-	Absent                 // in the zone, and no such name: nothing below it either
-	Empty                  // a name, only because others are below it, or the zone's own
-	Search                 // a name to expand; whether it exists is known after the walk
+	NotInZone        Kind = iota // not in the zone
+	Malformed                    // in the zone, and no such name: nothing below it either
+	EmptyNonTerminal             // a name, only because others are below it, or the zone's own
+	Search                       // a name to expand; whether it exists is known after the walk
 )
 
 // Request is what a name asks for.
@@ -62,17 +62,17 @@ type Request struct {
 	Namespace string    // a label, in lower case, that may be no namespace's
 }
 
-// Parse finds the place of a name, and what it asks for if that is [Search].
-func (z Zone) Parse(name fqdn.Name) (Place, Request) {
+// Parse finds the kind of a name, and what it asks for if that is [Search].
+func (z Zone) Parse(name fqdn.Name) (Kind, Request) {
 	if _, ours := name.Within(z.Suffix); !ours {
-		return Elsewhere, Request{}
+		return NotInZone, Request{}
 	}
 	below, ok := name.Within(z.base)
 	if !ok {
 		if _, above := z.base.Within(name); above {
-			return Empty, Request{}
+			return EmptyNonTerminal, Request{}
 		}
-		return Absent, Request{}
+		return Malformed, Request{}
 	}
 	var last, before string // labels
 	n := 0
@@ -82,20 +82,20 @@ func (z Zone) Parse(name fqdn.Name) (Place, Request) {
 	}
 	switch {
 	case n < 2:
-		return Empty, Request{}
+		return EmptyNonTerminal, Request{}
 	case before != marker:
-		return Absent, Request{}
+		return Malformed, Request{}
 	case n == 2:
-		return Empty, Request{}
+		return EmptyNonTerminal, Request{}
 	}
 	asked := below[:len(below)-(1+len(before))-(1+len(last))] + fqdn.Root
 	return Search, Request{Name: asked, Namespace: last}
 }
 
-// Paths are the domains in which a pod of a namespace looks for names, as with the
+// SearchPaths are the domains in which a pod of a namespace looks for names, as with the
 // policy ClusterFirst: the namespace, the Services, the cluster, and then the host's.
 // The namespace is one that [Zone.Parse] found, so that all fit into a name.
-func (z Zone) Paths(namespace string, host []fqdn.Name) []fqdn.Name {
+func (z Zone) SearchPaths(namespace string, host []fqdn.Name) []fqdn.Name {
 	services := fqdn.Join(z.Domain, "svc")
 	return append([]fqdn.Name{fqdn.Join(services, namespace), services, z.Domain}, host...)
 }

@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 	z := zone(t, "ap.k8s.io", "cluster.local")
 	tests := []struct {
 		name  string
-		place Place
+		place Kind
 		asked string // NAME in NAMESPACE
 	}{
 		{"web.search.shop.cluster.local.ap.k8s.io", Search, "web. in shop"},
@@ -39,26 +39,26 @@ func TestParse(t *testing.T) {
 		{"web.search.search.cluster.local.ap.k8s.io", Search, "web. in search"},
 		{"web.search.shop.cluster.local.ap.k8s.io.search.shop.cluster.local.ap.k8s.io", Search, "web.search.shop.cluster.local.ap.k8s.io. in shop"},
 
-		{"ap.k8s.io", Empty, ""},
-		{"local.ap.k8s.io", Empty, ""},
-		{"cluster.local.ap.k8s.io", Empty, ""},
-		{"shop.cluster.local.ap.k8s.io", Empty, ""},
-		{"search.shop.cluster.local.ap.k8s.io", Empty, ""},
+		{"ap.k8s.io", EmptyNonTerminal, ""},
+		{"local.ap.k8s.io", EmptyNonTerminal, ""},
+		{"cluster.local.ap.k8s.io", EmptyNonTerminal, ""},
+		{"shop.cluster.local.ap.k8s.io", EmptyNonTerminal, ""},
+		{"search.shop.cluster.local.ap.k8s.io", EmptyNonTerminal, ""},
 
-		{"x.ap.k8s.io", Absent, ""},
-		{"x.local.ap.k8s.io", Absent, ""},
-		{"find.shop.cluster.local.ap.k8s.io", Absent, ""},
-		{"web.find.shop.cluster.local.ap.k8s.io", Absent, ""},
-		{"web.search.shop.other.ap.k8s.io", Absent, ""},
-		{"web.search.shop.xcluster.local.ap.k8s.io", Absent, ""},
-		{`web.search.shop.x\.cluster.local.ap.k8s.io`, Absent, ""}, // one label, not two
-		{`web.search\.shop.cluster.local.ap.k8s.io`, Absent, ""},
+		{"x.ap.k8s.io", Malformed, ""},
+		{"x.local.ap.k8s.io", Malformed, ""},
+		{"find.shop.cluster.local.ap.k8s.io", Malformed, ""},
+		{"web.find.shop.cluster.local.ap.k8s.io", Malformed, ""},
+		{"web.search.shop.other.ap.k8s.io", Malformed, ""},
+		{"web.search.shop.xcluster.local.ap.k8s.io", Malformed, ""},
+		{`web.search.shop.x\.cluster.local.ap.k8s.io`, Malformed, ""}, // one label, not two
+		{`web.search\.shop.cluster.local.ap.k8s.io`, Malformed, ""},
 
-		{"k8s.io", Elsewhere, ""},
-		{"xap.k8s.io", Elsewhere, ""},
-		{`x\.ap.k8s.io`, Elsewhere, ""},
-		{"web.search.shop.cluster.local", Elsewhere, ""},
-		{".", Elsewhere, ""},
+		{"k8s.io", NotInZone, ""},
+		{"xap.k8s.io", NotInZone, ""},
+		{`x\.ap.k8s.io`, NotInZone, ""},
+		{"web.search.shop.cluster.local", NotInZone, ""},
+		{".", NotInZone, ""},
 	}
 	for _, tt := range tests {
 		place, asked := z.Parse(name(t, tt.name))
@@ -114,7 +114,7 @@ func TestCandidates(t *testing.T) {
 		paths      []fqdn.Name
 		want       []string
 	}{
-		{"a pod's", "web", z.Paths("shop", names(t, "corp.example")),
+		{"a pod's", "web", z.SearchPaths("shop", names(t, "corp.example")),
 			[]string{"web.shop.svc.cluster.local.", "web.svc.cluster.local.", "web.cluster.local.", "web.corp.example.", "web."}},
 		{"none", "web", nil, []string{"web."}},
 		{"the same domain twice", "web", names(t, "a", "b", "A"), []string{"web.a.", "web.b.", "web."}},
@@ -150,7 +150,7 @@ func FuzzParse(f *testing.F) {
 		}
 		place, asked := z.Parse(n)
 		_, ours := n.Within(z.Suffix)
-		if ours != (place != Elsewhere) {
+		if ours != (place != NotInZone) {
 			t.Fatalf("%v has place %d", n, place)
 		}
 		if place != Search {
@@ -163,14 +163,14 @@ func FuzzParse(f *testing.F) {
 		if !ok || whole != n {
 			t.Fatalf("%v asks for %v in %q", n, asked.Name, asked.Namespace)
 		}
-		for _, p := range z.Paths(asked.Namespace, nil) { // does not panic, and fits
+		for _, p := range z.SearchPaths(asked.Namespace, nil) { // does not panic, and fits
 			if len(p) >= len(n) {
 				t.Fatalf("%v is looked for in %v", n, p)
 			}
 		}
 		for above := n; above != z.Suffix; {
 			_, above = above.Cut()
-			if place, _ := z.Parse(above); place != Search && place != Empty {
+			if place, _ := z.Parse(above); place != Search && place != EmptyNonTerminal {
 				t.Fatalf("%v is below %v, which has place %d", n, above, place)
 			}
 		}

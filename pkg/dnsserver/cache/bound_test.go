@@ -142,7 +142,7 @@ func TestHitTakesNoMemory(t *testing.T) {
 	buf := make([]byte, 0, 512)
 	hit := testing.AllocsPerRun(100, func() {
 		hit := c.Get(q, start)
-		buf = hit.Append(buf[:0], cache.Asker{ID: 1, RD: true})
+		buf = hit.Append(buf[:0], cache.ReplyOptions{ID: 1, RD: true})
 	})
 	if miss != 0 || hit != 0 || len(buf) == 0 {
 		t.Errorf("%v allocations a miss, %v a hit of %d bytes", miss, hit, len(buf))
@@ -164,7 +164,7 @@ func TestConcurrent(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(worker)))
 			for step := range 2000 {
 				i := random.IntN(len(queries))
-				q, _ := cache.QuestionOf(queries[i], nil)
+				q, _ := cache.NewQuestion(queries[i], nil)
 				switch {
 				case worker == 0 && step%500 == 499:
 					c.Clear()
@@ -172,7 +172,7 @@ func TestConcurrent(t *testing.T) {
 					c.Put(q, replies[i], start)
 				default:
 					hit := c.Get(q, start)
-					if m := hit.Msg(cache.Asker{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
+					if m := hit.Msg(cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
 						t.Errorf("%v for %v", m.Answer, queries[i].Question)
 					}
 				}
@@ -201,7 +201,7 @@ func BenchmarkHit(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		hit := c.Get(questions[i%len(questions)], start)
-		buf = hit.Append(buf[:0], cache.Asker{RD: true})
+		buf = hit.Append(buf[:0], cache.ReplyOptions{RD: true})
 	}
 }
 
@@ -212,7 +212,7 @@ func BenchmarkHitParallel(b *testing.B) {
 		buf := make([]byte, 0, 512)
 		for i := 0; pb.Next(); i++ {
 			hit := c.Get(questions[i%len(questions)], start)
-			buf = hit.Append(buf[:0], cache.Asker{RD: true})
+			buf = hit.Append(buf[:0], cache.ReplyOptions{RD: true})
 		}
 	})
 }

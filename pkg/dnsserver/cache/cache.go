@@ -122,10 +122,10 @@ func (c *Cache) Get(q Question, now time.Time) Hit {
 	return Hit{State: found, entry: e, question: q, age: age}
 }
 
-// Absent tells whether the reply to q is known to be that the name does not exist, and
+// NXDomainTTL tells whether the reply to q is known to be that the name does not exist, and
 // for how many seconds that holds on. It is Get for those who need no more: it does not
 // ask for a refresh.
-func (c *Cache) Absent(q Question, now time.Time) (ttl uint32, ok bool) {
+func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 	var buf [maxQuestion]byte
 	k, ok := q.key(buf[:0])
 	if !ok {

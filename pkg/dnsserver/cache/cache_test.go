@@ -42,7 +42,7 @@ func ask(t testing.TB, question string) *dns.Msg {
 
 func questionOf(t testing.TB, query *dns.Msg) cache.Question {
 	t.Helper()
-	q, ok := cache.QuestionOf(query, nil)
+	q, ok := cache.NewQuestion(query, nil)
 	if !ok {
 		t.Fatalf("no question in %v", query)
 	}
@@ -175,7 +175,7 @@ func TestWhatIsKept(t *testing.T) {
 func TestKey(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
-	q, _ := cache.QuestionOf(query, []byte("ns.svc.cluster.local,corp.example"))
+	q, _ := cache.NewQuestion(query, []byte("ns.svc.cluster.local,corp.example"))
 	if !c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start) {
 		t.Fatal("not kept")
 	}
@@ -238,14 +238,14 @@ func TestReplyIsTheAskers(t *testing.T) {
 		Target.Example.Com. 3590 A 192.0.2.1`).Answer // the suffix compresses to the question, too
 	want.Ns = reply(t, later, 0, "Example.Com. 190 NS ns.Example.Com.").Answer
 	want.Extra = reply(t, later, 0, "ns.Example.Com. 90 AAAA 2001:db8::1").Answer
-	got := hit.Msg(cache.Asker{ID: 4711, RD: true, AD: true})
+	got := hit.Msg(cache.ReplyOptions{ID: 4711, RD: true, AD: true})
 	if diff := cmp.Diff(strings.ToLower(text(want)), strings.ToLower(text(got))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if owner := got.Answer[0].Header().Name; owner != "wWw.Example.Com." {
 		t.Errorf("the owner is %s", owner)
 	}
-	if got := hit.Msg(cache.Asker{ID: 1}); got.AuthenticatedData || got.RecursionDesired || got.Id != 1 || got.Authoritative {
+	if got := hit.Msg(cache.ReplyOptions{ID: 1}); got.AuthenticatedData || got.RecursionDesired || got.Id != 1 || got.Authoritative {
 		t.Errorf("one who set neither RD nor AD gets %v", got.MsgHdr)
 	}
 }
@@ -258,7 +258,7 @@ func TestCheckingDisabled(t *testing.T) {
 	q := questionOf(t, query)
 	c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)
 	hit := c.Get(q, start)
-	if m := hit.Msg(cache.Asker{}); m == nil || !m.CheckingDisabled {
+	if m := hit.Msg(cache.ReplyOptions{}); m == nil || !m.CheckingDisabled {
 		t.Errorf("CD is lost: %v", m)
 	}
 }
@@ -270,7 +270,7 @@ func TestDenialTTL(t *testing.T) {
 	query := ask(t, "no.example.com. A")
 	c.Put(questionOf(t, query), reply(t, query, dns.RcodeNameError, "--\n"+soa), start)
 	hit := c.Get(questionOf(t, query), after(15))
-	if m := hit.Msg(cache.Asker{}); m.Rcode != dns.RcodeNameError || m.Ns[0].Header().Ttl != 45 {
+	if m := hit.Msg(cache.ReplyOptions{}); m.Rcode != dns.RcodeNameError || m.Ns[0].Header().Ttl != 45 {
 		t.Errorf("%v", m)
 	}
 }
@@ -298,15 +298,15 @@ func TestAbsent(t *testing.T) {
 		c := newCache(t, cache.Config{})
 		query := ask(t, "www.example.com. A")
 		q := questionOf(t, query)
-		if _, ok := c.Absent(q, start); ok {
+		if _, ok := c.NXDomainTTL(q, start); ok {
 			t.Errorf("%s: an empty cache knows it", tt.what)
 		}
 		c.Put(q, reply(t, query, tt.rcode, tt.records), start)
-		if ttl, ok := c.Absent(q, after(tt.age)); ok != tt.want || ttl != tt.ttl {
+		if ttl, ok := c.NXDomainTTL(q, after(tt.age)); ok != tt.want || ttl != tt.ttl {
 			t.Errorf("%s: absent %t for %d s, want %t for %d s", tt.what, ok, ttl, tt.want, tt.ttl)
 		}
 		hit := c.Get(q, after(tt.age))
-		if m := hit.Msg(cache.Asker{}); tt.want && m.Ns[0].Header().Ttl != tt.ttl {
+		if m := hit.Msg(cache.ReplyOptions{}); tt.want && m.Ns[0].Header().Ttl != tt.ttl {
 			t.Errorf("%s: %d s, but Get says %d s", tt.what, tt.ttl, m.Ns[0].Header().Ttl)
 		}
 	}
@@ -315,13 +315,13 @@ func TestAbsent(t *testing.T) {
 func TestMiss(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	hit := c.Get(questionOf(t, ask(t, "www.example.com. A")), start)
-	if hit.State != cache.Miss || hit.Len() != 0 || hit.Append(nil, cache.Asker{}) != nil || hit.Msg(cache.Asker{}) != nil {
+	if hit.State != cache.Miss || hit.Len() != 0 || hit.Append(nil, cache.ReplyOptions{}) != nil || hit.Msg(cache.ReplyOptions{}) != nil {
 		t.Errorf("a miss is not empty: %+v", hit)
 	}
-	if _, ok := cache.QuestionOf(new(dns.Msg), nil); ok {
+	if _, ok := cache.NewQuestion(new(dns.Msg), nil); ok {
 		t.Error("a query without question has one")
 	}
-	if _, ok := cache.QuestionOf(ask(t, "a..b. A"), nil); ok {
+	if _, ok := cache.NewQuestion(ask(t, "a..b. A"), nil); ok {
 		t.Error("a name that is none can be asked for")
 	}
 }

@@ -42,7 +42,7 @@ func FuzzPut(f *testing.F) {
 		if m.Unpack(wire) != nil {
 			return
 		}
-		q, ok := cache.QuestionOf(m, nil)
+		q, ok := cache.NewQuestion(m, nil)
 		c := newCache(t, cache.Config{})
 		before := m.String()
 		kept := ok && c.Put(q, m, start)
@@ -58,12 +58,12 @@ func FuzzPut(f *testing.F) {
 			}
 		}
 		hit := c.Get(q, start)
-		reply := hit.Append([]byte("before"), cache.Asker{ID: 7})[len("before"):]
+		reply := hit.Append([]byte("before"), cache.ReplyOptions{ID: 7})[len("before"):]
 		got := new(dns.Msg)
 		if err := got.Unpack(reply); err != nil {
 			t.Fatalf("%v: %x", err, reply)
 		}
-		if diff := cmp.Diff(text(hit.Msg(cache.Asker{ID: 7})), text(got)); diff != "" {
+		if diff := cmp.Diff(text(hit.Msg(cache.ReplyOptions{ID: 7})), text(got)); diff != "" {
 			t.Errorf("Msg is not what Append says:\n%s", diff)
 		}
 		if len(reply) != hit.Len() || got.Id != 7 || got.Rcode != m.Rcode || got.IsEdns0() != nil {

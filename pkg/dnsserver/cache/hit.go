@@ -47,8 +47,8 @@ type Hit struct {
 	age      time.Duration
 }
 
-// Asker is what a reply repeats of a query, beside the question.
-type Asker struct {
+// ReplyOptions is what a reply repeats of a query, beside the question.
+type ReplyOptions struct {
 	ID uint16
 	RD bool
 	AD bool // it understands AD: it has set AD or DO (RFC 6840 section 5.8)
@@ -64,7 +64,7 @@ func (h *Hit) Len() int {
 
 // Append appends the reply to buf. It takes memory only if buf has no room. For a
 // Miss it appends nothing.
-func (h *Hit) Append(buf []byte, to Asker) []byte {
+func (h *Hit) Append(buf []byte, to ReplyOptions) []byte {
 	if h.entry == nil {
 		return buf
 	}
@@ -95,7 +95,7 @@ func (h *Hit) Append(buf []byte, to Asker) []byte {
 }
 
 // Msg returns the reply unpacked, or nil for a Miss.
-func (h *Hit) Msg(to Asker) *dns.Msg {
+func (h *Hit) Msg(to ReplyOptions) *dns.Msg {
 	if h.entry == nil {
 		return nil
 	}

@@ -27,9 +27,9 @@ type Question struct {
 	Paths  []byte // what else the answer of a search list depends on; empty without one
 }
 
-// QuestionOf returns the question of a query. It is false unless there is exactly
+// NewQuestion returns the question of a query. It is false unless there is exactly
 // one, whose name can be packed.
-func QuestionOf(query *dns.Msg, paths []byte) (Question, bool) {
+func NewQuestion(query *dns.Msg, paths []byte) (Question, bool) {
 	if len(query.Question) != 1 {
 		return Question{}, false
 	}

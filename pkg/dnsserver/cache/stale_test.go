@@ -26,7 +26,7 @@ func TestStale(t *testing.T) {
 		if hit.State != want {
 			t.Fatalf("at %v: %v, want %v", at, hit.State, want)
 		}
-		if m := hit.Msg(cache.Asker{}); ttl > 0 && m.Answer[0].Header().Ttl != ttl {
+		if m := hit.Msg(cache.ReplyOptions{}); ttl > 0 && m.Answer[0].Header().Ttl != ttl {
 			t.Errorf("at %v: TTL %d, want %d", at, m.Answer[0].Header().Ttl, ttl)
 		}
 	}

@@ -91,10 +91,10 @@ func read(f *os.File) (*State, error) {
 	return Decode(data)
 }
 
-// Fits says why a file with the header must not be served: it is of another cluster
+// CheckUsable says why a file with the header must not be served: it is of another cluster
 // than want, without what want asks for, or from longer than maxAge before now. The
 // Cluster is compared when both are known, want.Time not at all.
-func (h Header) Fits(want Header, now time.Time, maxAge time.Duration) error {
+func (h Header) CheckUsable(want Header, now time.Time, maxAge time.Duration) error {
 	switch age := now.Sub(h.Time); {
 	case h.Domain != want.Domain:
 		return fmt.Errorf("is of the cluster domain %s, this one is %s", h.Domain, want.Domain)

@@ -58,7 +58,7 @@ func small(t testing.TB) (Header, *zone.Snapshot, *State) {
 		put(want.Services, e.PutService)
 		put(want.EndpointSlices, e.PutEndpointSlice)
 		put(want.Pods, e.PutPod)
-		e.Loaded()
+		e.SetLoaded()
 	})
 	return h, s, want
 }
@@ -173,13 +173,13 @@ func TestFits(t *testing.T) {
 		{"pods are wanted", Header{Domain: clusterLocal, HasPods: true}, time.Hour, "without pods"},
 	}
 	for _, tt := range tests {
-		err := file.Fits(tt.want, now, tt.age)
+		err := file.CheckUsable(tt.want, now, tt.age)
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.err)
 		}
 	}
 	// A clock that was set back makes nothing old.
-	if err := file.Fits(file, now.Add(-24*365*time.Hour), time.Hour); err != nil {
+	if err := file.CheckUsable(file, now.Add(-24*365*time.Hour), time.Hour); err != nil {
 		t.Error(err)
 	}
 }
@@ -231,11 +231,11 @@ func FuzzDecode(f *testing.F) {
 			put(state.Services, e.PutService)
 			put(state.EndpointSlices, e.PutEndpointSlice)
 			put(state.Pods, e.PutPod)
-			e.Loaded()
+			e.SetLoaded()
 		})
 		for svc := range z.Snapshot().Services() {
 			name := fqdn.Join(state.Domain, svc.Name, svc.Namespace, "svc")
-			_, _, node := z.Snapshot().Find(name)
+			_, _, node := z.Snapshot().Lookup(name)
 			_ = node.SRV()
 		}
 		again, err := Decode(encode(t, state.Header, z.Snapshot()))
@@ -263,7 +263,7 @@ func large(t testing.TB) *zone.Snapshot {
 			}
 			e.PutEndpointSlice(slice)
 		}
-		e.Loaded()
+		e.SetLoaded()
 	})
 }
 
@@ -291,7 +291,7 @@ func BenchmarkLarge(b *testing.B) {
 				put(state.Namespaces, e.PutNamespace)
 				put(state.Services, e.PutService)
 				put(state.EndpointSlices, e.PutEndpointSlice)
-				e.Loaded()
+				e.SetLoaded()
 			})
 		}
 	})

@@ -64,7 +64,7 @@ func (c *Client) SetServers(list []Server) {
 	c.servers.Store(&servers)
 	for _, s := range old {
 		if !slices.Contains(servers, s) {
-			c.cfg.Metrics.forget(prometheus.Labels{"zone": c.cfg.LoopZone, "server": s.Server.String()})
+			c.cfg.Metrics.forget(prometheus.Labels{"zone": c.cfg.Zone, "server": s.Server.String()})
 		}
 	}
 	c.look()
@@ -81,7 +81,7 @@ func (c *Client) look() {
 // Status is what is known of a server.
 type Status struct {
 	Server  Server
-	Resting bool // it does not answer; others are asked first
+	Down    bool // it does not answer; others are asked first
 	Looping bool // it sends our queries back to us and is not asked
 }
 
@@ -90,7 +90,7 @@ func (c *Client) Status() []Status {
 	var list []Status
 	for _, s := range *c.servers.Load() {
 		s.mu.Lock()
-		list = append(list, Status{Server: s.Server, Resting: s.failures >= restAfter, Looping: s.looping})
+		list = append(list, Status{Server: s.Server, Down: s.failures >= restAfter, Looping: s.looping})
 		s.mu.Unlock()
 	}
 	return list
@@ -253,7 +253,7 @@ func (c *Client) observed(s *server, network string, exchange func() (*dns.Msg, 
 	begin := time.Now()
 	m, err := exchange()
 	a := Attempt{Server: s.Server, Network: network, Duration: time.Since(begin), Reply: m, Err: err}
-	c.cfg.Metrics.attempt(c.cfg.LoopZone, a)
+	c.cfg.Metrics.attempt(c.cfg.Zone, a)
 	if c.cfg.Observe != nil {
 		c.cfg.Observe(a)
 	}

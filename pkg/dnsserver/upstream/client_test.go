@@ -95,7 +95,7 @@ func TestRest(t *testing.T) {
 	if n := mute.overUDP.Load(); n < 2 || n > 10 {
 		t.Errorf("the silent server was asked %d times of 20", n)
 	}
-	if got := c.Status(); !got[0].Resting || got[1].Resting || got[0].Server != mute.Server {
+	if got := c.Status(); !got[0].Down || got[1].Down || got[0].Server != mute.Server {
 		t.Errorf("%+v", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestSlowLists(t *testing.T) {
 		}
 		lists.Wait()
 		plain.Wait()
-		if got := c.Status()[0].Resting; got != tt.want {
+		if got := c.Status()[0].Down; got != tt.want {
 			t.Errorf("%s: resting: %t", tt.what, got)
 		}
 	}

@@ -58,8 +58,8 @@ type Config struct {
 	// others are between the asker and us. Usually none is.
 	Options []uint16
 
-	Loop      *Loop         // nil: loops are not looked for
-	LoopZone  string        // where the servers are asked for probes: a stub domain's zone; empty: the root
+	Loop      *LoopDetector // nil: loops are not looked for
+	Zone      string        // where the servers are asked for probes: a stub domain's zone; empty: the root
 	LoopCheck time.Duration // DefaultLoopCheck
 
 	// Observe is called after each transmission, concurrently. nil: not at all.
@@ -106,7 +106,7 @@ func (c *Config) fill() error {
 	if c.Policy < Sequential || c.Policy > RoundRobin {
 		return fmt.Errorf("there is no policy %d", c.Policy)
 	}
-	c.LoopZone = dns.Fqdn(c.LoopZone)
+	c.Zone = dns.Fqdn(c.Zone)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

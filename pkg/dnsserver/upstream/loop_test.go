@@ -48,9 +48,9 @@ func (m messages) expect(t *testing.T, part string) {
 // the host's resolver is left alone until it has mended its ways.
 func TestLoop(t *testing.T) {
 	noLeaks(t)
-	var loop upstream.Loop
+	var loop upstream.LoopDetector
 	ours := serve(t, func(_ string, query *dns.Msg) [][]byte { // the server's end
-		if loop.Returned(query.Question[0]) {
+		if loop.DetectProbe(query.Question[0]) {
 			return [][]byte{pack(t, reply(query, dns.RcodeRefused))}
 		}
 		t.Errorf("%v would go round and round", query.Question)
@@ -72,7 +72,7 @@ func TestLoop(t *testing.T) {
 	other := serve(t, always(t, 0, "192.0.2.2"))
 
 	log := newMessages()
-	c := newClient(t, upstream.Config{Loop: &loop, LoopZone: "corp.example.", Logger: slog.New(log)}, host)
+	c := newClient(t, upstream.Config{Loop: &loop, Zone: "corp.example.", Logger: slog.New(log)}, host)
 	run(t, c)
 	log.expect(t, "sends our queries back to us")
 	if got := c.Status(); !got[0].Looping {
@@ -96,10 +96,10 @@ func TestLoop(t *testing.T) {
 
 // Looking again needs no change of servers.
 func TestLoopIsCheckedAgain(t *testing.T) {
-	var loop upstream.Loop
+	var loop upstream.LoopDetector
 	var loops atomic.Bool
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-		if loops.Load() && !loop.Returned(query.Question[0]) {
+		if loops.Load() && !loop.DetectProbe(query.Question[0]) {
 			t.Errorf("%v is no probe", query.Question)
 		}
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
@@ -117,20 +117,20 @@ func TestLoopIsCheckedAgain(t *testing.T) {
 
 // Nobody but a probe on its way is taken for one.
 func TestNotReturned(t *testing.T) {
-	var loop upstream.Loop
+	var loop upstream.LoopDetector
 	seen := make(chan dns.Question, 100)
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		q := query.Question[0]
 		q.Name = strings.ToUpper(q.Name) // resolvers may play with case
 		other, longer := q, q
 		other.Qtype, longer.Name = dns.TypeA, "x."+q.Name
-		if loop.Returned(other) || loop.Returned(longer) || !loop.Returned(q) {
+		if loop.DetectProbe(other) || loop.DetectProbe(longer) || !loop.DetectProbe(q) {
 			t.Errorf("%v is not told from %v and %v", q, other, longer)
 		}
 		seen <- q
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
-	if loop.Returned(dns.Question{Name: "a.b.", Qtype: dns.TypeHINFO, Qclass: dns.ClassINET}) {
+	if loop.DetectProbe(dns.Question{Name: "a.b.", Qtype: dns.TypeHINFO, Qclass: dns.ClassINET}) {
 		t.Error("a probe comes back before one is sent")
 	}
 	log := newMessages()
@@ -139,7 +139,7 @@ func TestNotReturned(t *testing.T) {
 	probe := <-seen
 	log.expect(t, "sends our queries back to us")
 	stop()
-	if loop.Returned(probe) {
+	if loop.DetectProbe(probe) {
 		t.Error("a probe comes back after its time")
 	}
 	if labels := dns.CountLabel(probe.Name); labels != 2 {
@@ -154,7 +154,7 @@ func TestRunTwice(t *testing.T) {
 		arrived <- struct{}{}
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
-	c := newClient(t, upstream.Config{Loop: new(upstream.Loop)}, s)
+	c := newClient(t, upstream.Config{Loop: new(upstream.LoopDetector)}, s)
 	stop := run(t, c)
 	<-arrived // the probe: it runs
 	defer func() {

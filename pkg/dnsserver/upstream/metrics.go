@@ -87,8 +87,8 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for c := range m.clients {
 		for _, s := range c.Status() {
-			gauge(m.resting, s.Resting, c.cfg.LoopZone, s.Server)
-			gauge(m.looping, s.Looping, c.cfg.LoopZone, s.Server)
+			gauge(m.resting, s.Down, c.cfg.Zone, s.Server)
+			gauge(m.looping, s.Looping, c.cfg.Zone, s.Server)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (m *Metrics) follow(c *Client) (end func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.clients, c)
-		m.forget(prometheus.Labels{"zone": c.cfg.LoopZone})
+		m.forget(prometheus.Labels{"zone": c.cfg.Zone})
 	}
 }
 

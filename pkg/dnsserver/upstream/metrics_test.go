@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 		"refuses": serve(t, always(t, dns.RcodeRefused)), "odd": serve(t, always(t, dns.RcodeNotImplemented)),
 		"absent": serve(t, always(t, dns.RcodeNameError)),
 	}
-	stub := newClient(t, upstream.Config{Metrics: metrics, LoopZone: "corp.example", TryTimeout: short},
+	stub := newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example", TryTimeout: short},
 		cut, servers["silent"], secure, servers["refuses"], servers["odd"], servers["absent"])
 	stopStub := run(t, stub)
 	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["absent"])

@@ -82,7 +82,7 @@ func (c *Client) probe(ctx context.Context) (looping bool) {
 func (c *Client) probeServer(ctx context.Context, s *server) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
-	name := c.cfg.Loop.begin(c.cfg.LoopZone)
+	name := c.cfg.Loop.begin(c.cfg.Zone)
 	q, err := newQuery(new(dns.Msg).SetQuestion(name, probeType), nil)
 	if err != nil { // LoopZone leaves no room for a probe
 		c.cfg.Loop.end(name)

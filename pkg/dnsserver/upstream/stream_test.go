@@ -120,7 +120,7 @@ func TestServerCloses(t *testing.T) {
 			t.Errorf("query %d: %s", i, got)
 		}
 	}
-	if got := c.Status(); got[0].Resting {
+	if got := c.Status(); got[0].Down {
 		t.Error("closing connections counts as failing")
 	}
 }
@@ -207,7 +207,7 @@ func TestNoTCP(t *testing.T) {
 	c := newClient(t, upstream.Config{}, s, s)
 	for range 3 {
 		m, err := c.Exchange(t.Context(), ask("www.example.com."))
-		if err != nil || !m.Truncated || c.Status()[0].Resting {
+		if err != nil || !m.Truncated || c.Status()[0].Down {
 			t.Errorf("%v, %v, %+v", err, m, c.Status())
 		}
 	}

@@ -12,7 +12,7 @@
 // A name is looked up once for all types, so that it has one rcode (RFC 8020): a
 // [Node] for a name that exists, also for one that owns nothing and only has names
 // below it. What the tree does not know yet is not called absent: before
-// [Edit.Loaded] the answer is [Unknown].
+// [Edit.SetLoaded] the answer is [Unknown].
 //
 // Names below a Service are not stored. They follow from its ports and endpoints,
 // which keeps an endpoint at some 50 bytes and its address' reverse name at 150.

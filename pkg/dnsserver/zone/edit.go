@@ -18,16 +18,16 @@ type Edit struct {
 	next *Snapshot
 }
 
-// Loaded says that the zone now holds the whole cluster, so that what is not in it
+// SetLoaded says that the zone now holds the whole cluster, so that what is not in it
 // does not exist.
-func (e *Edit) Loaded() { e.next.loaded, e.next.stale = true, time.Time{} }
+func (e *Edit) SetLoaded() { e.next.loaded, e.next.stale = true, time.Time{} }
 
-// LoadedStale says that the zone holds the cluster as it was then, in part at least,
-// and that nothing better is to be had: it is served, and [Snapshot.Stale] tells.
-func (e *Edit) LoadedStale(then time.Time) { e.next.loaded, e.next.stale = true, then }
+// SetStale says that the zone holds the cluster as it was then, in part at least,
+// and that nothing better is to be had: it is served, and [Snapshot.StaleSince] tells.
+func (e *Edit) SetStale(then time.Time) { e.next.loaded, e.next.stale = true, then }
 
-// Unloaded takes back what Loaded or LoadedStale said.
-func (e *Edit) Unloaded() { e.next.loaded, e.next.stale = false, time.Time{} }
+// SetUnloaded takes back what SetLoaded or SetStale said.
+func (e *Edit) SetUnloaded() { e.next.loaded, e.next.stale = false, time.Time{} }
 
 // PutNamespace makes a namespace exist.
 func (e *Edit) PutNamespace(name string) {

@@ -24,7 +24,7 @@ func TestEditOfNothing(t *testing.T) {
 			{netip.MustParseAddr("10.0.0.3"), "", true}, {netip.MustParseAddr("10.0.0.2"), "", true},
 		}})
 		e.PutPod(Pod{"a", "x-0", addrs("10.0.0.2")})
-		e.Loaded()
+		e.SetLoaded()
 	}
 	z.Update(1, put)
 	before := z.Snapshot()
@@ -80,14 +80,14 @@ func TestStale(t *testing.T) {
 		stale  time.Time
 	}{
 		{func(*Edit) {}, false, time.Time{}},
-		{func(e *Edit) { e.LoadedStale(then) }, true, then},
-		{(*Edit).Unloaded, false, time.Time{}},
-		{func(e *Edit) { e.LoadedStale(then) }, true, then},
-		{(*Edit).Loaded, true, time.Time{}},
+		{func(e *Edit) { e.SetStale(then) }, true, then},
+		{(*Edit).SetUnloaded, false, time.Time{}},
+		{func(e *Edit) { e.SetStale(then) }, true, then},
+		{(*Edit).SetLoaded, true, time.Time{}},
 	} {
 		z.Update(1, step.edit)
-		if s := z.Snapshot(); s.Loaded() != step.loaded || !s.Stale().Equal(step.stale) {
-			t.Errorf("loaded %t, stale %v; want %t, %v", s.Loaded(), s.Stale(), step.loaded, step.stale)
+		if s := z.Snapshot(); s.Loaded() != step.loaded || !s.StaleSince().Equal(step.stale) {
+			t.Errorf("loaded %t, stale %v; want %t, %v", s.Loaded(), s.StaleSince(), step.loaded, step.stale)
 		}
 	}
 }

@@ -19,14 +19,6 @@ type SRV struct {
 	V4, V6 []netip.Addr // the target's
 }
 
-// TTL returns that of the node's records, in seconds.
-func (n Node) TTL(configured uint32) uint32 {
-	if n.Text != "" {
-		return VersionTTL
-	}
-	return configured
-}
-
 // hasPort reports whether a named port of the service, or of its endpoints if it is
 // headless, has the protocol, and the name unless that is "".
 func (s *service) hasPort(name, proto string) bool {
@@ -107,32 +99,32 @@ func (n Node) PTR() []fqdn.Name {
 	return names
 }
 
-// Server is a name server of the zone.
-type Server struct {
+// NS is a name server of the zone.
+type NS struct {
 	Name   fqdn.Name
 	V4, V6 []netip.Addr
 }
 
-// Servers returns the zone's name servers, for the apex only: the Services that
+// NS returns the zone's name servers, for the apex only: the Services that
 // lead to us, or ns.dns below the zone.
-func (n Node) Servers() []Server {
+func (n Node) NS() []NS {
 	if !n.Apex {
 		return nil
 	}
-	var list []Server
+	var list []NS
 	for _, svc := range n.snapshot.nameServers() {
 		v := svc.look()
-		list = append(list, Server{n.snapshot.serviceName(svc.identity), v.v4, v.v6})
+		list = append(list, NS{n.snapshot.serviceName(svc.identity), v.v4, v.v6})
 	}
 	if len(list) == 0 {
 		self, _ := n.snapshot.findServer([]string{"ns"})
-		list = []Server{{MasterName(n.snapshot.config.Domain), self.V4, self.V6}}
+		list = []NS{{PrimaryName(n.snapshot.config.Domain), self.V4, self.V6}}
 	}
 	return list
 }
 
-// MasterName is the server that the SOA record of a zone names.
-func MasterName(zone fqdn.Name) fqdn.Name { return fqdn.Join(zone, "ns", "dns") }
+// PrimaryName is the server that the SOA record of a zone names.
+func PrimaryName(zone fqdn.Name) fqdn.Name { return fqdn.Join(zone, "ns", "dns") }
 
 func (s *Snapshot) serviceName(id *identity) fqdn.Name {
 	return fqdn.Join(s.config.Domain, id.name, id.namespace, "svc")

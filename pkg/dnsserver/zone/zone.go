@@ -28,9 +28,6 @@ type Config struct {
 	// Domain is the cluster's domain, such as cluster.local.
 	Domain fqdn.Name
 
-	// TTL of the zone's records and of its negative answers, in seconds.
-	TTL uint32
-
 	Pods PodMode
 
 	// Reverse are the ranges whose reverse names nobody else knows: unknown ones
@@ -63,18 +60,14 @@ func New(config Config) (*Zone, error) {
 	if config.Domain == "" || config.Domain == fqdn.Root {
 		return nil, fmt.Errorf("the cluster's domain is missing")
 	}
-	// RFC 2181 section 8.
-	if config.TTL > 1<<31-1 {
-		return nil, fmt.Errorf("TTL is %d seconds, the protocol has at most %d", config.TTL, 1<<31-1)
-	}
 	z := &Zone{config: &config, slices: map[objectName]*EndpointSlice{}, pods: map[objectName]*Pod{}}
 	z.current.Store(&Snapshot{config: z.config})
 	return z, nil
 }
 
-// None returns a zone that no name is in, for servers that have none of their own. It is
+// Empty returns a zone that no name is in, for servers that have none of their own. It is
 // not to be updated.
-func None() *Zone {
+func Empty() *Zone {
 	z := &Zone{config: &Config{}}
 	z.current.Store(&Snapshot{config: z.config, loaded: true})
 	return z
@@ -114,12 +107,12 @@ type Snapshot struct {
 	pods       tree[podsAt]    // namespace, a label, and addrKey
 }
 
-// Loaded reports whether the snapshot holds the whole cluster; see [Edit.Loaded].
+// Loaded reports whether the snapshot holds the whole cluster; see [Edit.SetLoaded].
 func (s *Snapshot) Loaded() bool { return s.loaded }
 
-// Stale returns the time of the data when it is known to be old, and otherwise the
-// zero time; see [Edit.LoadedStale].
-func (s *Snapshot) Stale() time.Time { return s.stale }
+// StaleSince returns the time of the data when it is known to be old, and otherwise the
+// zero time; see [Edit.SetStale].
+func (s *Snapshot) StaleSince() time.Time { return s.stale }
 
 // Serial is that of the SOA record.
 func (s *Snapshot) Serial() uint32 { return s.serial }

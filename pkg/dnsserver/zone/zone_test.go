@@ -46,7 +46,7 @@ func TestFind(t *testing.T) {
 		e.PutEndpointSlice(EndpointSlice{Namespace: "gone", Name: "orphan", Service: "orphan", Endpoints: []Endpoint{
 			{netip.MustParseAddr("10.244.0.6"), "", true},
 		}})
-		e.Loaded()
+		e.SetLoaded()
 	})
 	tests := []struct{ clause, name, want string }{
 		{"2.2 the schema's version", "dns-version.cluster.local", "TXT 1.1.0"},
@@ -191,7 +191,7 @@ func TestEdit(t *testing.T) {
 			z.Update(step, put)
 			objects[key] = put
 		}
-		z.Update(step, (*Edit).Loaded)
+		z.Update(step, (*Edit).SetLoaded)
 		if step%10 == 0 {
 			checkEdit(t, z.Snapshot(), objects)
 		}
@@ -205,7 +205,7 @@ func checkEdit(t *testing.T, got *Snapshot, objects map[string]func(*Edit)) {
 		for _, put := range objects {
 			put(e)
 		}
-		e.Loaded()
+		e.SetLoaded()
 	})
 	names := []string{"10.in-addr.arpa", "0.0.10.in-addr.arpa"}
 	for i := range 5 {
@@ -233,13 +233,13 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 	if err != nil {
 		t.Fatalf("%s %v", text, err)
 	}
-	verdict, zone, n := s.Find(name)
+	verdict, zone, n := s.Lookup(name)
 	switch verdict {
-	case NotOurs:
+	case NotInZone:
 		return "not ours"
 	case Unknown:
 		return "unknown"
-	case Absent:
+	case NXDomain:
 		return "absent in " + zone.String()
 	}
 	var parts []string
@@ -255,7 +255,7 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 	for _, p := range n.PTR() {
 		parts = append(parts, "PTR "+p.String())
 	}
-	for _, server := range n.Servers() {
+	for _, server := range n.NS() {
 		parts = append(parts, "apex "+server.Name.String())
 	}
 	if n.Alias != "" {
@@ -272,7 +272,7 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 
 func newZone(t testing.TB, c Config) *Zone {
 	t.Helper()
-	c.Domain, c.TTL = fqdn.Join(fqdn.Root, "cluster", "local"), 5
+	c.Domain = fqdn.Join(fqdn.Root, "cluster", "local")
 	z, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func crowded(t testing.TB, n int) (*Zone, []fqdn.Name) {
 			e.PutService(Service{Namespace: namespace, Name: name, ClusterIPs: []netip.Addr{clusterIP(i)}})
 			names[i] = fqdn.Join(fqdn.Root, name, namespace, "svc", "cluster", "local")
 		}
-		e.Loaded()
+		e.SetLoaded()
 	})
 	return z, names
 }
@@ -324,16 +324,16 @@ func TestCrowd(t *testing.T) {
 		}
 	})
 	for i, name := range names {
-		if verdict, _, node := whole.Find(name); verdict != Exists || !slices.Equal(node.V4, []netip.Addr{clusterIP(i)}) {
+		if verdict, _, node := whole.Lookup(name); verdict != Exists || !slices.Equal(node.V4, []netip.Addr{clusterIP(i)}) {
 			t.Fatalf("%s: %v, %v", name, verdict, node.V4)
 		}
-		want := []Verdict{Absent, Exists}[i%2]
-		if verdict, _, _ := z.Snapshot().Find(name); verdict != want {
+		want := []Verdict{NXDomain, Exists}[i%2]
+		if verdict, _, _ := z.Snapshot().Lookup(name); verdict != want {
 			t.Fatalf("%s afterwards: %v, want %v", name, verdict, want)
 		}
 		// The Services of even numbers were all that their namespaces had.
 		_, namespace := name.Cut()
-		if verdict, _, _ := z.Snapshot().Find(namespace); verdict != want {
+		if verdict, _, _ := z.Snapshot().Lookup(namespace); verdict != want {
 			t.Fatalf("%s afterwards: %v, want %v", namespace, verdict, want)
 		}
 	}
@@ -343,6 +343,6 @@ func BenchmarkFind(b *testing.B) {
 	z, names := crowded(b, 10_000)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for i := 0; b.Loop(); i++ {
-		z.Snapshot().Find(names[i%len(names)])
+		z.Snapshot().Lookup(names[i%len(names)])
 	}
 }

@@ -16,17 +16,17 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	NotOurs Verdict = iota // the cluster says nothing about the name
-	Unknown                // the name may exist: the cluster is not known yet (SERVFAIL)
-	Absent                 // neither the name nor any below it exists (NXDOMAIN)
-	Exists                 // the name exists; it may own nothing of the type asked (NODATA)
+	NotInZone Verdict = iota // the cluster says nothing about the name
+	Unknown                  // the name may exist: the cluster is not known yet (SERVFAIL)
+	NXDomain                 // neither the name nor any below it exists (NXDOMAIN)
+	Exists                   // the name exists; it may own nothing of the type asked (NODATA)
 )
 
 // VersionTTL is the TTL of the version record, in seconds (specification 2.2).
 const VersionTTL = 28800
 
-// Version is that of the specification which the zone follows.
-const Version = "1.1.0"
+// specVersion is that of the specification which the zone follows.
+const specVersion = "1.1.0"
 
 // Node is a name that exists, with what it owns. The zero Node owns nothing, as a
 // name does that only has others below it.
@@ -43,9 +43,9 @@ type Node struct {
 	addr        netip.Addr
 }
 
-// Find looks up a name. The second result is the zone whose SOA record goes with a
-// negative answer, and is empty when the verdict is NotOurs or Unknown.
-func (s *Snapshot) Find(name fqdn.Name) (Verdict, fqdn.Name, Node) {
+// Lookup looks up a name. The second result is the zone whose SOA record goes with a
+// negative answer, and is empty when the verdict is NotInZone or Unknown.
+func (s *Snapshot) Lookup(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 	below, ok := name.Within(s.config.Domain)
 	if !ok {
 		return s.findAddr(name)
@@ -55,7 +55,7 @@ func (s *Snapshot) Find(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 	}
 	node, ok := s.findBelow(below)
 	if !ok {
-		return Absent, s.config.Domain, Node{}
+		return NXDomain, s.config.Domain, Node{}
 	}
 	return Exists, s.config.Domain, node
 }
@@ -87,7 +87,7 @@ func (s *Snapshot) findBelow(below fqdn.Name) (Node, bool) {
 	case "dns":
 		return s.findServer(path[1:])
 	case "dns-version":
-		return Node{Text: Version}, n == 1
+		return Node{Text: specVersion}, n == 1
 	}
 	return Node{}, false
 }
@@ -208,7 +208,7 @@ func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 		return s.findOddAddr(name)
 	}
 	if len(key) == 1 {
-		return NotOurs, "", Node{} // in-addr.arpa and ip6.arpa themselves
+		return NotInZone, "", Node{} // in-addr.arpa and ip6.arpa themselves
 	}
 	zone, ours := s.reverseZone(name, key)
 	if !s.loaded {
@@ -216,7 +216,7 @@ func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 		if ours || len(s.config.Reverse) == 0 && slices.ContainsFunc(ignorance, inside) {
 			return Unknown, "", Node{}
 		}
-		return NotOurs, "", Node{}
+		return NotInZone, "", Node{}
 	}
 	if whole {
 		if owners := s.addrs.get(key); owners != nil {
@@ -233,11 +233,11 @@ func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 		}
 		return Exists, zone, Node{}
 	case !ours:
-		return NotOurs, "", Node{}
+		return NotInZone, "", Node{}
 	case name == zone:
 		return Exists, zone, Node{}
 	}
-	return Absent, zone, Node{}
+	return NXDomain, zone, Node{}
 }
 
 // findOddAddr is for names in the reverse zones that spell no address: absent when
@@ -247,15 +247,15 @@ func (s *Snapshot) findOddAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 		_, name = name.Cut()
 		if key, _, ok := parseReverse(name); ok {
 			if zone, ours := s.reverseZone(name, key); !ours {
-				return NotOurs, "", Node{}
+				return NotInZone, "", Node{}
 			} else if !s.loaded {
 				return Unknown, "", Node{}
 			} else {
-				return Absent, zone, Node{}
+				return NXDomain, zone, Node{}
 			}
 		}
 	}
-	return NotOurs, "", Node{}
+	return NotInZone, "", Node{}
 }
 
 // reverseZone returns the zone in which the reverse name of a key in our ranges
