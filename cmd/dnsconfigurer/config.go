@@ -7,14 +7,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -75,13 +74,13 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err := outputFlag(c.output, "text", "json"); err != nil {
 		return err
 	}
-	kind, err := readKind(path)
+	kind, err := config.ReadKind(path)
 	if err != nil {
 		return err
 	}
 	switch kind {
 	case v1alpha1.KindDNS:
-		_, err := new(files).readDNS(path)
+		_, err := readDNS(new(config.Files), path)
 		return err
 	case v1alpha1.KindNodeCache:
 		n := nodeCacheFlags{config: path}
@@ -90,7 +89,7 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	case v1alpha1.KindWebhook:
 		return checkWebhook(path)
 	}
-	node, err := loadNode(path, kind)
+	node, err := config.ReadNode(path, kind)
 	if err != nil {
 		return err
 	}
@@ -121,47 +120,19 @@ func checkWebhook(path string) error {
 	w := webhookFlags{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	w.register(flags)
-	w.node.config = path
+	w.node.Config = path
 	_, err := w.load(flags)
 	return err
 }
 
-// readKind reads the kind of the file at path.
-func readKind(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("reading the configuration: %w", err)
-	}
-	t, err := v1alpha1.ReadTypeMeta(data)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return t.Kind, nil
-}
-
-// loadNode reads the node that the file at path describes, of either kind.
-func loadNode(path, kind string) (node, error) {
-	f := nodeFlags{resolvConf: kube.DefaultResolvConf}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	switch kind {
-	case v1alpha1.KindShim:
-		f.config = path
-	case kube.KubeletKind:
-		f.kubeletConfig = path
-	default:
-		return node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
-	}
-	return f.load(flags)
-}
-
 // checkNode lists what is wrong with n and with the host's resolv.conf.
-func checkNode(n node) ([]policy.Finding, error) {
-	engine, err := n.engine()
+func checkNode(n config.Node) ([]policy.Finding, error) {
+	engine, err := n.Engine()
 	if err != nil {
 		return nil, err
 	}
-	host, fallback := n.host()
-	found := append(n.findings, fallback...)
+	host, fallback := n.Host()
+	found := append(n.Findings, fallback...)
 	if len(n.ClusterDNS) == 0 {
 		found = append(found, policy.Finding{
 			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,

@@ -124,11 +124,11 @@ func (r recorded) check(t *testing.T) {
 
 	var stdout, stderr bytes.Buffer
 	run(t.Context(), args, nil, &stdout, &stderr)
-	var got v1alpha1.RenderedPod
+	var got v1alpha1.RenderResult
 	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout.Bytes(), stderr.Bytes())
 	}
-	want := v1alpha1.RenderedPod{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches, Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
+	want := v1alpha1.RenderResult{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches, Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
 	var events []string
 	for _, e := range r.Expected.Events {
 		events = append(events, e.Reason+": "+e.Message)
@@ -143,7 +143,7 @@ func (r recorded) check(t *testing.T) {
 		t.Errorf("events (-kubelet +ours):\n%s", diff)
 	}
 	slices.Sort(got.Options)
-	got = v1alpha1.RenderedPod{Nameservers: got.Nameservers, Searches: got.Searches, Options: got.Options, Hostname: got.Hostname, Error: strings.ReplaceAll(got.Error, host, "/etc/resolv.conf")}
+	got = v1alpha1.RenderResult{Nameservers: got.Nameservers, Searches: got.Searches, Options: got.Options, Hostname: got.Hostname, Error: strings.ReplaceAll(got.Error, host, "/etc/resolv.conf")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-kubelet +ours):\n%s", diff)
 	}

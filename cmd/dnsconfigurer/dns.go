@@ -18,8 +18,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
@@ -62,7 +65,7 @@ type dnsFlags struct {
 	ttl        uint32
 	stubs      []string
 
-	files files // that were read
+	files config.Files // that were read
 }
 
 func (d *dnsFlags) register(f *pflag.FlagSet) {
@@ -134,8 +137,8 @@ func (d *dnsFlags) load(flags *pflag.FlagSet) (dnsSettings, error) {
 	if _, err := newDNSSettings(d.over(v1alpha1.DNSConfiguration{}, flags), dnsFlagNames); err != nil {
 		return dnsSettings{}, usageError{err}
 	}
-	d.files.forget()
-	c, err := d.files.readDNS(d.config)
+	d.files.Reset()
+	c, err := readDNS(&d.files, d.config)
 	if err != nil {
 		return dnsSettings{}, err
 	}
@@ -199,7 +202,7 @@ func serveDNS(ctx context.Context, s dnsSettings, force *dnsInForce, r *reloader
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
-	return together(ctx, tasks)
+	return daemon.RunAll(ctx, tasks...)
 }
 
 // zone returns an empty zone by the settings.
@@ -238,7 +241,7 @@ func (s dnsSettings) data(z *zone.Zone, metrics prometheus.Registerer, log *slog
 	if len(s.Manifests) > 0 {
 		dirs, err := zonesync.NewDirectories(zonesync.DirectoriesConfig{Zone: z, Domain: s.domain, Paths: s.Manifests, Logger: log})
 		if err != nil {
-			return source{}, within(s.manifestsFrom, err)
+			return source{}, multierr.Prefix(s.manifestsFrom, err)
 		}
 		return source{run: dirs.Run}, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -112,7 +114,7 @@ func (f *forwarding) run(ctx context.Context) error {
 	if f.host != nil {
 		tasks = append(tasks, f.host.Run, f.followHost)
 	}
-	return together(ctx, tasks)
+	return daemon.RunAll(ctx, tasks...)
 }
 
 func (f *forwarding) followHost(ctx context.Context) error {
@@ -141,48 +143,15 @@ const (
 // take does as the host's file says.
 func (f *forwarding) take(snapshot hostresolv.Snapshot, log *slog.Logger) (what change) {
 	if f.searches {
-		if suffixes := hostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
+		if suffixes := forward.HostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
 			f.HostSuffixes, what = suffixes, otherSuffixes
 		}
 	}
 	if f.followed != nil {
-		if servers := hostServers(snapshot, log); !slices.Equal(servers, f.servers) { // not only other lines
+		if servers := forward.HostServers(snapshot, log); !slices.Equal(servers, f.servers) { // not only other lines
 			f.servers, what = servers, otherServers
 			f.followed.SetServers(servers)
 		}
 	}
 	return what
-}
-
-// hostServers returns the servers of the host's file.
-func hostServers(snapshot hostresolv.Snapshot, log *slog.Logger) []upstream.Server {
-	var servers []upstream.Server
-	for _, entry := range snapshot.File.Nameservers {
-		server, err := upstream.ParseServer(entry.Text)
-		if err != nil {
-			log.Warn("a server is left out", "file", snapshot.Path, "line", entry.Line, "nameserver", entry.Text, "reason", err)
-			continue
-		}
-		servers = append(servers, server)
-	}
-	return servers
-}
-
-// hostSuffixes returns the domains that the host searches.
-func hostSuffixes(snapshot hostresolv.Snapshot, log *slog.Logger) []fqdn.Name {
-	var suffixes []fqdn.Name
-	for _, entry := range snapshot.File.Searches {
-		name, err := fqdn.ParseName(entry.Text)
-		if err != nil {
-			log.Warn("a search domain is left out", "file", snapshot.Path, "line", entry.Line, "domain", entry.Text, "reason", err)
-			continue
-		}
-		if name != fqdn.Root && !slices.Contains(suffixes, name) {
-			suffixes = append(suffixes, name)
-		}
-	}
-	if n := len(suffixes); n > dnsserver.MaxHostSuffixes {
-		log.Warn("only the first search domains are searched", "file", snapshot.Path, "domains", n, "searched", dnsserver.MaxHostSuffixes)
-	}
-	return suffixes
 }

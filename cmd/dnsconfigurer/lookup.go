@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -68,7 +69,7 @@ docs/lookup.md says what the libraries do and what is not played.`,
 	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of the DNS server that is asked in the place of the pod's; empty: the manifests answer for the cluster's")
 	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to ask for names that are not the cluster's; repeatable; empty: they are not asked for")
 	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
-	l.node.register(flags)
+	l.node.Register(flags)
 	complete(cmd, "libc", string(libc.Glibc), string(libc.Musl))
 	complete(cmd, "output", "text", "json")
 	return cmd
@@ -97,7 +98,7 @@ type player struct {
 	server    string
 	upstream  []string
 	output    string
-	node      nodeFlags
+	node      config.NodeFlags
 }
 
 func (l *player) run(cmd *cobra.Command, args []string) error {
@@ -109,21 +110,21 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	node, err := l.node.load(cmd.Flags())
+	node, err := l.node.Load(cmd.Flags())
 	if err != nil {
 		return err
 	}
-	engine, err := node.engine()
+	engine, err := node.Engine()
 	if err != nil {
 		return err
 	}
-	host, found := node.host()
-	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
+	host, found := node.Host()
+	reportFindings(cmd.ErrOrStderr(), append(node.Findings, found...))
 	m, unread := readManifests(l.files, cmd.InOrStdin())
 	if len(m.Workloads) == 0 {
 		return unread
 	}
-	w, err := l.find(m.Workloads, node.name)
+	w, err := l.find(m.Workloads, node.Name)
 	if err != nil {
 		return errors.Join(unread, err)
 	}
@@ -346,7 +347,7 @@ func hostsOf(pod *corev1.Pod, d *policy.Decision) map[string][]netip.Addr {
 		"ip6-loopback":  {v6},
 	}
 	add := func(ip string, names ...string) {
-		a, ok := parseAddr(ip)
+		a, ok := config.ParseAddr(ip)
 		for _, name := range names {
 			if ok && name != "" {
 				hosts[strings.ToLower(name)] = append(hosts[strings.ToLower(name)], a)

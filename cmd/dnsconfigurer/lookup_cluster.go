@@ -17,6 +17,9 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
@@ -56,7 +59,7 @@ type standIn struct {
 
 // newStandIn returns a cluster DNS for n's pods without any names. It searches the
 // domains of host below the autopath suffix.
-func newStandIn(n node, host resolvconf.File, servers []upstream.Server) (*standIn, error) {
+func newStandIn(n config.Node, host resolvconf.File, servers []upstream.Server) (*standIn, error) {
 	s := &standIn{
 		addrs: slices.Clone(n.ClusterDNS), hostSuffixes: hostSuffixesOf(host),
 		upstream: servers, unasked: map[*dns.Msg][]dns.Question{},
@@ -84,7 +87,7 @@ func newStandIn(n node, host resolvconf.File, servers []upstream.Server) (*stand
 // hostSuffixesOf are the search domains of a host's file, as many as a search list has
 // room for. In a cluster they are of the cluster DNS's configuration, which knows no host.
 func hostSuffixesOf(host resolvconf.File) []fqdn.Name {
-	list := hostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
+	list := forward.HostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
 	return list[:min(len(list), dnsserver.MaxHostSuffixes)]
 }
 
@@ -132,13 +135,13 @@ func (s *standIn) play(ctx context.Context, q lookupQuestion, p libc.Simulator) 
 
 	ctx, stop := context.WithCancel(ctx)
 	var result libc.Result
-	err = together(ctx, append(tasks,
+	err = daemon.RunAll(ctx, append(tasks,
 		func(ctx context.Context) error { return server.Run(ctx, sockets) },
 		func(ctx context.Context) (err error) {
 			defer stop()
 			result, err = q.ask(ctx, p)
 			return err
-		}))
+		})...)
 	lookup := s.judge(q.name, result)
 	lookup.upstream += len(s.taken())
 	return lookup, err

@@ -150,7 +150,7 @@ func texts[T fmt.Stringer](values []T) []string {
 
 func (p lookupPrinter) json(w io.Writer) error { return json.NewEncoder(w).Encode(p.lookedUp()) }
 
-func (p lookupPrinter) lookedUp() v1alpha1.LookedUp {
+func (p lookupPrinter) lookedUp() v1alpha1.LookupResult {
 	queries := make([]v1alpha1.LookupQuery, 0, len(p.result.Queries))
 	for _, q := range p.result.Queries {
 		queries = append(queries, v1alpha1.LookupQuery{
@@ -158,7 +158,7 @@ func (p lookupPrinter) lookedUp() v1alpha1.LookedUp {
 			Rcode: outcomeOf(q), Answers: answersOf(q), Micros: q.Took.Microseconds(),
 		})
 	}
-	return v1alpha1.LookedUp{
+	return v1alpha1.LookupResult{
 		Pod: p.pod, Name: p.question.name, Type: p.question.typeName(), Libc: string(p.question.library),
 		Queries: queries, Addresses: texts(p.result.Addresses), QueryCount: len(queries),
 		NotAsked: p.result.notAsked, Synthetic: texts(p.synthetic()),

@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
 func main() {
@@ -62,6 +64,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.AddCommand(renderCommand(), validateCommand(), lookupCommand(), shimCommand(), dnsCommand(), nodeCacheCommand(), webhookCommand(), configCommand(), versionCommand())
 
 	cmd, err := root.ExecuteContextC(ctx)
+	if flags, ok := errors.AsType[config.FlagError](err); ok {
+		err = usageError{flags.Unwrap()}
+	}
 	var usage usageError
 	switch {
 	case err == nil:

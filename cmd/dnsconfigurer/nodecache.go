@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
@@ -56,7 +58,7 @@ type nodeCacheFlags struct {
 	resolvConf string
 	stubs      []string
 
-	files files // that were read
+	files config.Files // that were read
 }
 
 func (n *nodeCacheFlags) register(f *pflag.FlagSet) {
@@ -109,8 +111,8 @@ func (n *nodeCacheFlags) load(flags *pflag.FlagSet) (nodeCacheSettings, error) {
 	if _, err := newNodeCacheSettings(n.over(v1alpha1.NodeCacheConfiguration{}, flags), nodeCacheFlagNames); err != nil {
 		return nodeCacheSettings{}, usageError{err}
 	}
-	n.files.forget()
-	c, err := n.files.readNodeCache(n.config)
+	n.files.Reset()
+	c, err := readNodeCache(&n.files, n.config)
 	if err != nil {
 		return nodeCacheSettings{}, err
 	}
@@ -179,5 +181,5 @@ func serveNodeCache(ctx context.Context, s nodeCacheSettings, force *dnsInForce,
 		})
 	}
 	log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", s.peers.cluster.servers)
-	return together(ctx, tasks)
+	return daemon.RunAll(ctx, tasks...)
 }

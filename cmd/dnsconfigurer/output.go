@@ -12,25 +12,13 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// each returns the errors that err joins, err alone when it joins none.
-func each(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, each(e)...)
-	}
-	return all
-}
-
 // report writes err to w, each joined error on its own, with the hints there are.
 func report(w io.Writer, err error) {
-	for _, e := range each(err) {
+	for _, e := range multierr.Unjoin(err) {
 		fmt.Fprintf(w, "dnsconfigurer: %v\n", e)
 		if input, ok := errors.AsType[*kube.InputError](e); ok && input.Hint != "" {
 			fmt.Fprintf(w, "hint: %s\n", input.Hint)
@@ -43,16 +31,6 @@ func reportFindings(w io.Writer, found []policy.Finding) {
 	for _, f := range found {
 		fmt.Fprintf(w, "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, f.Hint)
 	}
-}
-
-// within puts the name of a file before err, before each of them when err joins
-// several.
-func within(file string, err error) error {
-	var errs []error
-	for _, e := range each(err) {
-		errs = append(errs, fmt.Errorf("%s: %w", file, e))
-	}
-	return errors.Join(errs...)
 }
 
 // outputFlag checks the value of -o.

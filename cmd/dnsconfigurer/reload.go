@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // reloadPeriod is how often the configuration files are looked at. They are small, and
@@ -23,7 +26,7 @@ const reloadPeriod = 5 * time.Second
 // the same for two looks, so that a file is not read half written, or at once when
 // hangup says so. A file with an error changes nothing.
 type reloader struct {
-	files  *files // that were read
+	files  *config.Files // that were read
 	hangup <-chan os.Signal
 
 	// reload reads the files and puts what they say in force. It returns what has to run
@@ -75,7 +78,7 @@ func (r *reloader) run(ctx context.Context) error {
 	defer func() { stop() }()
 	look := time.NewTicker(reloadPeriod)
 	defer look.Stop()
-	last := r.files.now()
+	last := r.files.Now()
 	for {
 		next := r.running
 		select {
@@ -84,8 +87,8 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-r.hangup:
 			next = r.again()
 		case <-look.C:
-			now := r.files.now()
-			if settled := maps.Equal(now, last); settled && !maps.Equal(now, r.files.seen) {
+			now := r.files.Now()
+			if settled := maps.Equal(now, last); settled && !maps.Equal(now, r.files.AsRead()) {
 				next = r.again()
 			}
 			last = now
@@ -103,7 +106,7 @@ func (r *reloader) again() companion {
 	next, restart, err := r.reload()
 	if err != nil {
 		r.success.Set(0)
-		for _, e := range each(err) {
+		for _, e := range multierr.Unjoin(err) {
 			r.log.Error("the configuration has an error, the one before stays in force", "error", e)
 		}
 		return r.running

@@ -85,7 +85,7 @@ func withReloader(t *testing.T, test func(*reloading)) {
 		r.write("shim.yaml", reloadedShim)
 		r.write("kubelet.yaml", reloadedKubelet)
 		s, flags := shimFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.node.registerWithoutDefaults(flags)
+		s.node.RegisterWithoutDefaults(flags)
 		if err := flags.Parse([]string{"--config", filepath.Join(r.dir, "shim.yaml")}); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func withReloader(t *testing.T, test func(*reloading)) {
 			t.Fatal(err)
 		}
 		reloader := &reloader{
-			files: &s.node.files, hangup: r.hangup, reload: force.reload, running: force.host,
+			files: &s.node.Files, hangup: r.hangup, reload: force.reload, running: force.host,
 			success: newReloadSuccess(r.metrics), log: log,
 		}
 		ctx, stop := context.WithCancel(t.Context())

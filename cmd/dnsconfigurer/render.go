@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -38,7 +39,7 @@ read, or a finding of severity error, as for a pod that would not start.`,
 	cmd.Flags().StringArrayVarP(&r.files, "filename", "f", nil, "`FILE|DIR|-` to read; repeatable")
 	cmd.Flags().StringVarP(&r.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
 	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object a line) or explain")
-	r.node.register(cmd.Flags())
+	r.node.Register(cmd.Flags())
 	return cmd
 }
 
@@ -46,7 +47,7 @@ type renderer struct {
 	files     []string
 	namespace string
 	output    string
-	node      nodeFlags
+	node      config.NodeFlags
 }
 
 func (r *renderer) run(cmd *cobra.Command) error {
@@ -56,22 +57,22 @@ func (r *renderer) run(cmd *cobra.Command) error {
 	if len(r.files) == 0 {
 		return usageError{errors.New("-f is missing")}
 	}
-	node, err := r.node.load(cmd.Flags())
+	node, err := r.node.Load(cmd.Flags())
 	if err != nil {
 		return err
 	}
-	engine, err := node.engine()
+	engine, err := node.Engine()
 	if err != nil {
 		return err
 	}
-	host, found := node.host()
-	reportFindings(cmd.ErrOrStderr(), append(node.findings, found...))
+	host, found := node.Host()
+	reportFindings(cmd.ErrOrStderr(), append(node.Findings, found...))
 
 	m, unread := readManifests(r.files, cmd.InOrStdin())
 	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(m.Workloads) > 1, map[string]bool{}}
 	bad := false
 	for _, w := range m.Workloads {
-		inNamespace(&w, r.namespace, node.name)
+		inNamespace(&w, r.namespace, node.Name)
 		d := engine.Decide(policyPod(w), host)
 		bad = bad || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.print(w, &d); err != nil {
@@ -135,9 +136,9 @@ func (p printer) report(l kube.Location, f v1alpha1.Finding) {
 	fmt.Fprintf(p.stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", where, f.Severity, f.Message, f.Hint)
 }
 
-func rendered(w kube.Workload, d *policy.Decision) v1alpha1.RenderedPod {
+func rendered(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
 	c := d.Config()
-	return v1alpha1.RenderedPod{
+	return v1alpha1.RenderResult{
 		Kind:        w.Kind,
 		Namespace:   w.Pod.Namespace,
 		Name:        w.Name,

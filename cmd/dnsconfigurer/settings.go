@@ -4,11 +4,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -16,15 +15,15 @@ import (
 // settings are what the files and the flags of a shim say together, checked.
 type settings struct {
 	v1alpha1.ShimConfiguration
-	node   node
+	node   config.Node
 	engine *policy.Engine
 	mode   cri.Mode
 	drain  time.Duration
 }
 
-func newSettings(c v1alpha1.ShimConfiguration, n node) (settings, error) {
+func newSettings(c v1alpha1.ShimConfiguration, n config.Node) (settings, error) {
 	s := settings{ShimConfiguration: c, node: n}
-	engine, err := n.engine()
+	engine, err := n.Engine()
 	if err != nil {
 		return s, err
 	}
@@ -32,7 +31,7 @@ func newSettings(c v1alpha1.ShimConfiguration, n node) (settings, error) {
 	if s.mode, err = cri.ParseMode(c.Mode); err != nil {
 		return s, err
 	}
-	s.drain, err = drainTimeout(c.DrainTimeout)
+	s.drain, err = config.ParseDrainTimeout(c.DrainTimeout)
 	return s, err
 }
 
@@ -46,25 +45,6 @@ func (s settings) needRestart(next settings) []string {
 		{"manifests", s.Manifests, next.Manifests},
 		{"http", s.HTTP, next.HTTP},
 		{"drainTimeout", s.DrainTimeout, next.DrainTimeout},
-		{"node.nodeName", s.node.name, next.node.name},
+		{"node.nodeName", s.node.Name, next.node.Name},
 	})
-}
-
-// checkValues checks what the decoder lets pass: that texts are values of their field.
-func checkValues(c v1alpha1.ShimConfiguration) error {
-	_, mode := cri.ParseMode(c.Mode)
-	_, drain := drainTimeout(c.DrainTimeout)
-	return errors.Join(mode, drain)
-}
-
-// drainTimeout parses the field of that name.
-func drainTimeout(s string) (time.Duration, error) {
-	if s == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("drainTimeout %q: want a time of more than 0, as 4s", s)
-	}
-	return d, nil
 }

@@ -17,11 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
@@ -57,24 +58,24 @@ changes nothing.`,
 	f.StringVar(&s.given.Manifests, "manifests", "", "`DIR` of the kubelet's static pods; empty: none")
 	f.StringVar(&s.given.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
 	f.StringVar(&s.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
-	s.node.registerWithoutDefaults(f)
+	s.node.RegisterWithoutDefaults(f)
 	return cmd
 }
 
 type shimFlags struct {
 	given     v1alpha1.ShimConfiguration // Listen to HTTP
 	logFormat string
-	node      nodeFlags
+	node      config.NodeFlags
 }
 
 // load reads the files and puts what they say under the flags that were given.
 func (s *shimFlags) load(flags *pflag.FlagSet) (settings, error) {
-	s.node.files.forget()
-	c, err := s.node.files.readShim(s.node.config)
+	s.node.Files.Reset()
+	c, err := config.ReadShim(&s.node.Files, s.node.Config)
 	if err != nil {
 		return settings{}, err
 	}
-	n, err := s.node.node(flags, c)
+	n, err := s.node.Merge(flags, c)
 	if err != nil {
 		return settings{}, err
 	}
@@ -109,7 +110,7 @@ func (s *shimFlags) run(cmd *cobra.Command) error {
 	hangup, stop := hangups()
 	defer stop()
 	force := &shimInForce{load: load, log: log}
-	return serveShim(cmd.Context(), first, force, &reloader{files: &s.node.files, hangup: hangup, reload: force.reload, log: log}, log)
+	return serveShim(cmd.Context(), first, force, &reloader{files: &s.node.Files, hangup: hangup, reload: force.reload, log: log}, log)
 }
 
 // hangups returns where SIGHUP arrives, until stop is called.
@@ -125,13 +126,13 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 	if err != nil {
 		return err
 	}
-	pods, err := watch.New(watch.Config{Client: api, NodeName: s.node.name, Manifests: s.Manifests, Logger: log})
+	pods, err := watch.New(watch.Config{Client: api, NodeName: s.node.Name, Manifests: s.Manifests, Logger: log})
 	if err != nil {
 		return fmt.Errorf("%w; give --node-name, or node.nodeName in the configuration", err)
 	}
 	registry := prometheus.NewRegistry()
 	metrics := cri.NewMetrics(registry)
-	reporter := newReporter(api, s.node.name, log)
+	reporter := newReporter(api, s.node.Name, log)
 	shim := &cri.Shim{Runtime: s.RuntimeEndpoint, DrainTimeout: s.drain, Metrics: metrics}
 	force.shim, force.hook = shim, cri.Hook{Lookup: lookup(pods), Report: reporter.report, Metrics: metrics}
 	if err := force.start(s); err != nil {
@@ -151,17 +152,8 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 		ready := func() ([]string, error) { return nil, shim.Ready() }
 		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, listenAt(s.HTTP), registry, ready, log) })
 	}
-	log.Info("serving", "listen", s.Listen, "runtime", s.RuntimeEndpoint, "node", s.node.name)
-	return together(ctx, tasks)
-}
-
-// together runs all tasks until ctx ends or one of them fails.
-func together(ctx context.Context, tasks []func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range tasks {
-		group.Go(func() error { return task(ctx) })
-	}
-	return group.Wait()
+	log.Info("serving", "listen", s.Listen, "runtime", s.RuntimeEndpoint, "node", s.node.Name)
+	return daemon.RunAll(ctx, tasks...)
 }
 
 // listen takes over the socket of the service manager, or opens its own where there is

@@ -41,7 +41,7 @@ func (f *shimInForce) reload() (companion, []string, error) {
 // use puts s in force.
 func (f *shimInForce) use(s settings) error {
 	host, n := f.host, s.node
-	if cfg := n.hostConfig(); cfg != host.cfg { // else it stays: it may know a good file that is gone
+	if cfg := n.HostConfig(); cfg != host.cfg { // else it stays: it may know a good file that is gone
 		var err error
 		if host, err = newHostWatch(cfg, f.log); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (f *shimInForce) use(s settings) error {
 	f.shim.Use(&hook)
 	f.host = host
 	f.log.Info("settings in force", "mode", s.mode, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
-	for _, found := range append(n.findings, s.engine.CheckHost(host.file())...) {
+	for _, found := range append(n.Findings, s.engine.CheckHost(host.file())...) {
 		f.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
 	return nil

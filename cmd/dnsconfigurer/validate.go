@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -37,8 +38,8 @@ docs/admission.md has the rules, and how to use them in a pipeline.`,
 	cmd.Flags().StringArrayVarP(&v.files, "filename", "f", nil, "`FILE|DIR|-` to read; repeatable")
 	cmd.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "`NAMESPACE` of objects that name none")
 	cmd.Flags().StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (one object a line) or github (annotations of a workflow)")
-	v.node.registerWithoutHost(cmd.Flags())
-	v.node.registerName(cmd.Flags())
+	v.node.RegisterWithoutHost(cmd.Flags())
+	v.node.RegisterName(cmd.Flags())
 	return cmd
 }
 
@@ -46,7 +47,7 @@ type validator struct {
 	files     []string
 	namespace string
 	output    string
-	node      nodeFlags
+	node      config.NodeFlags
 }
 
 func (v *validator) run(cmd *cobra.Command) error {
@@ -60,7 +61,7 @@ func (v *validator) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	reportFindings(cmd.ErrOrStderr(), node.findings)
+	reportFindings(cmd.ErrOrStderr(), node.Findings)
 
 	manifest, unread := readAll(v.files, cmd.InOrStdin())
 	if len(manifest.Workloads) == 0 && unread == nil {
@@ -69,7 +70,7 @@ func (v *validator) run(cmd *cobra.Command) error {
 	objects := make([]admission.Object, 0, len(manifest.Workloads))
 	for i := range manifest.Workloads {
 		w := &manifest.Workloads[i]
-		inNamespace(w, v.namespace, node.name)
+		inNamespace(w, v.namespace, node.Name)
 		objects = append(objects, admission.Object{Kind: w.Kind, Name: w.Name, Pod: policyPod(*w), Ordinal: w.Numbered.Base != ""})
 	}
 	collisions := admission.Collisions(objects)
@@ -96,19 +97,19 @@ func (v *validator) run(cmd *cobra.Command) error {
 // rules returns the rules for the node that the flags describe. Without --resolv-conf
 // its file is unknown: the one of this machine would make the result depend on where
 // the command runs.
-func (v *validator) rules(cmd *cobra.Command) (node, *admission.Rules, error) {
-	n, err := v.node.load(cmd.Flags())
+func (v *validator) rules(cmd *cobra.Command) (config.Node, *admission.Rules, error) {
+	n, err := v.node.Load(cmd.Flags())
 	if err != nil {
 		return n, nil, err
 	}
-	if _, err := n.engine(); err != nil { // in the words of the flags
+	if _, err := n.Engine(); err != nil { // in the words of the flags
 		return n, nil, err
 	}
 	if !cmd.Flags().Changed("resolv-conf") {
 		rules, err := admission.New(n.Node, nil)
 		return n, rules, err
 	}
-	host, _ := n.host()
+	host, _ := n.Host()
 	rules, err := admission.New(n.Node, &host)
 	return n, rules, err
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // writeFindings writes what was found in w in one of the formats of validate.
 func writeFindings(out io.Writer, format string, w kube.Workload, found []policy.Finding) error {
 	if format == "json" {
-		return json.NewEncoder(out).Encode(v1alpha1.ValidatedObject{
+		return json.NewEncoder(out).Encode(v1alpha1.ValidateResult{
 			File: w.File, Document: w.Document, Source: w.Source,
 			Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, Findings: findings(found),
 		})
@@ -51,7 +52,7 @@ func place(at kube.Location) string {
 // annotateErrors writes an annotation for everything in manifests that could not be
 // read; standard error gets it too.
 func annotateErrors(out io.Writer, err error) {
-	for _, e := range each(err) {
+	for _, e := range multierr.Unjoin(err) {
 		input, ok := errors.AsType[*kube.InputError](e)
 		if !ok {
 			input = &kube.InputError{Err: e}

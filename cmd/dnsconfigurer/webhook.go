@@ -16,6 +16,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
 
 // webhookDrain is how long reviews may take that are under way when the server ends:
@@ -55,11 +57,11 @@ nothing.`,
 // webhookFlags are what a command line says about a webhook.
 type webhookFlags struct {
 	given v1alpha1.WebhookConfiguration
-	node  nodeFlags
+	node  config.NodeFlags
 }
 
 func (w *webhookFlags) register(f *pflag.FlagSet) {
-	w.node.registerWithoutHost(f)
+	w.node.RegisterWithoutHost(f)
 	f.Lookup("config").Usage = "`FILE` with a WebhookConfiguration"
 	f.StringVar(&w.given.Listen, "listen", v1alpha1.DefaultWebhookListen, "`ADDR:PORT` to take reviews on, over HTTPS")
 	f.StringVar(&w.given.TLS.CertFile, "tls-cert", "", "`FILE` with the certificate, PEM; followed as it changes")
@@ -108,8 +110,8 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 	if _, err := newWebhookSettings(w.given, webhookFlagNames); err != nil {
 		return webhookSettings{}, usageError{err}
 	}
-	w.node.files.forget()
-	c, err := w.node.files.readWebhook(w.node.config)
+	w.node.Files.Reset()
+	c, err := readWebhook(&w.node.Files, w.node.Config)
 	if err != nil {
 		return webhookSettings{}, err
 	}
@@ -118,14 +120,14 @@ func (w *webhookFlags) load(flags *pflag.FlagSet) (webhookSettings, error) {
 	if err != nil {
 		return s, err
 	}
-	n, err := w.node.node(flags, v1alpha1.ShimConfiguration{Node: c.Node})
+	n, err := w.node.Merge(flags, v1alpha1.ShimConfiguration{Node: c.Node})
 	if err != nil {
 		return s, err
 	}
-	if err := s.judge(n, &w.node.files, c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); err != nil {
+	if err := s.judge(n, &w.node.Files, c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); err != nil {
 		return s, err
 	}
-	return s, s.checkCertificate(w.node.config)
+	return s, s.checkCertificate(w.node.Config)
 }
 
 func (w *webhookFlags) run(cmd *cobra.Command) error {
@@ -141,7 +143,7 @@ func (w *webhookFlags) run(cmd *cobra.Command) error {
 	hangup, stop := hangups()
 	defer stop()
 	force := &webhookInForce{load: load, log: log, first: s}
-	return serveWebhook(cmd.Context(), s, force, &reloader{files: &w.node.files, hangup: hangup, reload: force.reload, running: nothing{}, log: log}, log)
+	return serveWebhook(cmd.Context(), s, force, &reloader{files: &w.node.Files, hangup: hangup, reload: force.reload, running: nothing{}, log: log}, log)
 }
 
 // serveWebhook runs the server and what it needs until ctx ends or one of them fails.
@@ -176,7 +178,7 @@ func serveWebhook(ctx context.Context, s webhookSettings, force *webhookInForce,
 		})
 	}
 	log.Info("serving", "listen", l.Addr())
-	return together(ctx, tasks)
+	return daemon.RunAll(ctx, tasks...)
 }
 
 // newCertificateExpiry returns the gauge of when the certificate ends that is served.

@@ -222,7 +222,7 @@ func TestWebhookManifests(t *testing.T) {
 	}
 	w, flags := webhookFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	w.register(flags)
-	w.node.config = config
+	w.node.Config = config
 	s, err := w.load(flags)
 	if err != nil {
 		t.Fatal(err)

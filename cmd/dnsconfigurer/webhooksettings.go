@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -32,7 +33,7 @@ type webhookSettings struct {
 	v1alpha1.WebhookConfiguration
 
 	lameduck time.Duration
-	node     node
+	node     config.Node
 	rules    *admission.Rules
 }
 
@@ -71,9 +72,9 @@ func newWebhookSettings(c v1alpha1.WebhookConfiguration, names fieldNames) (webh
 
 // judge makes the rules for nodes like n. Their resolv.conf counts if it is known, and is
 // then read as one of our files: it is given to be judged by, and may change.
-func (s *webhookSettings) judge(n node, files *files, known bool) error {
+func (s *webhookSettings) judge(n config.Node, files *config.Files, known bool) error {
 	s.node = n
-	if _, err := n.engine(); err != nil { // in the words of the flags
+	if _, err := n.Engine(); err != nil { // in the words of the flags
 		return err
 	}
 	var err error
@@ -82,11 +83,11 @@ func (s *webhookSettings) judge(n node, files *files, known bool) error {
 		return err
 	}
 	if n.ResolvConf != "" {
-		if _, err := files.read(n.ResolvConf); err != nil {
+		if _, err := files.Read(n.ResolvConf); err != nil {
 			return fmt.Errorf("reading the nodes' resolv.conf: %w", err)
 		}
 	}
-	host, _ := n.host()
+	host, _ := n.Host()
 	s.rules, err = admission.New(n.Node, &host)
 	return err
 }
@@ -200,7 +201,7 @@ func (f *webhookInForce) reload() (companion, []string, error) {
 
 func (f *webhookInForce) say(s webhookSettings) {
 	f.log.Info("settings in force", "clusterDNS", s.node.ClusterDNS, "clusterDomain", s.node.ClusterDomain, "resolvConf", s.node.ResolvConf)
-	for _, found := range s.node.findings {
+	for _, found := range s.node.Findings {
 		f.log.Warn(found.Message, "hint", found.Hint)
 	}
 }

@@ -127,7 +127,7 @@ func (c *command) render(t *testing.T, pod *corev1.Pod) (dns resolvconf.Config, 
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", render, err, &problems)
 	}
-	var r v1alpha1.RenderedPod
+	var r v1alpha1.RenderResult
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatal(err)
 	}
