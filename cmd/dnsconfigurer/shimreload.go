@@ -9,7 +9,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // shimInForce puts settings in force in a shim.
@@ -48,11 +47,11 @@ func (f *shimInForce) use(s settings) error {
 		}
 	}
 	hook := f.hook
-	hook.Engine, hook.Mode, hook.Host, hook.KubeletHost = s.engine, s.mode, host.file, host.asked
-	f.shim.Use(&hook)
+	hook.Engine, hook.Mode, hook.HostFiles = s.engine, s.mode, host.files
+	f.shim.SetHook(&hook)
 	f.host = host
 	f.log.Info("settings in force", "mode", s.mode, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain, "resolvConf", n.ResolvConf)
-	for _, found := range append(n.Findings, s.engine.CheckHost(host.file())...) {
+	for _, found := range append(n.Findings, s.engine.CheckHost(host.files().Pods)...) {
 		f.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
 	return nil
@@ -75,20 +74,13 @@ func newHostWatch(cfg hostresolv.Config, log *slog.Logger) (hostWatch, error) {
 	return hostWatch{cfg, w}, err
 }
 
-// file returns the file that pods are to get, as it is now.
-func (h hostWatch) file() resolvconf.File {
+// files returns the host's resolv.conf as it is now.
+func (h hostWatch) files() cri.HostFiles {
 	if h.watcher == nil {
-		return resolvconf.File{}
+		return cri.HostFiles{}
 	}
-	return h.watcher.Refresh().File
-}
-
-// asked returns the file that the kubelet reads, as it is now.
-func (h hostWatch) asked() resolvconf.File {
-	if h.watcher == nil {
-		return resolvconf.File{}
-	}
-	return h.watcher.Refresh().Asked
+	s := h.watcher.Refresh()
+	return cri.HostFiles{Pods: s.File, Kubelet: s.Kubelet}
 }
 
 // start watches until ctx ends or stop is called.

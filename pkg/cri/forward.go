@@ -23,8 +23,8 @@ const runPodSandbox = "/runtime.v1.RuntimeService/RunPodSandbox"
 // forwarder passes calls on to the runtime, whatever their service and method.
 type forwarder struct {
 	runtime grpc.ClientConnInterface
-	edit    func(ctx context.Context, request []byte) []byte // of RunPodSandbox
-	drain   <-chan struct{}                                  // closes when streams without an end are to end
+	hook    *atomic.Pointer[Hook] // edits RunPodSandbox
+	drain   <-chan struct{}       // closes when streams without an end are to end
 	metrics *Metrics
 
 	answered *atomic.Bool // set by the first message or header of the runtime
@@ -60,7 +60,7 @@ func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
 		return err
 	}
 	if method == runPodSandbox {
-		f.look(kubelet.Context(), &request)
+		f.editRequest(kubelet.Context(), &request)
 	}
 	var header, trailer metadata.MD
 	err := f.runtime.Invoke(outgoing(kubelet.Context()), method, &request, &reply,
@@ -78,11 +78,11 @@ func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
 	return kubelet.SendMsg(&reply)
 }
 
-// look has the request for a sandbox edited.
-func (f *forwarder) look(ctx context.Context, request *frame) {
-	text := request.data.Materialize()
+// editRequest replaces request with what the hook makes of it.
+func (f *forwarder) editRequest(ctx context.Context, request *frame) {
+	message := request.data.Materialize()
 	request.data.Free()
-	request.data = mem.BufferSlice{mem.SliceBuffer(f.edit(ctx, text))}
+	request.data = mem.BufferSlice{mem.SliceBuffer(f.hook.Load().edit(ctx, message))}
 }
 
 // stream passes a call with any number of messages in both directions.

@@ -197,7 +197,8 @@ func newNode(t testing.TB, hook *Hook) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Shim{Listener: l, Runtime: "unix://" + n.runtimePath, Hook: hook}
+	s := &Shim{Listener: l, Runtime: "unix://" + n.runtimePath}
+	s.SetHook(hook)
 	n.shim = s
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

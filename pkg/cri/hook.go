@@ -73,19 +73,15 @@ var outcomes = []Outcome{
 // ErrUnknownPod is the error of a Lookup that has asked everybody.
 var ErrUnknownPod = errors.New("nobody knows this pod")
 
-// Hook decides about sandboxes. Engine, Host, Lookup and Report are required. The fields
+// Hook decides about sandboxes. Engine, HostFiles, Lookup and Report are required. The fields
 // are set before the Hook is used; many goroutines may use it then. Other settings
-// take another Hook ([Shim.Use]).
+// take another Hook ([Shim.SetHook]).
 type Hook struct {
 	Engine *policy.Engine
 	Mode   Mode
 
-	// Host returns the host's resolv.conf that pods are to get, as it is now.
-	Host func() resolvconf.File
-
-	// KubeletHost returns the one that the kubelet reads, with which it computed
-	// its answer. nil: the kubelet reads Host.
-	KubeletHost func() resolvconf.File
+	// HostFiles returns the host's resolv.conf as it is now.
+	HostFiles func() HostFiles
 
 	// Lookup returns the pod of a sandbox, by its UID, before the deadline of ctx.
 	// The error wraps ErrUnknownPod when there is no such pod.
@@ -96,6 +92,13 @@ type Hook struct {
 
 	// Metrics counts outcomes; nil counts nothing.
 	Metrics *Metrics
+}
+
+// HostFiles is the host's resolv.conf at one instant. Both files are the same unless
+// the shim reads another one than the kubelet does.
+type HostFiles struct {
+	Pods    resolvconf.File // what pods get
+	Kubelet resolvconf.File // what the kubelet computes its answer from
 }
 
 // Report is what became of one request.
@@ -145,11 +148,11 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	if err != nil {
 		return lookupOutcome(err), err.Error()
 	}
-	host := h.Host()
-	if h.Mode != Force && s.HasDNS && !h.Engine.Agrees(pod, h.kubeletHost(host), s.DNS) {
+	host := h.HostFiles()
+	d := h.Engine.Decide(pod, host.Pods)
+	if h.Mode != Force && s.HasDNS && !h.agrees(s.DNS, pod, host, &d) {
 		return FactsMismatch, "the kubelet computed other DNS than the facts about the node give: " + s.DNS.String()
 	}
-	d := h.Engine.Decide(pod, host)
 	r.DNS, r.Findings = d.Config(), d.Findings
 	switch {
 	case d.Error != "":
@@ -164,11 +167,21 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	return Edited, ""
 }
 
-func (h *Hook) kubeletHost(host resolvconf.File) resolvconf.File {
-	if h.KubeletHost == nil {
-		return host
+// agrees reports whether dns, which the kubelet computed for pod, is what the facts about
+// the node give. d is the decision for pod and the file that pods get.
+func (h *Hook) agrees(dns resolvconf.Config, pod policy.Pod, host HostFiles, d *policy.Decision) bool {
+	if pod.Override == "" && sameFile(host.Pods, host.Kubelet) {
+		return d.Matches(dns)
 	}
-	return h.KubeletHost()
+	pod.Override = "" // no kubelet reads the annotation
+	expected := h.Engine.Decide(pod, host.Kubelet)
+	return expected.Matches(dns)
+}
+
+// sameFile reports whether a decision is the same with a as with b.
+func sameFile(a, b resolvconf.File) bool {
+	return a.Err == nil && b.Err == nil && slices.Equal(a.Nameservers, b.Nameservers) &&
+		slices.Equal(a.Searches, b.Searches) && slices.Equal(a.Options, b.Options)
 }
 
 func lookupOutcome(err error) Outcome {

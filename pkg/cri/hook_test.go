@@ -40,8 +40,8 @@ func newHook(t testing.TB, pods ...policy.Pod) (*Hook, *[]Report) {
 	var mu sync.Mutex
 	reports := new([]Report)
 	return &Hook{
-		Engine: engine,
-		Host:   func() resolvconf.File { return hostFile },
+		Engine:    engine,
+		HostFiles: func() HostFiles { return HostFiles{hostFile, hostFile} },
 		Lookup: func(_ context.Context, s Sandbox) (policy.Pod, error) {
 			for _, p := range pods {
 				if p.UID == s.UID {
@@ -173,8 +173,7 @@ func TestHookWithAnotherHostFile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, tt.pod)
 			h.Mode = tt.mode
-			h.Host = func() resolvconf.File { return resolvconf.Parse(tt.host) }
-			h.KubeletHost = func() resolvconf.File { return resolvconf.Parse(stub) }
+			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(tt.host), Kubelet: resolvconf.Parse(stub)} }
 			sent := asked(tt.pod, tt.dns)
 			request := marshal(t, sent)
 			var got runtimeapi.RunPodSandboxRequest
@@ -214,7 +213,7 @@ func TestHookFailsSafe(t *testing.T) {
 		{"the lookup panics", func(h *Hook) {
 			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) { panic("oh") }
 		}, request, Panicked},
-		{"the host file panics", func(h *Hook) { h.Host = func() resolvconf.File { panic("oh") } }, request, Panicked},
+		{"the host file panics", func(h *Hook) { h.HostFiles = func() HostFiles { panic("oh") } }, request, Panicked},
 		{"no engine", func(h *Hook) { h.Engine = nil }, request, Panicked},
 		{"the API server is slow", func(h *Hook) {
 			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) {
@@ -285,9 +284,9 @@ func TestPanicLeavesTheShimAlive(t *testing.T) {
 	}
 }
 
-// TestUse changes the settings of a shim that serves: the next request is answered
+// TestShim_SetHook changes the settings of a shim that serves: the next request is answered
 // under the new ones, one that is under way under the old.
-func TestUse(t *testing.T) {
+func TestShim_SetHook(t *testing.T) {
 	before, _ := newHook(t, autopath)
 	asking, answer := make(chan bool), make(chan bool)
 	known := before.Lookup
@@ -296,15 +295,16 @@ func TestUse(t *testing.T) {
 		<-answer
 		return known(ctx, s)
 	}
-	shim := &Shim{Hook: before}
+	shim := &Shim{}
+	shim.SetHook(before)
 	request := marshal(t, asked(autopath, kubelets))
 	underWay := make(chan []byte)
-	go func() { underWay <- shim.edit(t.Context(), request) }()
+	go func() { underWay <- shim.hook.Load().edit(t.Context(), request) }()
 	<-asking
 	after, reports := newHook(t, autopath)
 	after.Mode = Observe
-	shim.Use(after)
-	if got := shim.edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
+	shim.SetHook(after)
+	if got := shim.hook.Load().edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
 		t.Errorf("after the change: reports %+v", *reports)
 	}
 	answer <- true

@@ -36,7 +36,11 @@ func TestHoursPass(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)
-		toShim := inMemory(t, func(l net.Listener) { ended <- (&Shim{Listener: l, Hook: pass()}).serve(ctx, conn) })
+		toShim := inMemory(t, func(l net.Listener) {
+			s := &Shim{Listener: l}
+			s.SetHook(pass())
+			ended <- s.serve(ctx, conn)
+		})
 		kubelet := runtimeapi.NewRuntimeServiceClient(connect(t, "passthrough:///shim", toShim))
 		calls, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()

@@ -23,7 +23,6 @@ import (
 type Shim struct {
 	Listener net.Listener // Run closes it
 	Runtime  string       // the runtime's endpoint, as "unix:///run/containerd/containerd.sock"
-	Hook     *Hook        // the first one
 	Metrics  *Metrics     // of the calls; nil counts nothing
 
 	// DrainTimeout is how long calls may go on when the shim is to stop; 0 is 4
@@ -31,8 +30,8 @@ type Shim struct {
 	DrainTimeout time.Duration
 
 	running  atomic.Bool
-	used     atomic.Pointer[Hook] // of Use; nil: Hook
-	answered atomic.Bool          // the runtime has answered a call
+	hook     atomic.Pointer[Hook]
+	answered atomic.Bool // the runtime has answered a call
 }
 
 // Ready returns nil once the runtime has answered a call, and says before that what
@@ -64,16 +63,9 @@ func (s *Shim) Alive(ctx context.Context) error {
 	}
 }
 
-// Use makes h the hook of the requests that come from now on, before Run or during it.
-// Those that are under way are answered by theirs.
-func (s *Shim) Use(h *Hook) { s.used.Store(h) }
-
-func (s *Shim) edit(ctx context.Context, request []byte) []byte {
-	if h := s.used.Load(); h != nil {
-		return h.edit(ctx, request)
-	}
-	return s.Hook.edit(ctx, request)
-}
+// SetHook makes h the hook of every request that arrives from now on. It must be called
+// before Run and may be called again at any time. Requests in progress keep their hook.
+func (s *Shim) SetHook(h *Hook) { s.hook.Store(h) }
 
 // Run serves until ctx ends and then lets the calls that are under way come to
 // their end, streams without an end first. It does not wait for the runtime: while
@@ -82,6 +74,9 @@ func (s *Shim) edit(ctx context.Context, request []byte) []byte {
 func (s *Shim) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		panic("cri: second call of Shim.Run")
+	}
+	if s.hook.Load() == nil {
+		return errors.Join(errors.New("no hook is set: call SetHook before Run"), s.Listener.Close())
 	}
 	runtime, err := dial(s.Runtime)
 	if err != nil {
@@ -94,7 +89,7 @@ func (s *Shim) Run(ctx context.Context) error {
 // serve is Run with a connection to the runtime.
 func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) error {
 	drain := make(chan struct{})
-	f := &forwarder{runtime: runtime, edit: s.edit, drain: drain, metrics: s.Metrics, answered: &s.answered}
+	f := &forwarder{runtime: runtime, hook: &s.hook, drain: drain, metrics: s.Metrics, answered: &s.answered}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),

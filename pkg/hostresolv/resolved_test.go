@@ -100,7 +100,7 @@ func TestRefreshUplink(t *testing.T) {
 	}
 	_, newer := w.Current()
 	d.write("resolv.conf", stubText+"search other.example\n")
-	if s := w.Refresh(); !serves(4)(s) || words(s.Asked) != "127.0.0.53 other.example" || s.Asked.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
+	if s := w.Refresh(); !serves(4)(s) || words(s.Kubelet) != "127.0.0.53 other.example" || s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
 		t.Errorf("the stub alone: got %+v", s)
 	}
 	select {

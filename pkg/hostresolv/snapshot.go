@@ -20,11 +20,11 @@ type Snapshot struct {
 	// was read, with its Err.
 	File resolvconf.File
 
-	// Asked is what the kubelet hands to pods: the file that Path leads to, also
+	// Kubelet is what the kubelet hands to pods: the file that Path leads to, also
 	// when it is a stub or names no nameserver. The kubelet starts no pod with a
-	// file that it refuses, so Asked is the last one that it does not; as long as
+	// file that it refuses, so Kubelet is the last one that it does not; as long as
 	// there has been none, it is what was read, with its Err.
-	Asked resolvconf.File
+	Kubelet resolvconf.File
 
 	Path   string            // the file asked for
 	Source string            // the file that File is of, at the end of all links; absolute
@@ -43,7 +43,7 @@ type Snapshot struct {
 	// is. As long as there has been no good file, what is wrong with File.
 	Problem Problem
 
-	asked [sha256.Size]byte // SHA-256 of the text of Asked
+	asked [sha256.Size]byte // SHA-256 of the text of Kubelet
 }
 
 // Problem is a reason not to use a file.
@@ -84,8 +84,8 @@ func unusable(f resolvconf.File) error {
 //  5. Path as it is
 func (s Snapshot) after(o observation, now time.Time) Snapshot {
 	next, follow := s, o.uplink != nil
-	if o.asked.file.Err == nil || s.Asked.Err != nil || s.Since.IsZero() {
-		next.Asked, next.asked = o.asked.file, o.asked.digest
+	if o.asked.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
+		next.Kubelet, next.asked = o.asked.file, o.asked.digest
 	}
 	problem, uplinkProblem := unusable(o.asked.file), error(nil)
 	if follow {
@@ -130,7 +130,7 @@ func (s *Snapshot) take(r reading, now time.Time) {
 // equal tells whether s and t say the same to a reader.
 func (s Snapshot) equal(t Snapshot) bool {
 	return s.Digest == t.Digest && text(s.File.Err) == text(t.File.Err) && s.Source == t.Source &&
-		s.asked == t.asked && text(s.Asked.Err) == text(t.Asked.Err) &&
+		s.asked == t.asked && text(s.Kubelet.Err) == text(t.Kubelet.Err) &&
 		s.Stub == t.Stub && s.Uplink == t.Uplink && text(s.Problem.Err) == text(t.Problem.Err)
 }
 

@@ -131,9 +131,9 @@ func story(s Snapshot) string {
 	return b.String()
 }
 
-// TestAsked tells of the two files side by side: what the kubelet hands to pods, and
+// TestAfter_Kubelet tells of the two files side by side: what the kubelet hands to pods, and
 // what pods are to get.
-func TestAsked(t *testing.T) {
+func TestAfter_Kubelet(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
 	const missing = "" // for readingOf
 	var s Snapshot
@@ -158,7 +158,7 @@ func TestAsked(t *testing.T) {
 			o.stub, o.uplink = true, &r
 		}
 		s = s.after(o, time.Unix(int64(i), 0))
-		if got := words(s.Asked); got != step.asked {
+		if got := words(s.Kubelet); got != step.asked {
 			t.Errorf("step %d: the kubelet hands out %q, want %q", i, got, step.asked)
 		}
 		if got := words(s.File); got != step.file {

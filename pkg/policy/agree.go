@@ -9,14 +9,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Agrees tells whether config, which a kubelet computed for pod, is what the engine
-// expects of a kubelet with these facts: the order of options aside, and values
-// that the kubelet writes and the engine leaves out (docs/divergences.md, D3 and
-// D4). Where it is not, the facts about the node are wrong, or older or newer than
-// the kubelet's. The override of pod does not count: no kubelet knows it.
-func (e *Engine) Agrees(pod Pod, host resolvconf.File, config resolvconf.Config) bool {
-	pod.Override = ""
-	d := e.Decide(pod, host)
+// Matches reports whether config, which a kubelet computed, is the configuration of d. It
+// ignores the order of options and the unsafe values that a kubelet writes and an
+// Engine drops (docs/divergences.md, D4 and D3).
+//
+// A kubelet does not know Pod.Override. If a decision for a pod without one does not
+// match, the Node or the host file of the decision is not the kubelet's.
+func (d *Decision) Matches(config resolvconf.Config) bool {
 	safe := resolvconf.Config{
 		Nameservers: without(config.Nameservers, KindNameserver),
 		Searches:    without(config.Searches, KindSearch),

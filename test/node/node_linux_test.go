@@ -66,6 +66,11 @@ func (m *machine) host() resolvconf.File {
 	return resolvconf.Read(f)
 }
 
+func (m *machine) hostFiles() cri.HostFiles {
+	host := m.host()
+	return cri.HostFiles{Pods: host, Kubelet: host}
+}
+
 // shim is a shim in front of the machine's containerd, and a kubelet that uses it.
 type shim struct {
 	kubelet
@@ -80,8 +85,8 @@ func (m *machine) hook(t *testing.T, pods ...*corev1.Pod) *cri.Hook {
 		known[string(p.UID)] = kube.FromPod(p)
 	}
 	return &cri.Hook{
-		Engine: engine(t, facts()),
-		Host:   m.host,
+		Engine:    engine(t, facts()),
+		HostFiles: m.hostFiles,
 		Lookup: func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
 			if p, ok := known[s.UID]; ok {
 				return p, nil
@@ -105,7 +110,8 @@ func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	}
 	reports := make(chan cri.Report, 100) // more than any test makes before it reads
 	hook.Report = func(r cri.Report) { reports <- r }
-	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint(), Hook: hook}
+	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint()}
+	s.SetHook(hook)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -172,7 +172,12 @@ func (m *machine) testDoubts(t *testing.T) {
 		{"lookup-panics", func(h *cri.Hook) { h.Lookup = nil }, nil, cri.Panicked},
 		{"other-cluster-dns", func(h *cri.Hook) { h.Engine = engine(t, otherDNS) }, nil, cri.FactsMismatch},
 		{"other-domain", func(h *cri.Hook) { h.Engine = engine(t, otherDomain) }, nil, cri.FactsMismatch},
-		{"other-host-file", func(h *cri.Hook) { h.Host = func() resolvconf.File { return resolvconf.Parse("search x") } }, nil, cri.FactsMismatch},
+		{"other-host-file", func(h *cri.Hook) {
+			h.HostFiles = func() cri.HostFiles {
+				other := resolvconf.Parse("search x")
+				return cri.HostFiles{Pods: other, Kubelet: other}
+			}
+		}, nil, cri.FactsMismatch},
 		{"skip", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "true" }, cri.Skipped},
 		{"skip-false", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "false" }, cri.Edited},
 		{"observe", func(h *cri.Hook) { h.Mode = cri.Observe }, nil, cri.Observed},
