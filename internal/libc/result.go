@@ -39,7 +39,7 @@ const (
 )
 
 // Crashed is not an error that a program receives: the lookup ends the process. See
-// Resolver.Dies in package resolvconf.
+// Resolver.Crashes in package resolvconf.
 const Crashed Error = "killed"
 
 // texts are the texts of gai_strerror(3) and hstrerror(3), which applications log.

@@ -96,7 +96,7 @@ func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Resu
 	if a, literal, valid := parseLiteral(name); literal {
 		return s.literal(a, valid, family), nil
 	}
-	if s.Resolver.Dies {
+	if s.Resolver.Crashes {
 		return Result{Error: Crashed}, nil
 	}
 	if addresses := s.lookupHosts(name, family); addresses != nil {
@@ -115,7 +115,7 @@ func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Resu
 
 // Search simulates res_search(3), which programs call for records other than addresses.
 func (s Simulator) Search(ctx context.Context, name string, qtype uint16) (Result, error) {
-	if s.Resolver.Dies {
+	if s.Resolver.Crashes {
 		return Result{Error: Crashed}, nil
 	}
 	var q queryLog

@@ -16,14 +16,14 @@ import (
 // Limits of C libraries, which nobody enforces: the resolver in the container
 // loses what is beyond them.
 const (
-	// MaxMuslLine is the longest line, its newline not counted, that musl reads;
+	// maxMuslLine is the longest line, its newline not counted, that musl reads;
 	// it skips a longer one whole (its reader has 256 bytes, measured).
-	MaxMuslLine = 254
+	maxMuslLine = 254
 
-	// MaxOldGlibcSearches and MaxOldGlibcSearchLine are what glibc before 2.26
+	// maxOldGlibcSearches and maxOldGlibcSearchLine are what glibc before 2.26
 	// keeps of a search list (resolv.conf(5) of that time).
-	MaxOldGlibcSearches   = 6
-	MaxOldGlibcSearchLine = 256
+	maxOldGlibcSearches   = 6
+	maxOldGlibcSearchLine = 256
 )
 
 // advise adds findings about what the node lets pass and the container will not
@@ -52,7 +52,7 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 		}
 	}
 	d.adviseSearchLine()
-	d.adviseSurvival()
+	d.adviseCrashes()
 }
 
 func (d *Decision) adviseWindows(pod *Pod) {
@@ -67,7 +67,7 @@ func (d *Decision) adviseWindows(pod *Pod) {
 }
 
 func (e *Engine) adviseServers(d *Decision, pod *Pod) {
-	autopath := slices.Contains(d.Steps, RuleBaseAutopath)
+	autopath := slices.Contains(d.Steps, ruleBaseAutopath)
 	for _, s := range d.Nameservers {
 		if s.Source.Origin == FromPod && autopath && !contains(e.servers, s.Text) {
 			d.advice(SeverityWarning, CodeForeignNameserver, s.field(),
@@ -92,33 +92,33 @@ func staysOnNode(server string) bool {
 
 func (d *Decision) adviseSearchLine() {
 	length := joinedLen(d.Searches)
-	if line := len("search ") + length; length > 0 && line > MaxMuslLine {
+	if line := len("search ") + length; length > 0 && line > maxMuslLine {
 		d.advice(SeverityWarning, CodeMuslSearchLine, "spec.dnsConfig.searches",
-			fmt.Sprintf("musl skips the search line of %d bytes whole, it reads at most %d: in Alpine images no search domain works", line, MaxMuslLine),
+			fmt.Sprintf("musl skips the search line of %d bytes whole, it reads at most %d: in Alpine images no search domain works", line, maxMuslLine),
 			"shorten the list, or use ClusterFirstWithAutopath")
 	}
-	if len(d.Searches) > MaxOldGlibcSearches || length > MaxOldGlibcSearchLine {
+	if len(d.Searches) > maxOldGlibcSearches || length > maxOldGlibcSearchLine {
 		d.advice(SeverityInfo, CodeOldGlibcSearch, "spec.dnsConfig.searches",
 			"glibc before 2.26 keeps 6 search domains of 256 bytes together and loses the rest",
 			"no action for images with glibc 2.26 and later")
 	}
 }
 
-// adviseSurvival warns of the files that end every process of a pod at its first
+// adviseCrashes warns of the files that end every process of a pod at its first
 // lookup. Only a long search list and the option attempts can make one.
-func (d *Decision) adviseSurvival() {
+func (d *Decision) adviseCrashes() {
 	none := func(e Entry) bool { return strings.Contains(e.Text, "attempts:0") }
-	if joinedLen(d.Searches) < MaxMuslLine && !slices.ContainsFunc(d.Options, none) {
+	if joinedLen(d.Searches) < maxMuslLine && !slices.ContainsFunc(d.Options, none) {
 		return
 	}
 	text := d.Config().String()
-	if resolvconf.Glibc(text).Dies {
-		d.advice(SeverityWarning, CodeGlibcDies, "spec.dnsConfig.searches",
+	if resolvconf.Glibc(text).Crashes {
+		d.advice(SeverityWarning, CodeGlibcCrashes, "spec.dnsConfig.searches",
 			"glibc 2.36 fails an assertion on a search list of these lengths: every process that looks up a name is aborted",
 			"shorten the long domain, or put it behind the others")
 	}
-	if resolvconf.Musl(text).Dies {
-		d.advice(SeverityWarning, CodeMuslDies, "spec.dnsConfig.options",
+	if resolvconf.Musl(text).Crashes {
+		d.advice(SeverityWarning, CodeMuslCrashes, "spec.dnsConfig.options",
 			"musl 1.2.3 divides by the number of attempts: every process that looks up a name is killed",
 			"set attempts to 1 at least")
 	}

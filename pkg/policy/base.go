@@ -16,14 +16,14 @@ import (
 func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	rule := e.chooseBase(d, pod)
 	d.step(rule)
-	if rule == RuleBaseHost && host.Err != nil {
-		d.step(RuleHostRefused)
+	if rule == ruleBaseHost && host.Err != nil {
+		d.step(ruleHostRefused)
 		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
 			"correct "+d.hostFile+" on the node, or create it; pods with another policy start without it")
 		d.turnAway(pod, host)
 		return false
 	}
-	if slices.Contains(d.Steps, RuleWithoutClusterDNS) {
+	if slices.Contains(d.Steps, ruleWithoutClusterDNS) {
 		d.missingClusterDNS(pod)
 	}
 	if host.Err != nil {
@@ -35,56 +35,56 @@ func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
 		})
 	}
 	switch rule {
-	case RuleBaseNone:
-		d.reserve(pod.Config, 0, 0, 0, host.Len())
-		d.dropFile(host, RuleNoneWithoutHost)
-	case RuleBaseHost:
+	case ruleBaseNone:
+		d.reserve(pod.Config, 0, 0, 0, entryCount(host))
+		d.dropFile(host, ruleNoneWithoutHost)
+	case ruleBaseHost:
 		e.hostBase(d, pod.Config, host)
-	case RuleBaseCluster:
+	case ruleBaseCluster:
 		e.clusterBase(d, pod, host)
-	case RuleBaseAutopath:
+	case ruleBaseAutopath:
 		e.autopathBase(d, pod, host)
 	}
 	return true
 }
 
-// chooseBase picks one of the four RuleBase rules, by rules P1, P2, P4, A1 and A2.
+// chooseBase picks one of the four ruleBase rules, by rules P1, P2, P4, A1 and A2.
 func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 	policy := d.effective(pod)
 	switch {
 	case policy == None:
-		return RuleBaseNone
+		return ruleBaseNone
 	case policy == Default:
-		return RuleBaseHost
+		return ruleBaseHost
 	case policy == ClusterFirst && pod.HostNetwork:
-		d.step(RuleHostNetworkAsDefault)
+		d.step(ruleHostNetworkAsDefault)
 		d.find(Finding{
 			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
 			Field:   "spec.dnsPolicy",
 			Hint:    "use ClusterFirstWithHostNet, or Default if the host's DNS is meant",
 		})
-		return RuleBaseHost
+		return ruleBaseHost
 	case policy == "":
 		d.unknownPolicy(pod.Policy)
 	}
 	if policy == ClusterFirstWithAutopath && e.canAutopath(d, pod) {
-		return RuleBaseAutopath
+		return ruleBaseAutopath
 	}
 	if len(e.servers) == 0 {
-		d.step(RuleWithoutClusterDNS)
-		return RuleBaseHost
+		d.step(ruleWithoutClusterDNS)
+		return ruleBaseHost
 	}
-	return RuleBaseCluster
+	return ruleBaseCluster
 }
 
 // hostBase is rule P5.
 func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
 	if e.node.ResolvConf != "" {
 		d.reserve(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
-		d.takeHost(host.Nameservers, KindNameserver, RuleHostEntry)
-		d.takeHost(host.Searches, KindSearch, RuleHostEntry)
-		d.takeHost(host.Options, KindOption, RuleHostEntry)
+		d.takeHost(host.Nameservers, KindNameserver, ruleHostEntry)
+		d.takeHost(host.Searches, KindSearch, ruleHostEntry)
+		d.takeHost(host.Options, KindOption, ruleHostEntry)
 		return
 	}
 	for i, ip := range e.node.IPs {
@@ -92,12 +92,12 @@ func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File)
 		if ip.Unmap().Is6() {
 			server = "::1"
 		}
-		d.take(Entry{server, KindNameserver, RuleNodeServer, Source{FromNodeIP, int32(i)}})
+		d.take(Entry{server, KindNameserver, ruleNodeServer, Source{FromNodeIP, int32(i)}})
 	}
 	if len(e.node.IPs) == 0 {
-		d.take(Entry{"127.0.0.1", KindNameserver, RuleNodeServer, Source{Origin: FromRule}})
+		d.take(Entry{"127.0.0.1", KindNameserver, ruleNodeServer, Source{Origin: FromRule}})
 	}
-	d.take(Entry{".", KindSearch, RuleNodeRootDomain, Source{Origin: FromRule}})
+	d.take(Entry{".", KindSearch, ruleNodeRootDomain, Source{Origin: FromRule}})
 }
 
 // clusterBase is rule P3. Without a cluster domain the host's search domains
@@ -107,35 +107,35 @@ func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
-		d.takeHost(host.Searches, KindSearch, RuleClusterHostDomain)
+		d.takeHost(host.Searches, KindSearch, ruleClusterHostDomain)
 	} else {
-		d.take(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, RuleClusterDomain, domain})
-		d.take(Entry{e.svcDomain, KindSearch, RuleClusterDomain, domain})
-		d.take(Entry{e.node.ClusterDomain, KindSearch, RuleClusterDomain, domain})
-		d.takeHost(host.Searches, KindSearch, RuleClusterHostDomain)
+		d.take(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, ruleClusterDomain, domain})
+		d.take(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})
+		d.take(Entry{e.node.ClusterDomain, KindSearch, ruleClusterDomain, domain})
+		d.takeHost(host.Searches, KindSearch, ruleClusterHostDomain)
 		d.dedupe(KindSearch, MaxSearches)
 	}
-	d.take(Entry{"ndots:5", KindOption, RuleClusterNdots, Source{Origin: FromRule}})
-	d.dropHost(host.Nameservers, KindNameserver, RuleClusterWithoutHost)
-	d.dropHost(host.Options, KindOption, RuleClusterWithoutHost)
+	d.take(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
+	d.dropHost(host.Nameservers, KindNameserver, ruleClusterWithoutHost)
+	d.dropHost(host.Options, KindOption, ruleClusterWithoutHost)
 }
 
 // autopathBase is rule A1: one server, one search domain.
 func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
-	d.reserve(pod.Config, 2, 1, 1, host.Len())
+	d.reserve(pod.Config, 2, 1, 1, entryCount(host))
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
-		d.take(Entry{a.Unmap().String(), KindNameserver, RuleAutopathServer, Source{Origin: FromNodeCache}})
+		d.take(Entry{a.Unmap().String(), KindNameserver, ruleAutopathServer, Source{Origin: FromNodeCache}})
 	} else {
-		d.take(withRule(servers[0], RuleAutopathServer))
+		d.take(withRule(servers[0], ruleAutopathServer))
 		servers = servers[1:]
 	}
 	if e.node.Autopath.ClusterDNSFallback && len(servers) > 0 {
-		d.take(withRule(servers[0], RuleAutopathServer))
+		d.take(withRule(servers[0], ruleAutopathServer))
 	}
-	d.take(Entry{e.autopathDomain(pod), KindSearch, RuleAutopathDomain, Source{Origin: FromClusterDomain}})
-	d.take(Entry{"ndots:5", KindOption, RuleClusterNdots, Source{Origin: FromRule}})
-	d.dropFile(host, RuleAutopathWithoutHost)
+	d.take(Entry{e.autopathDomain(pod), KindSearch, ruleAutopathDomain, Source{Origin: FromClusterDomain}})
+	d.take(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
+	d.dropFile(host, ruleAutopathWithoutHost)
 }
 
 func (e *Engine) autopathDomain(pod *Pod) string {
@@ -162,7 +162,7 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 	if why == "" {
 		return true
 	}
-	d.step(RuleWithoutAutopath)
+	d.step(ruleWithoutAutopath)
 	d.find(Finding{
 		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: "ClusterFirstWithAutopath counts as ClusterFirstWithHostNet: " + why,
@@ -173,7 +173,7 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 }
 
 func (d *Decision) unknownPolicy(p Policy) {
-	d.step(RuleUnknownAsCluster)
+	d.step(ruleUnknownAsCluster)
 	hint := "use Default, ClusterFirst, ClusterFirstWithHostNet, None or ClusterFirstWithAutopath"
 	if p == "Custom" { // the first draft of the KEP, still found in old manifests
 		hint = "Custom became None: use dnsPolicy: None with dnsConfig"
@@ -204,9 +204,9 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 
 // turnAway drops all that a pod which does not start was offered.
 func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
-	d.dropFile(host, RuleHostRefused)
+	d.dropFile(host, ruleHostRefused)
 	for e := range pod.Config.entries {
-		d.drop(e, RuleHostRefused)
+		d.drop(e, ruleHostRefused)
 	}
 }
 
@@ -254,6 +254,10 @@ func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
 		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, int32(e.Line)}}, r)
 	}
+}
+
+func entryCount(host *resolvconf.File) int {
+	return len(host.Nameservers) + len(host.Searches) + len(host.Options)
 }
 
 func withRule(e Entry, r Rule) Entry {

@@ -37,7 +37,7 @@ type Decision struct {
 
 	// Ignored are the lines and values of the host's file that the kubelet's
 	// reader passes over. They belong to the File that was decided on.
-	Ignored []resolvconf.Ignored
+	Ignored []resolvconf.IgnoredEntry
 
 	// Steps are the rules that chose the way, in order.
 	Steps []Rule

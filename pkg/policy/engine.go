@@ -39,7 +39,7 @@ func New(n Node) (*Engine, error) {
 	}
 	e := &Engine{node: n, svcDomain: "svc." + n.ClusterDomain, suffix: "." + n.ClusterDomain + "." + n.Autopath.Suffix}
 	for i, a := range n.ClusterDNS {
-		e.servers = append(e.servers, Entry{a.Unmap().String(), KindNameserver, RuleClusterServer, Source{FromClusterDNS, int32(i)}})
+		e.servers = append(e.servers, Entry{a.Unmap().String(), KindNameserver, ruleClusterServer, Source{FromClusterDNS, int32(i)}})
 	}
 	return e, nil
 }
@@ -52,7 +52,7 @@ func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.nameOf(host), path: pod.Path}
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
-		d.step(RuleHostDisabled)
+		d.step(ruleHostDisabled)
 	}
 	d.Ignored = host.Ignored
 

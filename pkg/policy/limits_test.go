@@ -238,7 +238,8 @@ func TestAutopathDomainLimit(t *testing.T) {
 		node := kubeadm
 		node.ClusterDomain = domains(1, tt.bytes-len("search.n..ap.k8s.io"))[0]
 		d := newEngine(t, node).Decide(pod, resolvconf.File{})
-		if got := slices.Contains(d.Steps, policy.RuleBaseAutopath); got != tt.want {
+		autopath := func(r policy.Rule) bool { return r.String() == "A1" }
+		if got := slices.ContainsFunc(d.Steps, autopath); got != tt.want {
 			t.Errorf("a domain of %d bytes: autopath %v, want %v", tt.bytes, got, tt.want)
 		}
 	}

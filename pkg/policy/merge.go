@@ -6,8 +6,7 @@ package policy
 import (
 	"fmt"
 	"slices"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"strings"
 )
 
 // merge is rules M1 to M4: the pod's entries follow the base, each value is kept
@@ -17,7 +16,7 @@ func (d *Decision) merge(c *DNSConfig) {
 	if c == nil {
 		return
 	}
-	d.step(RuleMerge)
+	d.step(ruleMerge)
 	keys := d.rewriteOptions(len(c.Options))
 	for e := range c.entries {
 		if e.Kind == KindOption {
@@ -36,17 +35,17 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 		return
 	}
 	for i, s := range c.Nameservers {
-		if !yield(Entry{s, KindNameserver, RulePodEntry, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{s, KindNameserver, rulePodEntry, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
 	for i, s := range c.Searches {
-		if !yield(Entry{s, KindSearch, RulePodEntry, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{s, KindSearch, rulePodEntry, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
 	for i, o := range c.Options {
-		if !yield(Entry{o.text(), KindOption, RulePodOption, Source{FromPod, int32(i)}}) {
+		if !yield(Entry{o.text(), KindOption, rulePodOption, Source{FromPod, int32(i)}}) {
 			return
 		}
 	}
@@ -57,7 +56,7 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 // behind them is cut by the limit in any case, and a host file may be large.
 func (d *Decision) dedupe(k Kind, limit int) {
 	list := d.list(k)
-	d.dropEach(list, RuleDuplicate, func(e *Entry, kept []Entry) bool {
+	d.dropEach(list, ruleDuplicate, func(e *Entry, kept []Entry) bool {
 		return contains(kept[:min(len(kept), limit+1)], e.Text)
 	})
 }
@@ -95,7 +94,7 @@ func (d *Decision) rewriteOptions(more int) keyIndex {
 	keys := keyIndex{keys: make([]string, 0, len(d.Options)+more)}
 	for i := range d.Options {
 		o := &d.Options[i]
-		key := resolvconf.OptionKey(o.Text)
+		key, _, _ := strings.Cut(o.Text, ":")
 		if len(o.Text) == len(key)+1 {
 			o.Text = key
 		}
@@ -111,7 +110,7 @@ func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
 	if unsafe(KindOption, e.Text) {
 		d.dropUnsafe(e)
 	} else if place, found := keys.find(name); found {
-		d.drop(d.Options[place], RuleOverriddenOption)
+		d.drop(d.Options[place], ruleOverriddenOption)
 		d.Options[place] = e
 	} else {
 		keys.add(name)
@@ -150,7 +149,7 @@ func (x *keyIndex) find(key string) (place int, found bool) {
 }
 
 func (d *Decision) dropUnsafe(e Entry) {
-	d.drop(e, RuleUnsafeValue)
+	d.drop(e, ruleUnsafeValue)
 	d.find(Finding{
 		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("%s %q would not stay one value of one line in resolv.conf; it is left out", e.Kind, e.Text),

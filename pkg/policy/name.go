@@ -15,7 +15,7 @@ import (
 // bad name only at the containers, and starts none of them.
 func (e *Engine) name(d *Decision, pod *Pod) {
 	if pod.HostNetwork {
-		d.step(RuleHostnameOfNode)
+		d.step(ruleHostnameOfNode)
 		if _, _, refused := e.names(&Decision{}, pod); refused != nil {
 			d.find(*refused)
 		}
@@ -25,12 +25,12 @@ func (e *Engine) name(d *Decision, pod *Pod) {
 	if refused == nil && domain != "" {
 		d.FQDN = host + "." + domain
 		if pod.SetHostnameAsFQDN {
-			d.step(RuleHostnameIsFQDN)
+			d.step(ruleHostnameIsFQDN)
 			host, refused = d.FQDN, tooLongFQDN(d.FQDN)
 		}
 	}
 	if refused != nil {
-		d.step(RuleHostnameRefused)
+		d.step(ruleHostnameRefused)
 		d.FQDN = ""
 		d.refuse(refused.Code, refused.Field, refused.Message, refused.Hint)
 		return
@@ -45,27 +45,27 @@ func (e *Engine) names(d *Decision, pod *Pod) (host, domain string, refused *Fin
 	switch {
 	case pod.HostnameOverride != nil:
 		field = "spec.hostnameOverride"
-		d.step(RuleHostnameOverridden)
+		d.step(ruleHostnameOverridden)
 		host = *pod.HostnameOverride
 		if p := fqdn.SubdomainProblems(host); p != nil {
 			return "", "", badName(CodeInvalidOverride, "spec.hostnameOverride",
 				fmt.Sprintf("pod HostnameOverride %q is not a valid DNS subdomain: %s", host, strings.Join(p, ";")))
 		}
 	case pod.Hostname != "":
-		d.step(RuleHostnameField)
+		d.step(ruleHostnameField)
 		host = pod.Hostname
 		if p := fqdn.LabelProblems(host); p != nil {
 			return "", "", badName(CodeInvalidHostname, "spec.hostname",
 				fmt.Sprintf("pod Hostname %q is not a valid DNS label: %s", host, strings.Join(p, ";")))
 		}
 	default:
-		d.step(RuleHostnameOfPod)
+		d.step(ruleHostnameOfPod)
 	}
 	host, refused = d.cutHostname(pod, host, field)
 	if refused != nil || pod.HostnameOverride != nil || pod.Subdomain == "" {
 		return host, "", refused
 	}
-	d.step(RuleDomainOfSubdomain)
+	d.step(ruleDomainOfSubdomain)
 	if p := fqdn.LabelProblems(pod.Subdomain); p != nil {
 		return "", "", badName(CodeInvalidSubdomain, "spec.subdomain",
 			fmt.Sprintf("pod Subdomain %q is not a valid DNS label: %s", pod.Subdomain, strings.Join(p, ";")))
@@ -79,7 +79,7 @@ func (d *Decision) cutHostname(pod *Pod, host, field string) (string, *Finding) 
 	if len(cut) == len(host) {
 		return host, nil
 	}
-	d.step(RuleHostnameCut)
+	d.step(ruleHostnameCut)
 	if cut == "" {
 		return "", badName(CodeInvalidHostname, field, fmt.Sprintf("hostname for pod %q was invalid: %q", pod.Name, host))
 	}

@@ -25,10 +25,10 @@ func (c Config) Equal(d Config) bool {
 		slices.Equal(slices.Sorted(slices.Values(c.Options)), slices.Sorted(slices.Values(d.Options)))
 }
 
-// AppendText appends c in the form of resolv.conf(5). Nameserver lines come
+// appendText appends c in the form of resolv.conf(5). Nameserver lines come
 // first, so that a resolver that reads the file in pieces finds them in the first
 // one. Empty lists give no line.
-func (c Config) AppendText(b []byte) []byte {
+func (c Config) appendText(b []byte) []byte {
 	for _, s := range c.Nameservers {
 		b = append(b, "nameserver "...)
 		b = append(b, s...)
@@ -38,8 +38,8 @@ func (c Config) AppendText(b []byte) []byte {
 	return appendLine(b, "options", c.Options)
 }
 
-// String returns the text that AppendText writes.
-func (c Config) String() string { return string(c.AppendText(nil)) }
+// String returns the text that appendText writes.
+func (c Config) String() string { return string(c.appendText(nil)) }
 
 func appendLine(b []byte, keyword string, values []string) []byte {
 	if len(values) == 0 {
@@ -53,8 +53,8 @@ func appendLine(b []byte, keyword string, values []string) []byte {
 	return append(b, '\n')
 }
 
-// OptionKey returns the name of an option: the text before the first ":".
-func OptionKey(option string) string {
+// optionKey returns the name of an option: the text before the first ":".
+func optionKey(option string) string {
 	if i := strings.IndexByte(option, ':'); i >= 0 {
 		return option[:i]
 	}

@@ -15,7 +15,7 @@ type File struct {
 
 	// Ignored lists every other value and line, save comments and blank lines,
 	// in the order in which it was found to be of no effect.
-	Ignored []Ignored
+	Ignored []IgnoredEntry
 
 	// Err is not nil when the kubelet refuses the file, and then has the
 	// kubelet's words: it was not opened, not read to its end, or holds a
@@ -30,11 +30,11 @@ type Entry struct {
 	Line int // 1 is the first
 }
 
-// Ignored is an entry that has no effect on pods.
-type Ignored struct {
+// IgnoredEntry is an entry that has no effect on pods.
+type IgnoredEntry struct {
 	Entry
 	Why Reason
-	By  int // the line that overrules this one, for Replaced and Overridden; else 0
+	By  int // the line that overrules this one, for reasonReplaced and reasonOverridden; else 0
 }
 
 // Reason tells why an entry has no effect.
@@ -42,22 +42,22 @@ type Reason uint8
 
 // The reasons, each with the rule of the kubelet's reader behind it.
 const (
-	_              Reason = iota
-	UnknownKeyword        // only nameserver, search and options are keywords, in lower case
-	NoValue               // nameserver without an address
-	TrailingText          // text after the first address of a nameserver line
-	RootDomain            // the search domain "."
-	Replaced              // a later search line replaces the whole list
-	Overridden            // a later value for the same option
+	_                    Reason = iota
+	reasonUnknownKeyword        // only nameserver, search and options are keywords, in lower case
+	reasonNoValue               // nameserver without an address
+	reasonTrailingText          // text after the first address of a nameserver line
+	reasonRootDomain            // the search domain "."
+	reasonReplaced              // a later search line replaces the whole list
+	reasonOverridden            // a later value for the same option
 )
 
 var reasons = [...]struct{ rule, text string }{
-	UnknownKeyword: {"H6", "the kubelet reads only nameserver, search and options lines"},
-	NoValue:        {"H7", "a nameserver line needs an address"},
-	TrailingText:   {"H7", "a nameserver line has one address"},
-	RootDomain:     {"H8", `the search domain "." is dropped`},
-	Replaced:       {"H8", "a later search line replaces this one"},
-	Overridden:     {"H9", "a later value of the same option wins"},
+	reasonUnknownKeyword: {"H6", "the kubelet reads only nameserver, search and options lines"},
+	reasonNoValue:        {"H7", "a nameserver line needs an address"},
+	reasonTrailingText:   {"H7", "a nameserver line has one address"},
+	reasonRootDomain:     {"H8", `the search domain "." is dropped`},
+	reasonReplaced:       {"H8", "a later search line replaces this one"},
+	reasonOverridden:     {"H9", "a later value of the same option wins"},
 }
 
 // Rule returns the rule of the kubelet's reader, as docs/rules.md names it.
@@ -76,9 +76,6 @@ func (r Reason) String() string {
 	}
 	return reasons[r].text
 }
-
-// Len returns the number of entries of f, without the ignored ones.
-func (f *File) Len() int { return len(f.Nameservers) + len(f.Searches) + len(f.Options) }
 
 // Config returns what f says, without the lines.
 func (f File) Config() Config {

@@ -35,13 +35,13 @@ func Glibc(text string) Resolver {
 		}
 		if s, hidden, found := strings.Cut(s, "\x00"); found { // a C string ends there
 			g.line(s, line)
-			g.passOver(hidden, line, NotText)
+			g.passOver(hidden, line, causeNUL)
 			continue
 		}
 		g.line(s, line)
 	}
 	if glibcAborts(g.Search) {
-		g.die(g.search)
+		g.crash(g.search)
 	}
 	return g.result()
 }
@@ -72,7 +72,7 @@ func (g *glibc) line(s string, line int) {
 	switch keyword {
 	case "nameserver", "domain", "search", "options", "sortlist":
 		if value == "" {
-			g.remark(s, line, NotValue)
+			g.remark(s, line, causeNoValue)
 			return
 		}
 	}
@@ -89,12 +89,12 @@ func (g *glibc) line(s string, line int) {
 		g.options(value, line)
 	case "sortlist":
 		if glibcHangs(value) {
-			g.die(Entry{s, line})
+			g.crash(Entry{s, line})
 			return
 		}
-		g.remark(s, line, NotModelled)
+		g.remark(s, line, causeNotModelled)
 	default:
-		g.passOver(s, line, NotKeyword)
+		g.passOver(s, line, causeUnknownKeyword)
 	}
 }
 
@@ -109,7 +109,7 @@ func glibcWord(s string) (word, rest string) {
 
 func (g *glibc) alone(rest string, line int) {
 	if rest != "" {
-		g.remark(rest, line, NotAlone)
+		g.remark(rest, line, causeTrailingText)
 	}
 }
 
@@ -125,17 +125,17 @@ func (g *glibc) nameserver(value string, line int) {
 	if !ok {
 		address, zone, zoned := strings.Cut(value, "%")
 		if a, ok = pton6(address); !ok {
-			g.remark(value, line, NotAddress)
+			g.remark(value, line, causeInvalidAddress)
 			return
 		}
 		if zoned && !glibcZone(zone, linkLocal(a)) { // the address stays, without it
-			g.remark(value, line, NotZone)
+			g.remark(value, line, causeInvalidZone)
 			zone = ""
 		}
 		a = withZone(a, zone)
 	}
 	if len(g.Nameservers) == maxServers {
-		g.remark(value, line, NotUsed)
+		g.remark(value, line, causeTooManyServers)
 		return
 	}
 	g.Nameservers = append(g.Nameservers, a)
@@ -199,7 +199,7 @@ func (g *glibc) options(s string, line int) {
 		word, rest := glibcWord(s)
 		size := g.number(Entry{word, line}, s)
 		if size == 0 && seen <= 0 && !g.flag(word) {
-			g.remark(word, line, NotOption)
+			g.remark(word, line, causeUnknownOption)
 		}
 		seen = max(seen, size) - (len(s) - len(rest))
 		s = rest
@@ -233,9 +233,9 @@ func (g *glibc) number(e Entry, s string) int {
 	}
 	switch {
 	case size == 0:
-		g.remark(e.Text, e.Line, NotNumber)
+		g.remark(e.Text, e.Line, causeNoNumber)
 	case set != n:
-		g.remark(e.Text, e.Line, NotInRange)
+		g.remark(e.Text, e.Line, causeOutOfRange)
 	}
 	return len(key) + 1 + size
 }

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package resolvconf_test
+package resolvconf
 
 import (
 	"fmt"
@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // readRule is one rule of a C library. want has what a Resolver says other than
@@ -22,7 +20,7 @@ type readRule struct {
 	remarks          []string
 }
 
-func testRules(t *testing.T, read func(string) resolvconf.Resolver, rules []readRule) {
+func testRules(t *testing.T, read func(string) Resolver, rules []readRule) {
 	for _, tt := range rules {
 		t.Run(tt.rule, func(t *testing.T) {
 			r := read(tt.text)
@@ -36,7 +34,7 @@ func testRules(t *testing.T, read func(string) resolvconf.Resolver, rules []read
 	}
 }
 
-func describe(r resolvconf.Resolver) string {
+func describe(r Resolver) string {
 	var parts []string
 	if !slices.Equal(r.Nameservers, []netip.Addr{netip.MustParseAddr("127.0.0.1")}) {
 		parts = append(parts, fmt.Sprint("ask ", r.Nameservers))
@@ -58,7 +56,7 @@ func describe(r resolvconf.Resolver) string {
 	}{
 		{"rotate", r.Rotate}, {"edns0", r.EDNS0}, {"single-request", r.SingleRequest},
 		{"single-request-reopen", r.SingleRequestReopen}, {"no-tld-query", r.NoTLDQuery},
-		{"no-reload", r.NoReload}, {"use-vc", r.UseVC}, {"trust-ad", r.TrustAD}, {"no-aaaa", r.NoAAAA}, {"dies", r.Dies},
+		{"no-reload", r.NoReload}, {"use-vc", r.UseVC}, {"trust-ad", r.TrustAD}, {"no-aaaa", r.NoAAAA}, {"dies", r.Crashes},
 	} {
 		if f.is {
 			parts = append(parts, f.name)
@@ -67,15 +65,15 @@ func describe(r resolvconf.Resolver) string {
 	return strings.Join(parts, ", ")
 }
 
-var causeNames = map[resolvconf.Cause]string{
-	resolvconf.NotKeyword: "keyword", resolvconf.NotValue: "value", resolvconf.NotAlone: "alone",
-	resolvconf.NotAddress: "address", resolvconf.NotZone: "zone", resolvconf.NotUsed: "used",
-	resolvconf.NotOption: "option", resolvconf.NotNumber: "number", resolvconf.NotInRange: "range",
-	resolvconf.NotLast: "last", resolvconf.NotWhole: "whole", resolvconf.NotText: "text",
-	resolvconf.NotModelled: "modelled", resolvconf.NotSurvived: "survived",
+var causeNames = map[Cause]string{
+	causeUnknownKeyword: "keyword", causeNoValue: "value", causeTrailingText: "alone",
+	causeInvalidAddress: "address", causeInvalidZone: "zone", causeTooManyServers: "used",
+	causeUnknownOption: "option", causeNoNumber: "number", causeOutOfRange: "range",
+	causeReplaced: "last", causeLineTooLong: "whole", causeNUL: "text",
+	causeNotModelled: "modelled", causeCrash: "survived",
 }
 
-func remarks(r resolvconf.Resolver) []string {
+func remarks(r Resolver) []string {
 	var list []string
 	for _, m := range r.Remarks {
 		s := fmt.Sprintf("%d not %s: %s", m.Line, causeNames[m.Why], m.Text)
@@ -92,7 +90,7 @@ func remarks(r resolvconf.Resolver) []string {
 
 // TestGlibc is glibc's reading, a rule a line. test/libc asks the library itself.
 func TestGlibc(t *testing.T) {
-	testRules(t, resolvconf.Glibc, []readRule{
+	testRules(t, Glibc, []readRule{
 		{"empty file: 127.0.0.1, no domain, 1 dot, 5 seconds, 2 attempts", "", "", nil},
 		{"what the kubelet writes", "search a.svc.x svc.x\nnameserver 10.96.0.10\noptions ndots:5\n", `ask [10.96.0.10], search ["a.svc.x" "svc.x"], ndots 5`, nil},
 		{"no final newline is needed", "nameserver 10.0.0.1", "ask [10.0.0.1]", nil},
@@ -163,10 +161,10 @@ func TestGlibc(t *testing.T) {
 	})
 }
 
-func FuzzGlibc(f *testing.F) { fuzz(f, resolvconf.Glibc, 1, 30, 5) }
+func FuzzGlibc(f *testing.F) { fuzz(f, Glibc, 1, 30, 5) }
 
 // fuzz reads texts with invariants that both libraries keep.
-func fuzz(f *testing.F, read func(string) resolvconf.Resolver, minTimeout, maxTimeout, maxAttempts int) {
+func fuzz(f *testing.F, read func(string) Resolver, minTimeout, maxTimeout, maxAttempts int) {
 	f.Add("nameserver 127.1\nsearch a b\noptions ndots:5 timeout: 3\n")
 	f.Add("domain a\x00\r\nsortlist x/\nnameserver fe80::1%lo 1\noptions attempts:-9999999999999")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -195,10 +193,10 @@ func fuzz(f *testing.F, read func(string) resolvconf.Resolver, minTimeout, maxTi
 			if !strings.Contains(text, m.Text) || strings.HasPrefix(m.Why.String(), "Cause(") {
 				t.Errorf("%+v is not of the text, or has no cause", m)
 			}
-			survived = survived && m.Why != resolvconf.NotSurvived
+			survived = survived && m.Why != causeCrash
 		}
-		if r.Dies == survived {
-			t.Errorf("Dies is %t, which the remarks do not say", r.Dies)
+		if r.Crashes == survived {
+			t.Errorf("Crashes is %t, which the remarks do not say", r.Crashes)
 		}
 	})
 }
@@ -209,8 +207,8 @@ func TestReadHostile(t *testing.T) {
 	for _, s := range []string{"x", "\n", "\x00", "\x00\n", "a ", "search a\n", "search ", "options ndots:", "ndots: ", "nameserver ::1%", "sortlist x ", "0."} {
 		for _, start := range []string{"", "options ", "search ", "nameserver ", "sortlist ", "options ndots:"} {
 			text := start + strings.Repeat(s, 1<<20/len(s))
-			resolvconf.Glibc(text)
-			resolvconf.Musl(text)
+			Glibc(text)
+			Musl(text)
 		}
 	}
 }

@@ -29,23 +29,23 @@ func Musl(text string) Resolver {
 		before, hidden, nul := strings.Cut(s, "\x00")
 		switch {
 		case len(content) > muslLine:
-			m.passOver(s, line, NotWhole)
+			m.passOver(s, line, causeLineTooLong)
 		case !nul:
 			m.line(s, line)
 		case !newline: // the end of the file: the string ends at the NUL
 			m.line(before, line)
-			m.passOver(hidden, line, NotText)
+			m.passOver(hidden, line, causeNUL)
 		default:
 			// The newline after the NUL is not seen, and the search for one
 			// ends with the next line.
-			m.passOver(s, line, NotText)
+			m.passOver(s, line, causeNUL)
 			line++
 			s, text = muslCut(text)
-			m.passOver(s, line, NotText)
+			m.passOver(s, line, causeNUL)
 		}
 	}
 	if m.Attempts == 0 { // src/network/res_msend.c: the timeout is divided by it
-		m.die(m.attempts)
+		m.crash(m.attempts)
 	}
 	return m.result()
 }
@@ -65,7 +65,7 @@ type musl struct{ reading }
 func (m *musl) line(s string, line int) {
 	i := strings.IndexAny(s, cSpace)
 	if i < 0 {
-		m.passOver(s, line, NotKeyword)
+		m.passOver(s, line, causeUnknownKeyword)
 		return
 	}
 	value := strings.Trim(s[i:], cSpace)
@@ -82,7 +82,7 @@ func (m *musl) line(s string, line int) {
 	case "options":
 		m.options(value, line)
 	default:
-		m.passOver(s, line, NotKeyword)
+		m.passOver(s, line, causeUnknownKeyword)
 	}
 }
 
@@ -92,29 +92,29 @@ func (m *musl) nameserver(value string, line int) {
 		value, rest = value[:i], value[i:]
 	}
 	if value == "" {
-		m.remark("nameserver", line, NotValue)
+		m.remark("nameserver", line, causeNoValue)
 		return
 	}
 	if len(m.Nameservers) == maxServers {
-		m.remark(value, line, NotUsed)
+		m.remark(value, line, causeTooManyServers)
 		return
 	}
 	a, ok := aton(value)
 	if !ok {
 		address, zone, zoned := strings.Cut(value, "%")
 		if a, ok = pton6(address); !ok {
-			m.remark(value, line, NotAddress)
+			m.remark(value, line, causeInvalidAddress)
 			return
 		}
 		if zoned && !muslZone(zone, linkLocal(a)) {
-			m.remark(value, line, NotZone)
+			m.remark(value, line, causeInvalidZone)
 			return
 		}
 		a = withZone(a, zone)
 	}
 	m.Nameservers = append(m.Nameservers, a)
 	if rest != "" {
-		m.remark(rest, line, NotAlone)
+		m.remark(rest, line, causeTrailingText)
 	}
 }
 
@@ -158,7 +158,7 @@ func (m *musl) options(s string, line int) {
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || n > uint64(o.limit) {
 			n = uint64(o.limit)
-			m.remark(e.Text, line, NotInRange)
+			m.remark(e.Text, line, causeOutOfRange)
 		}
 		*o.set = int(n)
 		read = append(read, i)
@@ -178,7 +178,7 @@ func (m *musl) unread(s string, line int, read []int) {
 			found = found || i <= at && at < i+len(word)
 		}
 		if !found {
-			m.remark(word, line, NotOption)
+			m.remark(word, line, causeUnknownOption)
 		}
 		i += len(word) + 1
 	}

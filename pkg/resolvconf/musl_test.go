@@ -1,19 +1,17 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package resolvconf_test
+package resolvconf
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // TestMusl is musl's reading, a rule a line. test/libc asks the library itself.
 func TestMusl(t *testing.T) {
 	domain := func(line int) string { return strings.Repeat("a", line-len("search ")) }
-	testRules(t, resolvconf.Musl, []readRule{
+	testRules(t, Musl, []readRule{
 		{"empty file: 127.0.0.1, no domain, 1 dot, 5 seconds, 2 attempts", "", "", nil},
 		{"what the kubelet writes", "search a.svc.x svc.x\nnameserver 10.96.0.10\noptions ndots:5\n", `ask [10.96.0.10], search ["a.svc.x" "svc.x"], ndots 5`, nil},
 
@@ -70,4 +68,4 @@ func TestMusl(t *testing.T) {
 	})
 }
 
-func FuzzMusl(f *testing.F) { fuzz(f, resolvconf.Musl, 0, 60, 10) }
+func FuzzMusl(f *testing.F) { fuzz(f, Musl, 0, 60, 10) }

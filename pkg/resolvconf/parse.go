@@ -81,31 +81,31 @@ func (p *parser) line(s string, line int) {
 			p.option(Entry{option, line})
 		}
 	default:
-		p.ignore(Entry{s, line}, UnknownKeyword, 0)
+		p.ignore(Entry{s, line}, reasonUnknownKeyword, 0)
 	}
 }
 
 func (p *parser) nameserver(rest string, line int) {
 	address, rest := cutField(rest)
 	if address == "" {
-		p.ignore(Entry{"nameserver", line}, NoValue, 0)
+		p.ignore(Entry{"nameserver", line}, reasonNoValue, 0)
 		p.Err = &ParseError{errNoNameserver}
 		return
 	}
 	p.Nameservers = append(p.Nameservers, Entry{address, line})
 	if rest != "" {
-		p.ignore(Entry{rest, line}, TrailingText, 0)
+		p.ignore(Entry{rest, line}, reasonTrailingText, 0)
 	}
 }
 
 func (p *parser) search(rest string, line int) {
 	for _, e := range p.Searches {
-		p.ignore(e, Replaced, line)
+		p.ignore(e, reasonReplaced, line)
 	}
 	p.Searches = p.Searches[:0]
 	for domain := range strings.FieldsSeq(rest) {
 		if domain == "." {
-			p.ignore(Entry{domain, line}, RootDomain, 0)
+			p.ignore(Entry{domain, line}, reasonRootDomain, 0)
 			continue
 		}
 		p.Searches = append(p.Searches, Entry{strings.TrimSuffix(domain, "."), line})
@@ -113,9 +113,9 @@ func (p *parser) search(rest string, line int) {
 }
 
 func (p *parser) option(e Entry) {
-	i := p.indexOf(OptionKey(e.Text))
+	i := p.indexOf(optionKey(e.Text))
 	if i < len(p.Options) {
-		p.ignore(p.Options[i], Overridden, e.Line)
+		p.ignore(p.Options[i], reasonOverridden, e.Line)
 		p.Options[i] = e
 		return
 	}
@@ -129,7 +129,7 @@ func (p *parser) indexOf(key string) int {
 	n := len(p.Options)
 	if n < few {
 		for i, e := range p.Options {
-			if OptionKey(e.Text) == key {
+			if optionKey(e.Text) == key {
 				return i
 			}
 		}
@@ -138,7 +138,7 @@ func (p *parser) indexOf(key string) int {
 	if p.options == nil {
 		p.options = make(map[string]int, 2*few)
 		for i, e := range p.Options {
-			p.options[OptionKey(e.Text)] = i
+			p.options[optionKey(e.Text)] = i
 		}
 	}
 	i, found := p.options[key]
@@ -150,7 +150,7 @@ func (p *parser) indexOf(key string) int {
 }
 
 func (p *parser) ignore(e Entry, why Reason, by int) {
-	p.Ignored = append(p.Ignored, Ignored{e, why, by})
+	p.Ignored = append(p.Ignored, IgnoredEntry{e, why, by})
 }
 
 func cutField(s string) (field, rest string) {

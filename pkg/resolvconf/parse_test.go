@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package resolvconf_test
+package resolvconf
 
 import (
 	"errors"
@@ -13,8 +13,6 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // TestParse is the kubelet's reading of a file, a line a rule (docs/rules.md). A
@@ -49,7 +47,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {
-			f := resolvconf.Parse(tt.text)
+			f := Parse(tt.text)
 			if got := list(f); got != strings.TrimSpace(tt.want) {
 				t.Errorf("Parse(%q)\n got %q\nwant %q", tt.text, got, tt.want)
 			}
@@ -60,9 +58,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func list(f resolvconf.File) string {
+func list(f File) string {
 	var b strings.Builder
-	for i, l := range [][]resolvconf.Entry{f.Nameservers, f.Searches, f.Options} {
+	for i, l := range [][]Entry{f.Nameservers, f.Searches, f.Options} {
 		if i > 0 {
 			b.WriteString(" |")
 		}
@@ -74,7 +72,7 @@ func list(f resolvconf.File) string {
 }
 
 func TestParseReportsWhatItIgnores(t *testing.T) {
-	f := resolvconf.Parse(`# a comment and a blank line are no news
+	f := Parse(`# a comment and a blank line are no news
 
 domain corp.example
 nameserver
@@ -84,14 +82,14 @@ search . c
 options ndots:1
 options ndots:2
 `)
-	want := []resolvconf.Ignored{
-		{Entry: resolvconf.Entry{Text: "domain corp.example", Line: 3}, Why: resolvconf.UnknownKeyword},
-		{Entry: resolvconf.Entry{Text: "nameserver", Line: 4}, Why: resolvconf.NoValue},
-		{Entry: resolvconf.Entry{Text: "# office", Line: 5}, Why: resolvconf.TrailingText},
-		{Entry: resolvconf.Entry{Text: "a", Line: 6}, Why: resolvconf.Replaced, By: 7},
-		{Entry: resolvconf.Entry{Text: "b", Line: 6}, Why: resolvconf.Replaced, By: 7},
-		{Entry: resolvconf.Entry{Text: ".", Line: 7}, Why: resolvconf.RootDomain},
-		{Entry: resolvconf.Entry{Text: "ndots:1", Line: 8}, Why: resolvconf.Overridden, By: 9},
+	want := []IgnoredEntry{
+		{Entry: Entry{Text: "domain corp.example", Line: 3}, Why: reasonUnknownKeyword},
+		{Entry: Entry{Text: "nameserver", Line: 4}, Why: reasonNoValue},
+		{Entry: Entry{Text: "# office", Line: 5}, Why: reasonTrailingText},
+		{Entry: Entry{Text: "a", Line: 6}, Why: reasonReplaced, By: 7},
+		{Entry: Entry{Text: "b", Line: 6}, Why: reasonReplaced, By: 7},
+		{Entry: Entry{Text: ".", Line: 7}, Why: reasonRootDomain},
+		{Entry: Entry{Text: "ndots:1", Line: 8}, Why: reasonOverridden, By: 9},
 	}
 	if diff := cmp.Diff(want, f.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
@@ -106,16 +104,16 @@ options ndots:2
 }
 
 func TestRead(t *testing.T) {
-	fits := strings.Repeat("#", resolvconf.MaxFile-1)
-	if f := resolvconf.Read(strings.NewReader(fits)); f.Err != nil {
+	fits := strings.Repeat("#", MaxFile-1)
+	if f := Read(strings.NewReader(fits)); f.Err != nil {
 		t.Errorf("a file of MaxFile-1 bytes: %v", f.Err)
 	}
 	const tooLarge = "Encountered error while parsing resolv conf file. Error: the read limit is reached"
-	if f := resolvconf.Read(strings.NewReader(fits + "#")); f.Err == nil || f.Err.Error() != tooLarge {
+	if f := Read(strings.NewReader(fits + "#")); f.Err == nil || f.Err.Error() != tooLarge {
 		t.Errorf("a file of MaxFile bytes: %v, want %q", f.Err, tooLarge)
 	}
 	broken := io.MultiReader(strings.NewReader("nameserver 192.0.2.1\n"), iotest.ErrReader(errors.New("is a directory")))
-	if f := resolvconf.Read(broken); f.Err == nil || !strings.HasSuffix(f.Err.Error(), "Error: is a directory") {
+	if f := Read(broken); f.Err == nil || !strings.HasSuffix(f.Err.Error(), "Error: is a directory") {
 		t.Errorf("a reader that fails: %v", f.Err)
 	}
 }
@@ -126,7 +124,7 @@ func TestParseHostileFile(t *testing.T) {
 	for i := 0; b.Len() < 5<<20; i++ {
 		fmt.Fprintf(&b, "options o%d:1\nsearch s%d\n", i, i)
 	}
-	f := resolvconf.Parse(b.String())
+	f := Parse(b.String())
 	if len(f.Options) < 100_000 || len(f.Searches) != 1 {
 		t.Errorf("got %d options and %d searches", len(f.Options), len(f.Searches))
 	}
@@ -136,7 +134,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("nameserver 192.0.2.1 # x\nsearch a. . b\n;x\r\noptions ndots:1 ndots:2\nnameserver\n")
 	f.Add("search a\x00b \u00a0c\n\ufeffsearch d\\\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		file := resolvconf.Parse(text)
+		file := Parse(text)
 		lines := strings.Count(text, "\n") + 1
 		all := slices.Concat(file.Nameservers, file.Searches, file.Options)
 		for _, i := range file.Ignored {
@@ -149,7 +147,7 @@ func FuzzParse(f *testing.F) {
 		}
 		keys := map[string]bool{}
 		for _, o := range file.Options {
-			if key := resolvconf.OptionKey(o.Text); keys[key] {
+			if key := optionKey(o.Text); keys[key] {
 				t.Errorf("option %q twice", key)
 			} else {
 				keys[key] = true
@@ -161,14 +159,14 @@ func FuzzParse(f *testing.F) {
 		if slices.ContainsFunc(c.Searches, func(s string) bool { return s == "" || strings.HasSuffix(s, ".") }) {
 			return
 		}
-		if again := resolvconf.Parse(c.String()).Config(); !cmp.Equal(c, again) {
+		if again := Parse(c.String()).Config(); !cmp.Equal(c, again) {
 			t.Errorf("parse of format (-first +second):\n%s", cmp.Diff(c, again))
 		}
 	})
 }
 
 func TestConfigText(t *testing.T) {
-	c := resolvconf.Config{
+	c := Config{
 		Nameservers: []string{"192.0.2.1", "2001:db8::1"},
 		Searches:    []string{"a.example", "b"},
 		Options:     []string{"ndots:5", "edns0"},
@@ -177,18 +175,18 @@ func TestConfigText(t *testing.T) {
 	if got := c.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := (resolvconf.Config{}).String(); got != "" {
+	if got := (Config{}).String(); got != "" {
 		t.Errorf("empty config: %q", got)
 	}
 }
 
 func TestConfigEqual(t *testing.T) {
-	c := resolvconf.Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"1", "2"}}
-	same := resolvconf.Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"2", "1"}}
+	c := Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"1", "2"}}
+	same := Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"2", "1"}}
 	if !c.Equal(same) {
 		t.Error("the order of options matters")
 	}
-	for _, other := range []resolvconf.Config{
+	for _, other := range []Config{
 		{Nameservers: []string{"b", "a"}, Searches: c.Searches, Options: c.Options},
 		{Nameservers: c.Nameservers, Searches: []string{"y", "x"}, Options: c.Options},
 		{Nameservers: c.Nameservers, Searches: c.Searches, Options: []string{"1", "1"}},

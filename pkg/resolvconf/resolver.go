@@ -38,14 +38,14 @@ type Resolver struct {
 	Timeout int
 
 	// Attempts are the rounds in which servers are asked, default 2: 0 to 5
-	// for glibc, 0 to 10 for musl. With 0 glibc asks nobody; for musl see Dies.
+	// for glibc, 0 to 10 for musl. With 0 glibc asks nobody; for musl see Crashes.
 	Attempts int
 
-	// Dies is true if the first name that a process looks up is its end: glibc
+	// Crashes is true if the first name that a process looks up is its end: glibc
 	// fails an assertion when search domains have some lengths, and reads some
 	// sortlist lines for ever; musl divides by 0 Attempts. A Remark with
-	// NotSurvived has the line.
-	Dies bool
+	// causeCrash has the line.
+	Crashes bool
 
 	// The flags of glibc, each false by default. musl has none of them.
 	Rotate              bool // begin with another server each time
@@ -67,7 +67,7 @@ type Resolver struct {
 type Remark struct {
 	Entry
 	Why Cause
-	By  int // the line that replaces this one, for NotLast; else 0
+	By  int // the line that replaces this one, for causeReplaced; else 0
 }
 
 // Cause tells why a library passes over an entry or changes it.
@@ -75,38 +75,38 @@ type Cause uint8
 
 // The causes.
 const (
-	_           Cause = iota
-	NotKeyword        // unknown, not in the first column, or without the white space after it
-	NotValue          // a keyword with nothing after it
-	NotAlone          // text after the one address or domain of a line
-	NotAddress        // a nameserver that is not an address the library reads
-	NotZone           // a zone that can be no interface: glibc drops the zone, musl the line
-	NotUsed           // a nameserver after the third
-	NotOption         // an option that the library does not have, or not in this place
-	NotNumber         // glibc: a number without digits counts as 0
-	NotInRange        // a number past its limit, or below 0, becomes another one
-	NotLast           // a later line or value replaces this one
-	NotWhole          // musl: a line of 255 bytes and more
-	NotText           // a NUL byte hides this text
-	NotModelled       // sortlist: glibc heeds it, a Resolver does not say so
-	NotSurvived       // the process dies of it or hangs, see Resolver.Dies
+	_                   Cause = iota
+	causeUnknownKeyword       // unknown, not in the first column, or without the white space after it
+	causeNoValue              // a keyword with nothing after it
+	causeTrailingText         // text after the one address or domain of a line
+	causeInvalidAddress       // a nameserver that is not an address the library reads
+	causeInvalidZone          // a zone that can be no interface: glibc drops the zone, musl the line
+	causeTooManyServers       // a nameserver after the third
+	causeUnknownOption        // an option that the library does not have, or not in this place
+	causeNoNumber             // glibc: a number without digits counts as 0
+	causeOutOfRange           // a number past its limit, or below 0, becomes another one
+	causeReplaced             // a later line or value replaces this one
+	causeLineTooLong          // musl: a line of 255 bytes and more
+	causeNUL                  // a NUL byte hides this text
+	causeNotModelled          // sortlist: glibc heeds it, a Resolver does not say so
+	causeCrash                // the process dies of it or hangs, see Resolver.Crashes
 )
 
 var causes = [...]string{
-	NotKeyword:  "no keyword of this library at the start of the line",
-	NotValue:    "the keyword has no value",
-	NotAlone:    "one value is read and the rest of the line is not",
-	NotAddress:  "not an address that this library reads",
-	NotZone:     "the zone can be no interface",
-	NotUsed:     "three nameservers are used and no more",
-	NotOption:   "this library has no such option",
-	NotNumber:   "a value that is no number counts as 0",
-	NotInRange:  "the number is outside its limits and is changed",
-	NotLast:     "a later one replaces it",
-	NotWhole:    "a line of more than 254 bytes is not read",
-	NotText:     "a NUL byte hides it",
-	NotSurvived: "a process that looks up a name dies of it or hangs",
-	NotModelled: "sortlist orders the answers of glibc and is not shown",
+	causeUnknownKeyword: "no keyword of this library at the start of the line",
+	causeNoValue:        "the keyword has no value",
+	causeTrailingText:   "one value is read and the rest of the line is not",
+	causeInvalidAddress: "not an address that this library reads",
+	causeInvalidZone:    "the zone can be no interface",
+	causeTooManyServers: "three nameservers are used and no more",
+	causeUnknownOption:  "this library has no such option",
+	causeNoNumber:       "a value that is no number counts as 0",
+	causeOutOfRange:     "the number is outside its limits and is changed",
+	causeReplaced:       "a later one replaces it",
+	causeLineTooLong:    "a line of more than 254 bytes is not read",
+	causeNUL:            "a NUL byte hides it",
+	causeCrash:          "a process that looks up a name dies of it or hangs",
+	causeNotModelled:    "sortlist orders the answers of glibc and is not shown",
 }
 
 // String says in a few words what the library does.
@@ -159,15 +159,15 @@ func (r *reading) passOver(s string, line int, why Cause) {
 }
 
 // die remarks on the entry that ends every process.
-func (r *reading) die(e Entry) {
-	r.Dies = true
-	r.remark(e.Text, e.Line, NotSurvived)
+func (r *reading) crash(e Entry) {
+	r.Crashes = true
+	r.remark(e.Text, e.Line, causeCrash)
 }
 
 // replace puts e in the place of the entry at old.
 func (r *reading) replace(old *Entry, e Entry) {
 	if old.Line != 0 {
-		r.Remarks = append(r.Remarks, Remark{*old, NotLast, e.Line})
+		r.Remarks = append(r.Remarks, Remark{*old, causeReplaced, e.Line})
 	}
 	*old = e
 }

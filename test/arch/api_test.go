@@ -16,14 +16,23 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-var update = flag.Bool("update", false, "accept the public interface as it is")
+var update = flag.Bool("update", false, "record the exported identifiers as they are")
 
-// TestAPI compares the public interface of pkg/policy with the one on record. A
-// line that is gone or changed breaks those who import the package; a new one is a
-// promise. Both are made on purpose: -update, and a line in CHANGELOG.md.
+// promised are the packages of pkg/ whose API is stable within a major version.
+var promised = []string{"fqdn", "policy", "resolvconf"}
+
+// TestAPI compares the exported identifiers of the promised packages with those on
+// record. A line that is gone or changed breaks importers; a new line is a promise. To
+// accept a change, run the test with -update and add a line to CHANGELOG.md.
 func TestAPI(t *testing.T) {
-	const record = "testdata/policy.api"
-	got := surface(t, module+"/pkg/policy")
+	for _, name := range promised {
+		t.Run(name, func(t *testing.T) { checkAPI(t, name) })
+	}
+}
+
+func checkAPI(t *testing.T, name string) {
+	record := "testdata/" + name + ".api"
+	got := exported(t, module+"/pkg/"+name)
 	if *update {
 		if err := os.WriteFile(record, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -36,18 +45,18 @@ func TestAPI(t *testing.T) {
 	want := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range want {
 		if !slices.Contains(got, line) {
-			t.Errorf("broken for those who use it: %s", line)
+			t.Errorf("removed or changed: %s", line)
 		}
 	}
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("new: %s", line)
+			t.Errorf("added: %s", line)
 		}
 	}
 }
 
-// surface lists what path exports, a line an identifier.
-func surface(t *testing.T, path string) []string {
+// exported returns the exported identifiers of the package at path, one a line.
+func exported(t *testing.T, path string) []string {
 	t.Helper()
 	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedName}, path)
 	if err != nil || len(loaded) != 1 || len(loaded[0].Errors) > 0 {
@@ -70,7 +79,7 @@ func surface(t *testing.T, path string) []string {
 		case *types.Const:
 			line := fmt.Sprintf("const %s %s", name, types.TypeString(o.Type(), short))
 			if _, enum := o.Type().(*types.Named); !enum || o.Val().Kind() == constant.String {
-				line += " = " + o.Val().ExactString() // the numbers of an enum are nobody's business
+				line += " = " + o.Val().ExactString() // the numbers of an enumeration may change
 			}
 			lines = append(lines, line)
 		case *types.TypeName:

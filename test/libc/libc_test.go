@@ -94,7 +94,7 @@ func TestGlibc(t *testing.T) {
 	file := isolate(t)
 	for _, text := range texts(2500, func(string) bool { return true }) {
 		write(t, file, text)
-		if resolvconf.Glibc(text).Dies {
+		if resolvconf.Glibc(text).Crashes {
 			if _, err := tell(public); !killed(err) {
 				t.Fatalf("%q: got %v, want a signal", text, err)
 			}

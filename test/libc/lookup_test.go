@@ -208,8 +208,8 @@ func TestSilence(t *testing.T) {
 			start := time.Now()
 			queries, err := lookup(t, c.program, "probe.", true)
 			took := time.Since(start)
-			if dies := read(c.text).Dies; dies != (err != nil) || dies != killed(err) {
-				t.Fatalf("got %v, but Dies is %t", err, dies)
+			if crashes := read(c.text).Crashes; crashes != (err != nil) || crashes != killed(err) {
+				t.Fatalf("got %v, but Crashes is %t", err, crashes)
 			}
 			got := ""
 			for _, q := range queries {

@@ -30,7 +30,7 @@ func lookupCases(t *testing.T) []lookupCase {
 	var waiting time.Duration
 	for len(cases) < lookupCount {
 		c := composeLookup(r)
-		if c.library.Read(c.conf).Dies {
+		if c.library.Read(c.conf).Crashes {
 			continue
 		}
 		var took time.Duration

@@ -96,7 +96,7 @@ func loadPods(t *testing.T, m *machine, fallback bool) (pods []loadPod) {
 			t.Fatal(d.Error)
 		}
 		for _, library := range []string{"glibc", "musl"} {
-			pods = append(pods, loadPod{library, p.name, string(d.Config().AppendText(nil))})
+			pods = append(pods, loadPod{library, p.name, d.Config().String()})
 		}
 	}
 	return pods
