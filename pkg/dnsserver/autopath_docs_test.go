@@ -54,9 +54,9 @@ func TestAutopathDocs(t *testing.T) {
 		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
 		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),
-		fmt.Sprintf("| time for a walk | %v |", autopath.WalkTimeout),
-		fmt.Sprintf("| questions that others are asked for one expansion | %d |", 3*(autopath.MaxPaths+1)),
-		fmt.Sprintf("| such questions of all expansions at once | %d |", maxAsking),
+		fmt.Sprintf("| time limit of an expansion | %v |", autopath.WalkTimeout),
+		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxAsking),
 	} {
 		shows("a limit", row)
 	}

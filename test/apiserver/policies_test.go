@@ -207,7 +207,7 @@ func documented(t *testing.T, said map[string]bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, rest, _ := strings.Cut(string(text), "## Without a server")
+	rules, rest, _ := strings.Cut(string(text), "## Admission policies")
 	_, rest, _ = strings.Cut(rest, "| code | why |\n")
 	table, _, _ := strings.Cut(rest, "\n\n")
 	left := map[string]bool{}
