@@ -144,7 +144,7 @@ func checkNode(n config.Node) ([]policy.Finding, error) {
 	for _, i := range host.Ignored {
 		found = append(found, policy.Finding{
 			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
-			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", cmp.Or(host.Path, n.ResolvConf), i.Line, i.Text, i.Why),
+			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", cmp.Or(host.Path, n.ResolvConf), i.Line, i.Text, i.Reason),
 			Field:   policy.FieldResolvConf, Hint: "nothing to do if that is intended",
 		})
 	}

@@ -222,7 +222,7 @@ func (l *podLookup) play(ctx context.Context, instead policy.Policy) (out lookup
 		Hostname: d.Hostname, Hosts: hostsOf(w.Pod, &d),
 	}
 	for _, r := range p.Resolver.Remarks {
-		remarks = append(remarks, fmt.Sprintf("%s: line %d of the pod's resolv.conf: %q: %s", q.library, r.Line, r.Text, r.Why))
+		remarks = append(remarks, fmt.Sprintf("%s: line %d of the pod's resolv.conf: %q: %s", q.library, r.Line, r.Text, r.Cause))
 	}
 	out = lookupPrinter{question: q, pod: w.Namespace + "/" + w.Name, policy: instead, file: file, upstream: l.upstream}
 	if l.server.IsValid() {

@@ -139,7 +139,7 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 		return err
 	}
 	r.running, r.success = force.host, newReloadSuccess(registry)
-	manager, err := systemd.NewManager()
+	notifier, err := systemd.NewNotifier()
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func serveShim(ctx context.Context, s settings, force *shimInForce, r *reloader,
 		return err
 	}
 	tasks := []func(context.Context) error{pods.Run, reporter.run, r.run, shim.Run,
-		func(ctx context.Context) error { return manager.Run(ctx, shim.Alive, log) }}
+		func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, log) }}
 	if s.HTTP != "" {
 		ready := func() ([]string, error) { return nil, shim.Ready() }
 		tasks = append(tasks, func(ctx context.Context) error { return keepServingHTTP(ctx, listenAt(s.HTTP), registry, ready, log) })

@@ -103,7 +103,7 @@ func (f *nodeFacts) node(c v1alpha1.ShimConfiguration, path string) (Node, error
 		n.Autopath.NodeCache = a
 	}
 	var err error
-	if n.follow, err = hostresolv.ParseFollow(c.Node.HostResolver); err != nil {
+	if n.uplinkMode, err = hostresolv.ParseUplinkMode(c.Node.HostResolver); err != nil {
 		return n, fmt.Errorf("%s: node.hostResolver: %w", path, err)
 	}
 	return n, nil

@@ -82,9 +82,9 @@ type Node struct {
 	Name     string
 	Findings []policy.Finding // about the facts themselves
 
-	uplink  string            // where systemd-resolved lists its servers; "": the default of hostresolv
-	follow  hostresolv.Follow // whether pods get those instead of its stub
-	origins map[string]string // by field of policy.Node: the flag, or the file and its field
+	uplink     string                // where systemd-resolved lists its servers; "": the default of hostresolv
+	uplinkMode hostresolv.UplinkMode // whether pods get those instead of its stub
+	origins    map[string]string     // by field of policy.Node: the flag, or the file and its field
 }
 
 // Engine returns an engine for n. Its errors name the flag or the field of the file.
@@ -98,7 +98,7 @@ func (n Node) Engine() (*policy.Engine, error) {
 
 // HostConfig returns how the node's resolv.conf is read.
 func (n Node) HostConfig() hostresolv.Config {
-	return hostresolv.Config{Path: n.ResolvConf, Follow: n.follow, UplinkPath: n.uplink}
+	return hostresolv.Config{Path: n.ResolvConf, Uplink: n.uplinkMode, UplinkPath: n.uplink}
 }
 
 // Host reads the node's resolv.conf. If it cannot be opened, the error is in the returned
@@ -108,7 +108,7 @@ func (n Node) Host() (resolvconf.File, []policy.Finding) {
 	switch {
 	case n.ResolvConf == "":
 		return resolvconf.File{}, nil
-	case n.follow != hostresolv.Never:
+	case n.uplinkMode != hostresolv.UplinkNever:
 		w, err := hostresolv.New(n.HostConfig())
 		if err != nil {
 			return resolvconf.File{Err: err}, nil

@@ -25,7 +25,7 @@
 // replaced by rename after it was bind-mounted: the mount keeps the old one.
 //
 // Where the file is the stub of systemd-resolved, pods are better served with the file
-// behind it ([Auto]). A [Snapshot] then has both: what pods are to get, and what the
+// behind it ([UplinkAuto]). A [Snapshot] then has both: what pods are to get, and what the
 // kubelet hands out, which is compared with it.
 //
 // # Who owns what

@@ -26,7 +26,7 @@ type observation struct {
 func (w *Watcher) observe() observation {
 	o := observation{asked: read(w.cfg.Path)}
 	o.stub = isStub(o.asked, w.cfg.UplinkPath)
-	if o.stub && w.cfg.Follow == Auto {
+	if o.stub && w.cfg.Uplink == UplinkAuto {
 		r := read(w.cfg.UplinkPath)
 		o.uplink = &r
 	}

@@ -44,7 +44,7 @@ func TestUplink(t *testing.T) {
 	d := newTree(t)
 	d.write("etc/resolv.conf", stubText) // a copy, no link
 	uplink := d.path("run/resolve/resolv.conf")
-	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Follow: Auto, UplinkPath: uplink})
+	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: uplink})
 
 	isUplink := func(n int) func(Snapshot) bool {
 		return func(s Snapshot) bool { return serves(n)(s) && s.Stub && s.Uplink && s.Source == uplink }
@@ -90,7 +90,7 @@ func TestRefreshUplink(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", stubText)
 	d.write("uplink", server(1))
-	w, err := New(Config{Path: d.path("resolv.conf"), Follow: Auto, UplinkPath: d.path("uplink")})
+	w, err := New(Config{Path: d.path("resolv.conf"), Uplink: UplinkAuto, UplinkPath: d.path("uplink")})
 	d.check(err)
 	for n := 2; n < 5; n++ {
 		d.write("uplink", server(n))

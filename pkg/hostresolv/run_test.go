@@ -321,7 +321,7 @@ func TestNew(t *testing.T) {
 		want string
 	}{
 		{Config{}, "hostresolv: the path of the host's resolv.conf is empty"},
-		{Config{Path: "x", Follow: 2}, "hostresolv: unknown Follow 2"},
+		{Config{Path: "x", Uplink: 2}, "hostresolv: unknown UplinkMode 2"},
 		{Config{Path: "x", Debounce: -1}, "hostresolv: debounce -1ns and poll 0s must not be negative"},
 		{Config{Path: "x", Poll: -1}, "hostresolv: debounce 0s and poll -1ns must not be negative"},
 	} {

@@ -25,9 +25,8 @@ type Config struct {
 	// there; links are followed. It must not be empty: then there is no file.
 	Path string
 
-	// Follow says what to read when Path leads to the stub of systemd-resolved.
-	// The zero value reads Path, as the kubelet does.
-	Follow Follow
+	// Uplink is when the uplink file of systemd-resolved is read instead of Path.
+	Uplink UplinkMode
 
 	// UplinkPath is where systemd-resolved lists the servers that it asks
 	// itself; empty is DefaultUplinkPath. Its stub file is stub-resolv.conf in
@@ -45,28 +44,29 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Follow says which file is read when Path leads to the stub of systemd-resolved,
-// a server on the node's loopback that pods cannot reach.
-type Follow uint8
+// UplinkMode is when the uplink file of systemd-resolved is read instead of the file
+// that the kubelet reads.
+type UplinkMode uint8
 
 const (
-	// Never reads Path whatever it says.
-	Never Follow = iota
-	// Auto reads and watches the uplink file in the place of a stub. As long
-	// as there has been no good uplink file, it reads Path.
-	Auto
+	// UplinkNever always reads the kubelet's file.
+	UplinkNever UplinkMode = iota
+
+	// UplinkAuto reads and watches the uplink file if the kubelet's file is the stub
+	// of systemd-resolved, whose server listens on the node's loopback, where pods
+	// cannot reach it. The stub is used until there has been a good uplink file.
+	UplinkAuto
 )
 
-// ParseFollow returns the Follow that a configuration calls s: "never", "auto", or ""
-// for never.
-func ParseFollow(s string) (Follow, error) {
+// ParseUplinkMode parses "never" or "auto"; "" is never.
+func ParseUplinkMode(s string) (UplinkMode, error) {
 	switch s {
 	case "", "never":
-		return Never, nil
+		return UplinkNever, nil
 	case "auto":
-		return Auto, nil
+		return UplinkAuto, nil
 	}
-	return Never, fmt.Errorf("%q: want never or auto", s)
+	return UplinkNever, fmt.Errorf("%q: want never or auto", s)
 }
 
 // Watcher keeps the host's resolv.conf. All its methods may be called at once.
@@ -95,8 +95,8 @@ func New(cfg Config) (*Watcher, error) {
 	switch {
 	case cfg.Path == "":
 		return nil, errors.New("hostresolv: the path of the host's resolv.conf is empty")
-	case cfg.Follow > Auto:
-		return nil, fmt.Errorf("hostresolv: unknown Follow %d", cfg.Follow)
+	case cfg.Uplink > UplinkAuto:
+		return nil, fmt.Errorf("hostresolv: unknown UplinkMode %d", cfg.Uplink)
 	case cfg.Debounce < 0 || cfg.Poll < 0:
 		return nil, fmt.Errorf("hostresolv: debounce %v and poll %v must not be negative", cfg.Debounce, cfg.Poll)
 	}

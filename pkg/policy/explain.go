@@ -62,9 +62,9 @@ func (d *Decision) keptRows() []row {
 func (d *Decision) droppedRows() []row {
 	var rows []row
 	for _, i := range d.Ignored {
-		why := i.Why.Rule() + " " + i.Why.String()
-		if i.By > 0 {
-			why += ", line " + strconv.Itoa(i.By)
+		why := i.Reason.Rule() + " " + i.Reason.String()
+		if i.ReplacedBy > 0 {
+			why += ", line " + strconv.Itoa(i.ReplacedBy)
 		}
 		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), why})
 	}

@@ -162,11 +162,11 @@ func checkExplained(t *testing.T, s situation, d *policy.Decision) {
 	lines := map[int]bool{}
 	for _, i := range d.Ignored {
 		lines[i.Line] = true
-		why := i.Why.String()
-		if i.By > 0 {
-			why += fmt.Sprintf(", line %d", i.By)
+		why := i.Reason.String()
+		if i.ReplacedBy > 0 {
+			why += fmt.Sprintf(", line %d", i.ReplacedBy)
 		}
-		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Why.Rule(), why)]++
+		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Reason.Rule(), why)]++
 	}
 	want[row("hostname", d.Hostname)]++
 	if d.FQDN != "" {

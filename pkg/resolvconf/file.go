@@ -33,8 +33,8 @@ type Entry struct {
 // IgnoredEntry is an entry that has no effect on pods.
 type IgnoredEntry struct {
 	Entry
-	Why Reason
-	By  int // the line that overrules this one, for reasonReplaced and reasonOverridden; else 0
+	Reason     Reason
+	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
 // Reason tells why an entry has no effect.

@@ -76,12 +76,12 @@ var causeNames = map[Cause]string{
 func remarks(r Resolver) []string {
 	var list []string
 	for _, m := range r.Remarks {
-		s := fmt.Sprintf("%d not %s: %s", m.Line, causeNames[m.Why], m.Text)
+		s := fmt.Sprintf("%d not %s: %s", m.Line, causeNames[m.Cause], m.Text)
 		if len(m.Text) > 50 {
-			s = fmt.Sprintf("%d not %s: %d bytes", m.Line, causeNames[m.Why], len(m.Text))
+			s = fmt.Sprintf("%d not %s: %d bytes", m.Line, causeNames[m.Cause], len(m.Text))
 		}
-		if m.By != 0 {
-			s += fmt.Sprintf(" (by %d)", m.By)
+		if m.ReplacedBy != 0 {
+			s += fmt.Sprintf(" (by %d)", m.ReplacedBy)
 		}
 		list = append(list, s)
 	}
@@ -187,13 +187,13 @@ func fuzz(f *testing.F, read func(string) Resolver, minTimeout, maxTimeout, maxA
 		}
 		survived := true
 		for _, m := range r.Remarks {
-			if lines := strings.Count(text, "\n") + 1; m.Line < 1 || m.Line > lines || m.By > lines {
+			if lines := strings.Count(text, "\n") + 1; m.Line < 1 || m.Line > lines || m.ReplacedBy > lines {
 				t.Errorf("%+v in a text of %d lines", m, lines)
 			}
-			if !strings.Contains(text, m.Text) || strings.HasPrefix(m.Why.String(), "Cause(") {
+			if !strings.Contains(text, m.Text) || strings.HasPrefix(m.Cause.String(), "Cause(") {
 				t.Errorf("%+v is not of the text, or has no cause", m)
 			}
-			survived = survived && m.Why != causeCrash
+			survived = survived && m.Cause != causeCrash
 		}
 		if r.Crashes == survived {
 			t.Errorf("Crashes is %t, which the remarks do not say", r.Crashes)

@@ -149,8 +149,8 @@ func (p *parser) indexOf(key string) int {
 	return i
 }
 
-func (p *parser) ignore(e Entry, why Reason, by int) {
-	p.Ignored = append(p.Ignored, IgnoredEntry{e, why, by})
+func (p *parser) ignore(e Entry, reason Reason, replacedBy int) {
+	p.Ignored = append(p.Ignored, IgnoredEntry{e, reason, replacedBy})
 }
 
 func cutField(s string) (field, rest string) {

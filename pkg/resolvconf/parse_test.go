@@ -83,13 +83,13 @@ options ndots:1
 options ndots:2
 `)
 	want := []IgnoredEntry{
-		{Entry: Entry{Text: "domain corp.example", Line: 3}, Why: reasonUnknownKeyword},
-		{Entry: Entry{Text: "nameserver", Line: 4}, Why: reasonNoValue},
-		{Entry: Entry{Text: "# office", Line: 5}, Why: reasonTrailingText},
-		{Entry: Entry{Text: "a", Line: 6}, Why: reasonReplaced, By: 7},
-		{Entry: Entry{Text: "b", Line: 6}, Why: reasonReplaced, By: 7},
-		{Entry: Entry{Text: ".", Line: 7}, Why: reasonRootDomain},
-		{Entry: Entry{Text: "ndots:1", Line: 8}, Why: reasonOverridden, By: 9},
+		{Entry: Entry{Text: "domain corp.example", Line: 3}, Reason: reasonUnknownKeyword},
+		{Entry: Entry{Text: "nameserver", Line: 4}, Reason: reasonNoValue},
+		{Entry: Entry{Text: "# office", Line: 5}, Reason: reasonTrailingText},
+		{Entry: Entry{Text: "a", Line: 6}, Reason: reasonReplaced, ReplacedBy: 7},
+		{Entry: Entry{Text: "b", Line: 6}, Reason: reasonReplaced, ReplacedBy: 7},
+		{Entry: Entry{Text: ".", Line: 7}, Reason: reasonRootDomain},
+		{Entry: Entry{Text: "ndots:1", Line: 8}, Reason: reasonOverridden, ReplacedBy: 9},
 	}
 	if diff := cmp.Diff(want, f.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)

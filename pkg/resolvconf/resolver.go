@@ -66,8 +66,8 @@ type Resolver struct {
 // Remark is a line or a value that a library passes over or changes.
 type Remark struct {
 	Entry
-	Why Cause
-	By  int // the line that replaces this one, for causeReplaced; else 0
+	Cause      Cause
+	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
 // Cause tells why a library passes over an entry or changes it.
@@ -146,7 +146,7 @@ func (r *reading) result() Resolver {
 }
 
 func (r *reading) remark(text string, line int, why Cause) {
-	r.Remarks = append(r.Remarks, Remark{Entry: Entry{strings.Trim(text, cSpace), line}, Why: why})
+	r.Remarks = append(r.Remarks, Remark{Entry: Entry{strings.Trim(text, cSpace), line}, Cause: why})
 }
 
 // passOver remarks on a line that is passed over, unless it is blank or meant as a

@@ -14,30 +14,30 @@ import (
 	"time"
 )
 
-// Manager is a service manager that wants to hear how this process is. The zero
+// Notifier is a service manager that wants to hear how this process is. The zero
 // value is none, and is told nothing.
-type Manager struct {
+type Notifier struct {
 	send     func(state string) error // nil: there is none
 	watchdog time.Duration            // it wants a sign of life so often; 0: never
 }
 
-// NewManager returns the manager that the environment names, and removes it from
+// NewNotifier returns the manager that the environment names, and removes it from
 // there: its news would not be about the programs that we start.
-func NewManager() (Manager, error) {
+func NewNotifier() (Notifier, error) {
 	address, usec, pid := take("NOTIFY_SOCKET"), take("WATCHDOG_USEC"), take("WATCHDOG_PID")
 	if address == "" {
-		return Manager{}, nil
+		return Notifier{}, nil
 	}
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") { // @: abstract
-		return Manager{}, fmt.Errorf("NOTIFY_SOCKET %q: neither a path nor an abstract socket", address)
+		return Notifier{}, fmt.Errorf("NOTIFY_SOCKET %q: neither a path nor an abstract socket", address)
 	}
-	m := Manager{send: func(state string) error { return send(address, state) }}
+	m := Notifier{send: func(state string) error { return send(address, state) }}
 	if usec == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return m, nil
 	}
 	n, err := strconv.ParseInt(usec, 10, 64)
 	if m.watchdog = time.Duration(n) * time.Microsecond; err != nil || n <= 0 || m.watchdog/time.Microsecond != time.Duration(n) {
-		return Manager{}, fmt.Errorf("WATCHDOG_USEC %q: not a number of microseconds", usec)
+		return Notifier{}, fmt.Errorf("WATCHDOG_USEC %q: not a number of microseconds", usec)
 	}
 	return m, nil
 }
@@ -60,7 +60,7 @@ func send(address, state string) error {
 //
 // A manager that cannot be told is logged: that is no reason to end. The error is
 // that of the first call of alive, unless ctx ended it.
-func (m Manager) Run(ctx context.Context, alive func(context.Context) error, log *slog.Logger) error {
+func (m Notifier) Run(ctx context.Context, alive func(context.Context) error, log *slog.Logger) error {
 	if m.send == nil {
 		return nil
 	}

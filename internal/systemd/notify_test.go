@@ -35,7 +35,7 @@ func (r *told) send(state string) error {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := told{began: time.Now()}
-		m := Manager{send: r.send, watchdog: 20 * time.Second}
+		m := Notifier{send: r.send, watchdog: 20 * time.Second}
 		ready := time.After(3 * time.Second)
 		calls := 0
 		alive := func(ctx context.Context) error {
@@ -71,7 +71,7 @@ func TestRunWithoutWatchdog(t *testing.T) {
 		r := told{began: time.Now()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := (Manager{send: r.send}).Run(ctx, func(context.Context) error { return nil }, slog.New(slog.DiscardHandler)); err != nil {
+		if err := (Notifier{send: r.send}).Run(ctx, func(context.Context) error { return nil }, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
 		if want := []string{"0s READY=1", "1h0m0s STOPPING=1"}; !slices.Equal(r.news, want) {
@@ -84,13 +84,13 @@ func TestRunWithoutWatchdog(t *testing.T) {
 func TestRunNotReady(t *testing.T) {
 	r := told{began: time.Now()}
 	broken := errors.New("broken")
-	err := Manager{send: r.send}.Run(t.Context(), func(context.Context) error { return broken }, slog.New(slog.DiscardHandler))
+	err := Notifier{send: r.send}.Run(t.Context(), func(context.Context) error { return broken }, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (Manager{send: r.send}).Run(ended, func(ctx context.Context) error { return ctx.Err() }, slog.New(slog.DiscardHandler)); err != nil {
+	if err := (Notifier{send: r.send}).Run(ended, func(ctx context.Context) error { return ctx.Err() }, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("told to stop first: %v", err)
 	}
 	for _, state := range r.news {
@@ -105,19 +105,19 @@ func TestRunWithoutManager(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	alive := func(context.Context) error { cancel(); return nil }
 	var log bytes.Buffer
-	gone := Manager{send: func(string) error { return errors.New("gone") }}
+	gone := Notifier{send: func(string) error { return errors.New("gone") }}
 	if err := gone.Run(ctx, alive, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Count(log.String(), "cannot be told") != 2 {
 		t.Errorf("%v, the log:\n%s", err, &log)
 	}
 	never := func(context.Context) error { t.Error("asked for nothing"); return nil }
-	if err := (Manager{}).Run(t.Context(), never, nil); err != nil {
+	if err := (Notifier{}).Run(t.Context(), never, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNewManager reads the environment and sends a datagram to a real socket: a path,
+// TestNewNotifier reads the environment and sends a datagram to a real socket: a path,
 // and on Linux an abstract one.
-func TestNewManager(t *testing.T) {
+func TestNewNotifier(t *testing.T) {
 	addresses := []string{filepath.Join(t.TempDir(), "notify")}
 	if runtime.GOOS == "linux" {
 		addresses = append(addresses, "@dnsconfigurer-test-"+strconv.Itoa(os.Getpid()))
@@ -140,7 +140,7 @@ func TestNewManager(t *testing.T) {
 			t.Setenv("NOTIFY_SOCKET", address)
 			t.Setenv("WATCHDOG_USEC", tt.usec)
 			t.Setenv("WATCHDOG_PID", tt.pid)
-			m, err := NewManager()
+			m, err := NewNotifier()
 			if err != nil || m.watchdog != tt.want {
 				t.Errorf("%s: %v, %v, want %v", name, m.watchdog, err, tt.want)
 			}
@@ -151,14 +151,14 @@ func TestNewManager(t *testing.T) {
 			if n, err := l.Read(b); err != nil || string(b[:n]) != "READY=1" {
 				t.Errorf("%s: received %q, %v", address, b[:n], err)
 			}
-			if m, err := NewManager(); err != nil || m.send != nil {
+			if m, err := NewNotifier(); err != nil || m.send != nil {
 				t.Errorf("%s: the variables are still there: %v", name, err)
 			}
 		}
 	}
 }
 
-func TestNewManagerRefuses(t *testing.T) {
+func TestNewNotifierRefuses(t *testing.T) {
 	for _, tt := range []struct{ address, usec, want string }{
 		{"vsock:2:1234", "", `NOTIFY_SOCKET "vsock:2:1234": neither a path`},
 		{"/run/notify", "soon", `WATCHDOG_USEC "soon": not a number`},
@@ -167,7 +167,7 @@ func TestNewManagerRefuses(t *testing.T) {
 	} {
 		t.Setenv("NOTIFY_SOCKET", tt.address)
 		t.Setenv("WATCHDOG_USEC", tt.usec)
-		if _, err := NewManager(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		if _, err := NewNotifier(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("error %v, want %s", err, tt.want)
 		}
 	}
