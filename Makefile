@@ -1,87 +1,119 @@
-# The commands of the project; CONTRIBUTING.md says when to use which.
+# The commands of the project. `make help` lists them; CONTRIBUTING.md says when to use which.
 
 SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=test/tools/go.mod
 
-.PHONY: build demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak lint fuzz bench bench-dns clean
+# A suite runs through test/summary, which records its result for `make test`.
+REPORTS := bin/reports
+SUMMARY := $(GO) run ./test/summary
+SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-# gRPC's traces would bring templates, and with them the linker keeps every method of
-# every type: 4.6 MB.
-build: ## the binary at bin/dnsconfigurer, static
+.PHONY: build help demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak \
+	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-commits lint-arch fuzz bench bench-dns clean
+
+# grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
+# method of every type: 4.6 MB.
+build: ## build bin/dnsconfigurer, a static binary
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
 
-demo: build ## the two-minute tour
+help: ## list the commands
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+demo: build ## show the product in two minutes
 	@bash examples/demo.sh
 
-# The soak takes ten minutes and little of the machine: the others run beside it, save for
-# the faults, which are about time.
-test: lint test-unit test-faults ## everything; a skip on root Linux is a failure
-	@$(MAKE) --no-print-directory -j2 -Otarget test-soak test-real
+# The soak takes ten minutes and little of the machine: the suites of test-real run
+# beside it. test-faults measures time, so it runs alone.
+EARLY := lint test-unit test-faults
+REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns
+test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
+	@rm -rf $(REPORTS)
+	@for suite in $(EARLY); do $(MAKE) --no-print-directory $$suite; done; \
+	$(MAKE) --no-print-directory -k -j2 -Otarget test-soak test-real; \
+	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) test-soak; status=$$?; \
+	echo "all suites took $$((SECONDS / 60)) minutes"; exit $$status
 
-test-real: ## what has real components, one after another: their builds need the machine
-	@$(MAKE) --no-print-directory test-leaks
-	@$(MAKE) --no-print-directory test-cluster
-	@$(MAKE) --no-print-directory test-kubelet
-	@$(MAKE) --no-print-directory test-apiserver
-	@$(MAKE) --no-print-directory test-dns
+test-real: ## run the suites with real components, one after another because their builds need the machine
+	@failed=; for suite in $(REAL); do $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
-test-unit: ## the fast part
-	$(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$)' -json ./... | $(GO) run ./test/summary
+test-unit: ## run the tests of the main module with the race detector
+	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$)' -json ./...
 
-# Too many for the race detector, with which test-unit runs a fifth of them.
-test-leaks: ## what 100,000 pod lifecycles leave behind in the shim
-	$(GO) test -timeout 20m -run '^TestLifecyclesLeaveNothing$$' -json ./pkg/cri | $(GO) run ./test/summary -v
+# Without the race detector, with which test-unit runs a fifth of the lifecycles.
+test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
+	@$(SUITE) -v $(GO) test -timeout 20m -run '^TestLifecyclesLeaveNothing$$' -json ./pkg/cri
 
-# Two minutes, mostly of waiting. The delays that it tells are those of the machine, too.
-test-faults: ## a thousand lookups of glibc and musl through each fault of a node cache and its servers
-	$(GO) test -timeout 10m -count 1 -run '^TestFaults$$' -json ./test/node | $(GO) run ./test/summary -v
+test-faults: ## look up a thousand names with glibc and musl during each fault of a node cache and its servers, two minutes
+	@$(SUITE) -v $(GO) test -timeout 10m -count 1 -run '^TestFaults$$' -json ./test/node
 
-# The kubelet's code is large: its module is apart, and its first build takes minutes.
-test-cluster: ## the policy engine beside the kubelet's own code
-	cd test/cluster && CGO_ENABLED=0 $(GO) test -timeout 60m -json ./... | (cd ../.. && $(GO) run ./test/summary -v)
+# The kubelet's code is large: it has its own module, and its first build takes minutes.
+test-cluster: ## compare the policy engine with the kubelet's own code
+	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/cluster test -timeout 60m -json ./...
 
 # After test-cluster, which has built most of the kubelet.
-test-kubelet: ## a kubelet with static pods, directly at containerd and through the shim
-	$(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node | $(GO) run ./test/summary -v
+test-kubelet: ## run a kubelet with static pods, with and without the shim
+	@$(SUITE) -v $(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node
 
-# After test-cluster, which has built much of the API server. It has a module of its own.
-test-apiserver: ## admission policies on a real etcd and kube-apiserver, and the cluster DNS server when those die, hang and come back
-	$(GO) test -timeout 20m -run '^TestAPIServer' -json ./test/apiserver | $(GO) run ./test/summary -v
-	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json ./fault | (cd ../.. && $(GO) run ./test/summary -v)
+# After test-cluster, which has built much of the API server.
+test-apiserver: ## test policies, webhook and cluster DNS on a real etcd and kube-apiserver, also while those fail
+	@$(SUITE) -v sh -c "$(GO) test -timeout 20m -run '^TestAPIServer' -json ./test/apiserver; first=\$$?; \
+	CGO_ENABLED=0 $(GO) -C test/bench test -timeout 20m -json ./fault && exit \$$first"
 
 # CoreDNS is built here: about a minute and a half the first time.
-test-dns: ## the cluster DNS server, CoreDNS and the specification: the same answers
-	cd test/bench && CGO_ENABLED=0 $(GO) test -timeout 20m -json $$($(GO) list ./... | grep -v /fault$$) | (cd ../.. && $(GO) run ./test/summary -v)
+test-dns: ## compare the cluster DNS server with CoreDNS and the specification
+	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/bench test -timeout 20m -json $$($(GO) -C test/bench list ./... | grep -v /fault$$)
 
 # At 2,000 queries a second: it leaves most of the machine to others.
 SOAK ?= 10m
-test-soak: ## ten minutes of random names and a million random packets against the cluster DNS server
-	$(GO) test -timeout 30m -json ./test/soak -args -duration $(SOAK) -packets 1000000 | $(GO) run ./test/summary -v
+test-soak: ## send random names for SOAK (10m) and a million random packets to the cluster DNS server
+	@$(SUITE) -v $(GO) test -timeout 30m -json ./test/soak -args -duration $(SOAK) -packets 1000000
 
-lint: ## vet, formatter, staticcheck, and the public interface of pkg/policy
+lint: ## check format, modules, vet (three platforms), staticcheck, commit messages and test/arch
+	@$(SUITE) $(MAKE) --no-print-directory -k lint-checks
+
+lint-checks: lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-commits lint-arch
+
+lint-format:
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
+
+lint-modules:
 	$(GO) mod tidy -diff
+
+lint-vet:
 	$(GO) vet ./...
 	cd test/cluster && CGO_ENABLED=0 $(GO) vet ./...
 	cd test/bench && CGO_ENABLED=0 $(GO) vet ./...
-	$(TOOL) staticcheck ./...
-	$(GO) test ./test/arch
 
-# Every fuzz target for FUZZTIME; their seeds run in test-unit too.
+# The commands that need no node run on these, too.
+lint-platforms:
+	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=windows $(GO) vet ./...
+
+lint-staticcheck:
+	$(TOOL) staticcheck ./...
+
+lint-commits:
+	$(GO) run ./test/commits
+
+lint-arch:
+	@$(GO) test -json ./test/arch
+
+# The seeds of the targets run in test-unit, too.
 FUZZTIME ?= 30s
-fuzz:
+fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	  done; \
 	done
 
-# Side by side with the peers in one run; docs/benchmarks.md keeps the last table.
-# What needs containers and processes of its own runs as root on Linux.
+# docs/benchmarks.md keeps the last tables. The parts with containers and processes
+# run as root on Linux.
 BENCH_COUNT ?= 10
-bench: build ## parse and decide beside the kubelet's GetPodDNS, calls with and without the shim, its memory, bench-dns
+bench: build ## measure the engine, the shim and the DNS servers beside their peers in one run
 	cd test/cluster && CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 200ms -count $(BENCH_COUNT) . | tee bench.txt
 	cd test/cluster && $(GO) tool -modfile=../tools/go.mod benchstat -col /engine bench.txt
 	$(GO) test -run '^$$' -bench . -benchtime 500ms -count $(BENCH_COUNT) -timeout 60m ./test/node | tee bench.txt
@@ -89,9 +121,9 @@ bench: build ## parse and decide beside the kubelet's GetPodDNS, calls with and 
 	$(TOOL) benchstat -filter .name:Memory bench.txt
 	$(MAKE) bench-dns
 
-# About ten minutes. BENCH_DNS='-runs 1 -seconds 2' is a quick look.
-bench-dns: ## what an answer costs, beside CoreDNS, NSD, Knot, unbound and dnsmasq
+# About ten minutes; BENCH_DNS='-runs 1 -seconds 2' is a short run.
+bench-dns: ## measure the cluster DNS server beside CoreDNS, NSD, Knot, unbound and dnsmasq
 	cd test/bench && $(GO) run ./cmd/measure $(BENCH_DNS)
 
-clean:
+clean: ## remove what the commands have built
 	rm -rf bin bench.txt test/cluster/bench.txt

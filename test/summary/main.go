@@ -1,119 +1,83 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command summary reads the output of `go test -json` and prints what a person
-// wants to know: a line for each package, the output of tests that failed, what
-// was skipped and why, and the totals. With -v it also prints what tests logged.
+// Command summary runs the suites of the Makefile and reports on them.
 //
-// On Linux as root nothing has a reason to be skipped: there a skip is a failure,
-// so that a test cannot be lost without anybody noticing.
+//	summary [-v] [-name SUITE -reports DIR] COMMAND [ARG...]
+//	summary -total DIR SUITE...
+//
+// In the first form it runs a command such as `go test -json` and prints a line for
+// each package, the output of failed tests, each skip with its reason, and the
+// totals. With -v it also prints what passing tests logged. With -name it records
+// the result in a directory.
+//
+// In the second form it prints the recorded results of all suites. A suite without a
+// record has failed.
+//
+// A skip on Linux as root is a failure: everything can run there, so a skip means
+// that a test got lost. A suite in which no test passed is a failure too.
 package main
 
 import (
-	"bufio"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
-	"strings"
+	"time"
 )
 
-// event is one line of `go test -json` (cmd/test2json).
-type event struct {
-	Action  string
-	Package string
-	Test    string
-	Output  string
-}
-
 func main() {
-	verbose := flag.Bool("v", false, "print what tests logged")
+	verbose := flag.Bool("v", false, "print what passing tests logged")
+	name := flag.String("name", "", "the suite's `name` in the record")
+	reports := flag.String("reports", "", "the `directory` of the records")
+	total := flag.String("total", "", "print the records in `directory` of the suites in the arguments")
 	flag.Parse()
-	s := summary{out: os.Stdout, verbose: *verbose, output: map[string][]string{}}
-	if err := s.read(os.Stdin); err != nil {
+	err := errors.New("no command given")
+	switch {
+	case *total != "":
+		err = printTotal(os.Stdout, *total, flag.Args())
+	case flag.NArg() > 0:
+		err = runSuite(flag.Args(), *name, *reports, *verbose)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "summary:", err)
 		os.Exit(1)
 	}
-	if !s.good(runtime.GOOS == "linux" && os.Geteuid() == 0) {
-		os.Exit(1)
-	}
 }
 
-type summary struct {
-	out     io.Writer
-	verbose bool
-
-	output          map[string][]string // of tests that have not ended, by package and test
-	passed, failed  int
-	skipped, broken []string // skipped tests; packages that failed, also without a test
+// runSuite runs command and records its result if reports is set. The error says why
+// the suite failed.
+func runSuite(command []string, name, reports string, verbose bool) error {
+	start := time.Now()
+	s := newSummary(os.Stdout, verbose)
+	err := s.run(command)
+	r := s.report(err, runtime.GOOS == "linux" && os.Geteuid() == 0)
+	r.Name, r.Seconds = name, time.Since(start).Seconds()
+	if reports != "" {
+		err = r.write(reports)
+	} else {
+		err = nil
+	}
+	return errors.Join(r.failure(), err)
 }
 
-// read takes in all events. Lines that are none, as a compiler's, are printed.
-func (s *summary) read(r io.Reader) error {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			fmt.Fprintln(s.out, lines.Text())
-			continue
-		}
-		s.event(e)
+// run runs command and reads its output.
+func (s *summary) run(command []string) error {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
 	}
-	return lines.Err()
-}
-
-func (s *summary) event(e event) {
-	id := e.Package + " " + e.Test
-	switch e.Action {
-	case "build-output":
-		fmt.Fprint(s.out, e.Output)
-	case "output":
-		if e.Test != "" {
-			s.output[id] = append(s.output[id], e.Output)
-		} else if e.Output != "PASS\n" {
-			fmt.Fprint(s.out, e.Output)
-		}
-	case "pass", "skip", "fail":
-		s.end(e, id)
-		delete(s.output, id)
+	if err := cmd.Start(); err != nil {
+		return err
 	}
-}
-
-func (s *summary) end(e event, id string) {
-	output := strings.Join(s.output[id], "")
-	switch {
-	case e.Test == "":
-		if e.Action == "fail" {
-			s.broken = append(s.broken, e.Package)
-		}
-	case e.Action == "pass":
-		s.passed++
-		if s.verbose && strings.Contains(output, ".go:") {
-			fmt.Fprint(s.out, output)
-		}
-	case e.Action == "skip":
-		s.skipped = append(s.skipped, id+"\n"+output)
-	default:
-		s.failed++
-		fmt.Fprint(s.out, output)
+	readErr := s.read(out)
+	if readErr != nil {
+		_, _ = io.Copy(io.Discard, out) // the command must not block on a full pipe
 	}
-}
-
-// good prints the totals and tells whether all is well. With all set, nothing may
-// be skipped.
-func (s *summary) good(all bool) bool {
-	for _, t := range s.skipped {
-		fmt.Fprintln(s.out, "skipped:", strings.TrimSpace(t))
-	}
-	for _, p := range s.broken {
-		fmt.Fprintln(s.out, "failed:", p)
-	}
-	if all && len(s.skipped) > 0 {
-		fmt.Fprintln(s.out, "on Linux as root nothing may be skipped")
-	}
-	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed, s.failed, len(s.skipped))
-	return s.failed+len(s.broken) == 0 && s.passed > 0 && (!all || len(s.skipped) == 0)
+	return errors.Join(readErr, cmd.Wait())
 }

@@ -4,48 +4,109 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
 
-func TestSummary(t *testing.T) {
-	const ok = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: logged\n"}
+const (
+	passing = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: logged\n"}
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Output":"PASS\n"}
 {"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}
 {"Action":"pass","Package":"p"}
 `
-	const skipped = `{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:1: needs root\n"}
+	skipping = `{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:1: needs root\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
 `
-	const failed = `{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:1: got 1, want 2\n"}
+	failing = `{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:1: got 1, want 2\n"}
 {"Action":"fail","Package":"p","Test":"TestC"}
 {"Action":"fail","Package":"p"}
 `
+	unfinished = `{"Action":"output","Package":"p","Test":"TestD","Output":"panic: test timed out after 20m0s\n"}
+{"Action":"fail","Package":"p"}
+`
+	notBuilt = "# p\nx.go:1: undefined\n" + `{"Action":"build-output","Output":"y.go:1: undefined\n"}
+{"Action":"fail","Package":"p"}
+`
+)
+
+func TestReport(t *testing.T) {
 	tests := []struct {
-		name, events string
-		all, verbose bool
-		wantGood     bool
-		want         string
+		name, events      string
+		err               error
+		complete, verbose bool
+		wantReason        string
+		want              string
 	}{
-		{"all well", ok, true, false, true, "ok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
-		{"what was logged", ok, true, true, true, "    a_test.go:1: logged\nok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
-		{"a skip has its reason", ok + skipped, false, false, true, "ok  \tp\t0.1s\nskipped: p TestB\n    b_test.go:1: needs root\n1 passed, 0 failed, 1 skipped\n"},
-		{"and fails where there is none", ok + skipped, true, false, false, "ok  \tp\t0.1s\nskipped: p TestB\n    b_test.go:1: needs root\non Linux as root nothing may be skipped\n1 passed, 0 failed, 1 skipped\n"},
-		{"a failure has its output", ok + failed, true, false, false, "ok  \tp\t0.1s\n    c_test.go:1: got 1, want 2\nfailed: p\n1 passed, 1 failed, 0 skipped\n"},
-		{"a package that does not build", "# p\nx.go:1: undefined\n" + `{"Action":"build-output","Output":"y.go:1: undefined\n"}` + "\n" + `{"Action":"fail","Package":"p"}`, true, false, false, "# p\nx.go:1: undefined\ny.go:1: undefined\nfailed: p\n0 passed, 0 failed, 0 skipped\n"},
-		{"no test at all", "", true, false, false, "0 passed, 0 failed, 0 skipped\n"},
+		{"all pass", passing, nil, true, false, "", "ok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
+		{"verbose", passing, nil, true, true, "", "    a_test.go:1: logged\nok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
+		{"skip", passing + skipping, nil, false, false, "",
+			"ok  \tp\t0.1s\nskipped: p TestB\n    b_test.go:1: needs root\n1 passed, 0 failed, 1 skipped\n"},
+		{"skip where everything runs", passing + skipping, nil, true, false, "tests were skipped on Linux as root",
+			"ok  \tp\t0.1s\nskipped: p TestB\n    b_test.go:1: needs root\n1 passed, 0 failed, 1 skipped\n"},
+		{"failed test", passing + failing, errors.New("exit status 1"), true, false, "tests failed",
+			"ok  \tp\t0.1s\n    c_test.go:1: got 1, want 2\nfailed: p TestC\n1 passed, 1 failed, 0 skipped\n"},
+		{"unfinished test", passing + unfinished, nil, true, false, "tests failed",
+			"ok  \tp\t0.1s\npanic: test timed out after 20m0s\nfailed: p TestD\n1 passed, 1 failed, 0 skipped\n"},
+		{"package that does not build", notBuilt, nil, true, false, "tests failed",
+			"# p\nx.go:1: undefined\ny.go:1: undefined\nfailed: p\n0 passed, 1 failed, 0 skipped\n"},
+		{"failed command", passing, errors.New("exit status 2"), true, false, "exit status 2", "ok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
+		{"no test", "", nil, true, false, "no test passed", "0 passed, 0 failed, 0 skipped\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			s := summary{out: &out, verbose: tt.verbose, output: map[string][]string{}}
+			s := newSummary(&out, tt.verbose)
 			if err := s.read(strings.NewReader(tt.events)); err != nil {
 				t.Fatal(err)
 			}
-			if good := s.good(tt.all); good != tt.wantGood || out.String() != tt.want {
-				t.Errorf("good %v, want %v; got\n%s\nwant\n%s", good, tt.wantGood, out.String(), tt.want)
+			if r := s.report(tt.err, tt.complete); r.Reason != tt.wantReason || out.String() != tt.want {
+				t.Errorf("reason %q, want %q; got\n%s\nwant\n%s", r.Reason, tt.wantReason, out.String(), tt.want)
 			}
 		})
+	}
+}
+
+func TestRun_FailingCommand(t *testing.T) {
+	var out strings.Builder
+	s := newSummary(&out, false)
+	if err := s.run([]string{"sh", "-c", "echo text; exit 3"}); err == nil || err.Error() != "exit status 3" || out.String() != "text\n" {
+		t.Errorf("error %v, output %q", err, out.String())
+	}
+}
+
+func TestPrintTotal(t *testing.T) {
+	dir := t.TempDir()
+	for _, r := range []report{
+		{Name: "good", Passed: 12, Seconds: 61.2},
+		{Name: "bad", Passed: 3, Failed: []string{"p TestA", "p TestB/x"}, Skipped: 1, Reason: "tests failed", Seconds: 5},
+	} {
+		if err := r.write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := printTotal(&out, dir, []string{"good"}); err != nil {
+		t.Errorf("one good suite: %v", err)
+	}
+	out.Reset()
+	err := printTotal(&out, dir, []string{"good", "bad", "lost"})
+	if err == nil || err.Error() != "2 of 3 suites failed" {
+		t.Errorf("error %v", err)
+	}
+	got := strings.ReplaceAll(out.String(), dir, "DIR")
+	want := `
+suite  result  passed  failed  skipped  time
+good   ok      12      0       0        1m1s
+bad    FAILED  3       2       1        5s
+lost   FAILED  0       0       0        0s
+bad failed: tests failed
+    p TestA
+    p TestB/x
+lost failed: did not end: open DIR/lost.json: no such file or directory
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
