@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -16,24 +18,24 @@ import (
 
 const module = "github.com/dnsconfigurer/dnsconfigurer"
 
-// values are the packages that compute and touch nothing: no files, no clock, no
-// network, no locks, no log.
+// values are the packages for pure computation: no files, no clock, no network, no
+// locks, no log.
 var values = []string{"bytes", "errors", "fmt", "io", "net/netip", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
 
-// imports says what each package may import besides its own module's entries:
-// "std" is all of the standard library, a trailing "/..." a tree. What is not
-// listed is forbidden, and so is a package that has no row.
+// imports holds the packages that each package may import: "std" is the standard
+// library, "values" the packages above, a trailing "/..." a tree. Every package has a
+// row, and every entry of a row is in use.
 var imports = map[string][]string{
-	"pkg/fqdn":           values,
-	"pkg/resolvconf":     append(values, "pkg/fqdn"),
-	"internal/libc":      append(values, "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"), // waits, but sends nothing itself
-	"pkg/policy":         append(values, "pkg/fqdn", "pkg/resolvconf"),
-	"internal/admission": append(values, "pkg/fqdn", "pkg/policy", "pkg/resolvconf"),
+	"pkg/fqdn":           {"values"},
+	"pkg/resolvconf":     {"values"},
+	"internal/libc":      {"values", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"}, // waits, but sends nothing itself
+	"pkg/policy":         {"values", "pkg/fqdn", "pkg/resolvconf"},
+	"internal/admission": {"values", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "internal/admission", "internal/document", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus"},
 	"internal/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
-	"internal/kube":                         {"std", "pkg/policy", "pkg/fqdn", "internal/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
-	"internal/document":                     append(values, "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"),
+	"internal/kube":                         {"std", "pkg/policy", "internal/document", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
+	"internal/document":                     {"values", "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"},
 	"pkg/hostresolv":                        {"std", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"internal/kube/watch": {"std", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...",
 		"github.com/fsnotify/fsnotify", "golang.org/x/sync/singleflight"},
@@ -41,7 +43,7 @@ var imports = map[string][]string{
 	"internal/kube/zonesync": {"std", "internal/kube", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "github.com/fsnotify/fsnotify",
 		"github.com/prometheus/client_golang/prometheus"},
-	"pkg/cri": {"std", "pkg/policy", "pkg/fqdn", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
+	"pkg/cri": {"std", "pkg/policy", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/dnsserver/zone":     {"std", "pkg/fqdn"},
@@ -50,7 +52,7 @@ var imports = map[string][]string{
 	"pkg/dnsserver/autopath": {"std", "pkg/fqdn"},
 	"pkg/dnsserver/upstream": {"std", "pkg/fqdn", "github.com/miekg/dns", "golang.org/x/sync/singleflight", "github.com/prometheus/client_golang/prometheus"},
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/autopath", "pkg/dnsserver/zone", "pkg/dnsserver/cache", "github.com/miekg/dns",
-		"golang.org/x/net/ipv4", "golang.org/x/net/ipv6", "golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
+		"golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"internal/systemd":  {"std"},
 	"internal/nodeaddr": {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink"},
@@ -60,22 +62,23 @@ var imports = map[string][]string{
 		"github.com/spf13/pflag", "k8s.io/utils/net"},
 	"internal/daemon":  {"std", "golang.org/x/sync/errgroup"},
 	"internal/forward": {"std", "pkg/dnsserver", "pkg/dnsserver/upstream", "pkg/fqdn", "pkg/hostresolv"},
-	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "internal/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns", "k8s.io/utils/net",
-		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", "github.com/prometheus/client_golang/..."},
-	"deploy":         {"std"},
-	"test/arch":      {"std"},
+	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "internal/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/miekg/dns",
+		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "github.com/prometheus/client_golang/..."},
+	"deploy":         nil,
+	"test/arch":      nil,
 	"test/apiserver": {"std", "test/process", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"test/certs":     {"std"},
+	"test/commits":   {"std"},
 	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
-	"test/libc":      {"std"},
-	"test/node":      {"std"},
+	"test/libc":      nil,
+	"test/node":      nil,
 	"test/process":   {"std"},
-	"test/soak":      {"std"},
+	"test/soak":      nil,
 	"test/summary":   {"std"},
 	"test/vectors":   {"std", "internal/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
-// pkg is what `go list -json` says of a package.
+// pkg is a package in the output of `go list -json`.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -88,16 +91,24 @@ type pkg struct {
 
 func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-func listPackages(t *testing.T) []pkg {
+// goList runs `go list` for Linux, so that the table holds on every platform.
+func goList(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "GOOS=linux")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+	return string(out)
+}
+
+func listPackages(t *testing.T) []pkg {
+	t.Helper()
 	var list []pkg
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	out := goList(t, "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
 		var p pkg
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return list
@@ -109,43 +120,75 @@ func listPackages(t *testing.T) []pkg {
 }
 
 func TestImports(t *testing.T) {
-	seen := map[string]bool{}
+	rows := maps.Clone(imports)
 	for _, p := range listPackages(t) {
-		allowed, listed := imports[p.name()]
+		allowed, listed := rows[p.name()]
 		if !listed {
 			t.Errorf("%s has no row in the table of imports", p.name())
 		}
-		seen[p.name()] = true
-		for _, i := range p.Imports {
-			i = strings.TrimPrefix(i, module+"/")
-			if !slices.ContainsFunc(allowed, func(a string) bool { return permits(a, i) }) {
-				t.Errorf("%s imports %s, which its row does not allow", p.name(), i)
-			}
+		delete(rows, p.name())
+		for _, problem := range compareImports(allowed, p.Imports) {
+			t.Errorf("%s: %s", p.name(), problem)
 		}
 	}
-	for row := range imports {
-		if !seen[row] {
-			t.Errorf("the table has a row for %s, which does not exist", row)
+	for row := range rows {
+		t.Errorf("the table of imports has a row for %s, which does not exist", row)
+	}
+}
+
+// compareImports returns the imports without an entry, and the entries without an
+// import.
+func compareImports(allowed, imported []string) (problems []string) {
+	used := map[string]bool{}
+	for _, i := range imported {
+		i = strings.TrimPrefix(i, module+"/")
+		n := slices.IndexFunc(allowed, func(a string) bool { return permits(a, i) })
+		if n < 0 {
+			problems = append(problems, "imports "+i+", which its row does not allow")
+			continue
+		}
+		used[allowed[n]] = true
+	}
+	for _, a := range allowed {
+		if !used[a] {
+			problems = append(problems, "does not use the entry "+a+" of its row")
+		}
+	}
+	return problems
+}
+
+func TestCompareImports(t *testing.T) {
+	tests := []struct {
+		allowed, imported []string
+		want              int
+	}{
+		{[]string{"std", "pkg/fqdn"}, []string{"os", module + "/pkg/fqdn"}, 0},
+		{[]string{"std"}, []string{"os", module + "/pkg/fqdn"}, 1},
+		{[]string{"std", "pkg/fqdn"}, []string{"os"}, 1},
+		{[]string{"std"}, nil, 1},
+		{[]string{"values"}, []string{"strings"}, 0},
+		{[]string{"values"}, []string{"os"}, 2},
+		{[]string{"k8s.io/api/..."}, []string{"k8s.io/api/core/v1"}, 0},
+		{[]string{"k8s.io/api/..."}, []string{"k8s.io/apimachinery/pkg/types"}, 2},
+		{nil, nil, 0},
+	}
+	for _, tt := range tests {
+		if got := compareImports(tt.allowed, tt.imported); len(got) != tt.want {
+			t.Errorf("row %q, imports %q: %q, want %d problems", tt.allowed, tt.imported, got, tt.want)
 		}
 	}
 }
 
-// heavy are packages that cost every server memory, also through others that import
-// them.
+// heavy are packages that cost every server memory, also when they are imported
+// indirectly.
 var heavy = map[string]string{
-	"k8s.io/client-go/kubernetes":        "links the types of all API groups; internal/kube/client makes clients of few",
+	"k8s.io/client-go/kubernetes":        "links the types of all API groups: use internal/kube/client",
 	"k8s.io/client-go/kubernetes/scheme": "registers the types of all API groups",
-	"k8s.io/client-go/tools/record":      "links OpenAPI; events.go sends events",
+	"k8s.io/client-go/tools/record":      "links OpenAPI: send events without it",
 }
 
 func TestHeavyPackages(t *testing.T) {
-	cmd := exec.Command("go", "list", "-deps", "./cmd/dnsconfigurer")
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	for p := range strings.Lines(string(out)) {
+	for p := range strings.Lines(goList(t, "-deps", "./cmd/dnsconfigurer")) {
 		if why, ok := heavy[strings.TrimSpace(p)]; ok {
 			t.Errorf("the command links %s, which %s", strings.TrimSpace(p), why)
 		}
@@ -156,8 +199,10 @@ func permits(allowed, imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	switch tree, isTree := strings.CutSuffix(allowed, "/..."); {
 	case allowed == "std":
-		ours := first == "pkg" || first == "internal" || first == "api" || first == "cmd" || first == "test"
-		return !strings.Contains(first, ".") && !ours
+		inModule := slices.Contains([]string{"pkg", "internal", "api", "cmd", "test"}, first)
+		return !strings.Contains(first, ".") && !inModule
+	case allowed == "values":
+		return slices.Contains(values, imported)
 	case isTree:
 		return strings.HasPrefix(imported, tree+"/")
 	default:
@@ -168,15 +213,14 @@ func permits(allowed, imported string) bool {
 func TestPackageDocs(t *testing.T) {
 	for _, p := range listPackages(t) {
 		if p.Doc == "" {
-			t.Errorf("%s does not say why it exists", p.name())
+			t.Errorf("%s has no package comment", p.name())
 		}
-		inDoc := slices.Contains(p.GoFiles, "doc.go") || slices.Contains(p.GoFiles, "main.go")
-		if !inDoc {
+		if !slices.Contains(p.GoFiles, "doc.go") && !slices.Contains(p.GoFiles, "main.go") {
 			t.Errorf("%s has no doc.go", p.name())
 		}
 		for _, banned := range []string{"util", "utils", "common", "helpers", "misc", "shared", "base", "types"} {
 			if path.Base(p.name()) == banned {
-				t.Errorf("%s: %q names nothing", p.name(), banned)
+				t.Errorf("%s: %q is not a name of one thing", p.name(), banned)
 			}
 		}
 	}
