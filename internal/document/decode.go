@@ -13,25 +13,25 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// Decode decodes JSON into the pointer into. Names are case-sensitive; fields that it
-// does not know are passed over. A value of the wrong type is a *TypeError.
+// Decode decodes JSON into the pointer into. Field names are case-sensitive, unknown
+// fields are ignored, and a value of the wrong type is a *TypeError.
 func Decode(js []byte, into any) error {
-	return inWords(js, json.UnmarshalCaseSensitivePreserveInts(js, into))
+	return asTypeError(js, json.UnmarshalCaseSensitivePreserveInts(js, into))
 }
 
-// DecodeStrict is Decode, and returns an error for each field that is not known or
-// stands twice, too: a [json.FieldError].
+// DecodeStrict is like Decode, and also returns a [json.FieldError] for each unknown or
+// duplicate field.
 func DecodeStrict(js []byte, into any) []error {
 	problems, err := json.UnmarshalStrict(js, into)
 	if err != nil {
-		return []error{inWords(js, err)}
+		return []error{asTypeError(js, err)}
 	}
 	return problems
 }
 
-// TypeError is a value that has another type than its field.
+// TypeError reports a value whose type is not that of its field.
 type TypeError struct {
-	Field   string // its path, as spec.dnsConfig.options[0].value; "" for the whole document
+	Field   string // its path, such as spec.dnsConfig.options[0].value; "" for the document itself
 	Problem string // "is a number, must be a string"
 }
 
@@ -42,32 +42,33 @@ func (e *TypeError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
-// inWords turns a type error of decoding js into a TypeError.
-func inWords(js []byte, err error) error {
+// asTypeError converts the error of decoding js to a TypeError if it is a type error.
+func asTypeError(js []byte, err error) error {
 	t, ok := errors.AsType[*stdjson.UnmarshalTypeError](err)
 	if !ok {
 		return err
 	}
-	field := fieldOf(t)
-	// The decoder's path has no indexes and no keys of maps. The offset has them; but
-	// that of a type which decodes itself counts from the beginning of its own value.
+	field := decoderPath(t)
+	// The decoder's path lacks indexes and map keys; they follow from the offset. The
+	// offset is unusable for a type with its own UnmarshalJSON: it counts from the start
+	// of that value.
 	if path, names := pathAt(js, t.Offset); names == field || strings.HasPrefix(names, field+".") {
 		field = path
 	}
-	return &TypeError{field, "is " + found(t.Value) + ", must be " + wanted(t.Type)}
+	return &TypeError{field, "is " + describeValue(t.Value) + ", must be " + describeType(t.Type)}
 }
 
-// fieldOf returns the decoder's path of the field, without the types that a Go struct
-// embeds: fields of the API begin with a small letter.
-func fieldOf(t *stdjson.UnmarshalTypeError) string {
+// decoderPath returns the decoder's path of the field without the names of embedded Go
+// structs. Field names of the API begin with a lower-case letter.
+func decoderPath(t *stdjson.UnmarshalTypeError) string {
 	elements := slices.DeleteFunc(strings.Split(t.Field, "."), func(e string) bool {
 		return e == "" || 'A' <= e[0] && e[0] <= 'Z'
 	})
 	return strings.Join(elements, ".")
 }
 
-// found says in words which type the decoder found.
-func found(value string) string {
+// describeValue returns the words for the decoder's description of a value.
+func describeValue(value string) string {
 	switch kind, number, _ := strings.Cut(value, " "); {
 	case number != "":
 		return number
@@ -82,11 +83,11 @@ func found(value string) string {
 	}
 }
 
-// wanted says in words what a field of type t takes.
-func wanted(t reflect.Type) string {
+// describeType returns the words for the values of a field of type t.
+func describeType(t reflect.Type) string {
 	switch k := t.Kind(); k {
 	case reflect.Pointer:
-		return wanted(t.Elem())
+		return describeType(t.Elem())
 	case reflect.String:
 		return "a string"
 	case reflect.Bool:

@@ -10,8 +10,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-func TestLines(t *testing.T) {
-	const text = `# a remark
+func TestLines_Of(t *testing.T) {
+	const text = `# a comment
 apiVersion: v1
 metadata:
   annotations:
@@ -35,11 +35,11 @@ other: *spec
 		{"spec.dnsConfig.options[0].value", 10},
 		{"spec.dnsConfig.options[1]", 11},
 		{"spec.dnsConfig.options[1].value", 12},
-		{"spec.dnsConfig.options[2].value", 8}, // what is there of the way
+		{"spec.dnsConfig.options[2].value", 8}, // the closest existing parent
 		{"spec.dnsConfig.searches[0]", 7},
 		{"metadata.annotations[dnsconfigurer.dev/policy]", 5},
 		{"metadata.name", 3},
-		{"other.dnsConfig.options", 8}, // an alias leads to its anchor
+		{"other.dnsConfig.options", 8}, // through an alias to its anchor
 		{"nowhere", 2},
 	} {
 		if got := lines.Of(tt.path); got != tt.want {
@@ -50,7 +50,7 @@ other: *spec
 		t.Errorf("JSON: line %d, want 4", got)
 	}
 	if got := document.NewLines([]byte("a: [")).Of("a"); got != 1 {
-		t.Errorf("no YAML: line %d, want 1", got)
+		t.Errorf("invalid YAML: line %d, want 1", got)
 	}
 }
 
@@ -58,7 +58,7 @@ func FuzzLines(f *testing.F) {
 	f.Add("spec:\n  a: [1, 2]\n", "spec.a[1]")
 	f.Add("a: &x {b: *x}", `a.b["b"].b[`)
 	f.Fuzz(func(t *testing.T, text, path string) {
-		if got := document.NewLines([]byte(text)).Of(path); got < 1 || got > len(text)+1 { // also a NEL ends a line of YAML
+		if got := document.NewLines([]byte(text)).Of(path); got < 1 || got > len(text)+1 { // in YAML a NEL ends a line, too
 			t.Errorf("line %d of %q", got, text)
 		}
 	})

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// level is an object or a list that a walk through JSON is in.
+// level is an object or a list that encloses the current value of a walk.
 type level struct {
 	list  bool
-	index int    // of the present item, in a list
-	key   string // of the present value, in an object
-	value bool   // the key was read, its value comes next
+	index int    // of the current item, in a list
+	key   string // of the current value, in an object
+	value bool   // the key has been read, its value is next
 }
 
-// pathAt returns the path of the value of js that begins last before offset, with
-// indexes and the keys of maps, and the same without indexes.
+// pathAt returns the path of the last value of js that begins before offset, with indexes
+// and map keys, and the same path without indexes.
 func pathAt(js []byte, offset int64) (path, names string) {
 	before := 0
 	walk(js, func(end int64, _ []level) bool {
@@ -38,9 +38,9 @@ func pathAt(js []byte, offset int64) (path, names string) {
 	return path, names
 }
 
-// walk calls visit for each value of js, in order, until it returns false: with the
-// offset of the value's last byte, of an object's or a list's first, and the levels
-// that it is in, which are visit's only for the time of the call.
+// walk calls visit for each value of js, in order, until visit returns false. end is the
+// offset of the last byte of a scalar, of the first byte of an object or a list. in holds
+// the enclosing levels and is valid during the call only.
 func walk(js []byte, visit func(end int64, in []level) bool) {
 	d := stdjson.NewDecoder(bytes.NewReader(js))
 	d.UseNumber()
@@ -67,7 +67,7 @@ func walk(js []byte, visit func(end int64, in []level) bool) {
 	}
 }
 
-// next goes on to token t, and tells whether it is a key.
+// next advances to token t and reports whether t is a key.
 func (l *level) next(t stdjson.Token) (isKey bool) {
 	switch {
 	case l.list:
@@ -80,7 +80,7 @@ func (l *level) next(t stdjson.Token) (isKey bool) {
 	return l.value
 }
 
-// pathOf returns the path of the present value, and the same without indexes.
+// pathOf returns the path of the current value, and the same path without indexes.
 func pathOf(in []level) (path, names string) {
 	var p, n strings.Builder
 	for _, l := range in {
@@ -93,7 +93,7 @@ func pathOf(in []level) (path, names string) {
 		}
 		n.WriteString(l.key)
 		switch quoted := strconv.Quote(l.key); {
-		case len(quoted) != len(l.key)+2: // it would not be one word of one line
+		case len(quoted) != len(l.key)+2: // the key has characters that need escaping
 			p.WriteString("[" + quoted + "]")
 		case strings.ContainsAny(l.key, "./[] "):
 			p.WriteString("[" + l.key + "]")

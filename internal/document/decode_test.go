@@ -15,16 +15,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// TestJSON: lines are those of the file, of which the document is the end.
-func TestJSON(t *testing.T) {
+// TestJSON_Errors: line numbers are those of the file, whose last document is decoded.
+func TestJSON_Errors(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"a mapping", "b: 1\na: [x, 2]\n", `{"a":["x",2],"b":1}`},
-		{"nothing", "# a remark\n", "null"},
+		{"empty", "# a comment\n", "null"},
 		{"not closed", "\na: [\n", "line 12: did not find expected node content"},
 		{"a tab", "a:\n\tb: c\n", "line 12: found character that cannot start any token"},
-		{"a key twice", "a: 1\nb: 1\na: 2\n", `line 13: key "a" already set in map`},
-		{"two keys twice", "a: 1\nb: 1\na: 2\nb: 2\n", `line 13: key "a" already set in map` + "\n" + `line 14: key "b" already set in map`},
-		{"a key like an error", "\"line 1: x\": 1\n\"line 1: x\": 2\n", `line 12: key "line 1: x" already set in map`},
+		{"a duplicate key", "a: 1\nb: 1\na: 2\n", `line 13: key "a" already set in map`},
+		{"two duplicate keys", "a: 1\nb: 1\na: 2\nb: 2\n", `line 13: key "a" already set in map` + "\n" + `line 14: key "b" already set in map`},
+		{"a key that looks like an error", "\"line 1: x\": 1\n\"line 1: x\": 2\n", `line 12: key "line 1: x" already set in map`},
 		{"binary", "\x7fELF\x02\x01\x00", "control characters are not allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,15 +39,15 @@ func TestJSON(t *testing.T) {
 		})
 	}
 	if js, err := document.LenientJSON([]byte("a: 1\na: 2\n")); err != nil || string(js) != `{"a":2}` {
-		t.Errorf("a key twice, leniently: %s, %v", js, err)
+		t.Errorf("LenientJSON of a duplicate key: %s, %v", js, err)
 	}
 	if _, err := document.LenientJSON([]byte("\na: [\n")); fmt.Sprint(err) != "line 2: did not find expected node content" {
-		t.Errorf("not closed, leniently: %v", err)
+		t.Errorf("LenientJSON of an unclosed list: %v", err)
 	}
 }
 
-// TestTypeError puts a wrong type in all places where one can stand.
-func TestTypeError(t *testing.T) {
+// TestTypeError_Field puts a wrong type in every kind of place.
+func TestTypeError_Field(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"spec":{"dnsConfig":{"options":[{"name":"a"},{"name":"ndots","value":2}]}}}`, "spec.dnsConfig.options[1].value: is a number, must be a string"},
 		{`{"spec":{"dnsConfig":[{"options":[]}]}}`, "spec.dnsConfig: is a list, must be a mapping"},
@@ -62,7 +62,7 @@ func TestTypeError(t *testing.T) {
 		{`{"metadata":{"annotations":{"a\nb":1}}}`, `metadata.annotations["a\nb"]: is a number, must be a string`},
 		{`{"metadata":{"annotations":{"d":1}}}`, "metadata.annotations.d: is a number, must be a string"},
 		{`{"spec":{"containers":[{},{"livenessProbe":{"httpGet":{"path":1}}}]}}`, "spec.containers[1].livenessProbe.httpGet.path: is a number, must be a string"},
-		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`, "spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"}, // decodes itself
+		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`, "spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"}, // has its own UnmarshalJSON
 		{`[1]`, "is a list, must be a mapping"},
 		{`"pod"`, "is a string, must be a mapping"},
 	} {
@@ -72,26 +72,26 @@ func TestTypeError(t *testing.T) {
 		}
 		strict := errors.Join(document.DecodeStrict([]byte(tt.text), new(corev1.Pod))...)
 		if fmt.Sprint(strict) != tt.want {
-			t.Errorf("%s\n got %v\nwant %s, strictly", tt.text, strict, tt.want)
+			t.Errorf("%s\nDecodeStrict: %v\nwant %s", tt.text, strict, tt.want)
 		}
 	}
 }
 
-func TestDecode(t *testing.T) {
+func TestDecode_Fields(t *testing.T) {
 	const text = `{"kind":"Pod","spec":{"Hostname":"a","dnsPolcy":"None","hostname":"h","hostname":"i"}}`
 	var pod corev1.Pod
 	if err := document.Decode([]byte(text), &pod); err != nil || pod.Spec.Hostname != "i" {
-		t.Errorf("host name %q, %v", pod.Spec.Hostname, err)
+		t.Errorf("Decode: host name %q, %v; want the last one", pod.Spec.Hostname, err)
 	}
 	got := fmt.Sprint(errors.Join(document.DecodeStrict([]byte(text), new(corev1.Pod))...))
 	want := `unknown field "spec.Hostname"` + "\n" + `unknown field "spec.dnsPolcy"` + "\n" + `duplicate field "spec.hostname"`
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("strictly (-want +got):\n%s", diff)
+		t.Errorf("DecodeStrict (-want +got):\n%s", diff)
 	}
 }
 
-// A deep document costs no more than its length.
-func TestTypeErrorDeep(t *testing.T) {
+// TestTypeError_DeepDocument: the cost is linear in the length of the document.
+func TestTypeError_DeepDocument(t *testing.T) {
 	const depth = 9000 // the decoder's limit is 10000
 	text := `{"status":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,"spec":{"hostname":1}}`
 	err := document.Decode([]byte(text), &struct {
@@ -115,7 +115,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, err := range append(document.DecodeStrict(js, new(corev1.Pod)), document.Decode(js, new(corev1.Pod))) {
 			if err != nil && strings.Contains(err.Error(), "Go struct") {
-				t.Errorf("it speaks Go: %v", err)
+				t.Errorf("the error mentions a Go type: %v", err)
 			}
 		}
 	})

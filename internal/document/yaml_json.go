@@ -12,29 +12,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// JSON returns the YAML document text as JSON. It refuses a key that stands twice in a
-// mapping. first is the number in its file of the line with which text begins; errors
-// give the lines of the file.
+// JSON converts the YAML document text to JSON. A duplicate key is an error. first is
+// the line number in the file at which text begins; errors have line numbers of the file.
 func JSON(text []byte, first int) ([]byte, error) {
 	js, err := yaml.YAMLToJSONStrict(text)
-	return js, fileLines(err, first)
+	return js, withFileLines(err, first)
 }
 
-// LenientJSON is JSON for a file of one document, in which the last of several values
-// of a key counts.
+// LenientJSON is JSON for a file of one document. The last value of a duplicate key wins.
 func LenientJSON(text []byte) ([]byte, error) {
 	js, err := yaml.YAMLToJSON(text)
-	return js, fileLines(err, 1)
+	return js, withFileLines(err, 1)
 }
 
-// The forms of the errors of the YAML reader: one with or without a line, or a list.
+// The formats of the YAML decoder's errors: one error with or without a line, or a list.
 var (
 	oneError  = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 	listError = regexp.MustCompile(`(?m)^  line (\d+): (.*)$`)
 )
 
-// fileLines returns err with the lines of the file, each of its problems on its own.
-func fileLines(err error, first int) error {
+// withFileLines splits err into its problems and converts their line numbers to those of
+// the file.
+func withFileLines(err error, first int) error {
 	if err == nil {
 		return nil
 	}
