@@ -71,7 +71,7 @@ func (v *validator) run(cmd *cobra.Command) error {
 	for i := range manifest.Workloads {
 		w := &manifest.Workloads[i]
 		inNamespace(w, v.namespace, node.Name)
-		objects = append(objects, admission.Object{Kind: w.Kind, Name: w.Name, Pod: policyPod(*w), Ordinal: w.Numbered.Base != ""})
+		objects = append(objects, admission.Object{Kind: w.Kind, Name: w.Name, Pod: policyPod(*w), Ordinal: w.Ordinals.Base != ""})
 	}
 	collisions := admission.Collisions(objects)
 	bad := false

@@ -100,5 +100,5 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 func objectOf(w kube.Workload) admission.Object {
 	pod := kube.FromPod(w.Pod)
 	pod.Path = w.Path
-	return admission.Object{Kind: w.Kind, Name: w.Name, Pod: pod, Ordinal: w.Numbered.Base != ""}
+	return admission.Object{Kind: w.Kind, Name: w.Name, Pod: pod, Ordinal: w.Ordinals.Base != ""}
 }

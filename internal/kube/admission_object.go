@@ -14,24 +14,24 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// ReadReviewed reads a pod or an object that makes pods as the API server shows it to
-// admission: JSON, with fields of versions that we may not know. Nothing is read but what
-// decides about DNS and host names, so that the rest may be large, or of another type
-// than it is today. known is false for other kinds.
-func ReadReviewed(apiVersion, kind string, js []byte) (w Workload, known bool, err error) {
-	read, known := makers[header{apiVersion, kind}]
+// ParseAdmissionObject parses a pod or a workload in the form that the API server sends
+// to admission: JSON, possibly with fields of a newer version. Only the fields that
+// affect DNS and host names are decoded, so that the others may be large or have another
+// type. known is false for kinds without pods.
+func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known bool, err error) {
+	decode, known := workloadDecoders[objectType{apiVersion, kind}]
 	if !known {
 		return Workload{}, false, nil
 	}
-	var r reviewed
-	if err := document.Decode(js, &r); err != nil {
+	var o admissionObject
+	if err := document.Decode(js, &o); err != nil {
 		return Workload{}, true, err
 	}
-	reduced, err := json.Marshal(r)
+	reduced, err := json.Marshal(o)
 	if err != nil {
 		return Workload{}, true, err
 	}
-	w, problems := read(reduced)
+	w, problems := decode(reduced)
 	if len(problems) > 0 {
 		return Workload{}, true, errors.Join(problems...)
 	}
@@ -40,54 +40,54 @@ func ReadReviewed(apiVersion, kind string, js []byte) (w Workload, known bool, e
 	return w, true, nil
 }
 
-// reviewed is the part that is read, of all kinds together. Written again it is an
-// object of the kind that it was, but small.
-type reviewed struct {
-	Metadata reviewedMeta      `json:"metadata,omitzero"`
-	Spec     reviewedSpec      `json:"spec,omitzero"`
-	Template *reviewedTemplate `json:"template,omitempty"` // of a PodTemplate
+// admissionObject has the decoded fields of all kinds. Encoded again it is a small object
+// of its original kind.
+type admissionObject struct {
+	Metadata admissionMeta      `json:"metadata,omitzero"`
+	Spec     admissionSpec      `json:"spec,omitzero"`
+	Template *admissionTemplate `json:"template,omitempty"` // of a PodTemplate
 }
 
-type reviewedMeta struct {
+type admissionMeta struct {
 	Name         string            `json:"name,omitempty"`
 	GenerateName string            `json:"generateName,omitempty"`
 	Namespace    string            `json:"namespace,omitempty"`
 	Annotations  map[string]string `json:"annotations,omitempty"`
 }
 
-type reviewedTemplate struct {
-	Metadata reviewedMeta `json:"metadata,omitzero"`
-	Spec     reviewedPod  `json:"spec,omitzero"`
+type admissionTemplate struct {
+	Metadata admissionMeta `json:"metadata,omitzero"`
+	Spec     admissionPod  `json:"spec,omitzero"`
 }
 
-type reviewedSpec struct {
-	reviewedPod `json:",inline"`
+type admissionSpec struct {
+	admissionPod `json:",inline"`
 
-	Template    *reviewedTemplate    `json:"template,omitempty"`
-	JobTemplate *reviewedJobTemplate `json:"jobTemplate,omitempty"`
+	Template    *admissionTemplate    `json:"template,omitempty"`
+	JobTemplate *admissionJobTemplate `json:"jobTemplate,omitempty"`
 
-	// Of a StatefulSet.
+	// Fields of a StatefulSet.
 	Replicas    *int32                      `json:"replicas,omitempty"`
 	Ordinals    *appsv1.StatefulSetOrdinals `json:"ordinals,omitempty"`
 	ServiceName string                      `json:"serviceName,omitempty"`
 
-	reviewedJob `json:",inline"`
+	admissionJob `json:",inline"`
 }
 
-type reviewedJobTemplate struct {
+type admissionJobTemplate struct {
 	Spec struct {
-		Template *reviewedTemplate `json:"template,omitempty"`
+		Template *admissionTemplate `json:"template,omitempty"`
 
-		reviewedJob `json:",inline"`
+		admissionJob `json:",inline"`
 	} `json:"spec,omitzero"`
 }
 
-type reviewedJob struct {
+type admissionJob struct {
 	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
 	Completions    *int32                  `json:"completions,omitempty"`
 }
 
-type reviewedPod struct {
+type admissionPod struct {
 	DNSPolicy         corev1.DNSPolicy     `json:"dnsPolicy,omitempty"`
 	DNSConfig         *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
 	HostNetwork       bool                 `json:"hostNetwork,omitempty"`

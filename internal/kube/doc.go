@@ -1,10 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube turns Kubernetes objects into what the policy engine decides on.
+// Package kube converts Kubernetes objects to the input of the policy engine.
 //
-// It is where the engine and the API meet: the engine knows no API types, and
-// nobody else reads a pod's spec. It knows how pods come to be from manifests: the
-// API's defaults, the templates of workloads, the names that controllers generate,
-// and what the kubelet makes of a static pod.
+// The engine has no API types, and no other package reads a pod's spec. This package
+// implements how pods follow from manifests: the API's defaults, the templates of
+// workloads, the names that controllers generate, and the kubelet's changes to a static
+// pod.
 package kube

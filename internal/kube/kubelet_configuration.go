@@ -12,8 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// DefaultResolvConf is the file that a kubelet hands to pods when its
-// configuration names none.
+// DefaultResolvConf is the default of the kubelet's resolvConf.
 const DefaultResolvConf = "/etc/resolv.conf"
 
 // KubeletAPIVersion and KubeletKind are the type of a kubelet's configuration.
@@ -22,23 +21,22 @@ const (
 	KubeletKind       = "KubeletConfiguration"
 )
 
-// KubeletConfiguration is what a kubelet's configuration says about DNS.
+// KubeletConfiguration holds the fields of a kubelet's configuration that affect DNS.
 type KubeletConfiguration struct {
-	ClusterDNS    []string `json:"clusterDNS"`    // unchecked; the kubelet skips what is no IP address
+	ClusterDNS    []string `json:"clusterDNS"`    // unchecked; the kubelet skips an entry that is not an IP address
 	ClusterDomain string   `json:"clusterDomain"` // unchecked
 	ResolvConf    *string  `json:"resolvConf"`    // nil: DefaultResolvConf; "": none
 
-	// Misspelled are keys of the file that differ from one of these fields by
-	// capitals only, in order. The kubelet passes over them.
+	// Misspelled lists, in order, the keys of the file that differ from one of these
+	// fields in case only. The kubelet ignores them.
 	Misspelled []string `json:"-"`
 }
 
-// ParseKubeletConfiguration reads a KubeletConfiguration as leniently as the kubelet
-// does: of a key that stands twice the last value counts. Fields that are not about
-// DNS may hold anything: they are the kubelet's to judge.
+// ParseKubeletConfiguration parses a KubeletConfiguration as leniently as the kubelet
+// does: the last value of a duplicate key wins. Other fields are not checked.
 func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 	var c struct {
-		header
+		objectType
 		KubeletConfiguration
 	}
 	js, err := document.LenientJSON(data)
@@ -48,8 +46,8 @@ func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 	if err := document.Decode(js, &c); err != nil {
 		return KubeletConfiguration{}, err
 	}
-	if want := (header{KubeletAPIVersion, KubeletKind}); c.header != want {
-		return KubeletConfiguration{}, fmt.Errorf("is %q, must be %q", c.header, want)
+	if want := (objectType{KubeletAPIVersion, KubeletKind}); c.objectType != want {
+		return KubeletConfiguration{}, fmt.Errorf("is %q, must be %q", c.objectType, want)
 	}
 	var keys map[string]rawObject
 	if err := document.Decode(js, &keys); err != nil {
@@ -63,8 +61,8 @@ func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 	return c.KubeletConfiguration, nil
 }
 
-// KubeletField returns the field of a KubeletConfiguration that key is but for capitals;
-// "" if it is none of those about DNS.
+// KubeletField returns the field of KubeletConfiguration that equals key if case is
+// ignored, "" if there is none.
 func KubeletField(key string) string {
 	for _, field := range []string{"clusterDNS", "clusterDomain", "resolvConf"} {
 		if strings.EqualFold(key, field) {

@@ -16,18 +16,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// MaxManifest is the size in bytes of the largest manifest that is read. It holds
-// about ten thousand pods.
+// MaxManifest is the maximum size of a manifest in bytes. That is enough for about ten
+// thousand pods.
 const MaxManifest = 32 << 20
 
-// Location says where in the input something stands: "file:document:field".
+// Location is a place in a manifest. Its text is "file:document:field".
 type Location struct {
 	File     string
 	Document int    // 1 is the first; 0: the file as a whole
 	Field    string // path from the document; "": the document as a whole
 
-	Line   int    // of the file, where Field begins, in an InputError of ParseManifest; else 0
-	Source string // the template in the remark that Helm writes before a document; "": none
+	Line   int    // line of the file on which Field begins, in errors of ParseManifest; else 0
+	Source string // the template in the comment that Helm writes before a document; "": none
 }
 
 func (l Location) String() string {
@@ -41,24 +41,24 @@ func (l Location) String() string {
 	return s
 }
 
-// InputError is something in a manifest that cannot be understood.
+// InputError is an error in a manifest.
 type InputError struct {
 	Location
 	Err  error
-	Hint string // what to do; "": Err says it
+	Hint string // how to correct it; "": Err is clear without
 }
 
 func (e *InputError) Error() string { return e.Location.String() + ": " + e.Err.Error() }
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Manifest is what a file holds.
+// Manifest is the content of a manifest file.
 type Manifest struct {
 	Workloads []Workload
-	Others    []Object // those that make no pods, as a Service, in order
+	Others    []Object // objects without pods, such as Services, in order
 }
 
-// Object is an object that was read no further than its type.
+// Object is an object of which only the type has been decoded.
 type Object struct {
 	Location
 	APIVersion, Kind string
@@ -66,144 +66,158 @@ type Object struct {
 	data []byte
 }
 
-// Decode reads the object into a pointer to its type, as strictly as ParseManifest
-// reads workloads. The error joins one *InputError for each thing that is wrong.
+// Decode decodes the object strictly into a pointer to its type. The error joins one
+// *InputError for each problem.
 func (o Object) Decode(into any) error {
 	var errs []error
 	for _, p := range document.DecodeStrict(o.data, into) {
 		field, hint, err := fieldOf(p)
-		errs = append(errs, o.Wrong(field, err, hint))
+		errs = append(errs, o.InputError(field, err, hint))
 	}
 	return errors.Join(errs...)
 }
 
-// Wrong is the error that says where in its file the object is wrong.
-func (o Object) Wrong(field string, err error, hint string) error {
+// InputError returns an *InputError for a field of the object.
+func (o Object) InputError(field string, err error, hint string) error {
 	at := o.Location
 	at.Field += field
 	return &InputError{at, err, hint}
 }
 
-// ParseManifest reads YAML documents or a stream of JSON values and returns the
-// pods and pod templates in them, with the API's defaults. The error joins one
-// *InputError for each thing that is wrong; what is right is returned beside it.
+// ParseManifest parses YAML documents or a stream of JSON values and returns the pods
+// and pod templates in them, with the API's defaults. The error joins one *InputError
+// for each problem; objects without a problem are returned beside it.
 func ParseManifest(file string, data []byte) (Manifest, error) {
-	r := reader{file: file, groups: groups()}
-	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
-		r.fail(0, "", errors.New("is UTF-16"), "save it as UTF-8")
-		return r.Manifest, errors.Join(r.errs...)
-	}
-	if len(data) > MaxManifest {
-		r.fail(0, "", fmt.Errorf("has more than %d bytes", MaxManifest), "split it")
-		return r.Manifest, errors.Join(r.errs...)
-	}
-	found := false
-	for p := range r.documents(data) {
-		found = true
-		r.object(p.json, header{})
-	}
-	if !found && len(r.errs) == 0 {
-		r.fail(0, "", errors.New("holds no Kubernetes object"), "give it a Pod, a workload or a List of them")
-	}
-	return r.Manifest, errors.Join(r.errs...)
+	p := parser{file: file, apiGroups: workloadGroups()}
+	p.parse(data)
+	return p.Manifest, errors.Join(p.errs...)
 }
 
-type reader struct {
+type parser struct {
 	Manifest
-	file   string
-	part   *part           // the present one
-	item   string          // path to the present item of a list, as "items[2]."
-	groups *runtime.Scheme // the API groups of pods and workloads
-	errs   []error
+	file      string
+	doc       *manifestDocument // the current one
+	item      string            // path of the current item of a list, such as "items[2]."
+	apiGroups *runtime.Scheme   // the API groups of pods and workloads
+	errs      []error
 }
 
-func (r *reader) fail(document int, field string, err error, hint string) {
-	at := Location{File: r.file, Document: document, Field: r.item + field}
-	if document > 0 {
-		at.Line, at.Source = r.part.lineOf(at.Field), r.part.source()
+func (p *parser) parse(data []byte) {
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")):
+		p.failFile(errors.New("encoded in UTF-16"), "save it as UTF-8")
+		return
+	case len(data) > MaxManifest:
+		p.failFile(fmt.Errorf("larger than %d bytes", MaxManifest), "split it")
+		return
 	}
-	r.errs = append(r.errs, &InputError{at, err, hint})
+	empty := true
+	for d := range p.documents(bytes.TrimPrefix(data, []byte("\ufeff"))) {
+		empty = false
+		p.object(d.json, objectType{})
+	}
+	if empty && len(p.errs) == 0 {
+		p.failFile(errors.New("no Kubernetes object found"), "add a Pod, a workload or a List of them")
+	}
 }
 
-// documents yields the documents that hold something, and sets r.part to each.
-func (r *reader) documents(data []byte) iter.Seq[*part] {
-	return func(yield func(*part) bool) {
-		data = bytes.TrimPrefix(data, []byte("\ufeff"))
-		values, err := jsonStream(data)
-		if err == nil {
-			for i := range values {
-				r.part = &values[i]
-				if !yield(r.part) {
-					return
-				}
-			}
-			return
-		}
-		n := 0
-		for text, line := range yamlDocuments(data) {
-			n++
-			r.part = &part{number: n, line: line, text: text}
-			if r.part.json, err = document.JSON(text, line); err != nil {
-				r.fail(n, "", err, "")
-			} else if string(r.part.json) != "null" && !yield(r.part) {
+// failFile records an error about the file as a whole.
+func (p *parser) failFile(err error, hint string) {
+	p.errs = append(p.errs, &InputError{Location{File: p.file}, err, hint})
+}
+
+// fail records an error about a field of the current object.
+func (p *parser) fail(field string, err error, hint string) {
+	at := Location{File: p.file, Document: p.doc.number, Field: p.item + field}
+	at.Line, at.Source = p.doc.lineOf(at.Field), p.doc.source()
+	p.errs = append(p.errs, &InputError{at, err, hint})
+}
+
+// documents yields the documents that are not empty, and sets p.doc to each.
+func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
+	values, err := jsonDocuments(data)
+	if err != nil {
+		return p.yamlDocuments(data)
+	}
+	return func(yield func(*manifestDocument) bool) {
+		for i := range values {
+			p.doc = &values[i]
+			if !yield(p.doc) {
 				return
 			}
 		}
 	}
 }
 
-// header is what tells the type of an object.
-type header struct {
+func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
+	return func(yield func(*manifestDocument) bool) {
+		n := 0
+		for text, line := range yamlDocuments(data) {
+			n++
+			js, err := document.JSON(text, line)
+			p.doc = &manifestDocument{number: n, line: line, text: text, json: js}
+			switch {
+			case err != nil:
+				p.fail("", err, "")
+			case string(js) != "null" && !yield(p.doc):
+				return
+			}
+		}
+	}
+}
+
+// objectType is the type of an object.
+type objectType struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 }
 
-// item is the type of the items of a list, the zero value for a List of anything.
-func (h header) item() header {
-	return header{h.APIVersion, strings.TrimSuffix(h.Kind, "List")}
+func (t objectType) String() string { return strings.TrimSpace(t.APIVersion + " " + t.Kind) }
+
+// item returns the type of the items of a typed list, the zero value for v1 List.
+func (t objectType) item() objectType {
+	return objectType{t.APIVersion, strings.TrimSuffix(t.Kind, "List")}
 }
 
-// isList tells whether h is a list of what we read. Kinds of others may end in
-// List too.
-func (h header) isList() bool {
-	if h == (header{"v1", "List"}) {
+// isList reports whether t is v1 List or a list of a kind that is decoded. The names of
+// other kinds may end in List without being one.
+func (t objectType) isList() bool {
+	if t == (objectType{"v1", "List"}) {
 		return true
 	}
-	_, known := makers[h.item()]
-	return (known || slices.Contains(named, h.item())) && h.item() != h
+	_, decoded := workloadDecoders[t.item()]
+	return (decoded || slices.Contains(zoneTypes, t.item())) && t.item() != t
 }
 
-// named are the kinds without pods that names are made of.
-var named = []header{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"}}
+// zoneTypes are the types without pods that DNS names are generated from.
+var zoneTypes = []objectType{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"}}
 
-func (h header) String() string { return strings.TrimSpace(h.APIVersion + " " + h.Kind) }
-
-// object reads one object; inherited is its type when it has none of its own, as
-// in a PodList.
-func (r *reader) object(data []byte, inherited header) {
-	var h header
-	if err := document.Decode(data, &h); err != nil {
-		r.fail(r.part.number, "", fmt.Errorf("is not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
+// object parses one object. inherited is the type of an object that has none of its own,
+// as in a PodList.
+func (p *parser) object(data []byte, inherited objectType) {
+	var t objectType
+	if err := document.Decode(data, &t); err != nil {
+		p.fail("", fmt.Errorf("not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
 		return
 	}
-	if h == (header{}) {
-		h = inherited
+	if t == (objectType{}) {
+		t = inherited
 	}
 	switch {
-	case h.APIVersion == "":
-		r.fail(r.part.number, "apiVersion", errors.New("is missing"), "name the API version, as v1 or apps/v1")
-	case h.Kind == "":
-		r.fail(r.part.number, "kind", errors.New("is missing"), "name the kind, as Pod or Deployment")
-	case h.isList():
-		r.list(data, h, inherited)
+	case t.APIVersion == "":
+		p.fail("apiVersion", errors.New("is missing"), "set the API version, such as v1 or apps/v1")
+	case t.Kind == "":
+		p.fail("kind", errors.New("is missing"), "set the kind, such as Pod or Deployment")
+	case t.isList():
+		p.list(data, t, inherited)
 	default:
-		r.workload(data, h)
+		p.workload(data, t)
 	}
 }
 
-func (r *reader) list(data []byte, h, inherited header) {
-	if inherited != (header{}) {
-		r.fail(r.part.number, "items", errors.New("a List inside a List"), "make it one List")
+func (p *parser) list(data []byte, t, inherited objectType) {
+	if inherited != (objectType{}) {
+		p.fail("items", errors.New("a List inside a List is not supported"), "merge them into one List")
 		return
 	}
 	var list struct {
@@ -211,14 +225,14 @@ func (r *reader) list(data []byte, h, inherited header) {
 	}
 	if err := document.Decode(data, &list); err != nil {
 		field, hint, err := fieldOf(err)
-		r.fail(r.part.number, field, err, hint)
+		p.fail(field, err, hint)
 		return
 	}
 	for i, o := range list.Items {
-		r.item = fmt.Sprintf("items[%d].", i)
-		r.object(o, h.item())
+		p.item = fmt.Sprintf("items[%d].", i)
+		p.object(o, t.item())
 	}
-	r.item = ""
+	p.item = ""
 }
 
 // rawObject is an object that is decoded later.

@@ -13,29 +13,29 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// part is a document of a manifest.
-type part struct {
+// manifestDocument is a document of a manifest.
+type manifestDocument struct {
 	number int    // 1 is the first
-	line   int    // of the file, with which text begins
+	line   int    // line of the file at which text begins
 	text   []byte // as written
-	json   []byte // the same in JSON
+	json   []byte // text converted to JSON
 
-	lines *document.Lines // nil until somebody asks
+	lines *document.Lines // nil until the first lineOf
 }
 
-// lineOf returns the line of the file on which the value at field begins, or what is
-// there of the way to it.
-func (p *part) lineOf(field string) int {
-	if p.lines == nil {
-		p.lines = document.NewLines(p.text)
+// lineOf returns the line of the file on which the value at field begins, or its closest
+// existing parent.
+func (d *manifestDocument) lineOf(field string) int {
+	if d.lines == nil {
+		d.lines = document.NewLines(d.text)
 	}
-	return p.line + p.lines.Of(field) - 1
+	return d.line + d.lines.Of(field) - 1
 }
 
-// source returns the template that the document is from, which Helm writes into a
-// remark before it; "" without one.
-func (p *part) source() string {
-	for l := range bytes.Lines(p.text) {
+// source returns the template that Helm names in a comment at the start of the document,
+// "" if there is none.
+func (d *manifestDocument) source() string {
+	for l := range bytes.Lines(d.text) {
 		l = bytes.TrimSpace(l)
 		if source, ok := bytes.CutPrefix(l, []byte("# Source: ")); ok {
 			return string(source)
@@ -47,17 +47,17 @@ func (p *part) source() string {
 	return ""
 }
 
-// yamlDocuments yields the documents of a YAML stream, each with the number of its
-// first line. A line that begins with "---" starts a document, and what follows on
-// that line belongs to it; a line "..." ends one. Blank documents are left out.
+// yamlDocuments yields the documents of a YAML stream, each with the number of its first
+// line. A line that begins with "---" starts a document, and the rest of that line
+// belongs to it. A line "..." ends a document. Blank documents are skipped.
 func yamlDocuments(data []byte) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
 		var text []byte
 		start, line := 1, 0
 		for l := range bytes.Lines(data) {
 			line++
-			rest, parted := separator(l)
-			if !parted {
+			rest, ok := cutSeparator(l)
+			if !ok {
 				text = append(text, l...)
 				continue
 			}
@@ -72,21 +72,23 @@ func yamlDocuments(data []byte) iter.Seq2[[]byte, int] {
 	}
 }
 
-func separator(line []byte) (rest []byte, ok bool) {
+// cutSeparator returns what follows the separator of documents at the start of line. It
+// returns false if line is not a separator.
+func cutSeparator(line []byte) (rest []byte, ok bool) {
 	if string(bytes.TrimSpace(line)) == "..." && line[0] == '.' {
 		return nil, true
 	}
 	rest, ok = bytes.CutPrefix(line, []byte("---"))
 	if !ok || len(bytes.TrimSpace(rest)) == len(rest) && len(rest) > 0 {
-		return nil, false // "----" or "---x" is text
+		return nil, false // "----" and "---x" are text
 	}
 	return rest, true
 }
 
-// jsonStream returns the values of a stream of JSON values. A text that is none,
-// as YAML, is an error at its first byte that is not JSON.
-func jsonStream(data []byte) ([]part, error) {
-	var values []part
+// jsonDocuments returns the values of a stream of JSON values. The error is that of the
+// decoder at the first byte that is not JSON, such as in YAML.
+func jsonDocuments(data []byte) ([]manifestDocument, error) {
+	var values []manifestDocument
 	line, counted := 1, 0
 	d := stdjson.NewDecoder(bytes.NewReader(data))
 	for {
@@ -100,6 +102,6 @@ func jsonStream(data []byte) ([]part, error) {
 		start := int(d.InputOffset()) - len(v)
 		line += bytes.Count(data[counted:start], []byte("\n"))
 		counted = start
-		values = append(values, part{number: len(values) + 1, line: line, text: v, json: v})
+		values = append(values, manifestDocument{number: len(values) + 1, line: line, text: v, json: v})
 	}
 }

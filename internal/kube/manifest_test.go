@@ -13,38 +13,38 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
-// TestParseManifestNames shows which pod stands for each kind: its name has the
-// longest form that a controller can give it.
-func TestParseManifestNames(t *testing.T) {
+// TestParseManifest_Workloads: the name of the example pod is the longest that the
+// controller can generate.
+func TestParseManifest_Workloads(t *testing.T) {
 	n46, n60 := strings.Repeat("n", 46), strings.Repeat("n", 60)
 	tests := []struct{ name, manifest, want string }{
-		{"a pod is itself", `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a}}`, "Pod a/web: web"},
+		{"a Pod", `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a}}`, "Pod a/web: web"},
 		{"generateName", `{apiVersion: v1, kind: Pod, metadata: {generateName: web-}}`, "Pod /web-xxxxx: web-xxxxx"},
-		{"a generated name has 63 bytes at most", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60 + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
-		{"58 bytes are kept", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:58] + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
-		{"59 are cut", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:57] + "ab" + `}}`, "Pod /" + n60[:57] + "axxxxx: " + n60[:57] + "axxxxx"},
+		{"a generated name has at most 63 bytes", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60 + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"a prefix of 58 bytes is kept", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:58] + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"a prefix of 59 bytes is truncated", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:57] + "ab" + `}}`, "Pod /" + n60[:57] + "axxxxx: " + n60[:57] + "axxxxx"},
 		{"generateName of a workload", `{apiVersion: batch/v1, kind: Job, metadata: {generateName: mig-}}`, "Job /mig-xxxxx: mig-xxxxx-xxxxx"},
 		{"PodTemplate", `{apiVersion: v1, kind: PodTemplate, metadata: {name: t}}`, "PodTemplate /t: t-xxxxx"},
 		{"ReplicationController", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {template: {spec: {}}}}`, "ReplicationController /rc: rc-xxxxx"},
 		{"a controller without a template", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}}`, "ReplicationController /rc: rc-xxxxx"},
 		{"ReplicaSet", `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: rs}}`, "ReplicaSet /rs: rs-xxxxx"},
 		{"DaemonSet", `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}}`, "DaemonSet /ds: ds-xxxxx"},
-		{"a Deployment's pods carry a hash", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}`, "Deployment /web: web-xxxxxxxxxx-xxxxx"},
-		{"and are cut with it", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` + n46 + "nn" + `}}`, "Deployment /" + n46 + "nn: " + n46 + "nn-xxxxxxxxxxxxxx"},
+		{"a Deployment adds a hash", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}`, "Deployment /web: web-xxxxxxxxxx-xxxxx"},
+		{"a Deployment with a long name", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` + n46 + "nn" + `}}`, "Deployment /" + n46 + "nn: " + n46 + "nn-xxxxxxxxxxxxxx"},
 		{"a StatefulSet's last pod", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {serviceName: svc, replicas: 11}}`, "StatefulSet /db: db-10 hostname=db-10 subdomain=svc"},
-		{"its ordinals may start late", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {ordinals: {start: 100}}}`, "StatefulSet /db: db-100 hostname=db-100"},
+		{"a StatefulSet with a first ordinal", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {ordinals: {start: 100}}}`, "StatefulSet /db: db-100 hostname=db-100"},
 		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}}`, "Job /j: j-xxxxx"},
 		{"Indexed Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completionMode: Indexed, completions: 101}}`, "Job /j: j-100-xxxxx hostname=j-100"},
 		{"CronJob", `{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}}`, "CronJob /c: c-00000000-xxxxx"},
 		{"List", `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: batch/v1, kind: Job, metadata: {name: b}}]}`, "Pod /a: a\nJob /b: b-xxxxx"},
-		{"items of a PodList name no kind", `{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, "Pod /a: a\nPod /b: b"},
+		{"items of a PodList without a kind", `{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, "Pod /a: a\nPod /b: b"},
 		{"documents", "---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- # next\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n---\n", "Pod /a: a\nPod /b: b"},
 		{"a document on its separator's line", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n", "Pod /a: a"},
 		{"a document ends at dots too", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n...\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n", "Pod /a: a\nPod /b: b"},
-		{"another's kind may end in List", "apiVersion: acme.example/v1\nkind: AllowList\nitems: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
+		{"a foreign kind that ends in List", "apiVersion: acme.example/v1\nkind: AllowList\nitems: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
 		{"JSON stream", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`, "Pod /a: a\nPod /b: b"},
 		{"BOM and CRLF", "\ufeffapiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n", "Pod /a: a"},
-		{"other kinds are passed over", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers Service Rollout"},
+		{"other kinds are skipped", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers Service Rollout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,39 +81,38 @@ func describe(m kube.Manifest) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestParseManifestRefuses shows that an error names the file, the document and
-// the field.
-func TestParseManifestRefuses(t *testing.T) {
+// TestParseManifest_Errors: an error has the file, the document and the field.
+func TestParseManifest_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 	tests := []struct{ name, manifest, want string }{
-		{"empty", "", "f.yaml: holds no Kubernetes object"},
-		{"only remarks", "# nothing here\n---\n", "f.yaml: holds no Kubernetes object"},
+		{"empty", "", "f.yaml: no Kubernetes object found"},
+		{"only comments", "# nothing here\n---\n", "f.yaml: no Kubernetes object found"},
 		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:2: line 5: did not find expected node content"},
 		{"tabs", "a:\n\tb: c\n", "f.yaml:1: line 2: found character that cannot start any token"},
-		{"UTF-16", "\xff\xfea\x00", "f.yaml: is UTF-16"},
-		{"a name that would write a line", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:1:metadata.name: "a\nnameserver 203.0.113.66" has a control character`},
-		{"a namespace that would", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:1:metadata.namespace: "a\nb" has a control character`},
+		{"UTF-16", "\xff\xfea\x00", "f.yaml: encoded in UTF-16"},
+		{"a name with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:1:metadata.name: "a\nnameserver 203.0.113.66" contains a control character`},
+		{"a namespace with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:1:metadata.namespace: "a\nb" contains a control character`},
 		{"an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n", `f.yaml:1:items[1].spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
 		{"binary", "\x7fELF\x02\x01\x00", "f.yaml:1: control characters are not allowed"},
 		{"NUL", pod + "spec: {hostname: \"a\x00\"}", "f.yaml:1: control characters are not allowed"},
-		{"a scalar", "hello\n", "f.yaml:1: is not a Kubernetes object: is a string, must be a mapping"},
+		{"a scalar", "hello\n", "f.yaml:1: not a Kubernetes object: is a string, must be a mapping"},
 		{"no kind", "apiVersion: v1\n", "f.yaml:1:kind: is missing"},
 		{"no apiVersion", "kind: Pod\n", "f.yaml:1:apiVersion: is missing"},
 		{"no name", "apiVersion: v1\nkind: Pod\n", "f.yaml:1:metadata.name: is missing"},
-		{"no name of a workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:metadata.name: is missing"},
-		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", "f.yaml:1:kind: no such kind: apps/v1 Deploymnt"},
-		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", "f.yaml:1:kind: no such kind: v1 Deployment"},
-		{"a kind of the past", "apiVersion: extensions/v1beta1\nkind: Deployment\n", "f.yaml:1:kind: no such kind: extensions/v1beta1 Deployment"},
+		{"no name, workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:metadata.name: is missing"},
+		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", `f.yaml:1:kind: unknown kind "apps/v1 Deploymnt"`},
+		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", `f.yaml:1:kind: unknown kind "v1 Deployment"`},
+		{"a removed version", "apiVersion: extensions/v1beta1\nkind: Deployment\n", `f.yaml:1:kind: unknown kind "extensions/v1beta1 Deployment"`},
 		{"a bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", "f.yaml:1:apiVersion: unexpected GroupVersion string: a/b/c"},
 		{"an unknown field", pod + "spec: {dnsPolcy: None}\n", `f.yaml:1:spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
-		{"two of them", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:1:spec.containers[0].nam: unknown field \"spec.containers[0].nam\"\nf.yaml:1:spec.dnsPolcy: unknown field \"spec.dnsPolcy\""},
+		{"two unknown fields", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:1:spec.containers[0].nam: unknown field \"spec.containers[0].nam\"\nf.yaml:1:spec.dnsPolcy: unknown field \"spec.dnsPolcy\""},
 		{"the wrong case", pod + "spec: {dnspolicy: None}\n", `f.yaml:1:spec.dnspolicy: unknown field "spec.dnspolicy"`},
-		{"a field twice", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:1: line 4: key "dnsPolicy" already set in map`},
+		{"a duplicate field", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:1: line 4: key "dnsPolicy" already set in map`},
 		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", "f.yaml:1:spec.dnsConfig.options[0].value: is a number, must be a string"},
 		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:1:spec.dnsConfig: is a list, must be a mapping"},
-		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:1:items[0].items: a List inside a List"},
+		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:1:items[0].items: a List inside a List is not supported"},
 		{"a number in an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n", "f.yaml:1:items[0].spec.hostname: is a number, must be a string"},
-		{"items that are none", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:1:items: is a number, must be a list"},
+		{"items that are not a list", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:1:items: is a number, must be a list"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -125,8 +124,7 @@ func TestParseManifestRefuses(t *testing.T) {
 	}
 }
 
-// What is right in a file is read although something else is wrong.
-func TestParseManifestGoesOn(t *testing.T) {
+func TestParseManifest_ReturnsValidObjectsBesideErrors(t *testing.T) {
 	m, err := kube.ParseManifest("f.yaml", []byte("a: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"))
 	if err == nil || describe(m) != "Pod /p: p" {
 		t.Errorf("got %q, %v", describe(m), err)
@@ -136,8 +134,8 @@ func TestParseManifestGoesOn(t *testing.T) {
 	}
 }
 
-// A small file must not unfold into a large one.
-func TestParseManifestBombs(t *testing.T) {
+// TestParseManifest_Expansion: a small file must not expand to a large one.
+func TestParseManifest_Expansion(t *testing.T) {
 	var aliases strings.Builder
 	aliases.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
 	for i := 1; i < 12; i++ {
@@ -159,13 +157,13 @@ func TestParseManifestBombs(t *testing.T) {
 	}
 }
 
-func TestParseManifestSize(t *testing.T) {
+func TestParseManifest_Size(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 	fits := pod + strings.Repeat("#", kube.MaxManifest-len(pod))
 	if _, err := kube.ParseManifest("f.yaml", []byte(fits)); err != nil {
 		t.Errorf("%d bytes: %v", len(fits), err)
 	}
-	if _, err := kube.ParseManifest("f.yaml", []byte(fits+"#")); fmt.Sprint(err) != "f.yaml: has more than 33554432 bytes" {
+	if _, err := kube.ParseManifest("f.yaml", []byte(fits+"#")); fmt.Sprint(err) != "f.yaml: larger than 33554432 bytes" {
 		t.Errorf("one byte more: %v", err)
 	}
 }
@@ -184,13 +182,12 @@ func FuzzParseManifest(f *testing.F) {
 			kube.FromPod(w.Pod)
 		}
 		if err == nil && len(m.Workloads)+len(m.Others) == 0 && !strings.Contains(text, "List") {
-			t.Errorf("nothing found and nothing said")
+			t.Errorf("no object and no error")
 		}
 	})
 }
 
-// TestPlaces: on which line a field is, and which of Helm's templates it is from.
-func TestPlaces(t *testing.T) {
+func TestWorkload_LineAndSource(t *testing.T) {
 	const yaml = `---
 # Source: shop/templates/web.yaml
 apiVersion: v1
@@ -199,7 +196,7 @@ metadata: {name: web}
 spec:
   hostname: web
 ---
-# nothing is said here
+# no source
 apiVersion: v1
 kind: List
 items:
@@ -231,8 +228,8 @@ items:
 			t.Fatal(err)
 		}
 		w := m.Workloads[tt.workload]
-		if w.Kind != tt.kind || w.LineOf(tt.field) != tt.line || w.Source != tt.source || (w.Numbered.Base != "") != (tt.kind == "StatefulSet") {
-			t.Errorf("%s %q: line %d, source %q, numbered %+v; want %+v", w.Kind, tt.field, w.LineOf(tt.field), w.Source, w.Numbered, tt)
+		if w.Kind != tt.kind || w.LineOf(tt.field) != tt.line || w.Source != tt.source || (w.Ordinals.Base != "") != (tt.kind == "StatefulSet") {
+			t.Errorf("%s %q: line %d, source %q, ordinals %+v; want %+v", w.Kind, tt.field, w.LineOf(tt.field), w.Source, w.Ordinals, tt)
 		}
 	}
 }

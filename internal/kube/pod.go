@@ -9,8 +9,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// FromPod returns what of pod decides about its DNS and its host name. It sets no
-// defaults: pod is as the kubelet sees it.
+// FromPod returns the parts of pod that affect its DNS and its host name. It sets no
+// defaults: pod is as the kubelet receives it.
 func FromPod(pod *corev1.Pod) policy.Pod {
 	p := policy.Pod{
 		Namespace:        pod.Namespace,
@@ -43,8 +43,7 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 	return p
 }
 
-// SetDefaults sets the fields of spec that the API server would set and that
-// decide about DNS.
+// SetDefaults sets the API's defaults for the fields of spec that affect DNS.
 func SetDefaults(spec *corev1.PodSpec) {
 	if spec.DNSPolicy == "" {
 		spec.DNSPolicy = corev1.DNSClusterFirst

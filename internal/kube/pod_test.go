@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-func TestFromPod(t *testing.T) {
+func TestFromPod_Fields(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "u",
@@ -47,7 +47,7 @@ func TestFromPod(t *testing.T) {
 	}
 }
 
-func TestStaticPod(t *testing.T) {
+func TestStaticPod_Defaults(t *testing.T) {
 	manifest := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "etcd"}}
 	pod := kube.StaticPod(manifest, "Worker.Example")
 	if pod.Name != "etcd-worker.example" || pod.Namespace != "default" || pod.Spec.DNSPolicy != "ClusterFirst" || pod.Spec.NodeName != "Worker.Example" {
@@ -58,24 +58,24 @@ func TestStaticPod(t *testing.T) {
 	}
 	pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	if again := kube.StaticPod(pod, "worker"); again != pod {
-		t.Errorf("a pod of the kubelet's was renamed to %s", again.Name)
+		t.Errorf("a pod with ConfigSourceAnnotation was renamed to %s", again.Name)
 	}
 }
 
-func TestParseStaticPod(t *testing.T) {
+func TestParseStaticPod_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"
 	got, err := kube.ParseStaticPod([]byte("# a comment\n---\n"+pod+"future: 1\n---\nkind: [\n"), "Node-1")
 	if err != nil || got.Namespace != "default" || got.Name != "etcd-node-1" || got.Spec.DNSPolicy != "Default" || got.Spec.NodeName != "Node-1" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for name, text := range map[string]string{
-		"empty":      "",
-		"bad YAML":   "a: [\n",
-		"no object":  "[1]",
-		"other kind": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
-		"a list":     "apiVersion: v1\nkind: PodList\nitems: []\n",
-		"no name":    "apiVersion: v1\nkind: Pod\n",
-		"wrong type": "apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n",
+		"empty":         "",
+		"bad YAML":      "a: [\n",
+		"not an object": "[1]",
+		"other kind":    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+		"a list":        "apiVersion: v1\nkind: PodList\nitems: []\n",
+		"no name":       "apiVersion: v1\nkind: Pod\n",
+		"wrong type":    "apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n",
 	} {
 		if got, err := kube.ParseStaticPod([]byte(text), "n"); err == nil {
 			t.Errorf("%s: got %v", name, got)
@@ -97,7 +97,7 @@ func FuzzParseStaticPod(f *testing.F) {
 	})
 }
 
-func TestParseKubeletConfiguration(t *testing.T) {
+func TestParseKubeletConfiguration_Fields(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDNS: [10.96.0.10, bad]\nclusterDomain: Cluster.Local.\nresolvConf: \"\"\nmaxPods: 250\nfutureField: {a: 1}\n"))
 	want := kube.KubeletConfiguration{ClusterDNS: []string{"10.96.0.10", "bad"}, ClusterDomain: "Cluster.Local.", ResolvConf: new("")}
@@ -108,12 +108,12 @@ func TestParseKubeletConfiguration(t *testing.T) {
 		t.Errorf("without resolvConf: %+v, %v", got, err)
 	}
 	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil || got.ClusterDomain != "b" {
-		t.Errorf("a key twice: %+v, %v", got, err)
+		t.Errorf("a duplicate key: %+v, %v", got, err)
 	}
 	got, err = kube.ParseKubeletConfiguration([]byte(head + "clusterDns: [10.96.0.10]\nResolvConf: x\nclusterDomain: a\nCLUSTERDOMAIN: b\nmaxpods: 1\n"))
 	want = kube.KubeletConfiguration{ClusterDomain: "a", Misspelled: []string{"CLUSTERDOMAIN", "ResolvConf", "clusterDns"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("other capitals: %v (-want +got):\n%s", err, diff)
+		t.Errorf("keys in other case: %v (-want +got):\n%s", err, diff)
 	}
 	for name, text := range map[string]string{
 		"other kind": "apiVersion: v1\nkind: Pod\n",

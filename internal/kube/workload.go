@@ -21,171 +21,169 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// Workload is an object that is a pod or makes pods.
+// Workload is a pod or an object with a pod template.
 type Workload struct {
 	Location
 	Kind      string
-	Namespace string // "" when the manifest leaves it open
+	Namespace string // "" if the manifest has none
 	Name      string
 
-	// Pod is the pod, or one like those that the object makes, with the API's
-	// defaults. A generated name has its longest form, with an x for each random
-	// character.
+	// Pod is the pod, or an example of the pods of the template, with the API's defaults.
+	// A generated name has its maximum length, with an x for each random character.
 	Pod *corev1.Pod
 
-	// Numbered are its pods, if their host names end with numbers; Pod is the last.
-	Numbered Numbered
+	// Ordinals are set if the pods' host names end with ordinals; Pod is the last pod.
+	Ordinals Ordinals
 
-	// Path leads from the document to the pod in it: "" for a pod, "spec.template."
-	// for most others, with "items[2]." before it in a List.
+	// Path is the path of the pod in the document: "" for a pod, "spec.template." for
+	// most others, with "items[2]." before it in a List.
 	Path string
 
-	part *part
+	doc *manifestDocument
 }
 
-// LineOf returns the line of the file on which the value at field begins, a path from
-// the document, or what is there of the way to it. One goroutine at a time may ask for
-// the workloads of a Manifest.
-func (w Workload) LineOf(field string) int { return w.part.lineOf(field) }
+// LineOf returns the line of the file on which the value at field begins, or its closest
+// existing parent. field is a path from the document. LineOf is not safe for concurrent
+// use with other workloads of the same Manifest.
+func (w Workload) LineOf(field string) int { return w.doc.lineOf(field) }
 
-// Numbered are the host names of pods that differ by a number, as those of a
-// StatefulSet: Base-First to Base-Last. Without a Base there are none.
-type Numbered struct {
+// Ordinals describes host names that differ by an ordinal, such as those of a
+// StatefulSet: Base-First to Base-Last. The zero value means that there are none.
+type Ordinals struct {
 	Base        string
 	First, Last int32
 }
 
-// lastHost is the longest of the host names.
-func (n Numbered) lastHost() string { return fmt.Sprintf("%s-%d", n.Base, n.Last) }
+// lastHostname returns the longest of the host names.
+func (o Ordinals) lastHostname() string { return fmt.Sprintf("%s-%d", o.Base, o.Last) }
 
-// Scaled returns what the StatefulSet w would be with so many replicas.
-func (w Workload) Scaled(replicas int32) Workload {
-	w.Numbered.Last = lastOrdinal(w.Numbered.First, replicas)
+// WithReplicas returns the StatefulSet w scaled to a number of replicas.
+func (w Workload) WithReplicas(replicas int32) Workload {
+	w.Ordinals.Last = lastOrdinal(w.Ordinals.First, replicas)
 	w.Pod = w.Pod.DeepCopy()
-	w.Pod.Name = w.Numbered.lastHost()
+	w.Pod.Name = w.Ordinals.lastHostname()
 	w.Pod.Spec.Hostname = w.Pod.Name
 	return w
 }
 
-// workload reads an object that is no list.
-func (r *reader) workload(data []byte, h header) {
-	read, known := makers[h]
+// workload parses an object that is not a list.
+func (p *parser) workload(data []byte, t objectType) {
+	decode, known := workloadDecoders[t]
 	if !known {
-		r.other(data, h)
+		p.other(data, t)
 		return
 	}
-	w, problems := read(data)
-	for _, p := range problems {
-		field, hint, err := fieldOf(p)
-		r.fail(r.part.number, field, err, hint)
+	w, problems := decode(data)
+	for _, problem := range problems {
+		field, hint, err := fieldOf(problem)
+		p.fail(field, err, hint)
 	}
 	if len(problems) > 0 {
 		return
 	}
-	w.Location, w.part = Location{File: r.file, Document: r.part.number, Source: r.part.source()}, r.part
-	w.Kind = h.Kind
-	w.Path = r.item + w.Path
+	w.Location, w.doc = Location{File: p.file, Document: p.doc.number, Source: p.doc.source()}, p.doc
+	w.Kind = t.Kind
+	w.Path = p.item + w.Path
 	if w.Pod.Name == "" {
-		r.fail(r.part.number, "metadata.name", errors.New("is missing"), "name the object, or give it a generateName")
+		p.fail("metadata.name", errors.New("is missing"), "set metadata.name or metadata.generateName")
 		return
 	}
 	for _, m := range []struct{ field, text string }{{"metadata.name", w.Name}, {"metadata.namespace", w.Namespace}} {
 		if strings.ContainsFunc(m.text, unicode.IsControl) {
-			r.fail(r.part.number, m.field, fmt.Errorf("%q has a control character", m.text), "use lower-case letters, digits, '-' and '.'")
+			p.fail(m.field, fmt.Errorf("%q contains a control character", m.text), "use lower-case letters, digits, '-' and '.'")
 			return
 		}
 	}
 	w.Pod.Namespace = w.Namespace
 	SetDefaults(&w.Pod.Spec)
-	r.Workloads = append(r.Workloads, w)
+	p.Workloads = append(p.Workloads, w)
 }
 
-// other takes note of an object without pods. In the API groups of ours, a kind
-// that does not exist is an error; other groups may hold anything.
-func (r *reader) other(data []byte, h header) {
-	gv, err := schema.ParseGroupVersion(h.APIVersion)
+// other records an object without pods. An unknown kind is an error in the API groups of
+// the workloads only.
+func (p *parser) other(data []byte, t objectType) {
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
 	if err != nil {
-		r.fail(r.part.number, "apiVersion", err, "")
+		p.fail("apiVersion", err, "")
 		return
 	}
-	ours := r.groups.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
-	if ours && !r.groups.Recognizes(gv.WithKind(h.Kind)) {
+	checked := p.apiGroups.IsGroupRegistered(gv.Group) || gv.Group == "extensions"
+	if checked && !p.apiGroups.Recognizes(gv.WithKind(t.Kind)) {
 		hint := "check the spelling of apiVersion and kind"
-		for m := range makers {
-			if m.Kind == h.Kind {
-				hint = "use apiVersion " + m.APIVersion
+		for known := range workloadDecoders {
+			if known.Kind == t.Kind {
+				hint = "use apiVersion " + known.APIVersion
 			}
 		}
-		r.fail(r.part.number, "kind", fmt.Errorf("no such kind: %s", h), hint)
+		p.fail("kind", fmt.Errorf("unknown kind %q", t), hint)
 		return
 	}
-	r.Others = append(r.Others, Object{Location{File: r.file, Document: r.part.number, Field: r.item}, h.APIVersion, h.Kind, data})
+	p.Others = append(p.Others, Object{Location{File: p.file, Document: p.doc.number, Field: p.item}, t.APIVersion, t.Kind, data})
 }
 
-// groups returns the API groups that pods and their workloads are in.
-func groups() *runtime.Scheme {
+// workloadGroups returns the API groups of pods and workloads.
+func workloadGroups() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
 		if err := add(s); err != nil {
-			panic(err) // two types of one name in k8s.io/api
+			panic(err) // duplicate types in k8s.io/api
 		}
 	}
 	return s
 }
 
-// makers holds the kinds that make pods.
-var makers = map[header]func([]byte) (Workload, []error){
-	{"v1", "Pod"}: decode(func(o *corev1.Pod) Workload {
+// workloadDecoders holds the decoders of all kinds with pods.
+var workloadDecoders = map[objectType]func([]byte) (Workload, []error){
+	{"v1", "Pod"}: decoder(func(o *corev1.Pod) Workload {
 		return Workload{Namespace: o.Namespace, Name: o.Name, Pod: o}
 	}),
-	{"v1", "PodTemplate"}: decode(func(o *corev1.PodTemplate) Workload {
-		return templated(o.ObjectMeta, o.Template, "template.", generated(o.Name+"-"))
+	{"v1", "PodTemplate"}: decoder(func(o *corev1.PodTemplate) Workload {
+		return withTemplate(o.ObjectMeta, o.Template, "template.", generatedName(o.Name+"-"))
 	}),
-	{"v1", "ReplicationController"}: decode(func(o *corev1.ReplicationController) Workload {
+	{"v1", "ReplicationController"}: decoder(func(o *corev1.ReplicationController) Workload {
 		if o.Spec.Template == nil {
 			o.Spec.Template = &corev1.PodTemplateSpec{}
 		}
-		return templated(o.ObjectMeta, *o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+		return withTemplate(o.ObjectMeta, *o.Spec.Template, "spec.template.", generatedName(o.Name+"-"))
 	}),
-	{"apps/v1", "ReplicaSet"}: decode(func(o *appsv1.ReplicaSet) Workload {
-		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+	{"apps/v1", "ReplicaSet"}: decoder(func(o *appsv1.ReplicaSet) Workload {
+		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", generatedName(o.Name+"-"))
 	}),
-	{"apps/v1", "DaemonSet"}: decode(func(o *appsv1.DaemonSet) Workload {
-		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"))
+	{"apps/v1", "DaemonSet"}: decoder(func(o *appsv1.DaemonSet) Workload {
+		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", generatedName(o.Name+"-"))
 	}),
-	{"apps/v1", "Deployment"}: decode(func(o *appsv1.Deployment) Workload {
-		return templated(o.ObjectMeta, o.Spec.Template, "spec.template.", generated(o.Name+"-"+strings.Repeat("x", maxTemplateHash)+"-"))
+	{"apps/v1", "Deployment"}: decoder(func(o *appsv1.Deployment) Workload {
+		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", generatedName(o.Name+"-"+strings.Repeat("x", maxTemplateHash)+"-"))
 	}),
-	{"apps/v1", "StatefulSet"}: decode(func(o *appsv1.StatefulSet) Workload {
-		n := Numbered{Base: o.Name}
-		n.First, n.Last = ordinals(o.Spec)
-		w := templated(o.ObjectMeta, o.Spec.Template, "spec.template.", n.lastHost())
-		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain, w.Numbered = w.Pod.Name, o.Spec.ServiceName, n
+	{"apps/v1", "StatefulSet"}: decoder(func(o *appsv1.StatefulSet) Workload {
+		n := statefulSetOrdinals(o.Name, o.Spec)
+		w := withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", n.lastHostname())
+		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain, w.Ordinals = w.Pod.Name, o.Spec.ServiceName, n
 		return w
 	}),
-	{"batch/v1", "Job"}: decode(func(o *batchv1.Job) Workload {
-		return job(o.ObjectMeta, o.Spec, "spec.template.", o.Name)
+	{"batch/v1", "Job"}: decoder(func(o *batchv1.Job) Workload {
+		return jobWorkload(o.ObjectMeta, o.Spec, "spec.template.", o.Name)
 	}),
-	{"batch/v1", "CronJob"}: decode(func(o *batchv1.CronJob) Workload {
-		return job(o.ObjectMeta, o.Spec.JobTemplate.Spec, "spec.jobTemplate.spec.template.", o.Name+"-"+strings.Repeat("0", minuteDigits))
+	{"batch/v1", "CronJob"}: decoder(func(o *batchv1.CronJob) Workload {
+		return jobWorkload(o.ObjectMeta, o.Spec.JobTemplate.Spec, "spec.jobTemplate.spec.template.", o.Name+"-"+strings.Repeat("0", minuteDigits))
 	}),
 }
 
-// decode returns a function that reads a T strictly and hands it to workload.
-func decode[T any](workload func(*T) Workload) func([]byte) (Workload, []error) {
+// decoder returns a function that decodes a T strictly and converts it with workload.
+func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error) {
 	return func(data []byte) (Workload, []error) {
 		var o T
 		if problems := document.DecodeStrict(data, &o); problems != nil {
 			return Workload{}, problems
 		}
 		if m, ok := any(&o).(metav1.Object); ok && m.GetName() == "" && m.GetGenerateName() != "" {
-			m.SetName(generated(m.GetGenerateName()))
+			m.SetName(generatedName(m.GetGenerateName()))
 		}
 		return workload(&o), nil
 	}
 }
 
-func templated(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podName string) Workload {
+func withTemplate(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podName string) Workload {
 	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	pod.Name = podName
 	if owner.Name == "" {
@@ -194,39 +192,39 @@ func templated(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podName 
 	return Workload{Namespace: owner.Namespace, Name: owner.Name, Pod: pod, Path: path}
 }
 
-// job returns the pod of a Job with the given name. The pods of an Indexed Job
-// have their index in the host name.
-func job(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workload {
+// jobWorkload returns the workload of a Job named name. The pods of an Indexed Job have
+// their index in the host name.
+func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workload {
 	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
-		return templated(owner, spec.Template, path, generated(name+"-"))
+		return withTemplate(owner, spec.Template, path, generatedName(name+"-"))
 	}
-	n := Numbered{Base: name}
+	n := Ordinals{Base: name}
 	if spec.Completions != nil && *spec.Completions > 0 {
 		n.Last = *spec.Completions - 1
 	}
-	w := templated(owner, spec.Template, path, generated(n.lastHost()+"-"))
-	w.Pod.Spec.Hostname, w.Numbered = n.lastHost(), n
+	w := withTemplate(owner, spec.Template, path, generatedName(n.lastHostname()+"-"))
+	w.Pod.Spec.Hostname, w.Ordinals = n.lastHostname(), n
 	return w
 }
 
 // Parts of the names that controllers generate.
 const (
-	maxTemplateHash  = 10 // a ReplicaSet's hash is a 32-bit number in decimal, re-spelled
-	minuteDigits     = 8  // a CronJob's Jobs carry the minutes since 1970
+	maxTemplateHash  = 10 // a ReplicaSet's hash is a 32-bit number in decimal with other digits
+	minuteDigits     = 8  // a CronJob appends the minutes since 1970
 	randomCharacters = 5  // k8s.io/apiserver/pkg/storage/names
 	maxGeneratedBase = 63 - randomCharacters
 )
 
-// generated returns the name that the API server makes of a generateName.
-func generated(base string) string {
+// generatedName returns the name that the API server makes of a generateName.
+func generatedName(base string) string {
 	if len(base) > maxGeneratedBase {
 		base = base[:maxGeneratedBase]
 	}
 	return base + strings.Repeat("x", randomCharacters)
 }
 
-// ordinals are those of a StatefulSet's first pod and of its last.
-func ordinals(spec appsv1.StatefulSetSpec) (first, last int32) {
+func statefulSetOrdinals(name string, spec appsv1.StatefulSetSpec) Ordinals {
+	first := int32(0)
 	if spec.Ordinals != nil {
 		first = spec.Ordinals.Start
 	}
@@ -234,18 +232,16 @@ func ordinals(spec appsv1.StatefulSetSpec) (first, last int32) {
 	if spec.Replicas != nil {
 		replicas = *spec.Replicas
 	}
-	return first, lastOrdinal(first, replicas)
+	return Ordinals{name, first, lastOrdinal(first, replicas)}
 }
 
-// lastOrdinal is that of the last of some pods. A StatefulSet that is scaled to nothing
-// counts as if it had one. What is beyond 32 bits has as many digits as the last number
-// of 32 bits.
+// lastOrdinal returns the ordinal of the last replica. A StatefulSet scaled to zero counts
+// as one of a single replica. The result is capped at the highest ordinal of 32 bits.
 func lastOrdinal(first, replicas int32) int32 {
 	return int32(min(int64(first)+max(int64(replicas), 1)-1, math.MaxInt32))
 }
 
-// fieldOf parts an error of decoding: the field that it is about, what to do, and what
-// is wrong.
+// fieldOf splits a decoding error into the field, a hint and the problem.
 func fieldOf(err error) (field, hint string, problem error) {
 	if f, ok := errors.AsType[json.FieldError](err); ok {
 		return f.FieldPath(), "check its spelling and its place", err

@@ -256,11 +256,11 @@ func judged(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.No
 		t.Fatal(err)
 	}
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
-	w, _, err := kube.ReadReviewed(apiVersion, kind, text)
+	w, _, err := kube.ParseAdmissionObject(apiVersion, kind, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := judge.Object{Kind: w.Kind, Name: w.Name, Pod: kube.FromPod(w.Pod), Ordinal: w.Numbered.Base != ""}
+	o := judge.Object{Kind: w.Kind, Name: w.Name, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
 	o.Pod.Path = w.Path
 	found = r.Check(o)
 	v := judge.NewVerdict(o, found)

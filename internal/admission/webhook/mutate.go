@@ -27,7 +27,7 @@ const (
 // update of a pod gives the policy that its creation gave, so the API server sees no
 // change. docs/autopath.md has the reasons.
 func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
-	w, known, err := kube.ReadReviewed(q.apiVersion(), q.Kind.Kind, q.Object)
+	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}

@@ -57,8 +57,8 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("reading the StatefulSet that is scaled: %w", err)
 	}
-	next := now.Scaled(asked.Spec.Replicas)
-	if next.Numbered.Last <= now.Numbered.Last {
+	next := now.WithReplicas(asked.Spec.Replicas)
+	if next.Ordinals.Last <= now.Ordinals.Last {
 		return answer{verdict: verdictAllowed}, nil
 	}
 	rules, o := h.rules.Load(), objectOf(next, q)
@@ -86,6 +86,6 @@ func (h *Handler) statefulSet(ctx context.Context, q request) (kube.Workload, er
 	case len(text) > MaxStatefulSet:
 		return kube.Workload{}, fmt.Errorf("it has more than %d bytes", MaxStatefulSet)
 	}
-	w, _, err := kube.ReadReviewed(statefulSets.Group+"/"+statefulSets.Version, "StatefulSet", text)
+	w, _, err := kube.ParseAdmissionObject(statefulSets.Group+"/"+statefulSets.Version, "StatefulSet", text)
 	return w, err
 }

@@ -20,7 +20,7 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	if q.isScale() {
 		return h.scale(ctx, q)
 	}
-	w, known, err := kube.ReadReviewed(q.apiVersion(), q.Kind.Kind, q.Object)
+	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}
@@ -30,7 +30,7 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 
 // objectOf returns w as the rules see it.
 func objectOf(w kube.Workload, q request) admission.Object {
-	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Numbered.Base != ""}
+	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
 	o.Pod.Path = w.Path
 	if o.Pod.Namespace == "" {
 		o.Pod.Namespace = q.Namespace

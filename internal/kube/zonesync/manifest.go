@@ -69,7 +69,7 @@ func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 			continue
 		}
 		if w.object.GetName() == "" {
-			errs = append(errs, o.Wrong("metadata.name", errors.New("is missing"), "name the object"))
+			errs = append(errs, o.InputError("metadata.name", errors.New("is missing"), "name the object"))
 			continue
 		}
 		if w.object.GetNamespace() == "" && w.kind.resource != namespaces.resource {
@@ -103,7 +103,7 @@ func Load(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 			w := objects[n]
 			made, err := converter{domain}.convert(w.object)
 			if err = errors.Join(err, made.wrong); err != nil {
-				errs = append(errs, w.source.Wrong("", fmt.Errorf("%s %s/%s: %w", w.kind.resource, n.namespace, n.name, err), ""))
+				errs = append(errs, w.source.InputError("", fmt.Errorf("%s %s/%s: %w", w.kind.resource, n.namespace, n.name, err), ""))
 			}
 			list = append(list, made)
 		}

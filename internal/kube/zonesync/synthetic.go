@@ -168,7 +168,7 @@ func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 			}
 			made.Endpoints = append(made.Endpoints, ep)
 		}
-		n := w.Numbered
+		n := w.Ordinals
 		if n.Base == "" {
 			add(w.Pod.Name, w.Pod.Spec.Hostname)
 			continue
