@@ -24,8 +24,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// manifest finds the object of a type in a file of deploy.
-func manifest[T any](t *testing.T, file string) T {
+// deployedObject returns the object of a type in a file of deploy.
+func deployedObject[T any](t *testing.T, file string) T {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/" + file)
 	if err != nil {
@@ -48,7 +48,7 @@ func manifest[T any](t *testing.T, file string) T {
 // takes their arguments, and it asks the API server for what their role allows, no more
 // and no less. deploy has the tests of what the manifests say about each other.
 func TestDeployed(t *testing.T) {
-	pod := manifest[*appsv1.Deployment](t, "cluster-dns/deployment.yaml").Spec.Template.Spec
+	pod := deployedObject[*appsv1.Deployment](t, "cluster-dns/deployment.yaml").Spec.Template.Spec
 	args := slices.Clone(pod.Containers[0].Args)
 	at := slices.Index(args, "--config") + 1
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestDeployed(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
-	text := manifest[*corev1.ConfigMap](t, "cluster-dns/config.yaml").Data[filepath.Base(config)]
+	text := deployedObject[*corev1.ConfigMap](t, "cluster-dns/config.yaml").Data[filepath.Base(config)]
 	for file, text := range map[string]string{config: text, kubeconfig: kubeapi.Kubeconfig(server.URL)} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDeployed(t *testing.T) {
 		t.Error(err)
 	}
 	allowed, asked := map[string]bool{}, map[string]bool{}
-	for _, rule := range manifest[*rbacv1.ClusterRole](t, "cluster-dns/rbac.yaml").Rules {
+	for _, rule := range deployedObject[*rbacv1.ClusterRole](t, "cluster-dns/rbac.yaml").Rules {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
 				allowed[fmt.Sprint(verb, " ", resource)] = true
@@ -114,7 +114,7 @@ func TestDeployed(t *testing.T) {
 // TestNodeCacheDeployed: the configuration of the node cache's manifests is good.
 func TestNodeCacheDeployed(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "nodecache.yaml")
-	text := manifest[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(config)]
+	text := deployedObject[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(config)]
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

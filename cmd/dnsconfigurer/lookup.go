@@ -20,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -120,7 +121,7 @@ func (l *player) run(cmd *cobra.Command, args []string) error {
 	}
 	host, found := node.Host()
 	reportFindings(cmd.ErrOrStderr(), append(node.Findings, found...))
-	m, unread := readManifests(l.files, cmd.InOrStdin())
+	m, unread := manifest.ReadPods(l.files, cmd.InOrStdin())
 	if len(m.Workloads) == 0 {
 		return unread
 	}

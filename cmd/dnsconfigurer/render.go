@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -68,7 +69,7 @@ func (r *renderer) run(cmd *cobra.Command) error {
 	host, found := node.Host()
 	reportFindings(cmd.ErrOrStderr(), append(node.Findings, found...))
 
-	m, unread := readManifests(r.files, cmd.InOrStdin())
+	m, unread := manifest.ReadPods(r.files, cmd.InOrStdin())
 	out := printer{cmd.OutOrStdout(), cmd.ErrOrStderr(), r.output, len(m.Workloads) > 1, map[string]bool{}}
 	bad := false
 	for _, w := range m.Workloads {

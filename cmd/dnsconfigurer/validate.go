@@ -13,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -63,13 +64,13 @@ func (v *validator) run(cmd *cobra.Command) error {
 	}
 	reportFindings(cmd.ErrOrStderr(), node.Findings)
 
-	manifest, unread := readAll(v.files, cmd.InOrStdin())
-	if len(manifest.Workloads) == 0 && unread == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "dnsconfigurer: %v\n", nothingFound(v.files, manifest.Others))
+	m, unread := manifest.Read(v.files, cmd.InOrStdin())
+	if err := manifest.CheckPods(v.files, m); err != nil && unread == nil {
+		report(cmd.ErrOrStderr(), err)
 	}
-	objects := make([]admission.Object, 0, len(manifest.Workloads))
-	for i := range manifest.Workloads {
-		w := &manifest.Workloads[i]
+	objects := make([]admission.Object, 0, len(m.Workloads))
+	for i := range m.Workloads {
+		w := &m.Workloads[i]
 		inNamespace(w, v.namespace, node.Name)
 		objects = append(objects, admission.Object{Kind: w.Kind, Name: w.Name, Pod: policyPod(*w), Ordinal: w.Ordinals.Base != ""})
 	}
@@ -78,7 +79,7 @@ func (v *validator) run(cmd *cobra.Command) error {
 	for i, o := range objects {
 		found := append(rules.Check(o), collisions[i]...)
 		bad = bad || slices.ContainsFunc(found, policy.Finding.IsError)
-		if err := writeFindings(cmd.OutOrStdout(), v.output, manifest.Workloads[i], found); err != nil {
+		if err := writeFindings(cmd.OutOrStdout(), v.output, m.Workloads[i], found); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -80,7 +81,7 @@ func annotate(out io.Writer, severity policy.Severity, at kube.Location, title, 
 	switch {
 	case at.Source != "":
 		add("file", at.Source)
-	case at.File != "" && at.File != stdinName:
+	case at.File != "" && at.File != manifest.Stdin:
 		add("file", at.File)
 		if at.Line > 0 {
 			add("line", fmt.Sprint(at.Line))
