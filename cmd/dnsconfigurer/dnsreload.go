@@ -68,7 +68,7 @@ func (f *dnsInForce) use(p peers) error {
 		}
 		f.mu.Lock()
 		f.forwarding = next
-		f.server.Use(next.Forwarding)
+		f.server.SetForwarding(next.Forwarding)
 		f.mu.Unlock()
 	}
 	f.last = p
@@ -88,8 +88,8 @@ func (f *dnsInForce) hostChanged(of *forwarding, what change) {
 	switch {
 	case of != f.forwarding:
 	case what == otherSuffixes:
-		f.server.Search(of.HostSuffixes)
+		f.server.SetHostSuffixes(of.HostSuffixes)
 	default:
-		f.server.Use(of.Forwarding)
+		f.server.SetForwarding(of.Forwarding)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -77,7 +76,7 @@ func newForwarding(p peers, common upstream.Config, changed func(*forwarding, ch
 // clusterTry is how long a server of the cluster DNS is waited for, in each of two tries.
 // Where a domain of the search list is dead the answer comes when the walk along it gives
 // that up; the second try still hears it.
-const clusterTry = autopath.WalkTimeout/2 + 100*time.Millisecond
+const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 
 // toCluster sends the names of the cluster, search lists, and reverse names to the cluster
 // DNS, which knows whose addresses are the cluster's.

@@ -45,7 +45,7 @@ func (s *testServer) direct(t testing.TB, q *dns.Msg, via transport) *dns.Msg {
 		t.Fatal(err)
 	}
 	reply := new(dns.Msg)
-	if err := reply.Unpack(s.handle(t.Context(), packet, via, pod())); err != nil {
+	if err := reply.Unpack(handled(t.Context(), s.Server, packet, via, pod())); err != nil {
 		t.Fatal(err)
 	}
 	return reply

@@ -41,7 +41,7 @@ func TestAutopathDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{})
-	reply := s.handle(t.Context(), query, overUDP, netip.MustParseAddr("169.254.20.10"))
+	reply := handled(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
 	shows("the query", dump(query))
 	shows("the reply", dump(reply))
 	_, records, _ := strings.Cut(text(from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))), "\n")
@@ -54,9 +54,9 @@ func TestAutopathDocs(t *testing.T) {
 		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
 		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),
-		fmt.Sprintf("| time limit of an expansion | %v |", autopath.WalkTimeout),
+		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
 		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
-		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxAsking),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxWalked),
 	} {
 		shows("a limit", row)
 	}

@@ -344,7 +344,7 @@ func BenchmarkAutopath(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				s.handle(b.Context(), packet, overUDP, pod())
+				handled(b.Context(), s, packet, overUDP, pod())
 			}
 		})
 	}

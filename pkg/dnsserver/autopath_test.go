@@ -71,7 +71,7 @@ func over(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg)
 		t.Fatal(err)
 	}
 	reply := new(dns.Msg)
-	if err := reply.Unpack(s.handle(t.Context(), packet, via, client)); err != nil {
+	if err := reply.Unpack(handled(t.Context(), s, packet, via, client)); err != nil {
 		t.Fatal(err)
 	}
 	return reply
@@ -92,17 +92,17 @@ func TestAutopathConfig(t *testing.T) {
 		err    string
 	}{
 		{Autopath{}, ""},
-		{Autopath{Option: 65000}, "option 65000: those for local use are 65001 to 65534"},
+		{Autopath{Option: 65000}, "option 65000: local use is 65001 to 65534"},
 		{Autopath{Option: 65001}, ""},
 		{Autopath{Option: 65534}, ""},
 		{Autopath{Option: 65535}, "option 65535"},
 		{Autopath{HostSuffixes: suffixes(29)}, ""},
-		{Autopath{HostSuffixes: suffixes(30)}, "30 host suffixes, at most 29 fit"},
-		{Autopath{HostSuffixes: []fqdn.Name{""}}, "host suffix 1 is no name"},
+		{Autopath{HostSuffixes: suffixes(30)}, "30 host suffixes: at most 29 fit"},
+		{Autopath{HostSuffixes: []fqdn.Name{""}}, "host suffix 1 is empty"},
 		{Autopath{Suffix: mustName(t, "local")}, "the cluster's domain cluster.local. is in local."},
 	}
 	for _, tt := range tests {
-		_, err := tt.config.complete(mustName(t, "cluster.local"))
+		_, err := tt.config.withDefaults(mustName(t, "cluster.local"))
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%+v: %v, want %q", tt.config, err, tt.err)
 		}
@@ -279,7 +279,7 @@ func testAutopathTTL(t *testing.T) {
 			}
 			for _, when := range []string{"asked", "cached"} {
 				m := from(t, s, pod(), q)
-				ttl := uint32(autopath.NoLimit)
+				ttl := uint32(noLimit)
 				for _, rr := range append(m.Answer, m.Ns...) {
 					ttl = min(ttl, rr.Header().Ttl)
 				}
@@ -320,7 +320,7 @@ func TestAddressesAgree(t *testing.T) {
 			says  string
 			rcode int
 			took  time.Duration
-		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0}, {"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0}, {"silence", dns.RcodeServerFailure, autopath.WalkTimeout}} {
+		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0}, {"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0}, {"silence", dns.RcodeServerFailure, WalkTimeout}} {
 			says = tt.says
 			for _, order := range [][]uint16{{dns.TypeA, dns.TypeAAAA}, {dns.TypeAAAA, dns.TypeA}} {
 				s := newServer(t, "loaded", Config{Upstream: upstream, Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}}})
@@ -367,7 +367,7 @@ func TestSlowSuffix(t *testing.T) {
 				t.Errorf("after %v: %v", time.Since(begin), m)
 			}
 		}
-		ask("web.lab.example.", 0, autopath.WalkTimeout)
+		ask("web.lab.example.", 0, WalkTimeout)
 		time.Sleep(time.Second) // as glibc, which waits five
 		before := asked.Load()
 		ask("web.slow.example.", 5, 0)
@@ -389,7 +389,7 @@ func TestAutopathReasons(t *testing.T) {
 		tests := []struct {
 			cluster  string
 			upstream Exchange
-			busy     int64
+			busy     int
 			code     uint16
 			text     string
 		}{
@@ -397,12 +397,12 @@ func TestAutopathReasons(t *testing.T) {
 			{"loaded", refused, 0, dns.ExtendedErrorCodeNetworkError, "upstream: nobody is there"},
 			{"loaded", silent, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
-			{"loaded", refused, maxAsking, dns.ExtendedErrorCodeOther, "too many search lists are being walked"},
+			{"loaded", refused, maxWalked, dns.ExtendedErrorCodeOther, "too many search lists are being walked"},
 			{"service shop/web external=a.example\nloaded", refused, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			s.asking.Store(tt.busy)
+			fill(s.limits.walked, tt.busy)
 			m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -441,6 +441,16 @@ func TestAutopathFlags(t *testing.T) {
 	}
 }
 
+// fill makes n pieces of work of a kind be in flight.
+func fill(l limit, n int) {
+	for len(l) > n {
+		l.release()
+	}
+	for len(l) < n {
+		l.acquire()
+	}
+}
+
 // TestManyWalks: the questions of walks leave room for others. What is too much fails at
 // once, is no denial, and passes.
 func TestManyWalks(t *testing.T) {
@@ -448,16 +458,16 @@ func TestManyWalks(t *testing.T) {
 		s := newServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
 			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}}})
 		for _, tt := range []struct {
-			busy  int64
+			busy  int
 			rcode int
-		}{{maxAsking, dns.RcodeServerFailure}, {maxAsking - 4, dns.RcodeSuccess}} {
+		}{{maxWalked, dns.RcodeServerFailure}, {maxWalked - 4, dns.RcodeSuccess}} {
 			s.cfg.Cache.Clear()
-			s.asking.Store(tt.busy)
+			fill(s.limits.walked, tt.busy)
 			if m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d questions on their way: %v", tt.busy, m)
 			}
 			s.running.Wait()
-			if left := s.asking.Load(); left != tt.busy {
+			if left := len(s.limits.walked); left != tt.busy {
 				t.Errorf("%d questions are never answered", left-tt.busy)
 			}
 		}
@@ -478,7 +488,7 @@ func TestAutopathCost(t *testing.T) {
 	// absent, 2 for the option. Questions: both types of a.example and of "a." at
 	// first, then of shop's and absent's.
 	const want = `
-# HELP dnsconfigurer_dns_autopath_expansions_total Search lists walked for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).
+# HELP dnsconfigurer_dns_autopath_expansions_total Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).
 # TYPE dnsconfigurer_dns_autopath_expansions_total counter
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="absent"} 1
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="failed"} 0
@@ -488,7 +498,7 @@ dnsconfigurer_dns_autopath_expansions_total{by="option",result="absent"} 0
 dnsconfigurer_dns_autopath_expansions_total{by="option",result="failed"} 0
 dnsconfigurer_dns_autopath_expansions_total{by="option",result="found"} 1
 dnsconfigurer_dns_autopath_expansions_total{by="option",result="nodata"} 0
-# HELP dnsconfigurer_dns_autopath_candidates Names looked at for one expansion.
+# HELP dnsconfigurer_dns_autopath_candidates Candidate names tried by an expansion.
 # TYPE dnsconfigurer_dns_autopath_candidates histogram
 dnsconfigurer_dns_autopath_candidates_bucket{le="1"} 1
 dnsconfigurer_dns_autopath_candidates_bucket{le="2"} 2
@@ -502,7 +512,7 @@ dnsconfigurer_dns_autopath_candidates_bucket{le="33"} 6
 dnsconfigurer_dns_autopath_candidates_bucket{le="+Inf"} 6
 dnsconfigurer_dns_autopath_candidates_sum 22
 dnsconfigurer_dns_autopath_candidates_count 6
-# HELP dnsconfigurer_dns_autopath_questions Questions of one expansion that neither the zone nor the cache answered.
+# HELP dnsconfigurer_dns_autopath_questions Questions of an expansion that neither the zone nor the cache answered.
 # TYPE dnsconfigurer_dns_autopath_questions histogram
 dnsconfigurer_dns_autopath_questions_bucket{le="0"} 3
 dnsconfigurer_dns_autopath_questions_bucket{le="2"} 3

@@ -17,12 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchSize is how many packets one system call reads or sends. A server that is
-// busier than this amounts to gains little from more.
+// batchSize is how many packets one system call reads or sends. A busier server gains little
+// from a larger one.
 const batchSize = 64
 
-// batch is what one recvmmsg(2) has read, with the replies to it: 350 kB, of which
-// the kernel provides what is used.
+// controlLen is the room for the control message with the address that a packet was sent to.
+const controlLen = 64
+
+// batch holds the packets that one recvmmsg(2) has read, and the replies to them: 350 kB of
+// address space, of which a quiet server touches a part.
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]received
@@ -30,8 +33,8 @@ type batch struct {
 	outgoing [batchSize]mmsghdr
 	replies  int // in outgoing
 
-	// What the system calls leave behind, and the functions that make them: a
-	// closure for each call would be garbage.
+	// The results of the system calls, and the functions that make them: a closure for
+	// each call would be garbage.
 	n     int
 	err   syscall.Errno
 	read  func(fd uintptr) bool
@@ -39,11 +42,11 @@ type batch struct {
 	write func(fd uintptr) bool
 }
 
-// received is a packet, and the room for the reply to it.
+// received is a packet, with the memory for the reply.
 type received struct {
 	packet  [maxQuery]byte
 	control [controlLen]byte
-	client  unix.RawSockaddrInet6 // with room for either family
+	client  unix.RawSockaddrInet6 // large enough for either family
 	reply   [maxUDP]byte
 	in, out unix.Iovec
 }
@@ -85,18 +88,18 @@ func multiple(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
 	return int(n), err
 }
 
-// receive waits for packets and returns how many there are. After the read deadline
-// it returns those that have come before the error.
+// receive waits for packets and returns how many there are. After the read deadline it
+// first returns the packets that have arrived, and then the error.
 func (b *batch) receive() (int, error) {
 	for i := range b.incoming {
-		h := &b.incoming[i].header // the kernel has written into it
+		h := &b.incoming[i].header // the kernel has overwritten both
 		h.Namelen = uint32(unsafe.Sizeof(b.packets[i].client))
 		h.SetControllen(controlLen)
 	}
 	b.replies = 0
 	err := b.conn.Read(b.read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// Control has no deadline, and there is no waiting.
+		// Control ignores the deadline, and the read does not block.
 		if failed := b.conn.Control(func(fd uintptr) { b.read(fd) }); failed != nil || b.err != 0 {
 			return 0, err
 		}
@@ -111,8 +114,8 @@ func (b *batch) receive() (int, error) {
 	return b.n, nil
 }
 
-// packet returns packet i. Of one that is longer than any query only the header is
-// left: it is malformed, and told so.
+// packet returns packet i. Of a packet that is longer than maxQuery only the header is left,
+// which is malformed.
 func (b *batch) packet(i int) []byte {
 	n := b.incoming[i].length
 	if b.incoming[i].header.Flags&unix.MSG_TRUNC != 0 {
@@ -121,10 +124,10 @@ func (b *batch) packet(i int) []byte {
 	return b.packets[i].packet[:n]
 }
 
-// room returns where the reply to packet i goes.
-func (b *batch) room(i int) []byte { return b.packets[i].reply[:0] }
+// buffer returns the memory for the reply to packet i.
+func (b *batch) buffer(i int) []byte { return b.packets[i].reply[:0] }
 
-// client returns where packet i came from.
+// client returns the address that packet i came from.
 func (b *batch) client(i int) netip.AddrPort {
 	from := &b.packets[i].client
 	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&from.Port))[:])
@@ -138,16 +141,16 @@ func (b *batch) client(i int) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// origin returns the control message that makes the reply to packet i leave from the
-// address that was asked; none if the socket has but one.
+// origin returns the control message that makes the reply to packet i leave from the address
+// that the packet was sent to. It is empty if the socket has only one.
 func (b *batch) origin(i int) []byte {
 	return replyControl(b.packets[i].control[:b.incoming[i].header.Controllen])
 }
 
-// reply has the reply to packet i, in its room, sent with the others.
+// reply adds the reply to packet i to those that send sends. Most are in its buffer already.
 func (b *batch) reply(i int, reply []byte) {
 	p := &b.packets[i]
-	p.out.SetLen(len(reply))
+	p.out.SetLen(copy(p.reply[:], reply))
 	h := &b.outgoing[b.replies].header
 	*h = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&p.client)), Namelen: b.incoming[i].header.Namelen, Iov: &p.out}
 	h.SetIovlen(1)
@@ -158,8 +161,8 @@ func (b *batch) reply(i int, reply []byte) {
 	b.replies++
 }
 
-// send sends the replies that it has, and has none then. A client that cannot be reached
-// will ask again.
+// send sends the replies that were added. A client that cannot be reached sends its query
+// again.
 func (b *batch) send() {
 	for b.sent = 0; b.sent < b.replies; {
 		if err := b.conn.Write(b.write); err != nil {
@@ -176,9 +179,32 @@ func (b *batch) send() {
 	b.replies = 0
 }
 
-// rest waits. Go's own timers are too coarse: a process that has nothing else to do
-// sleeps in epoll_wait(2), by the millisecond.
-func rest(d time.Duration) {
+// replyControl changes a control message, in place, from the address that a packet was sent
+// to into the address that the reply is sent from. The routing table chooses the interface,
+// except for link-local addresses, which need one.
+func replyControl(control []byte) []byte {
+	if len(control) < unix.SizeofCmsghdr {
+		return nil
+	}
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
+	data := control[unix.CmsgLen(0):]
+	switch {
+	case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
+		(*unix.Inet4Pktinfo)(unsafe.Pointer(&data[0])).Ifindex = 0
+		return control[:unix.CmsgSpace(unix.SizeofInet4Pktinfo)]
+	case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+		info := (*unix.Inet6Pktinfo)(unsafe.Pointer(&data[0]))
+		if !netip.AddrFrom16(info.Addr).IsLinkLocalUnicast() {
+			info.Ifindex = 0
+		}
+		return control[:unix.CmsgSpace(unix.SizeofInet6Pktinfo)]
+	}
+	return nil
+}
+
+// pause sleeps. Go's timers are too coarse: a process with nothing else to do sleeps in
+// epoll_wait(2), which counts milliseconds.
+func pause(d time.Duration) {
 	t := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&t, nil) // if a signal cuts it short, so be it
+	_ = unix.Nanosleep(&t, nil) // an interrupted sleep is fine
 }

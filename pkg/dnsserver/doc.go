@@ -1,28 +1,33 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dnsserver is the cluster DNS server: the names of the cluster from a
-// [zone.Zone], everything else from upstream servers through a [cache.Cache]. Without a
-// zone it is the cache on a node: the cluster DNS is then one more server that is asked,
-// and the one that goes along search lists.
+// Package dnsserver is the cluster DNS server: it answers the cluster's names from a
+// [zone.Zone], and everything else from upstream servers through a [cache.Cache]. Without
+// a zone it is a node cache: the cluster DNS server is then an upstream server like the
+// others, and the one that expands search lists.
 //
-//	socket --> quick.go   from wire form to wire form: addresses, denials, cache hits
-//	              |
-//	           query.go   parse, refuse
-//	              |
-//	           server.go  the order of sources, as numbered on Server
-//	              |
-//	           autopath.go, autopath_walk.go   a search list, through what is below
-//	              |
-//	  cluster.go  zone    forward.go  cache --> upstream
-//	              |                         --> expander.go  on a node: a search list,
-//	              |                             by the cluster DNS, else by a walk
-//	socket <-- reply.go   fit into what the client takes
+//	udp.go, tcp.go   a packet
+//	      |
+//	  query.go       parsed once, or rejected
+//	      |
+//	  server.go      resolve: the sources, in the order documented on Server
+//	      |
+//	  search.go      a search list: walk.go tries its candidates through the sources below
+//	      |
+//	  zone.go        the cluster's names
+//	      |
+//	  forward.go     the cache, then stub domains and upstream servers
+//	      |
+//	  reply.go       the reply, within the size that the client accepts
+//	      |
+//	udp.go, tcp.go   sent and counted
 //
-// Sources return values. One place for each transport writes to the socket, and one
-// counts.
+// A source never blocks. It returns a result: an answer in wire form, an answer as
+// records, or a function that waits for other servers. UDP runs that function in a
+// goroutine of its own, so that a slow upstream server never delays the cluster's names.
 //
-// What the cluster is not known to lack is not called absent: until the zone is
-// loaded its names get SERVFAIL, while everything else is forwarded from the first
-// packet on.
+// Until the zone is loaded the cluster's names get SERVFAIL, never NXDOMAIN. Everything
+// else is forwarded from the first packet on.
+//
+// The API of this package may change in any release.
 package dnsserver

@@ -47,7 +47,7 @@ func (c *clusterBehind) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, err
 		return nil, err
 	}
 	reply := new(dns.Msg)
-	return reply, reply.Unpack(c.handle(ctx, packet, overTCP, netip.MustParseAddr("10.0.0.1")))
+	return reply, reply.Unpack(handled(ctx, c.Server, packet, overTCP, netip.MustParseAddr("10.0.0.1")))
 }
 
 // forwarding is that of a node whose hosts search these domains.
@@ -77,7 +77,7 @@ func onNode(t testing.TB, f Forwarding) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Use(f)
+	s.SetForwarding(f)
 	return s
 }
 
@@ -173,7 +173,7 @@ func TestNodeCaches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !compare(t, s.Server, newQuick(s.Server), packet) || c.asked.Load() != asked {
+				if wire, _ := handledAtOnce(t, s.Server, packet, time.Now()); wire == nil || c.asked.Load() != asked {
 					t.Errorf("%s (silent: %t) is not answered from the cache", name, silent)
 				}
 			})
@@ -285,9 +285,9 @@ func TestNodeSuffixes(t *testing.T) {
 	s := onNode(t, c.forwarding(t, upstream, "old.example"))
 	ask := func() string { return addresses(from(t, s.Server, pod(), question(below("wiki", "shop"), dns.TypeA))) }
 	before := ask()
-	s.Search(c.forwarding(t, upstream, "new.example").HostSuffixes)
+	s.SetHostSuffixes(c.forwarding(t, upstream, "new.example").HostSuffixes)
 	after := ask()
-	s.Search(c.forwarding(t, upstream, "old.example").HostSuffixes)
+	s.SetHostSuffixes(c.forwarding(t, upstream, "old.example").HostSuffixes)
 	c.down.Store(true)
 	if again := ask(); before != "192.0.2.1" || after != "192.0.2.2" || again != before {
 		t.Errorf("before %s, after %s, and then %s again", before, after, again)
@@ -353,10 +353,10 @@ func TestNodeKeepsApart(t *testing.T) {
 					switch w.IntN(8) {
 					case 0:
 						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[w.IntN(len(hosts))]...)
-						shared.Use(forwarding)
+						shared.SetForwarding(forwarding)
 					case 1:
 						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[w.IntN(len(hosts))]...)
-						shared.Search(forwarding.HostSuffixes)
+						shared.SetHostSuffixes(forwarding.HostSuffixes)
 					}
 					name := w.wanted()
 					if w.IntN(4) > 0 {

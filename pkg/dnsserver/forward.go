@@ -16,9 +16,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Exchange asks other servers. The reply's question is that of the query; the
-// error means that nobody answered. It is safe for concurrent use, changes neither
-// and leaves both to the caller.
+// Exchange sends a query to other servers. The reply has the question of the query; the
+// error means that no server answered. It is safe for concurrent use. It must not change
+// the query, and the caller must not change the reply.
 type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 
 // Stub is a domain that has servers of its own.
@@ -27,128 +27,77 @@ type Stub struct {
 	Exchange Exchange
 }
 
-// Forwarding is who is asked for names that are not the cluster's. The zero value:
-// nobody, they are refused.
+// Forwarding says which servers are asked for names outside the cluster. The zero value:
+// none, such names are refused.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs are refused
 	Stubs    []Stub
 
-	// Expander is the cluster DNS for a server on a node: it is sent the search list
-	// with names below the autopath suffix, and goes along that for us. nil: we do it.
+	// Expander is the cluster DNS server of a node cache. Names below the autopath suffix
+	// are sent to it with their search list, which it expands. nil: this server expands
+	// them itself.
 	Expander Exchange
 
-	// HostSuffixes are the search domains of the node, which come last in these lists,
-	// where Autopath has its own for a server without Expander. Those after the first
-	// MaxHostSuffixes do not count.
+	// HostSuffixes are the search domains of the node, the last part of those search
+	// lists. A server without Expander has them in Autopath. Those after the first
+	// MaxHostSuffixes are ignored.
 	HostSuffixes []fqdn.Name
 
-	suffixes []byte // those one after the other: what a list has beside the name that it goes with
+	searchKey []byte // the HostSuffixes in one: what the answer to an autopath name depends on besides the name
 }
 
-// Use puts f in the place of the present Forwarding, and forgets what was learned from
-// that: other servers may see another network. It is to be called again when servers
-// behind the same Exchange change. Any goroutine may call it.
-func (s *Server) Use(f Forwarding) {
-	f.search(f.HostSuffixes)
+// SetForwarding replaces the present Forwarding and clears the cache: other servers may
+// see another network. Call it again when the servers behind the same Exchange change. It is
+// safe for concurrent use.
+func (s *Server) SetForwarding(f Forwarding) {
+	f.setHostSuffixes(f.HostSuffixes)
 	s.forwarding.Store(&f)
 	s.cfg.Cache.Clear()
 }
 
-// Search puts other HostSuffixes into the present Forwarding. What was learned stays: it
-// is kept by the suffixes that led to it. Any goroutine may call it.
-func (s *Server) Search(suffixes []fqdn.Name) {
+// SetHostSuffixes replaces the HostSuffixes of the present Forwarding. The cache keeps its
+// replies: their keys contain the suffixes. It is safe for concurrent use.
+func (s *Server) SetHostSuffixes(suffixes []fqdn.Name) {
 	for {
 		now := s.forwarding.Load()
 		next := *now
-		next.search(suffixes)
+		next.setHostSuffixes(suffixes)
 		if s.forwarding.CompareAndSwap(now, &next) {
 			return
 		}
 	}
 }
 
-func (f *Forwarding) search(suffixes []fqdn.Name) {
+func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 	f.HostSuffixes = suffixes[:min(len(suffixes), MaxHostSuffixes)]
-	f.suffixes = nil
+	f.searchKey = nil
 	for _, name := range f.HostSuffixes {
-		f.suffixes = append(f.suffixes, name...)
+		f.searchKey = append(f.searchKey, name...)
 	}
 }
 
-// clientPatience is how long a client is kept waiting when a stale answer could be
-// given (RFC 8767 section 5).
-const clientPatience = 1800 * time.Millisecond
-
-// elsewhere answers a question about a name that is not the cluster's.
-func (s *Server) elsewhere(ctx context.Context, q *query) answer {
-	a, ask := s.atHand(ctx, q)
-	switch {
-	case ask == nil:
-		return a
-	case q.atOnce != nil:
-		return answer{pending: true}
-	}
-	return ask(ctx)
+// destination is where queries for a name are forwarded to.
+type destination struct {
+	exchange  Exchange // nil: nowhere
+	expand    bool     // exchange is the Expander, which is sent the search list
+	searchKey []byte
 }
 
-// atHand is elsewhere as far as nobody has to be waited for: it returns the answer, or
-// how to ask for it.
-func (s *Server) atHand(ctx context.Context, q *query) (a answer, ask func(context.Context) answer) {
-	if q.question().Qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return answer{source: fromHere, answer: []dns.RR{minimal(q.question().Name)}}, nil
-	}
-	from := s.forwarding.Load()
-	if s.exchange(from, q.name) == nil {
-		a = failure(fromHere, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
-		a.rcode = dns.RcodeRefused
-		return a, nil
-	}
-	question, ok := s.cacheQuestion(q, from)
-	if !ok {
-		return answer{source: fromHere, rcode: dns.RcodeFormatError}, nil
-	}
-	hit := s.cfg.Cache.Get(question, time.Now())
-	q.count(s.metrics.lookups.WithLabelValues(hit.State.String()))
-	switch hit.State {
-	case cache.Fresh:
-		return s.cached(q, &hit, fromCache), nil
-	case cache.Expiring:
-		s.background(ctx, func(ctx context.Context) { s.ask(ctx, q, question, from) })
-		return s.cached(q, &hit, fromCache), nil
-	case cache.Failing:
-		return s.cached(q, &hit, fromStale), nil
-	case cache.Stale:
-		stale := hit // hit itself stays off the heap
-		return answer{}, func(ctx context.Context) answer { return s.askOrStale(ctx, q, question, from, &stale) }
-	}
-	return answer{}, func(ctx context.Context) answer { return s.ask(ctx, q, question, from) }
-}
-
-// exchange returns how others are asked for a name; nil: not at all. Names of autopath are
-// sent to nobody, also when an external name leads to one; an Expander gets what they
-// mean.
-func (s *Server) exchange(from *Forwarding, name fqdn.Name) Exchange {
+// destination returns where queries for a name are forwarded to. Autopath names go to the
+// Expander and nowhere else, also if an external name leads to one.
+func (s *Server) destination(from *Forwarding, name fqdn.Name) destination {
 	place, _ := s.search.Parse(name)
 	switch {
 	case place == autopath.NotInZone:
-		return from.exchange(name)
+		return destination{exchange: from.exchange(name)}
 	case place == autopath.Search && from.Expander != nil:
-		return func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.expand(ctx, m, name, from) }
+		return destination{exchange: from.Expander, expand: true, searchKey: from.searchKey}
 	}
-	return nil
+	return destination{}
 }
 
-// cacheQuestion returns the question of q, as it is in the cache.
-func (s *Server) cacheQuestion(q *query, from *Forwarding) (cache.Question, bool) {
-	var paths []byte
-	if _, searched := q.name.Within(s.search.Suffix); searched {
-		paths = from.suffixes
-	}
-	return cache.NewQuestion(q.msg, paths)
-}
-
-// exchange returns the servers for a name: those of the longest stub domain that
-// it is in, or else the upstream servers.
+// exchange returns the servers of the longest stub domain that contains the name, or else
+// the upstream servers.
 func (f *Forwarding) exchange(name fqdn.Name) Exchange {
 	best := Stub{Exchange: f.Upstream}
 	for _, stub := range f.Stubs {
@@ -159,40 +108,88 @@ func (f *Forwarding) exchange(name fqdn.Name) Exchange {
 	return best.Exchange
 }
 
-// ask asks other servers and keeps what they say.
-func (s *Server) ask(ctx context.Context, q *query, question cache.Question, from *Forwarding) answer {
-	select {
-	case s.forwards <- struct{}{}:
-		defer func() { <-s.forwards }()
-	default: // not kept: nobody was asked
-		return failure(fromHere, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
+// forward answers from the cache, or else from other servers.
+func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
+	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
+		return result{answer: answer{source: fromServer, answer: []dns.RR{minimal(q.owner())}}}
 	}
-	m := new(dns.Msg)
-	m.SetQuestion(q.question().Name, q.question().Qtype)
-	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
-	m.SetEdns0(maxUDP, question.DO)
-	reply, err := s.exchange(from, q.name)(ctx, m)
-	current := s.forwarding.Load() == from // else those were asked who are not to be asked any more
-	if err != nil {
-		if current && ctx.Err() == nil { // not because we are about to end
-			s.cfg.Cache.Put(question, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
-		}
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error())
+	from := s.forwarding.Load()
+	to := s.destination(from, q.name)
+	if to.exchange == nil {
+		a := failure(fromServer, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
+		a.rcode = dns.RcodeRefused
+		return result{answer: a}
 	}
-	if current && m.RecursionDesired { // without, the reply may be a referral
-		s.cfg.Cache.Put(question, reply, time.Now())
+	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
+	s.metrics.lookups[hit.State].Inc()
+	switch hit.State {
+	case cache.Fresh:
+		return result{answer: q.cached(&hit, fromCache, buf)}
+	case cache.Expiring:
+		refresh := q.clone()
+		s.background(ctx, func(ctx context.Context) { s.ask(ctx, refresh, from) })
+		return result{answer: q.cached(&hit, fromCache, buf)}
+	case cache.Failing:
+		return result{answer: q.cached(&hit, fromStale, buf)}
+	case cache.Stale:
+		stale := q.cached(&hit, fromStale, nil) // the hit refers to the packet
+		return result{wait: func(ctx context.Context) answer { return s.askOrStale(ctx, q, from, stale) }}
 	}
-	if reply.Truncated && q.via == overTCP { // and there is nothing left that the client could try
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work")
+	return result{wait: func(ctx context.Context) answer { return s.ask(ctx, q, from) }}
+}
+
+// cached returns the answer that the cache has, in wire form.
+func (q *query) cached(hit *cache.Hit, from source, buf []byte) answer {
+	a := answer{source: from}
+	a.wire = hit.Append(buf[:0], cache.ReplyOptions{ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0})
+	a.rcode = int(a.wire[3] & maskRcode)
+	switch {
+	case from == fromStale && a.rcode == dns.RcodeNameError:
+		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
+	case from == fromStale:
+		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
 	}
-	a := copied(reply, fromUpstream)
-	a.answer = spelled(a.answer, q.question().Name)
 	return a
 }
 
-// spelled returns records with the owner name as the client spelled it (RFC 4343
-// section 4.1). The reply may have been asked for by another one, and is shared.
-func spelled(records []dns.RR, name string) []dns.RR {
+// ask asks other servers and caches their reply.
+func (s *Server) ask(ctx context.Context, q *query, from *Forwarding) answer {
+	if !s.limits.forwarded.tryAcquire() { // not cached: no server was asked
+		return failure(fromServer, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
+	}
+	defer s.limits.forwarded.release()
+	to := s.destination(from, q.name)
+	m := q.message()
+	reply, err := s.exchange(ctx, q, m, to, from)
+	key := q.cacheKey(to.searchKey)
+	current := s.forwarding.Load() == from // else the reply is of servers that were replaced
+	if err != nil {
+		if current && ctx.Err() == nil { // not because Run ends
+			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
+		}
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error())
+	}
+	if current && m.RecursionDesired { // without RD the reply may be a referral
+		s.cfg.Cache.Put(key, reply, time.Now())
+	}
+	if reply.Truncated && q.via == overTCP { // there is nothing left that the client could try
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work")
+	}
+	a := answerOf(reply, fromUpstream)
+	a.answer = withOwnerCase(a.answer, q.owner())
+	return a
+}
+
+func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destination, from *Forwarding) (*dns.Msg, error) {
+	if to.expand {
+		return s.askExpander(ctx, q, m, from)
+	}
+	return to.exchange(ctx, m)
+}
+
+// withOwnerCase returns the records with the owner name as the client spelled it (RFC 4343
+// section 4.1). The reply may have been asked for with another spelling, and is shared.
+func withOwnerCase(records []dns.RR, name string) []dns.RR {
 	for i, rr := range records {
 		if owner := rr.Header().Name; owner != name && strings.EqualFold(owner, name) {
 			records = slices.Clone(records)
@@ -203,59 +200,24 @@ func spelled(records []dns.RR, name string) []dns.RR {
 	return records
 }
 
-// refresh asks for what a packet asks, for the sake of the cache.
-func (s *Server) refresh(ctx context.Context, packet []byte) {
-	q, _ := parse(packet, overUDP)
-	if q == nil {
-		return
-	}
-	from := s.forwarding.Load()
-	if question, ok := s.cacheQuestion(q, from); ok && s.exchange(from, q.name) != nil {
-		s.ask(ctx, q, question, from)
-	}
-}
+// staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
+const staleDelay = 1800 * time.Millisecond
 
-// askOrStale asks, and answers with what it has if that fails or takes too long.
-// The question stays asked, so that the next client gets the new answer.
-func (s *Server) askOrStale(ctx context.Context, q *query, question cache.Question, from *Forwarding, hit *cache.Hit) answer {
-	asked := make(chan answer, 1)
-	s.background(ctx, func(ctx context.Context) { asked <- s.ask(ctx, q, question, from) })
-	patience := time.NewTimer(clientPatience)
-	defer patience.Stop()
+// askOrStale asks other servers, and returns the stale answer if they fail or take longer
+// than staleDelay. They are waited for nevertheless, so that the next client gets the new
+// answer.
+func (s *Server) askOrStale(ctx context.Context, q *query, from *Forwarding, stale answer) answer {
+	fresh := make(chan answer, 1)
+	s.background(ctx, func(ctx context.Context) { fresh <- s.ask(ctx, q, from) })
+	delay := time.NewTimer(staleDelay)
+	defer delay.Stop()
 	select {
-	case a := <-asked:
+	case a := <-fresh:
 		if a.rcode != dns.RcodeServerFailure {
 			return a
 		}
-	case <-patience.C:
+	case <-delay.C:
 	case <-ctx.Done():
 	}
-	return s.cached(q, hit, fromStale)
-}
-
-// cached is the answer that a hit holds.
-func (s *Server) cached(q *query, hit *cache.Hit, from source) answer {
-	m := hit.Msg(cache.ReplyOptions{RD: q.msg.RecursionDesired, AD: true})
-	if m == nil {
-		return failure(fromCache, dns.ExtendedErrorCodeOther, "a reply in the cache cannot be read")
-	}
-	a := copied(m, from)
-	switch {
-	case from == fromStale && a.rcode == dns.RcodeNameError:
-		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
-	case from == fromStale:
-		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
-	}
-	return a
-}
-
-// copied takes from a reply what concerns the client: nothing of the transport.
-func copied(m *dns.Msg, from source) answer {
-	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
-	for _, r := range m.Extra {
-		if t := r.Header().Rrtype; t != dns.TypeOPT && t != dns.TypeTSIG && t != dns.TypeSIG {
-			a.additional = append(a.additional, r)
-		}
-	}
-	return a
+	return stale
 }

@@ -109,8 +109,8 @@ func TestCacheStates(t *testing.T) {
 		up.err, up.hangs = nil, make(chan struct{})
 		at(260)
 		expect("upstream hangs: the client waits for its patience", "www.Example. 30 192.0.2.2 Stale Answer", 5)
-		if waited := time.Since(begin.Add(260 * time.Second)); waited != clientPatience {
-			t.Errorf("the client has waited for %v, want %v", waited, clientPatience)
+		if waited := time.Since(begin.Add(260 * time.Second)); waited != staleDelay {
+			t.Errorf("the client has waited for %v, want %v", waited, staleDelay)
 		}
 		close(up.hangs)
 		synctest.Wait()

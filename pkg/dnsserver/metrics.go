@@ -4,40 +4,60 @@
 package dnsserver
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// source is where an answer comes from, as a label.
-type source string
+// source is where an answer comes from.
+type source uint8
 
 const (
-	fromHere     source = "server" // refused, malformed, minimal
-	fromWalk     source = "autopath"
-	fromZone     source = "zone"
-	fromCache    source = "cache"
-	fromStale    source = "stale"
-	fromUpstream source = "upstream"
+	fromServer source = iota // rejected, refused, minimal
+	fromWalk
+	fromZone
+	fromCache
+	fromStale
+	fromUpstream
+	sources // how many there are
 )
 
-// metrics has closed label sets: transports, sources, the rcodes of RFC 1035 and what
-// a look-up in the cache may find.
-type metrics struct {
-	queries  *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	panics   prometheus.Counter
-	dropped  prometheus.Counter
-	lookups  *prometheus.CounterVec
-	autopath autopathMetrics
+// String returns the source as a label of metrics.
+func (s source) String() string {
+	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream"}[s]
 }
 
-// autopathMetrics are what expansions cost. Its labels are closed too: how the search
-// list came, the outcomes of a walk, and why an option was ignored.
+// metrics has closed label sets: transports, sources, the rcodes of rcodeLabels and the
+// states of cache entries.
+type metrics struct {
+	queries  *prometheus.CounterVec
+	duration [sources]prometheus.Observer
+	panics   prometheus.Counter
+	dropped  prometheus.Counter
+	lookups  [cache.Failing + 1]prometheus.Counter
+	autopath autopathMetrics
+
+	// counters are those of queries, each from its first use on: looking one up by its
+	// labels takes as long as an answer.
+	counters [overTCP + 1][sources][len(rcodeLabels)]atomic.Pointer[prometheus.Counter]
+}
+
+// rcodeLabels are the rcodes with a label of their own: those of RFC 1035 and BADVERS.
+var rcodeLabels = [...]int{
+	dns.RcodeSuccess, dns.RcodeFormatError, dns.RcodeServerFailure, dns.RcodeNameError, dns.RcodeNotImplemented, dns.RcodeRefused,
+	dns.RcodeBadVers, otherRcode,
+}
+
+// otherRcode stands in rcodeLabels for all others.
+const otherRcode = -1
+
+// autopathMetrics are the cost of expansions. Their label sets are closed too: what gave the
+// search list, the outcomes of a walk, and why an option was ignored.
 type autopathMetrics struct {
 	expansions *prometheus.CounterVec
 	candidates prometheus.Histogram
@@ -49,63 +69,67 @@ type autopathMetrics struct {
 func newAutopathMetrics() autopathMetrics {
 	m := autopathMetrics{
 		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_expansions_total", Help: "Search lists walked for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
+			Name: "dnsconfigurer_dns_autopath_expansions_total", Help: "Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
 		}, []string{"by", "result"}),
 		candidates: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Names looked at for one expansion.",
+			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Candidate names tried by an expansion.",
 			Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 16, 33},
 		}),
 		asked: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "dnsconfigurer_dns_autopath_questions", Help: "Questions of one expansion that neither the zone nor the cache answered.",
+			Name: "dnsconfigurer_dns_autopath_questions", Help: "Questions of an expansion that neither the zone nor the cache answered.",
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed).",
 		}, []string{"reason"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_sent_total", Help: "Search lists sent to the cluster DNS, by result: expanded, silent (it does not know the option, we walked ourselves) or failed.",
+			Name: "dnsconfigurer_dns_autopath_sent_total", Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it ignored the option, and the node cache expanded the list itself) or failed.",
 		}, []string{"result"}),
 	}
-	for _, result := range []string{sentExpanded, sentSilent, sentFailed} {
+	for _, result := range []string{sentExpanded, sentIgnored, sentFailed} {
 		m.sent.WithLabelValues(result)
 	}
 	for _, by := range []string{byName, byOption} {
-		for o := autopath.NXDomain; o <= autopath.Failed; o++ {
+		for o := nxdomain; o <= unresolved; o++ {
 			m.expansions.WithLabelValues(by, o.String())
 		}
 	}
-	for _, reason := range []string{ofStranger, ofNoSense} {
+	for _, reason := range []string{reasonSource, reasonMalformed} {
 		m.ignored.WithLabelValues(reason)
 	}
 	return m
 }
 
-// newMetrics returns the metrics. onNode: of a server that has an Expander.
+// newMetrics returns the metrics, registered with r unless that is nil. onNode says that the
+// server is a node cache, which sends search lists.
 func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
+	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
+		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
+	}, []string{"source"})
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Cache lookups, by state of the entry: miss, fresh, expiring, stale or failing.",
+	}, []string{"state"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
 		}, []string{"transport", "source", "rcode"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from a query's arrival to its reply, by source of the answer.",
-			Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
-		}, []string{"source"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_panics_total", Help: "Queries whose handling panicked; they got no reply.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are no queries, and got no reply.",
+			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
-		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Look-ups in the cache, by what was found: miss, fresh, expiring, stale or failing.",
-		}, []string{"state"}),
 		autopath: newAutopathMetrics(),
 	}
-	for state := cache.Miss; state <= cache.Failing; state++ {
-		m.lookups.WithLabelValues(state.String()) // a series that is not there cannot be alerted on
+	for from := range sources {
+		m.duration[from] = duration.WithLabelValues(from.String())
+	}
+	for state := range m.lookups { // a series that does not exist cannot be alerted on
+		m.lookups[state] = lookups.WithLabelValues(cache.State(state).String())
 	}
 	if r != nil {
-		r.MustRegister(m.queries, m.duration, m.panics, m.dropped, m.lookups)
+		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.asked, m.autopath.ignored)
 		if onNode {
@@ -115,29 +139,43 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
 	return m
 }
 
-// cacheStats are the figures that c keeps itself.
+// cacheStats returns the metrics that c counts itself.
 func cacheStats(c *cache.Cache) []prometheus.Collector {
 	gauge := func(name, help string, value func(cache.Stats) int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(c.Stats())) })
 	}
 	return []prometheus.Collector{
-		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, those past their TTL included.", func(s cache.Stats) int { return s.Entries }),
-		gauge("dnsconfigurer_dns_cache_bytes", "Memory that the replies in the cache take.", func(s cache.Stats) int { return s.Bytes }),
+		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, including those past their TTL.", func(s cache.Stats) int { return s.Entries }),
+		gauge("dnsconfigurer_dns_cache_bytes", "Memory used by the replies in the cache.", func(s cache.Stats) int { return s.Bytes }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies that made room in the cache for others.",
+			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies evicted from the cache to make room for others.",
 		}, func() float64 { return float64(c.Stats().Evictions) }),
 	}
 }
 
-func (m *metrics) observe(via transport, a answer, took time.Duration) {
-	m.queries.WithLabelValues(via.String(), string(a.source), rcodeLabel(a.rcode)).Inc()
-	m.duration.WithLabelValues(string(a.source)).Observe(took.Seconds())
+// observe counts a reply that was sent, and the time it took.
+func (m *metrics) observe(via transport, r reply, took time.Duration) {
+	index := slices.Index(rcodeLabels[:], r.rcode)
+	if index < 0 {
+		index = len(rcodeLabels) - 1
+	}
+	counter := m.counters[via][r.source][index].Load()
+	if counter == nil {
+		label := "other"
+		if rcode := rcodeLabels[index]; rcode != otherRcode {
+			label = dns.RcodeToString[rcode]
+		}
+		c := m.queries.WithLabelValues(via.String(), r.source.String(), label)
+		counter = &c
+		m.counters[via][r.source][index].Store(counter)
+	}
+	(*counter).Inc()
+	m.duration[r.source].Observe(took.Seconds())
 }
 
-func rcodeLabel(rcode int) string {
-	switch rcode {
-	case dns.RcodeSuccess, dns.RcodeFormatError, dns.RcodeServerFailure, dns.RcodeNameError, dns.RcodeNotImplemented, dns.RcodeRefused, dns.RcodeBadVers:
-		return dns.RcodeToString[rcode]
+// observeSent counts the reply to q if there is one.
+func (m *metrics) observeSent(q *query, r reply) {
+	if r.wire != nil {
+		m.observe(q.via, r, time.Since(q.received))
 	}
-	return "other"
 }

@@ -4,58 +4,59 @@
 package dnsserver
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"strings"
+	"time"
+	"unsafe"
 
 	"github.com/miekg/dns"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // Sizes of messages, in octets.
 const (
-	// headerLen is that of every message (RFC 1035 section 4.1.1).
+	// headerLen is the length of a message's header (RFC 1035 section 4.1.1).
 	headerLen = 12
 
-	// minUDP is what every client takes (RFC 1035 section 4.2.1).
+	// minUDP is the size of a UDP reply that every client accepts (RFC 1035
+	// section 4.2.1).
 	minUDP = 512
 
-	// maxUDP is the longest reply by UDP, and what we say that we take: it fits
-	// into IPv6's least MTU, so that no reply is ever fragmented (RFC 9715).
+	// maxUDP is the longest UDP reply, and the size that the server advertises. It
+	// fits into IPv6's minimum MTU, so that no reply is fragmented (RFC 9715).
 	maxUDP = 1232
 
-	// maxQuery bounds what is read of a query by UDP. A question with options
-	// stays well below.
+	// maxQuery is the longest query. A question with options is far shorter.
 	maxQuery = 4096
 )
 
-// query is one question, and how it came.
-type query struct {
-	msg  *dns.Msg
-	opt  *dns.OPT  // nil: the client knows no EDNS0
-	name fqdn.Name // the question's, canonical
-	via  transport
+// Lengths of parts of a message, in octets.
+const (
+	fixedQuestion = 4  // a question's type and class
+	fixedRecord   = 10 // a record's type, class, TTL and length of the data
+	optLen        = 1 + fixedRecord
+	optionHeader  = 4 // an EDNS0 option's code and length
+)
 
-	client netip.Addr // the zero Addr: not known
+// Flags of the header (RFC 1035 section 4.1.1, RFC 4035 section 3).
+const (
+	flagQR     = 1 << 15
+	maskOpcode = 15 << 11
+	flagAA     = 1 << 10
+	flagTC     = 1 << 9
+	flagRD     = 1 << 8
+	flagRA     = 1 << 7
+	flagAD     = 1 << 5
+	flagCD     = 1 << 4
+	maskRcode  = 15
+)
 
-	// atOnce: nobody is waited for. Where somebody would have to be, the answer is pending,
-	// and what was to be counted on the way is not. nil: who has to be waited for is.
-	atOnce *deferred
-}
-
-// deferred is what is counted when a query has turned out not to be pending. It is one
-// goroutine's.
-type deferred []prometheus.Counter
-
-// count counts now, or when it is known that q is not pending.
-func (q *query) count(c prometheus.Counter) {
-	if q.atOnce == nil {
-		c.Inc()
-		return
-	}
-	*q.atOnce = append(*q.atOnce, c)
-}
+// flagDO is in the lower half of an OPT record's TTL (RFC 3225 section 3).
+const flagDO = 1 << 15
 
 type transport uint8
 
@@ -66,91 +67,227 @@ const (
 
 func (t transport) String() string { return [...]string{"udp", "tcp"}[t] }
 
-func (q *query) question() *dns.Question { return &q.msg.Question[0] }
+// query is a question, and what the reply to it depends on. Its slices are those of the
+// packet that it was parsed from, until detach.
+type query struct {
+	id       uint16
+	flags    uint16
+	question []byte    // the name as the client spelled it, type and class; nil: not parsed
+	name     fqdn.Name // of the question, canonical
+	qtype    uint16
 
-// parse reads a message. A message that is not a query we answer gets the reply
-// that says so, and one that must not be answered neither.
-func parse(packet []byte, via transport) (q *query, refusal []byte) {
-	// Replies are dropped: answering them, we and another server could go on
-	// for ever.
-	if len(packet) < headerLen || packet[2]&0x80 != 0 {
-		return nil, nil
-	}
-	header := func(rcode int) []byte {
-		r := make([]byte, headerLen)
-		copy(r, packet[:2])
-		r[2] = 0x80 | packet[2]&0x79 // QR, the opcode and RD
-		r[3] = byte(rcode)
-		return r
-	}
-	if opcode := int(packet[2] >> 3 & 15); opcode != dns.OpcodeQuery {
-		return nil, header(dns.RcodeNotImplemented)
-	}
-	count := func(i int) int { return int(binary.BigEndian.Uint16(packet[4+2*i:])) }
-	// One question (RFC 9619), and nothing else but OPT and a signature. The
-	// counts are looked at before any memory is spent on them.
-	if count(0) != 1 || count(1) != 0 || count(2) != 0 || count(3) > 2 {
-		return nil, header(dns.RcodeFormatError)
-	}
-	m := new(dns.Msg)
-	// The library takes a message that ends before what its header announces.
-	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 || len(m.Extra) != count(3) {
-		return nil, header(dns.RcodeFormatError)
-	}
-	name, err := fqdn.ParseName(m.Question[0].Name)
-	if err != nil {
-		return nil, header(dns.RcodeFormatError)
-	}
-	q = &query{msg: m, opt: m.IsEdns0(), name: name, via: via}
-	if rcode := q.refusal(); rcode != dns.RcodeSuccess {
-		return nil, q.pack(answer{rcode: rcode})
-	}
-	return q, nil
+	edns, do bool
+	version  byte   // of EDNS
+	options  []byte // of EDNS, each with code and length
+	size     int    // the longest reply that the client accepts, in octets
+
+	via      transport
+	client   netip.Addr // the zero Addr: unknown
+	received time.Time
+
+	canonical [fqdn.MaxWire]byte // what name refers to
 }
 
-// refusal returns the rcode for a question that no source is asked.
-func (q *query) refusal() int {
-	opts := 0
-	for _, r := range q.msg.Extra {
-		if r.Header().Rrtype == dns.TypeOPT {
-			opts++
+// parse reads a packet into q, which keeps its via, client and received. It reports
+// whether the packet is a query, and with which rcode it is rejected: anything but NOERROR
+// is the reply, without asking any source.
+func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
+	q.question, q.name, q.options, q.edns, q.do = nil, "", nil, false, false
+	q.size = minUDP
+	if q.via == overTCP {
+		q.size = dns.MaxMsgSize
+	}
+	// Replies are not answered: two servers could do so forever.
+	if len(packet) < headerLen || packet[2]&(flagQR>>8) != 0 {
+		return 0, false
+	}
+	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
+	if q.flags&maskOpcode != 0 {
+		return dns.RcodeNotImplemented, true
+	}
+	// One question (RFC 9619), and at most an OPT record and a signature.
+	additional := int(binary.BigEndian.Uint16(packet[10:]))
+	if binary.BigEndian.Uint64(packet[4:])>>16 != 1<<32 || additional > 2 {
+		return dns.RcodeFormatError, true
+	}
+	rest, ok := q.parseQuestion(packet[headerLen:])
+	if !ok {
+		return dns.RcodeFormatError, true
+	}
+	if !q.parseAdditional(rest, additional) {
+		return dns.RcodeFormatError, true
+	}
+	return q.rejectCode(), true
+}
+
+// parseQuestion reads the question and returns what follows it.
+func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
+	n := 0
+	for {
+		if n >= len(section) {
+			return nil, false
+		}
+		length := int(section[n])
+		end := n + 1 + length
+		// The first name of a message has nothing to point to: no compression.
+		if length > fqdn.MaxLabel || end > len(section) || end > len(q.canonical) {
+			return nil, false
+		}
+		for i, c := range section[n:end] { // the length is below 'A'
+			if 'A' <= c && c <= 'Z' {
+				c |= 0x20
+			}
+			q.canonical[n+i] = c
+		}
+		if n = end; length == 0 {
+			break
 		}
 	}
-	switch t := q.question().Qtype; {
-	case opts > 1: // RFC 6891 section 6.1.1
-		return dns.RcodeFormatError
-	case q.opt != nil && q.opt.Version() != 0:
+	if n+fixedQuestion > len(section) {
+		return nil, false
+	}
+	// canonical is overwritten by the next parse only, and q.name set anew by it.
+	q.name = fqdn.Name(unsafe.String(&q.canonical[0], n))
+	q.qtype = binary.BigEndian.Uint16(section[n:])
+	q.question = section[:n+fixedQuestion]
+	return section[n+fixedQuestion:], true
+}
+
+// parseAdditional reads count records. All but OPT are ignored: a client may sign its
+// query, which this server does not verify.
+func (q *query) parseAdditional(section []byte, count int) bool {
+	for range count {
+		n := skipName(section)
+		if n < 0 || n+fixedRecord > len(section) {
+			return false
+		}
+		fixed := section[n : n+fixedRecord]
+		end := n + fixedRecord + int(binary.BigEndian.Uint16(fixed[8:]))
+		if end > len(section) {
+			return false
+		}
+		if binary.BigEndian.Uint16(fixed) == dns.TypeOPT {
+			// Its owner is the root, and there is one (RFC 6891 section 6.1).
+			if n != 1 || q.edns || !q.parseOPT(fixed, section[n+fixedRecord:end]) {
+				return false
+			}
+		}
+		section = section[end:]
+	}
+	return true
+}
+
+func (q *query) parseOPT(fixed, options []byte) bool {
+	q.edns, q.version, q.options = true, fixed[5], options
+	q.do = binary.BigEndian.Uint16(fixed[6:])&flagDO != 0
+	if q.via == overUDP {
+		q.size = min(max(int(binary.BigEndian.Uint16(fixed[2:])), minUDP), maxUDP)
+	}
+	for len(options) > 0 {
+		if len(options) < optionHeader {
+			return false
+		}
+		end := optionHeader + int(binary.BigEndian.Uint16(options[2:]))
+		if end > len(options) {
+			return false
+		}
+		options = options[end:]
+	}
+	return true
+}
+
+// skipName returns the length of the name that b begins with, or -1.
+func skipName(b []byte) int {
+	for n := 0; n < len(b); {
+		switch length := int(b[n]); {
+		case length == 0:
+			return n + 1
+		case length&0xC0 == 0xC0: // a pointer ends the name (RFC 1035 section 4.1.4)
+			return n + 2
+		case length > fqdn.MaxLabel:
+			return -1
+		default:
+			n += 1 + length
+		}
+	}
+	return -1
+}
+
+// rejectCode returns the rcode for a question that no source answers, or NOERROR.
+func (q *query) rejectCode() int {
+	class := binary.BigEndian.Uint16(q.question[len(q.question)-2:])
+	switch {
+	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
 		return dns.RcodeBadVers
-	case q.question().Qclass != dns.ClassINET:
-		return dns.RcodeRefused // CHAOS: our version is nobody's business
-	case t == dns.TypeOPT:
+	case class != dns.ClassINET: // CHAOS: the version is not disclosed
+		return dns.RcodeRefused
+	case q.qtype == dns.TypeOPT:
 		return dns.RcodeFormatError
-	case t >= 128 && t <= 254: // transfers and other meta types, RFC 6895 section 3.1
+	case q.qtype >= 128 && q.qtype < dns.TypeANY: // transfers and other meta types (RFC 6895 section 3.1)
 		return dns.RcodeRefused
 	}
 	return dns.RcodeSuccess
 }
 
-// about returns the question for a type of another name, to be asked of others on
-// the client's behalf.
-func (q *query) about(name fqdn.Name, qtype uint16) *query {
-	m := new(dns.Msg)
-	m.SetQuestion(name.String(), qtype)
-	m.RecursionDesired, m.CheckingDisabled = q.msg.RecursionDesired, q.msg.CheckingDisabled
-	m.AuthenticatedData = q.msg.AuthenticatedData
-	if q.opt != nil {
-		m.SetEdns0(maxUDP, q.opt.Do())
+// searchOption returns the value of the option with the code, and how often the query has
+// that option.
+func (q *query) searchOption(code uint16) (value []byte, count int) {
+	for options := q.options; len(options) > 0; {
+		end := optionHeader + int(binary.BigEndian.Uint16(options[2:]))
+		if binary.BigEndian.Uint16(options) == code {
+			value, count = options[optionHeader:end], count+1
+		}
+		options = options[end:]
 	}
-	return &query{msg: m, opt: m.IsEdns0(), name: name, via: q.via, atOnce: q.atOnce}
+	return value, count
 }
 
-// size returns the longest reply that the client takes.
-func (q *query) size() int {
-	switch {
-	case q.via == overTCP:
-		return dns.MaxMsgSize
-	case q.opt == nil:
-		return minUDP
+// owner returns the question's name in text, as the client spelled it.
+func (q *query) owner() string {
+	name, _, err := dns.UnpackDomainName(q.question, 0)
+	if err != nil {
+		return q.name.String() // parse has checked the name
 	}
-	return min(max(int(q.opt.UDPSize()), minUDP), maxUDP)
+	return name
+}
+
+// cacheKey returns the question under which the cache has the answer; searchList is what
+// the answer depends on besides the question.
+func (q *query) cacheKey(searchList []byte) cache.Question {
+	return cache.Question{
+		Name: q.question[:len(q.question)-fixedQuestion], Type: q.qtype, Class: dns.ClassINET,
+		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchList,
+	}
+}
+
+// message returns the query to send to other servers.
+func (q *query) message() *dns.Msg {
+	m := new(dns.Msg).SetQuestion(q.owner(), q.qtype)
+	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
+	return m.SetEdns0(maxUDP, q.do)
+}
+
+// subquery returns the query for another name or type that has to be answered first.
+func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
+	question := make([]byte, 0, len(name)+fixedQuestion)
+	question = append(question, name...)
+	question = binary.BigEndian.AppendUint16(question, qtype)
+	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
+	return &query{
+		flags: q.flags, question: question, name: name, qtype: qtype,
+		edns: q.edns, do: q.do, size: q.size, via: q.via, client: q.client, received: q.received,
+	}
+}
+
+// detach copies what q refers to in the packet, so that q outlives it.
+func (q *query) detach() {
+	q.question, q.options = bytes.Clone(q.question), bytes.Clone(q.options)
+}
+
+// clone returns a copy that outlives q and the packet.
+func (q *query) clone() *query {
+	c := *q
+	c.name = fqdn.Name(strings.Clone(string(q.name)))
+	c.detach()
+	return &c
 }

@@ -8,10 +8,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // TestRefusals has what no source is asked, and the rcode that it gets.
@@ -74,11 +78,11 @@ func TestSilence(t *testing.T) {
 	}
 	reply[2] |= 0x80
 	for _, packet := range [][]byte{{}, make([]byte, headerLen-1), reply} {
-		if got, _ := parse(packet, overUDP); got != nil {
+		if _, isQuery := new(query).parse(packet); isQuery {
 			t.Errorf("%x is a query", packet)
 		}
-		if _, refusal := parse(packet, overUDP); refusal != nil {
-			t.Errorf("%x gets %x", packet, refusal)
+		if reply := handled(t.Context(), s.Server, packet, overUDP, pod()); reply != nil {
+			t.Errorf("%x gets %x", packet, reply)
 		}
 	}
 	if text(s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))) == "" {
@@ -117,8 +121,29 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes in, a refusal is a reply to it, and a query can be
-// answered within the client's size.
+// TestParse_AgreesWithLibrary has all variants of queries of all types.
+func TestParse_AgreesWithLibrary(t *testing.T) {
+	accepted := 0
+	for _, name := range []string{".", "web.default.svc.cluster.local.", `a\.b\000\255.EXAMPLE.`} {
+		for _, qtype := range questionTypes {
+			for _, m := range variants(name, qtype) {
+				packet, err := m.Pack()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if parseAgrees(t, packet) {
+					accepted++
+				}
+			}
+		}
+	}
+	if accepted < 1000 {
+		t.Errorf("only %d queries were accepted", accepted)
+	}
+}
+
+// FuzzParse: the parser agrees with the library, and a rejection is a reply that the client
+// accepts.
 func FuzzParse(f *testing.F) {
 	packet, err := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, true).Pack()
 	if err != nil {
@@ -126,18 +151,67 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(packet)
 	f.Add(packet[:len(packet)-11])
+	for _, packet := range seeds(f) {
+		f.Add(packet)
+	}
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		q, refusal := parse(packet, overUDP)
-		if q != nil {
-			refusal = q.pack(failure(fromHere, dns.ExtendedErrorCodeOther, "fuzz"))
-			if len(refusal) > q.size() {
-				t.Fatalf("%d octets for a client that takes %d", len(refusal), q.size())
+		parseAgrees(t, packet)
+		q := new(query)
+		rcode, isQuery := q.parse(packet)
+		if !isQuery {
+			return
+		}
+		for _, a := range []answer{{rcode: rcode}, failure(fromServer, dns.ExtendedErrorCodeOther, "fuzz")} {
+			wire := q.reply(a, nil).wire
+			if len(wire) > q.size {
+				t.Fatalf("%d octets for a client that accepts %d", len(wire), q.size)
+			}
+			if !bytes.Equal(wire[:2], packet[:2]) || wire[2]&0x80 == 0 {
+				t.Fatalf("%x is not a reply to %x", wire, packet)
 			}
 		}
-		if refusal != nil && (!bytes.Equal(refusal[:2], packet[:2]) || refusal[2]&0x80 == 0) {
-			t.Fatalf("%x is no reply to %x", refusal, packet)
-		}
 	})
+}
+
+// parseAgrees parses a packet, compares the query with what the library reads, and reports
+// whether it was accepted. What the library cannot read is only accepted if the fault is in
+// data that the server ignores.
+func parseAgrees(t *testing.T, packet []byte) bool {
+	t.Helper()
+	q := new(query)
+	rcode, isQuery := q.parse(packet)
+	m := new(dns.Msg)
+	if !isQuery || m.Unpack(packet) != nil || len(m.Question) != 1 || len(m.Answer)+len(m.Ns) > 0 ||
+		len(m.Extra) != int(binary.BigEndian.Uint16(packet[10:])) || len(m.Extra) > 2 {
+		return false
+	}
+	if rcode == dns.RcodeFormatError {
+		compressed := bytes.ContainsFunc(packet[headerLen:], func(r rune) bool { return r >= 0xC0 })
+		opts := slices.DeleteFunc(slices.Clone(m.Extra), func(rr dns.RR) bool { return rr.Header().Rrtype != dns.TypeOPT })
+		odd := len(opts) > 1 || len(opts) == 1 && opts[0].Header().Name != "." || m.Question[0].Qtype == dns.TypeOPT
+		if !compressed && !odd {
+			t.Errorf("%x is rejected, the library reads %v", packet, m)
+		}
+		return false
+	}
+	if rcode != dns.RcodeSuccess {
+		return false
+	}
+	opt := m.IsEdns0()
+	name, err := fqdn.ParseName(m.Question[0].Name)
+	if err != nil || q.name != name || q.qtype != m.Question[0].Qtype || m.Question[0].Qclass != dns.ClassINET || q.owner() != m.Question[0].Name ||
+		q.id != m.Id || q.flags&flagRD != 0 != m.RecursionDesired || q.flags&flagCD != 0 != m.CheckingDisabled || q.flags&flagAD != 0 != m.AuthenticatedData ||
+		q.edns != (opt != nil) || q.do != (opt != nil && opt.Do()) {
+		t.Errorf("%x\nis  %+v\nnot %v", packet, q, m)
+	}
+	if opt != nil {
+		_, count := q.searchOption(autopath.DefaultOption)
+		local := slices.DeleteFunc(slices.Clone(opt.Option), func(o dns.EDNS0) bool { return o.Option() != autopath.DefaultOption })
+		if q.size != min(max(int(opt.UDPSize()), minUDP), maxUDP) || count != len(local) {
+			t.Errorf("%x: size %d, %d search lists, the library reads %v", packet, q.size, count, opt)
+		}
+	}
+	return true
 }
 
 // TestPanic has an upstream with a fault of ours in it.

@@ -4,101 +4,150 @@
 package dnsserver
 
 import (
-	"slices"
-	"strings"
+	"encoding/binary"
+	"sort"
 
 	"github.com/miekg/dns"
 )
 
-// answer is what a source says to a question. The zero answer is NOERROR without
-// any record.
-type answer struct {
-	source        source
-	rcode         int
-	authoritative bool
-	truncated     bool // there is more, which we could not get either
-	authentic     bool // AD: somebody has validated it
-	answer        []dns.RR
-	authority     []dns.RR
-	additional    []dns.RR
-
-	echo     uint16         // the code of an option that the reply has, empty; 0: none
-	extended *dns.EDNS0_EDE // why, for clients that know EDNS0 (RFC 8914)
-
-	pending bool // it is none yet: others would have to be asked, and the query is atOnce
+// reply is what is sent for a query, and what is counted for it.
+type reply struct {
+	wire   []byte // nil: nothing is sent
+	source source
+	rcode  int
+	packed bool // from records
 }
 
-// maxReason is the longest reason that is given, in octets: beside the longest name it
-// fits into what every client takes.
-const maxReason = 200
-
-// failure is SERVFAIL with the reason, which may come from elsewhere and be long.
-func failure(from source, code uint16, reason string) answer {
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
+// reply returns the reply to q, no longer than the client accepts. It is written into
+// buf[:0] if that has room.
+func (q *query) reply(a answer, buf []byte) reply {
+	b, packed := a.wire, false
+	if b == nil || len(b) > q.room(&a) {
+		a = a.withRecords()
+		b, packed = q.pack(&a, buf), true
 	}
-	return answer{source: from, rcode: dns.RcodeServerFailure, extended: &dns.EDNS0_EDE{InfoCode: code, ExtraText: reason}}
+	return reply{wire: q.appendOPT(b, &a), source: a.source, rcode: a.rcode, packed: packed}
 }
 
-// replyTo returns the answer as others would have sent it.
-func (a answer) replyTo(m *dns.Msg) *dns.Msg {
-	r := new(dns.Msg).SetReply(m)
-	r.Rcode, r.Truncated = a.rcode, a.truncated
-	r.Answer, r.Ns, r.Extra = a.answer, a.authority, a.additional
-	return r
+// room returns the longest reply without OPT record that the client accepts, in octets.
+func (q *query) room(a *answer) int { return q.size - q.optLen(a) }
+
+// putHeader writes the ID and the flags of the reply into b. The counts follow in the
+// octets from 4 on.
+func (q *query) putHeader(b []byte, flags uint16, rcode int) {
+	binary.BigEndian.PutUint16(b, q.id)
+	binary.BigEndian.PutUint16(b[2:], flagQR|flagRA|q.flags&(maskOpcode|flagRD|flagCD)|flags|uint16(rcode)&maskRcode)
 }
 
-// pack returns the reply in wire form, no longer than the client takes. Additional
-// records are left out first, which the client may do without (RFC 2181 section 9);
-// what else does not fit sets TC.
-func (q *query) pack(a answer) []byte {
-	m := &dns.Msg{Compress: true}
-	m.SetReply(q.msg)
-	m.CheckingDisabled = q.msg.CheckingDisabled
-	m.RecursionAvailable = true
-	m.Authoritative, m.Truncated = a.authoritative, a.truncated
-	m.AuthenticatedData = a.authentic && (q.msg.AuthenticatedData || q.opt != nil && q.opt.Do())
-	m.Rcode = a.rcode
-	m.Answer, m.Ns = a.answer, a.authority
-	extra := slices.Clone(a.additional)
-	opt := q.ours(a)
-	if opt != nil {
-		extra = append(extra, opt)
+// begin writes the header and the question into buf[:0]. The counts of all other sections
+// are 0.
+func (q *query) begin(buf []byte, flags uint16, rcode int) []byte {
+	var header [headerLen]byte
+	q.putHeader(header[:], flags, rcode)
+	if q.question != nil {
+		header[5] = 1
 	}
-	m.Extra = extra
-
-	size := q.size()
-	if m.Len() > size {
-		m.Extra = nil
-		if opt != nil {
-			m.Extra = []dns.RR{opt}
-		}
-		m.Truncate(size)
-	}
-	packed, err := m.Pack()
-	if err != nil {
-		// Only a record that is no record gets here; the client gets something.
-		m.Answer, m.Ns, m.Rcode = nil, nil, dns.RcodeServerFailure
-		packed, _ = m.Pack()
-	}
-	return packed
+	return append(append(buf[:0], header[:]...), q.question...)
 }
 
-// ours is the OPT record of the reply, nil for a client that sent none.
-func (q *query) ours(a answer) *dns.OPT {
-	if q.opt == nil {
-		return nil
+// appendOPT appends the OPT record of the reply and counts it. A client that sent none
+// gets none (RFC 6891 section 7).
+func (q *query) appendOPT(b []byte, a *answer) []byte {
+	if !q.edns {
+		return b
 	}
-	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
-	opt.SetUDPSize(maxUDP)
-	if q.opt.Do() {
-		opt.SetDo()
+	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)
+	var flags uint16
+	if q.do {
+		flags = flagDO
 	}
+	b = append(b, 0) // the root
+	b = binary.BigEndian.AppendUint16(b, dns.TypeOPT)
+	b = binary.BigEndian.AppendUint16(b, maxUDP)
+	b = append(b, byte(a.rcode>>4), 0) // the upper bits of the rcode, EDNS version 0
+	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint16(b, uint16(q.optLen(a)-optLen))
 	if a.echo != 0 {
-		opt.Option = append(opt.Option, &dns.EDNS0_LOCAL{Code: a.echo})
+		b = binary.BigEndian.AppendUint16(b, a.echo)
+		b = binary.BigEndian.AppendUint16(b, 0)
+	}
+	if e := a.extended; e != nil { // RFC 8914 section 2
+		b = binary.BigEndian.AppendUint16(b, dns.EDNS0EDE)
+		b = binary.BigEndian.AppendUint16(b, uint16(2+len(e.ExtraText)))
+		b = binary.BigEndian.AppendUint16(b, e.InfoCode)
+		b = append(b, e.ExtraText...)
+	}
+	return b
+}
+
+// optLen returns the length of the OPT record that appendOPT writes.
+func (q *query) optLen(a *answer) int {
+	if !q.edns {
+		return 0
+	}
+	n := optLen
+	if a.echo != 0 {
+		n += optionHeader
 	}
 	if a.extended != nil {
-		opt.Option = append(opt.Option, a.extended)
+		n += optionHeader + 2 + len(a.extended.ExtraText)
 	}
-	return opt
+	return n
+}
+
+// pack returns the reply with the answer's records, without OPT record.
+func (q *query) pack(a *answer, buf []byte) []byte {
+	flags := uint16(0)
+	if a.authoritative {
+		flags |= flagAA
+	}
+	// AD is for clients that understand it (RFC 6840 section 5.8).
+	if a.authentic && (q.do || q.flags&flagAD != 0) {
+		flags |= flagAD
+	}
+	if len(a.answer)+len(a.authority)+len(a.additional) == 0 {
+		return q.begin(buf, flags|truncatedFlag(a.truncated), a.rcode)
+	}
+	m := dns.Msg{
+		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
+		Compress: true,
+		Question: []dns.Question{{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}},
+		Answer:   a.answer, Ns: a.authority, Extra: a.additional,
+	}
+	truncate(&m, q.room(a))
+	b, err := m.PackBuffer(buf[:cap(buf)])
+	if err != nil { // an upstream server sent a record that cannot be packed again
+		a.rcode = dns.RcodeServerFailure
+		return q.begin(buf, 0, a.rcode)
+	}
+	q.putHeader(b, flags|truncatedFlag(m.Truncated), a.rcode)
+	return b
+}
+
+func truncatedFlag(set bool) uint16 {
+	if set {
+		return flagTC
+	}
+	return 0
+}
+
+// truncate removes what does not fit into size octets. Additional records go first, which
+// the client can do without (RFC 2181 section 9). Anything else sets TC.
+func truncate(m *dns.Msg, size int) {
+	all := m.Answer
+	m.Answer = all[:min(len(all), size/(1+fixedRecord))] // more never fit, and Len takes time for each
+	cut := len(m.Answer) < len(all)
+	if !cut && m.Len() <= size {
+		return
+	}
+	m.Extra = nil
+	if !cut && m.Len() <= size {
+		return
+	}
+	m.Truncated, m.Ns, all = true, nil, m.Answer
+	fit := sort.Search(len(all), func(n int) bool {
+		m.Answer = all[:n+1]
+		return m.Len() > size
+	})
+	m.Answer = all[:fit]
 }

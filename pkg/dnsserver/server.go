@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -23,69 +22,82 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Bounds of what is done at once. Those that wait for somebody else, a server or a
-// client, cannot take all the slots together: names of the cluster are answered over
-// UDP whoever hangs.
-const (
-	// maxInFlight is how many queries are being answered.
-	maxInFlight = 8192
-
-	// maxForwarded is how many of them wait for other servers. One more gets
-	// SERVFAIL.
-	maxForwarded = 4096
-
-	// maxStreamed is how many of them came over TCP, and may wait for a client that
-	// does not read. One more waits in its connection.
-	maxStreamed = 2048
-)
-
-// Config is what a Server serves.
+// Config is the configuration of a Server.
 type Config struct {
-	Zone   *zone.Zone // nil: the server is a cache on a node, and has none
-	Domain fqdn.Name  // the cluster's
-	TTL    uint32     // of the zone's records, and the longest for which autopath denies, in seconds
+	Zone   *zone.Zone // nil: the server is a node cache and has no zone
+	Domain fqdn.Name  // the cluster domain
+	TTL    uint32     // of the zone's records, and the upper limit of autopath's negative TTL, in seconds
 
 	Cache    *cache.Cache
-	Upstream Exchange // as in Forwarding, until Use
+	Upstream Exchange // as in Forwarding, until SetForwarding is called
 	Stubs    []Stub
 	Autopath Autopath
 
-	// Returned reports whether a question was sent by us and came back, by way of
-	// a server that forwards to us; it is refused. nil: none ever does.
+	// Returned reports whether this server sent the question itself, and received it
+	// back from a server that forwards to it. Such a query is refused. It is called
+	// for the type HINFO only, which loop detection uses. nil: no loop detection.
 	Returned func(dns.Question) bool
 
-	// Lameduck is how long queries are still taken after Run was told to end,
-	// while readiness already says no; Drain, how long those in flight may take
-	// after that.
+	// Lameduck is how long queries are still answered after the context of Run has
+	// ended, while readiness already fails. Drain is how long queries in flight may
+	// take after that.
 	Lameduck, Drain time.Duration
 
 	Logger   *slog.Logger          // nil: no log
 	Register prometheus.Registerer // nil: no metrics
 }
 
-// Server answers queries. In this order:
+// Server answers queries. It tries these sources, in this order:
 //
-//  1. what is malformed, or of a kind that nobody here answers;
-//  2. autopath: names below its suffix, and those with a search list, by walking along
-//     the list through what follows here, or by an Expander that does;
-//  3. names of the cluster, and reverse names of its addresses;
-//  4. names in a stub domain, by the servers of that domain;
-//  5. everything else by the upstream servers,
-//
-// where 4 and 5 ask the cache first. By UDP the most usual questions are answered
-// before they come here, to the same effect; see quick.
+//  1. rejection: what is malformed, or of an operation, class or type that is not
+//     supported;
+//  2. autopath: a name below the autopath suffix, or a query with a search list, is
+//     answered by trying the candidates through the sources below, or by the Expander;
+//  3. the zone: the cluster's names, and reverse names of its addresses;
+//  4. the cache;
+//  5. a stub domain: the servers of the longest one that contains the name;
+//  6. the upstream servers.
 type Server struct {
 	cfg     Config
 	search  autopath.Zone
+	primary fqdn.Name // MNAME of the SOA records
 	log     *slog.Logger
 	metrics *metrics
+	limits  limits
 
-	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by Use
-	asking     atomic.Int64               // questions of walks that others are being asked
+	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
+	running    sync.WaitGroup             // queries in flight, and refreshes of the cache
+}
 
-	slots    chan struct{}  // one for each query in flight
-	forwards chan struct{}  // one for each that waits for other servers
-	running  sync.WaitGroup // queries in flight, and refreshes of the cache
+// limits bound the work in flight. Queries that wait for a server or for a client never
+// take all of inFlight: the cluster's names are always answered over UDP.
+type limits struct {
+	inFlight  limit // queries that wait; reading stops until one is done
+	forwarded limit // queries that wait for other servers; one more gets SERVFAIL
+	streamed  limit // queries over TCP that wait; one more waits in its connection
+	walked    limit // questions of search lists that wait for other servers; one more counts as failed
+}
+
+const (
+	maxInFlight  = 8192
+	maxForwarded = 4096
+	maxStreamed  = 2048
+	maxWalked    = 2048
+)
+
+// limit bounds how much work of one kind is in flight: one element for each.
+type limit chan struct{}
+
+func (l limit) acquire() { l <- struct{}{} }
+func (l limit) release() { <-l }
+
+func (l limit) tryAcquire() bool {
+	select {
+	case l <- struct{}{}:
+		return true
+	default:
+		return false
+	}
 }
 
 // New returns a server. The error is about the Config.
@@ -97,7 +109,7 @@ func New(cfg Config) (*Server, error) {
 	if onNode {
 		cfg.Zone = zone.Empty()
 	}
-	search, err := cfg.Autopath.complete(cfg.Domain)
+	search, err := cfg.Autopath.withDefaults(cfg.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
@@ -106,14 +118,18 @@ func New(cfg Config) (*Server, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, search: search, log: log, metrics: newMetrics(cfg.Register, cfg.Cache, onNode),
-		slots: make(chan struct{}, maxInFlight), forwards: make(chan struct{}, maxForwarded),
+		cfg: cfg, search: search, primary: zone.PrimaryName(cfg.Domain), log: log,
+		metrics: newMetrics(cfg.Register, cfg.Cache, onNode),
+		limits: limits{
+			inFlight: make(limit, maxInFlight), forwarded: make(limit, maxForwarded),
+			streamed: make(limit, maxStreamed), walked: make(limit, maxWalked),
+		},
 	}
-	s.Use(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
+	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
 
-// Run answers what comes in through the sockets until ctx ends, which is no error.
+// Run answers the queries that the sockets receive until ctx ends; it then returns nil.
 // It closes the sockets.
 func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	// Queries outlive ctx by the drain time.
@@ -151,83 +167,72 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	return nil
 }
 
+// handle answers a packet. q is overwritten; its via, client and received are set by the
+// caller. The reply is written into buf if that has room. If other servers have to be asked,
+// handle returns how to wait for them, and q must then be detached before it returns to its
+// socket. A reply without octets is not sent.
+func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r reply, wait func(context.Context) reply) {
+	defer s.recoverPanic()
+	rcode, isQuery := q.parse(packet)
+	switch {
+	case !isQuery:
+		s.metrics.dropped.Inc()
+		return reply{}, nil
+	case rcode != dns.RcodeSuccess:
+		return q.reply(answer{source: fromServer, rcode: rcode}, buf), nil
+	}
+	resolved := s.resolve(ctx, q, buf)
+	if resolved.wait == nil {
+		return q.reply(resolved.answer, buf), nil
+	}
+	await := resolved.wait
+	return reply{}, func(ctx context.Context) reply {
+		defer s.recoverPanic()
+		return q.reply(await(ctx), nil)
+	}
+}
+
+// resolve follows the order documented on Server. It never blocks. What continues in the
+// background lives as long as ctx.
+func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
+	if q.qtype == dns.TypeHINFO && s.cfg.Returned != nil &&
+		s.cfg.Returned(dns.Question{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}) {
+		return result{answer: answer{source: fromServer, rcode: dns.RcodeRefused}}
+	}
+	if r, ok := s.searched(ctx, q, buf); ok {
+		return r
+	}
+	if r, ok := s.fromZone(ctx, q, buf); ok {
+		return r
+	}
+	return s.forward(ctx, q, buf)
+}
+
+// start runs wait, for which the reply to q has to wait, and sends and counts the reply. It
+// blocks until limits.inFlight allows one more query, so that an excess of them stays in the
+// kernel's queue.
+func (s *Server) start(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
+	s.limits.inFlight.acquire()
+	s.running.Go(func() {
+		defer s.limits.inFlight.release()
+		r := wait(ctx)
+		s.metrics.observeSent(q, r)
+		send(r.wire)
+	})
+}
+
 // background runs f beside the query that caused it.
 func (s *Server) background(ctx context.Context, f func(context.Context)) {
 	s.running.Go(func() {
-		defer s.contain()
+		defer s.recoverPanic()
 		f(ctx)
 	})
 }
 
-// contain keeps a fault of ours with the one packet that found it. It is deferred.
-func (s *Server) contain() {
+// recoverPanic logs and counts a panic, so that it costs one packet. It is deferred.
+func (s *Server) recoverPanic() {
 	if fault := recover(); fault != nil {
 		s.metrics.panics.Inc()
 		s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
 	}
-}
-
-// start takes a slot and answers a packet in it; send gets the reply, nil if there
-// is none to give. It waits for a slot, so that what is too much stays in the
-// kernel's queue.
-func (s *Server) start(ctx context.Context, packet []byte, via transport, client netip.Addr, send func(reply []byte)) {
-	s.slots <- struct{}{}
-	s.running.Go(func() {
-		defer func() { <-s.slots }()
-		send(s.handle(ctx, packet, via, client))
-	})
-}
-
-// handle returns the reply to a packet, nil if it must not be answered, or if a fault
-// of ours was found.
-func (s *Server) handle(ctx context.Context, packet []byte, via transport, client netip.Addr) []byte {
-	reply, _ := s.respond(ctx, packet, via, client, false)
-	return reply
-}
-
-// respond is handle for who may not be able to wait: atOnce it is not done if others have
-// to be asked. It is the one place that counts.
-func (s *Server) respond(ctx context.Context, packet []byte, via transport, client netip.Addr, atOnce bool) (reply []byte, done bool) {
-	done = true // also if it panics
-	defer s.contain()
-	start := time.Now()
-	q, refusal := parse(packet, via)
-	if q == nil {
-		if refusal == nil {
-			s.metrics.dropped.Inc()
-			return nil, true
-		}
-		s.metrics.observe(via, answer{source: fromHere, rcode: int(refusal[3] & 15)}, time.Since(start))
-		return refusal, true
-	}
-	q.client = client
-	if atOnce {
-		q.atOnce = new(deferred)
-	}
-	a := s.answer(ctx, q)
-	if a.pending {
-		return nil, false
-	}
-	if atOnce {
-		for _, c := range *q.atOnce {
-			c.Inc()
-		}
-	}
-	reply = q.pack(a)
-	s.metrics.observe(via, a, time.Since(start))
-	return reply, true
-}
-
-// answer follows the order on Server.
-func (s *Server) answer(ctx context.Context, q *query) answer {
-	if s.cfg.Returned != nil && s.cfg.Returned(*q.question()) {
-		return answer{source: fromHere, rcode: dns.RcodeRefused}
-	}
-	if a, ok := s.expansion(ctx, q); ok {
-		return a
-	}
-	if a, ok := s.cluster(ctx, q); ok {
-		return a
-	}
-	return s.elsewhere(ctx, q)
 }

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// Sockets are where queries come in.
+// Sockets receive the queries.
 type Sockets struct {
 	udp []*net.UDPConn
 	tcp []*net.TCPListener
 }
 
-// Listen opens a UDP and a TCP socket at each address. Port 0 is one that the
-// kernel picks, the same for both.
+// Listen opens a UDP and a TCP socket at each address. For port 0 the kernel chooses a port,
+// the same for both.
 func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	return listen(ctx, addrs, nil)
 }
 
 // ListenShared is Listen for a server that takes over from another one with the same
-// addresses, whose sockets were opened in this way, by the same user. All new packets and
-// connections come to these sockets as soon as they are open, so that none is lost when
-// the other server answers what it has and ends. There is room for two at a time: of three
-// it is not said which one gets them.
+// addresses, which also used ListenShared and runs as the same user. The new sockets receive
+// all packets and connections as soon as they are open, so that none is lost when the other
+// server drains and exits. At most two servers can share an address: among three it is
+// undefined which one receives.
 func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	s, err := listen(ctx, addrs, share)
 	if err != nil {
@@ -44,7 +44,8 @@ func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error)
 	return s, nil
 }
 
-// ListenSharedTCP opens a TCP socket as ListenShared does, for what else such a server has.
+// ListenSharedTCP opens a TCP socket as ListenShared does, for the other services of such a
+// server.
 func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := listenTCP(ctx, addr, share)
 	if err != nil {
@@ -57,7 +58,7 @@ func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// A control prepares a socket that has no address yet: that of a [net.ListenConfig].
+// control prepares a socket before it is bound: the Control of a [net.ListenConfig].
 type control = func(network, address string, c syscall.RawConn) error
 
 func listen(ctx context.Context, addrs []netip.AddrPort, each control) (*Sockets, error) {
@@ -74,8 +75,8 @@ func listen(ctx context.Context, addrs []netip.AddrPort, each control) (*Sockets
 	return s, nil
 }
 
-// portTries is how often the kernel is asked for a port, when it may be any: it gives one
-// that is free for TCP, which another process may have for UDP.
+// portTries is how often a port chosen by the kernel is tried: it is free for TCP, but another
+// process may use it for UDP.
 const portTries = 10
 
 func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, each control) error {
@@ -98,7 +99,7 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, each control)
 
 func listenTCP(ctx context.Context, addr string, each control) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: each}
-	config.SetMultipathTCP(false) // DNS has no use for it, and its sockets cannot be shared
+	config.SetMultipathTCP(false) // its sockets cannot be shared
 	l, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func listenTCP(ctx context.Context, addr string, each control) (*net.TCPListener
 	return l.(*net.TCPListener), nil
 }
 
-// Addrs returns the addresses, in the order in which they were asked for.
+// Addrs returns the addresses, in the order of Listen.
 func (s *Sockets) Addrs() []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for _, l := range s.tcp {
@@ -115,7 +116,7 @@ func (s *Sockets) Addrs() []netip.AddrPort {
 	return addrs
 }
 
-// Close closes the sockets. [Server.Run] does it, too.
+// Close closes the sockets. [Server.Run] does so as well.
 func (s *Sockets) Close() {
 	for _, c := range s.udp {
 		c.Close()
@@ -125,7 +126,7 @@ func (s *Sockets) Close() {
 	}
 }
 
-// stopReading ends the reads in progress and to come; replies can still be sent.
+// stopReading ends all reads, now and later. Replies can still be sent.
 func (s *Sockets) stopReading() {
 	past := time.Unix(1, 0)
 	for _, c := range s.udp {

@@ -208,15 +208,16 @@ func TestStreamsInUse(t *testing.T) {
 	}
 }
 
-// TestUnreadReplies has 128 clients that ask over TCP as much as they can and do not read:
-// enough to take all slots, if they could. They take 2048: UDP is answered at once, and
-// TCP when the first of them have been given up, 5 seconds after they stopped to read.
+// TestUnreadReplies has 128 clients that send queries for upstream servers over TCP as fast as
+// they can, and never read: enough to take all of limits.inFlight. They take 2048: UDP is
+// answered at once, the cluster's names are answered over TCP at once, and the names of
+// others when the first clients have been given up, 5 seconds after they stopped reading.
 func TestUnreadReplies(t *testing.T) {
-	s := serve(t, small, nil)
+	s := serve(t, small, parseRecords(t, "www.example. 60 IN A 192.0.2.1").exchange)
 	all := newStreams()
 	var running sync.WaitGroup
 	defer running.Wait()
-	connect := func() net.Conn { // without the kernel's buffers, which take megabytes of replies
+	connect := func() net.Conn { // without the kernel's buffers, which hold megabytes of replies
 		ours, theirs := net.Pipe()
 		running.Go(func() {
 			defer ours.Close()
@@ -224,7 +225,9 @@ func TestUnreadReplies(t *testing.T) {
 		})
 		return theirs
 	}
-	query := framed(wire(t, asking("web.default.svc.cluster.local. A", false)))
+	forwarded := asking("www.example. A", false)
+	forwarded.RecursionDesired = false // such replies are not cached
+	query := framed(wire(t, forwarded))
 	for range maxInFlight / streamQueries {
 		c := connect()
 		defer c.Close()
@@ -233,26 +236,28 @@ func TestUnreadReplies(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(time.Minute); len(all.slots) < maxStreamed; {
+	for deadline := time.Now().Add(time.Minute); len(s.limits.streamed) < maxStreamed; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d slots are taken, want %d", len(all.slots), maxStreamed)
+			t.Fatalf("%d queries wait, want %d", len(s.limits.streamed), maxStreamed)
 		}
 		runtime.Gosched()
 	}
-	if left := maxInFlight - len(s.slots) - maxForwarded; left <= 0 {
-		t.Errorf("clients that do not read, and servers that do not answer, leave %d slots", left)
+	if left := maxInFlight - len(s.limits.inFlight) - maxForwarded; left <= 0 {
+		t.Errorf("clients that do not read, and servers that do not answer, leave %d of the limit", left)
 	}
 	for range 100 {
 		if got := addresses(s.exchange(t, "udp", asking("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
 			t.Errorf("over UDP: %s", got)
 		}
 	}
-	late := connect()
-	defer late.Close()
-	late.Write(query)
-	late.SetReadDeadline(time.Now().Add(time.Minute))
-	reply := make([]byte, 2+headerLen)
-	if _, err := io.ReadFull(late, reply); err != nil || reply[2+7] != 1 {
-		t.Errorf("over TCP: %v, %x", err, reply)
+	for _, q := range [][]byte{framed(wire(t, asking("web.default.svc.cluster.local. A", false))), query} {
+		late := connect()
+		defer late.Close()
+		late.Write(q)
+		late.SetReadDeadline(time.Now().Add(time.Minute))
+		reply := make([]byte, 2+headerLen)
+		if _, err := io.ReadFull(late, reply); err != nil || reply[2+7] != 1 {
+			t.Errorf("over TCP: %v, %x", err, reply)
+		}
 	}
 }

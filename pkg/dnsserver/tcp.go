@@ -17,35 +17,31 @@ import (
 
 // Limits of TCP (RFC 7766 section 6.2).
 const (
-	// maxStreams is the number of connections that are kept. For one more, that
-	// which has brought no query for the longest time is closed (section 6.2.3).
+	// maxStreams is the number of open connections. For one more, the connection without a
+	// query for the longest time is closed (section 6.2.3).
 	maxStreams = 1024
 
-	// streamQueries is how many queries of one connection are answered at once.
+	// streamQueries is how many queries of one connection wait for other servers.
 	streamQueries = 64
 
 	// streamIdle is how long a connection may be silent between two queries.
 	streamIdle = 10 * time.Second
 
-	// streamMessage is how long one message may take, either way.
+	// streamMessage is how long one message may take, in either direction.
 	streamMessage = 5 * time.Second
 )
 
 // streams are the open connections.
 type streams struct {
-	slots chan struct{} // one for each of their queries, until the client has the reply
-
 	mu     sync.Mutex
-	open   map[net.Conn]time.Time // when the last query was there, or the connection
+	open   map[net.Conn]time.Time // the last query, or else the connection's beginning
 	ending bool
 }
 
-func newStreams() *streams {
-	return &streams{slots: make(chan struct{}, maxStreamed), open: map[net.Conn]time.Time{}}
-}
+func newStreams() *streams { return &streams{open: map[net.Conn]time.Time{}} }
 
-// add reports whether the connection may stay. Those who open connections to no
-// purpose take them from each other, and from clients that come back when they need to.
+// add reports whether the connection may stay. Above maxStreams it closes the connection
+// that was idle for the longest time; its client connects again when it has a query.
 func (s *streams) add(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +63,7 @@ func (s *streams) add(c net.Conn) bool {
 	return true
 }
 
-// used notes that a query has come through c.
+// used records that a query has arrived through c.
 func (s *streams) used(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +78,7 @@ func (s *streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// finish lets the connections take no further query.
+// finish stops reading queries. Replies can still be sent.
 func (s *streams) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +102,8 @@ func (s *streams) close() {
 	}
 }
 
-// serveTCP answers what comes in through connections to l until its deadline
-// passes, and waits for the connections.
+// serveTCP answers the queries of connections to l until its deadline passes, and waits for
+// the connections to end.
 func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -118,7 +114,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
-		case err != nil: // out of descriptors, most likely
+		case err != nil: // most likely out of file descriptors
 			time.Sleep(100 * time.Millisecond)
 			continue
 		case !all.add(c):
@@ -133,13 +129,19 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 	}
 }
 
+// stream is one connection.
+type stream struct {
+	conn    net.Conn
+	writing sync.Mutex
+	waiting limit // queries that wait for other servers
+}
+
 // serveStream answers the queries of one connection, each as soon as its answer is
-// there (RFC 7766 section 6.2.1.1).
+// available (RFC 7766 section 6.2.1.1).
 func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
-	var writing sync.Mutex
+	st := &stream{conn: c, waiting: make(limit, streamQueries)}
 	var pending sync.WaitGroup
 	defer pending.Wait()
-	room := make(chan struct{}, streamQueries)
 	client := remote(c)
 	for {
 		c.SetReadDeadline(time.Now().Add(streamIdle))
@@ -151,21 +153,26 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 			return
 		}
 		all.used(c)
-		room <- struct{}{}
-		all.slots <- struct{}{}
+		q := &query{via: overTCP, client: client, received: time.Now()}
+		reply, wait := s.handle(ctx, q, packet, nil)
+		if wait == nil {
+			s.metrics.observeSent(q, reply)
+			st.write(reply.wire)
+			continue
+		}
+		st.waiting.acquire()
+		s.limits.streamed.acquire()
 		pending.Add(1)
-		s.start(ctx, packet, overTCP, client, func(reply []byte) {
+		s.start(ctx, q, wait, func(wire []byte) {
 			defer pending.Done()
-			writing.Lock()
-			writeMessage(c, reply)
-			writing.Unlock()
-			<-all.slots
-			<-room
+			defer st.waiting.release()
+			defer s.limits.streamed.release()
+			st.write(wire)
 		})
 	}
 }
 
-// remote is the address of a connection's other end.
+// remote returns the address of the client.
 func remote(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()
@@ -173,8 +180,8 @@ func remote(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// readMessage reads one message behind its length. Once the first octet is there,
-// the rest has streamMessage to come. What is longer than any query is an error.
+// readMessage reads the length of a message, and the message. After the first octet, the
+// rest must arrive within streamMessage. A message longer than maxQuery is an error.
 func readMessage(c net.Conn) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(c, length[:1]); err != nil {
@@ -193,17 +200,19 @@ func readMessage(c net.Conn) ([]byte, error) {
 	return packet, err
 }
 
-var errTooLong = errors.New("message is longer than any query")
+var errTooLong = errors.New("message is longer than a query can be")
 
-// writeMessage sends one message, if there is one. A connection that does not take
-// it is of no use any more.
-func writeMessage(c net.Conn, packet []byte) {
-	if packet == nil {
+// write sends a message, unless it is nil. A connection that does not accept it in time is
+// closed.
+func (st *stream) write(message []byte) {
+	if message == nil {
 		return
 	}
-	c.SetWriteDeadline(time.Now().Add(streamMessage))
-	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(packet)), uint16(len(packet)))
-	if _, err := c.Write(append(framed, packet...)); err != nil {
-		c.Close()
+	st.writing.Lock()
+	defer st.writing.Unlock()
+	st.conn.SetWriteDeadline(time.Now().Add(streamMessage))
+	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(message)), uint16(len(message)))
+	if _, err := st.conn.Write(append(framed, message...)); err != nil {
+		st.conn.Close()
 	}
 }

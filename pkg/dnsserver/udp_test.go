@@ -52,56 +52,64 @@ func TestLastQueries(t *testing.T) {
 	}
 }
 
-// TestAtOnce: a reader answers by itself what is at hand. It is not kept waiting for
-// others, asks nothing of them, and does not count what it leaves alone.
-func TestAtOnce(t *testing.T) {
+// TestHandle_NeverBlocks: what the zone and the cache know is answered at once. For everything
+// else handle returns how to wait, and has not asked any server yet. Either way a query is
+// counted once.
+func TestHandle_NeverBlocks(t *testing.T) {
+	asked := 0
 	s := configured(t, noChange, shop+"\nservice shop/outside external=www.example", Config{
 		Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}},
 		Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-			t.Errorf("%v is asked", q.Question[0])
+			asked++
 			return nil, context.Canceled
 		},
 	})
 	denied := new(dns.Msg).SetRcode(question("www.corp.example.", dns.TypeA), dns.RcodeNameError)
 	denied.Ns = []dns.RR{&dns.SOA{Hdr: header("corp.example.", dns.TypeSOA, 60), Ns: "ns.corp.example.", Mbox: "a.corp.example.", Minttl: 60}}
-	if q, ok := cache.NewQuestion(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
-		t.Fatal("the denial is not kept")
-	}
-	events := func() (sum int) {
-		for _, metric := range []string{"queries", "cache_lookups", "autopath_expansions", "autopath_ignored"} {
-			sum += s.count(t, "dnsconfigurer_dns_"+metric+"_total")
-		}
-		return sum
-	}
 	for _, tt := range []struct {
-		what  string
-		query *dns.Msg
-		done  bool
+		what    string
+		query   *dns.Msg
+		atOnce  bool
+		lookups int // in the cache
 	}{
-		{"a Service", question("web.shop.svc.cluster.local.", dns.TypeSRV), true},
-		{"no Service", question("none.shop.svc.cluster.local.", dns.TypeMX), true},
-		{"what the zone has of a search list, by name", question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), true},
-		{"the same, as option", question("web.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), true},
-		{"a query that is refused", question("web.shop.svc.cluster.local.", dns.TypeAXFR), true},
-		{"the name of others", question("www.example.", dns.TypeA), false},
-		{"an alias of one", question("outside.shop.svc.cluster.local.", dns.TypeA), false},
-		{"a search list that leads to one, by name", question("www.example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false},
-		{"the same, as option", question("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false},
-		{"a search list that leads to an alias", question("outside.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false},
-		{"a search list with a domain that the cache denies", question("www.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false},
-		{"a search list that does not count", question("other.example.", dns.TypeA, "a b"), false},
+		{"a Service", question("web.shop.svc.cluster.local.", dns.TypeSRV), true, 0},
+		{"a Service that does not exist", question("none.shop.svc.cluster.local.", dns.TypeMX), true, 0},
+		{"a search list with a name of the zone, by name", question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), true, 0},
+		{"the same, as option", question("web.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), true, 0},
+		{"a rejected query", question("web.shop.svc.cluster.local.", dns.TypeAXFR), true, 0},
+		{"a cached name", question("www.corp.example.", dns.TypeA), true, 1},
+		{"an upstream name", question("www.example.", dns.TypeA), false, 1},
+		{"an alias of an upstream name", question("outside.shop.svc.cluster.local.", dns.TypeA), false, 1},
+		{"a search list with an upstream name, by name", question("www.example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 4},
+		{"the same, as option", question("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false, 2},
+		{"a search list with an alias", question("outside.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 2},
+		{"a search list with a domain that the cache denies", question("www.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 3},
+		{"a search list that is ignored", question("other.example.", dns.TypeA, "a b"), false, 1},
 	} {
 		packet, err := tt.query.Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
-		counted := events()
-		reply, done := s.respond(t.Context(), packet, overUDP, pod(), true)
-		if done != tt.done || (reply != nil) != tt.done {
-			t.Errorf("%s: %t, %x", tt.what, done, reply)
+		s.cache.Clear()
+		if q, ok := cache.NewQuestion(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
+			t.Fatal("the denial is not cached")
 		}
-		if n := events() - counted; (n > 0) != tt.done {
+		before, queries, lookups := asked, s.count(t, "dnsconfigurer_dns_queries_total"), s.count(t, "dnsconfigurer_dns_cache_lookups_total")
+		q := &query{via: overUDP, client: pod(), received: time.Now()}
+		r, wait := s.handle(t.Context(), q, packet, nil)
+		if (wait == nil) != tt.atOnce || (r.wire != nil) != tt.atOnce || asked != before {
+			t.Errorf("%s: %x, waits: %t, upstream asked: %t", tt.what, r.wire, wait != nil, asked != before)
+		}
+		if wait != nil {
+			r = wait(t.Context())
+			s.running.Wait()
+		}
+		s.metrics.observeSent(q, r)
+		if n := s.count(t, "dnsconfigurer_dns_queries_total") - queries; n != 1 {
 			t.Errorf("%s: counted %d times", tt.what, n)
+		}
+		if n := s.count(t, "dnsconfigurer_dns_cache_lookups_total") - lookups; n != tt.lookups {
+			t.Errorf("%s: %d cache lookups, want %d", tt.what, n, tt.lookups)
 		}
 	}
 }

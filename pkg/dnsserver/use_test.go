@@ -40,7 +40,7 @@ func TestUse(t *testing.T) {
 			got <- ask()
 		}()
 		<-asked
-		s.Use(f)
+		s.SetForwarding(f)
 		release <- true
 		return <-got
 	}
@@ -53,11 +53,11 @@ func TestUse(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, step.got, step.want)
 		}
 	}
-	s.Use(Forwarding{Upstream: knows("192.0.2.3")})
+	s.SetForwarding(Forwarding{Upstream: knows("192.0.2.3")})
 	if got := ask(); got != "192.0.2.3" {
 		t.Errorf("the cache still has %s", got)
 	}
-	s.Use(Forwarding{})
+	s.SetForwarding(Forwarding{})
 	if got := ask(); got != "REFUSED" {
 		t.Errorf("without servers: %s", got)
 	}

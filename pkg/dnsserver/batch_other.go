@@ -6,24 +6,14 @@
 package dnsserver
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"time"
 )
 
-func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
-	config := net.ListenConfig{Control: each}
-	c, err := config.ListenPacket(ctx, "udp", addr.String())
-	if err != nil {
-		return nil, err
-	}
-	return c.(*net.UDPConn), nil
-}
-
-// batch is one packet: elsewhere than on Linux a system call reads no more. Where it
-// arrived is not asked for either; on a wildcard address replies leave from whatever
-// address the routing table gives.
+// batch is one packet: only on Linux a system call reads several. The address that it was sent
+// to is unknown, so that the routing table chooses the source address of the reply if the
+// socket has a wildcard address.
 type batch struct {
 	conn   *net.UDPConn
 	buf    [maxQuery]byte
@@ -42,7 +32,7 @@ func (b *batch) receive() (n int, err error) {
 }
 
 func (b *batch) packet(int) []byte         { return b.buf[:b.n] }
-func (b *batch) room(int) []byte           { return b.out[:0] }
+func (b *batch) buffer(int) []byte         { return b.out[:0] }
 func (b *batch) client(int) netip.AddrPort { return b.from }
 func (b *batch) origin(int) []byte         { return nil }
 func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
@@ -54,4 +44,4 @@ func (b *batch) send() {
 	b.answer = nil
 }
 
-func rest(time.Duration) {} // with one packet a batch nothing would be won
+func pause(time.Duration) {} // a batch of one packet gains nothing from a pause

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package autopath
+package dnsserver
 
 import (
 	"context"
@@ -13,45 +13,53 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// script says what becomes of candidates, a word for each: "absent", "nodata", "found",
-// "failed"; behind a colon how long others take to say so, and before it "cluster/" for
-// a name of the cluster. The candidates are named 0, 1, 2 and so on.
+// script determines the findings about candidates, a word for each: "absent", "nodata",
+// "found" or "failed". After a colon: how long other servers take to answer; before it,
+// "cluster/" for a name of the cluster. The candidates are named 0, 1, 2 and so on.
 type script struct {
 	words   []string
-	asked   []atomic.Bool // of others
+	asked   []atomic.Bool // of other servers
 	waiting atomic.Int32
-	most    atomic.Int32 // that waited at once
+	most    atomic.Int32 // the maximum of waiting
 }
 
-func play(t *testing.T, text string) (Result[string], *script) {
+// run walks along the candidates of the script, as Server.walk does.
+func (s *script) run(ctx context.Context, t *testing.T) (finding, *walk) {
 	t.Helper()
-	s := &script{words: strings.Fields(text)}
-	s.asked = make([]atomic.Bool, len(s.words))
-	var candidates []fqdn.Name
+	w := &walk{lookup: s.lookup}
 	for i := range s.words {
-		candidates = append(candidates, name(t, fmt.Sprint(i)))
+		w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
 	}
-	return Walk(t.Context(), candidates, s.lookup), s
+	if !w.advance() {
+		w.await(ctx)
+	}
+	return w.conclude(), w
 }
 
-func (s *script) lookup(name fqdn.Name) (CandidateResult[string], func(context.Context) CandidateResult[string]) {
+func parseScript(text string) *script {
+	words := strings.Fields(text)
+	return &script{words: words, asked: make([]atomic.Bool, len(words))}
+}
+
+func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding) {
 	i := 0
 	fmt.Sscan(name.String(), &i)
-	word, after, later := strings.Cut(s.words[i], ":")
+	word, after, waits := strings.Cut(s.words[i], ":")
 	word, cluster := strings.CutPrefix(word, "cluster/")
-	f := CandidateResult[string]{Answer: fmt.Sprint(i), NegativeTTL: uint32(10 * (i + 1)), InCluster: cluster}
-	f.Outcome = Outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
-	if !later {
+	f := finding{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
+	f.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
+	if !waits {
 		return f, nil
 	}
 	took, err := time.ParseDuration(after)
 	if err != nil {
 		panic(err)
 	}
-	return CandidateResult[string]{InCluster: cluster}, func(ctx context.Context) CandidateResult[string] {
+	return finding{cluster: cluster}, func(ctx context.Context) finding {
 		s.asked[i].Store(true)
 		s.most.Store(max(s.most.Load(), s.waiting.Add(1)))
 		defer s.waiting.Add(-1)
@@ -59,17 +67,17 @@ func (s *script) lookup(name fqdn.Name) (CandidateResult[string], func(context.C
 		case <-time.After(took):
 			return f
 		case <-ctx.Done():
-			return CandidateResult[string]{Outcome: Failed, Answer: "late"}
+			return finding{outcome: unresolved, answer: failure(fromServer, 0, "late")}
 		}
 	}
 }
 
-// TestWalk has candidates and the result: the outcome, whose answer it is, the TTL, and
-// who was asked of others, in how long.
+// TestWalk has candidates and the result: the outcome, the candidate whose answer it is, the
+// TTL, the candidates that other servers were asked for, and the time it took.
 func TestWalk(t *testing.T) {
 	tests := []struct{ what, script, want string }{
 		{"the first is found", "cluster/found found:1s", "found 0, any TTL"},
-		{"what is absent is passed over, for as long as it is", "cluster/absent cluster/absent found", "found 2, TTL 10"},
+		{"an absent name is passed over until its TTL ends", "cluster/absent cluster/absent found", "found 2, TTL 10"},
 		{"the shortest denial counts", "absent:1s cluster/absent found:1s", "found 2, TTL 10, asked 0 2, 1s"},
 		{"NODATA is passed over", "cluster/nodata found", "found 1, TTL 10"},
 		{"NODATA is remembered", "cluster/nodata absent", "nodata 1, TTL 10"},
@@ -80,18 +88,18 @@ func TestWalk(t *testing.T) {
 		{"the cluster fails behind what was found", "cluster/found cluster/failed", "found 0, any TTL"},
 		{"the cluster fails behind a host suffix that is found", "found:1s cluster/failed", "found 0, any TTL, asked 0, 1s"},
 		{"the cluster fails behind a host suffix that is not", "absent:1s cluster/failed", "failed 1, TTL 10, asked 0, 1s"},
-		{"a host suffix fails, a later name is found: not to be kept", "cluster/absent failed found", "found 2, TTL 0"},
+		{"a host suffix fails, a later name is found: not cached", "cluster/absent failed found", "found 2, TTL 0"},
 		{"a host suffix fails, nothing is found", "cluster/absent failed absent", "failed 1, TTL 0"},
 		{"a host suffix fails, NODATA", "cluster/nodata failed absent", "failed 1, TTL 0"},
 		{"a host suffix fails behind what was found", "found failed", "found 0, any TTL"},
 		{"the bare name fails", "cluster/absent absent failed", "failed 2, TTL 0"},
 
-		{"others are asked at once", "cluster/absent absent:1s absent:2s found:1s", "found 3, TTL 10, asked 1 2 3, 2s"},
+		{"other servers are asked at once", "cluster/absent absent:1s absent:2s found:1s", "found 3, TTL 10, asked 1 2 3, 2s"},
 		{"the first one found wins, not the quickest", "found:2s found:1s", "found 0, any TTL, asked 0 1, 2s"},
-		{"what is behind is not waited for", "found:1s found:2s failed:3s", "found 0, any TTL, asked 0 1 2, 1s"},
-		{"nobody is asked behind what is known", "found failed:1s", "found 0, any TTL"},
-		{"nobody is asked behind a name of the cluster", "absent:1s cluster/found found:1s", "found 1, TTL 10, asked 0, 1s"},
-		{"an external name is waited for before others are asked", "cluster/found:1s found:1s", "found 0, any TTL, asked 0, 1s"},
+		{"a walk does not wait behind a found name", "found:1s found:2s failed:3s", "found 0, any TTL, asked 0 1 2, 1s"},
+		{"no server is asked behind a known name", "found failed:1s", "found 0, any TTL"},
+		{"no server is asked behind a name of the cluster", "absent:1s cluster/found found:1s", "found 1, TTL 10, asked 0, 1s"},
+		{"an external name is waited for before other servers are asked", "cluster/found:1s found:1s", "found 0, any TTL, asked 0, 1s"},
 		{"an external name leads nowhere", "cluster/absent:1s found:1s", "found 1, TTL 10, asked 0 1, 2s"},
 		{"an external name fails", "cluster/failed:1s found:1s", "failed 0, any TTL, asked 0, 1s"},
 
@@ -99,15 +107,20 @@ func TestWalk(t *testing.T) {
 		{"too late", "found:4001ms", "failed late, TTL 0, asked 0, 4s"},
 		{"too late, but a later name is found", "absent:9s found:1s", "found 1, TTL 0, asked 0 1, 4s"},
 		{"an external name that takes too long", "cluster/found:9s found", "failed late, any TTL, asked 0, 4s"},
-		{"what an external name took is not there for others", "cluster/absent:3s found:2s", "failed late, TTL 0, asked 0 1, 4s"},
+		{"the time of an external name is part of the limit", "cluster/absent:3s found:2s", "failed late, TTL 0, asked 0 1, 4s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				r, s := play(t, tt.script)
-				got := fmt.Sprintf("%v %v, TTL %d", r.Outcome, r.Answer, r.TTL)
-				got = strings.Replace(got, fmt.Sprintf("TTL %d", uint32(NoLimit)), "any TTL", 1)
+				s := parseScript(tt.script)
+				r, _ := s.run(t.Context(), t)
+				of := ""
+				if r.answer.extended != nil {
+					of = r.answer.extended.ExtraText
+				}
+				got := fmt.Sprintf("%v %v, TTL %d", r.outcome, of, r.ttl)
+				got = strings.Replace(got, fmt.Sprintf("TTL %d", uint32(noLimit)), "any TTL", 1)
 				asked := ""
 				for i := range s.asked {
 					if s.asked[i].Load() {
@@ -123,8 +136,8 @@ func TestWalk(t *testing.T) {
 				if got != tt.want {
 					t.Errorf("%s\n got %s\nwant %s", tt.script, got, tt.want)
 				}
-				if (r.Outcome == Found) != (r.Name != "") {
-					t.Errorf("%s: the name is %q", tt.script, r.Name)
+				if (r.outcome == found) != (r.name != "") {
+					t.Errorf("%s: the name is %q", tt.script, r.name)
 				}
 				if s.waiting.Load() != 0 {
 					t.Errorf("%s: %d questions outlive the walk", tt.script, s.waiting.Load())
@@ -134,13 +147,14 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestWalkLongest: as many candidates as there can be, each asked of others.
+// TestWalkLongest has the maximum of candidates, each of which other servers answer.
 func TestWalkLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		r, s := play(t, strings.Repeat("absent:1s ", MaxPaths)+"found:1s")
-		if r.Outcome != Found || r.Lookups != MaxPaths+1 || s.most.Load() != MaxPaths+1 {
-			t.Errorf("%v after %d candidates, %d at once", r.Outcome, r.Lookups, s.most.Load())
+		s := parseScript(strings.Repeat("absent:1s ", autopath.MaxPaths) + "found:1s")
+		r, w := s.run(t.Context(), t)
+		if r.outcome != found || len(w.steps) != autopath.MaxPaths+1 || s.most.Load() != autopath.MaxPaths+1 {
+			t.Errorf("%v after %d candidates, %d at once", r.outcome, len(w.steps), s.most.Load())
 		}
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("took %v of the clock", took)
@@ -148,14 +162,13 @@ func TestWalkLongest(t *testing.T) {
 	})
 }
 
-// TestWalkEnds with its context, whose end is a failure and not the absence of a name.
+// TestWalkEnds: when its context ends, the walk fails. It never denies a name.
 func TestWalkEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{words: []string{"absent:2s", "found:2s"}, asked: make([]atomic.Bool, 2)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if r := Walk(ctx, names(t, "0", "1"), s.lookup); r.Outcome != Failed || r.TTL != 0 {
-			t.Errorf("%v, TTL %d", r.Outcome, r.TTL)
+		if r, _ := parseScript("absent:2s found:2s").run(ctx, t); r.outcome != unresolved || r.ttl != 0 {
+			t.Errorf("%v, TTL %d", r.outcome, r.ttl)
 		}
 	})
 }

@@ -4,9 +4,9 @@
 package dnsserver
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +24,8 @@ func bare(t testing.TB, cluster string, upstream Exchange) *Server {
 	return newServer(t, cluster, Config{Upstream: upstream})
 }
 
-// variants are the ways to ask one question: each combination of the header's bits
-// with what the additional section may hold, and one in other letters.
+// variants returns queries for one question: each combination of the header's flags with what
+// the additional section may contain, another spelling, and another class.
 func variants(name string, qtype uint16) []*dns.Msg {
 	var list []*dns.Msg
 	opts := []func(*dns.Msg){
@@ -59,26 +59,61 @@ func variants(name string, qtype uint16) []*dns.Msg {
 	return append(list, shouted, other)
 }
 
-// compare answers a packet both ways, the plain way first, and tells whether the quick
-// way had an answer. Two answers differ in the order of addresses and in how names are
-// compressed, so that the zone's in the SOA record may be spelled as in the question;
-// in nothing else.
-func compare(t testing.TB, s *Server, k *quick, packet []byte) bool {
-	t.Helper()
-	plain := s.handle(t.Context(), packet, overUDP, pod())
-	var room [maxUDP]byte
-	r := k.answer(packet, room[:0], time.Now())
-	if r.dropped {
-		t.Fatalf("%x panicked", packet)
+// handled returns the reply to a packet, after waiting for other servers if necessary. It
+// counts the reply as the transports do.
+func handled(ctx context.Context, s *Server, packet []byte, via transport, client netip.Addr) []byte {
+	q := &query{via: via, client: client, received: time.Now()}
+	r, wait := s.handle(ctx, q, packet, nil)
+	if wait != nil {
+		r = wait(ctx)
 	}
-	if r.reply == nil {
+	s.metrics.observeSent(q, r)
+	return r.wire
+}
+
+// handledAtOnce returns the reply to a packet if no other server has to be asked, and whether
+// it was written in wire form.
+func handledAtOnce(t testing.TB, s *Server, packet []byte, at time.Time) (wire []byte, inWire bool) {
+	t.Helper()
+	var buf [maxUDP]byte
+	q := &query{via: overUDP, client: pod(), received: at}
+	r, _ := s.handle(t.Context(), q, packet, buf[:0])
+	if r.wire != nil && !r.packed && &r.wire[0] != &buf[0] {
+		t.Errorf("%x: the reply is not in its buffer", packet)
+	}
+	return r.wire, r.wire != nil && !r.packed
+}
+
+// packedReply is the reply to a packet made from records, whatever form the source prefers.
+func packedReply(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
+	t.Helper()
+	q := &query{via: overUDP, client: pod(), received: at}
+	rcode, isQuery := q.parse(packet)
+	if !isQuery || rcode != dns.RcodeSuccess {
+		return q.reply(answer{source: fromServer, rcode: rcode}, nil).wire
+	}
+	r, ok := s.zoneRecords(t.Context(), q, s.cfg.Zone.Snapshot())
+	if _, below := q.name.Within(s.search.Suffix); below || !ok {
+		r = s.forward(t.Context(), q, nil)
+	}
+	return q.reply(r.await(t.Context()).withRecords(), nil).wire
+}
+
+// compare answers a packet, and reports whether the answer was in wire form. If so, it is
+// the same as with records, except for the order of addresses, and for the compression of
+// names, so that the zone's name in the SOA record may be spelled as in the question.
+func compare(t testing.TB, s *Server, packet []byte) bool {
+	t.Helper()
+	now := time.Now()
+	wire, inWire := handledAtOnce(t, s, packet, now)
+	if !inWire {
 		return false
 	}
-	if got, want := shown(t, r.reply), shown(t, plain); got != want {
-		t.Errorf("%x\nthe quick way:\n%s\nthe plain way:\n%s", packet, got, want)
+	if got, want := shown(t, wire), shown(t, packedReply(t, s, packet, now)); got != want {
+		t.Errorf("%x\nin wire form:\n%s\nwith records:\n%s", packet, got, want)
 	}
-	if len(r.reply) > maxUDP || &r.reply[0] != &room[0] {
-		t.Errorf("%x: the reply has left its room", packet)
+	if len(wire) > maxUDP {
+		t.Errorf("%x: %d octets", packet, len(wire))
 	}
 	return true
 }
@@ -101,50 +136,51 @@ func shown(t testing.TB, reply []byte) string {
 	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, text(m))
 }
 
-// TestQuickAgrees puts every question of the goldens, of all types, in all variants,
-// to both ways.
-func TestQuickAgrees(t *testing.T) {
-	types := []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
-		dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
-	asked, quickly := 0, [len(tallied)]int{}
+// questionTypes are types of all kinds: answered, denied, minimal, rejected.
+var questionTypes = []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
+	dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
+
+// TestWire_AgreesWithRecords puts every question of the goldens, with all types and in all
+// variants, to a server whose cache has the replies.
+func TestWire_AgreesWithRecords(t *testing.T) {
+	queries, inWire := 0, map[string]int{}
 	for _, story := range readStories(t, "testdata") {
 		if strings.HasPrefix(story.name, "autopath") && story.name != "autopath-names" {
-			continue // of which the quick way leaves all alone, as it does the names
+			continue // expansions are never in wire form
 		}
 		t.Run(story.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := bare(t, story.cluster, story.upstream.exchange)
 				for _, question := range story.questions {
-					k := newQuick(s)
 					name, _, _ := strings.Cut(question.Name, " ")
-					for _, qtype := range types {
+					for _, qtype := range questionTypes {
 						for _, m := range variants(name, qtype) {
 							packet, err := m.Pack()
 							if err != nil {
 								t.Fatal(err)
 							}
-							asked++
-							compare(t, s, k, packet)
-						}
-					}
-					for i := range quickly {
-						for _, n := range k.tally.sources[i].answers {
-							quickly[i] += n
+							queries++
+							handled(t.Context(), s, packet, overUDP, pod())
+							if compare(t, s, packet) {
+								q := &query{received: time.Now()}
+								r, _ := s.handle(t.Context(), q, packet, nil)
+								inWire[r.source.String()]++
+							}
 						}
 					}
 				}
 			})
 		})
 	}
-	t.Logf("of %d queries the quick way answered %d from the zone, %d from the cache", asked, quickly[tallyZone], quickly[tallyCache])
-	if quickly[tallyZone] == 0 || quickly[tallyCache] == 0 {
-		t.Error("the quick way has not been tried")
+	t.Logf("of %d queries, in wire form: %v", queries, inWire)
+	if inWire[fromZone.String()] == 0 || inWire[fromCache.String()] == 0 {
+		t.Error("a source has no answer in wire form")
 	}
 }
 
-// TestQuickSize has replies of all lengths about the limits of all clients: the quick
-// way answers what fits, and only that.
-func TestQuickSize(t *testing.T) {
+// TestWire_Size has replies of all lengths around the limits of all clients: those that fit
+// are in wire form, the others are truncated.
+func TestWire_Size(t *testing.T) {
 	const most = 100
 	cluster := "namespace default"
 	for n := range most {
@@ -154,7 +190,6 @@ func TestQuickSize(t *testing.T) {
 		}
 	}
 	s := bare(t, cluster+"\nloaded", nil)
-	k := newQuick(s)
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		for _, size := range []uint16{0, 512, 800, 1231, 1232} {
 			fits := 0
@@ -168,10 +203,10 @@ func TestQuickSize(t *testing.T) {
 					t.Fatal(err)
 				}
 				whole := new(dns.Msg)
-				if err := whole.Unpack(s.handle(t.Context(), packet, overUDP, pod())); err != nil {
+				if err := whole.Unpack(handled(t.Context(), s, packet, overUDP, pod())); err != nil {
 					t.Fatal(err)
 				}
-				if compare(t, s, k, packet) == whole.Truncated {
+				if compare(t, s, packet) == whole.Truncated {
 					t.Errorf("%d addresses for %d octets: truncated %t", n+1, size, whole.Truncated)
 				}
 				if !whole.Truncated {
@@ -185,62 +220,73 @@ func TestQuickSize(t *testing.T) {
 	}
 }
 
-// TestQuickCache follows an answer through its life in the cache: the quick way gives
-// it while it is fresh, has it refreshed near its end if it is popular, and leaves it
-// to the plain way when it is stale.
-func TestQuickCache(t *testing.T) {
+// TestWire_CacheStates follows an answer through its life in the cache: it is served in wire
+// form while it is fresh, refreshed near its end if it is popular, and waited for when it is
+// stale.
+func TestWire_CacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := bare(t, "loaded", parseRecords(t, "www.example. 100 A 192.0.2.1").exchange)
-		k := newQuick(s)
+		refreshes := 0
+		upstream := parseRecords(t, "www.example. 100 A 192.0.2.1").exchange
+		s := bare(t, "loaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			refreshes++
+			return upstream(ctx, q)
+		})
 		packet, err := new(dns.Msg).SetQuestion("www.example.", dns.TypeA).Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
 		state := func(at time.Duration) string {
-			r := k.answer(packet, make([]byte, 0, maxUDP), time.Now().Add(at))
-			answered := "plain"
-			if r.reply != nil {
+			before := refreshes
+			wire, inWire := handledAtOnce(t, s, packet, time.Now().Add(at))
+			synctest.Wait()
+			got := "waits"
+			if inWire {
 				m := new(dns.Msg)
-				if err := m.Unpack(r.reply); err != nil {
+				if err := m.Unpack(wire); err != nil {
 					t.Fatal(err)
 				}
-				answered = fmt.Sprint(m.Answer[0].Header().Ttl)
+				got = fmt.Sprint(m.Answer[0].Header().Ttl)
 			}
-			if r.refresh {
-				answered += " refresh"
+			if refreshes > before {
+				got += " refresh"
 			}
-			return answered
+			return got
 		}
-		if got := state(0); got != "plain" {
+		if got := state(0); got != "waits" {
 			t.Errorf("nothing is cached: %s", got)
 		}
-		s.handle(t.Context(), packet, overUDP, pod())
+		handled(t.Context(), s, packet, overUDP, pod())
 		var got []string
-		for _, at := range []int{0, 40, 89, 91, 92, 100, 120} {
+		for _, at := range []int{0, 40, 89, 100, 120} {
 			got = append(got, state(time.Duration(at)*time.Second))
 		}
-		if want := []string{"100", "60", "11", "9 refresh", "8", "plain", "plain"}; !slices.Equal(got, want) {
+		if want := []string{"100", "60", "11", "waits", "waits"}; !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
-		time.Sleep(50 * time.Second)
-		s.refresh(t.Context(), packet)
+		time.Sleep(91 * time.Second)
+		if got := state(0); got != "9 refresh" {
+			t.Errorf("near the end: %s", got)
+		}
 		if got := state(0); got != "100" {
 			t.Errorf("after the refresh: %s", got)
 		}
 	})
 }
 
-// TestQuickTakesNoMemory: what is asked most leaves no garbage.
-func TestQuickTakesNoMemory(t *testing.T) {
+// TestHandle_NoAllocations has the most frequent queries.
+func TestHandle_NoAllocations(t *testing.T) {
 	s := bare(t, benchCluster(100), parseRecords(t, "www.example. 100 A 192.0.2.1").exchange)
-	k := newQuick(s)
-	room := make([]byte, 0, maxUDP)
+	buf := make([]byte, 0, maxUDP)
+	q := &query{client: pod()}
 	for what, packet := range benchQueries(t, s) {
 		t.Run(what, func(t *testing.T) {
 			allocs := testing.AllocsPerRun(100, func() {
-				if r := k.answer(packet, room, time.Now()); r.reply == nil {
+				q.received = time.Now()
+				r, _ := s.handle(t.Context(), q, packet, buf)
+				if r.wire == nil {
 					t.Fatal("no reply")
 				}
+				s.metrics.observeSent(q, r)
 			})
 			if allocs != 0 {
 				t.Errorf("%v allocations", allocs)
@@ -249,8 +295,8 @@ func TestQuickTakesNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzQuick: the quick way answers as the plain way does, or not at all.
-func FuzzQuick(f *testing.F) {
+// FuzzWire: an answer in wire form is the one with records.
+func FuzzWire(f *testing.F) {
 	for _, name := range []string{"web.default.svc.cluster.local.", "nothing.default.svc.cluster.local.", "www.example.", "9.9.96.10.in-addr.arpa.", "cluster.local."} {
 		for _, m := range variants(name, dns.TypeA)[:12] {
 			packet, err := m.Pack()
@@ -262,12 +308,7 @@ func FuzzQuick(f *testing.F) {
 	}
 	s := bare(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\nservice default/out external=www.example.\nloaded",
 		parseRecords(f, "www.example. 86400 A 192.0.2.1").exchange)
-	k := newQuick(s)
-	f.Fuzz(func(t *testing.T, packet []byte) {
-		if !bytes.Contains(packet, []byte("example")) { // its TTL may change between the two
-			compare(t, s, k, packet)
-		}
-	})
+	f.Fuzz(func(t *testing.T, packet []byte) { compare(t, s, packet) })
 }
 
 // benchCluster has n Services with a cluster IP.
@@ -295,7 +336,7 @@ func benchQueries(t testing.TB, s *Server) map[string][]byte {
 			t.Fatal(err)
 		}
 		queries[what] = packet
-		s.handle(context.Background(), packet, overUDP, pod())
+		handled(context.Background(), s, packet, overUDP, pod())
 	}
 	return queries
 }
@@ -304,18 +345,13 @@ func BenchmarkAnswer(b *testing.B) {
 	s := bare(b, benchCluster(10_000), parseRecords(b, "www.example. 86400 A 192.0.2.1").exchange)
 	queries := benchQueries(b, s)
 	for what, packet := range queries {
-		b.Run("way=quick/what="+what, func(b *testing.B) {
-			k := newQuick(s)
-			room := make([]byte, 0, maxUDP)
+		b.Run("what="+what, func(b *testing.B) {
+			buf := make([]byte, 0, maxUDP)
+			q := &query{client: pod(), received: time.Now()}
 			b.ReportAllocs()
 			for b.Loop() {
-				k.answer(packet, room, time.Now())
-			}
-		})
-		b.Run("way=plain/what="+what, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s.handle(b.Context(), packet, overUDP, pod())
+				r, _ := s.handle(b.Context(), q, packet, buf)
+				s.metrics.observe(overUDP, r, 0)
 			}
 		})
 	}

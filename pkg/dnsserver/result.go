@@ -1,0 +1,117 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// result is an answer, or how to get one when other servers have to be asked.
+type result struct {
+	answer
+	wait func(context.Context) answer // nil: the answer is complete
+}
+
+// then applies f to the answer, now or when it is available.
+func (r result) then(f func(answer) answer) result {
+	if r.wait == nil {
+		return result{answer: f(r.answer)}
+	}
+	return result{wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
+}
+
+// await returns the answer. It blocks if other servers have to be asked.
+func (r result) await(ctx context.Context) answer {
+	if r.wait != nil {
+		return r.wait(ctx)
+	}
+	return r.answer
+}
+
+// answer is what a source says to a question, in wire form or as records. The zero answer
+// is NOERROR without records.
+type answer struct {
+	source source
+	rcode  int
+
+	// wire is the reply to the query, without OPT record. If it is not nil, the fields
+	// up to additional are unset.
+	wire []byte
+
+	authoritative bool
+	truncated     bool // there are more records, which this server could not get either
+	authentic     bool // AD: an upstream server has validated it
+	answer        []dns.RR
+	authority     []dns.RR
+	additional    []dns.RR
+
+	echo     uint16         // code of an EDNS0 option that the reply has, with no value; 0: none
+	extended *dns.EDNS0_EDE // the reason, for clients with EDNS0 (RFC 8914); may be nil
+}
+
+// maxReason is the longest reason in a reply, in octets. Together with the longest name it
+// fits into the size that every client accepts.
+const maxReason = 200
+
+// failure returns SERVFAIL with the reason, which is cut to maxReason.
+func failure(from source, code uint16, reason string) answer {
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	return answer{source: from, rcode: dns.RcodeServerFailure, extended: &dns.EDNS0_EDE{InfoCode: code, ExtraText: reason}}
+}
+
+// withRecords returns the answer with records instead of the wire form.
+func (a answer) withRecords() answer {
+	if a.wire == nil {
+		return a
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(a.wire); err != nil {
+		return failure(a.source, dns.ExtendedErrorCodeOther, "a cached reply is malformed")
+	}
+	records := answerOf(m, a.source)
+	records.authoritative, records.extended, records.echo = m.Authoritative, a.extended, a.echo
+	return records
+}
+
+// answerOf returns what a reply of another server, or of the cache, means for the client:
+// everything but the records that belong to the transport.
+func answerOf(m *dns.Msg, from source) answer {
+	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
+	for _, r := range m.Extra {
+		if t := r.Header().Rrtype; t != dns.TypeOPT && t != dns.TypeTSIG && t != dns.TypeSIG {
+			a.additional = append(a.additional, r)
+		}
+	}
+	return a
+}
+
+// replyTo returns the answer as the reply that another server would have sent to m.
+func (a answer) replyTo(m *dns.Msg) *dns.Msg {
+	a = a.withRecords()
+	r := new(dns.Msg).SetReply(m)
+	r.Rcode, r.Truncated = a.rcode, a.truncated
+	r.Answer, r.Ns, r.Extra = a.answer, a.authority, a.additional
+	return r
+}
+
+// failed reports whether no server could answer.
+func (a *answer) failed() bool {
+	return a.rcode != dns.RcodeSuccess && a.rcode != dns.RcodeNameError
+}
+
+// denialTTL returns how long a negative answer may be cached, in seconds (RFC 2308
+// section 5); 0 if it does not say.
+func (a *answer) denialTTL() uint32 {
+	for _, rr := range a.authority {
+		if soa, ok := rr.(*dns.SOA); ok {
+			return min(soa.Hdr.Ttl, soa.Minttl)
+		}
+	}
+	return 0
+}

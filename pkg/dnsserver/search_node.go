@@ -1,0 +1,111 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// The results of sending a search list to the cluster DNS server, as labels.
+const (
+	sentExpanded = "expanded"
+	sentIgnored  = "silent"
+	sentFailed   = "failed"
+)
+
+// askExpander asks the cluster DNS server for an autopath name: it sends the name below the
+// suffix with the search list as option, and returns the reply as one to m, the query for
+// the whole name. A reply without echo is about the bare name alone; the node cache then
+// tries the candidates itself.
+//
+// The reply is cached under the whole name and the host suffixes, which together determine
+// the search list.
+func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, from *Forwarding) (*dns.Msg, error) {
+	at := s.cfg.Zone.Snapshot()
+	_, request := s.search.Parse(q.name)
+	paths := s.search.SearchPaths(request.Namespace, from.HostSuffixes)
+	candidates := s.search.Candidates(request.Name, paths)
+	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
+		reply, err := from.Expander(ctx, s.withSearchPaths(m, request.Name, value))
+		switch {
+		case err != nil:
+			s.metrics.autopath.sent.WithLabelValues(sentFailed).Inc()
+			return nil, fmt.Errorf("cluster DNS: %w", err)
+		case s.echoes(reply):
+			s.metrics.autopath.sent.WithLabelValues(sentExpanded).Inc()
+			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
+			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(at)), at).replyTo(m), nil
+		}
+		s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
+	}
+	own := q.subquery(q.name, q.qtype)
+	own.question, own.via = q.question, overUDP // a truncated reply is passed on as it is
+	return s.walkName(ctx, own, candidates, at).await(ctx).replyTo(m), nil
+}
+
+// withSearchPaths returns the query for the bare name with the search list.
+func (s *Server) withSearchPaths(m *dns.Msg, bare fqdn.Name, list []byte) *dns.Msg {
+	q := new(dns.Msg).SetQuestion(bare.String(), m.Question[0].Qtype)
+	q.RecursionDesired, q.CheckingDisabled = m.RecursionDesired, m.CheckingDisabled
+	q.SetEdns0(maxUDP, m.IsEdns0().Do())
+	q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: s.cfg.Autopath.Option, Data: list}}
+	return q
+}
+
+// echoes reports whether the reply says that the server has expanded the search list.
+func (s *Server) echoes(reply *dns.Msg) bool {
+	opt := reply.IsEdns0()
+	return opt != nil && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
+		local, ok := o.(*dns.EDNS0_LOCAL)
+		return ok && local.Code == s.cfg.Autopath.Option && len(local.Data) == 0
+	})
+}
+
+// fromExpansion returns the answer to a question below the suffix, from the reply to the
+// expansion of the bare name. The records are shared.
+func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candidates []fqdn.Name) answer {
+	a := answerOf(reply, fromUpstream)
+	a.authentic = false // the alias is not signed
+	switch {
+	case a.failed():
+		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure}
+	case len(a.answer) == 0:
+		return a
+	}
+	ttl := uint32(noLimit)
+	for _, rr := range a.answer {
+		ttl = min(ttl, rr.Header().Ttl)
+	}
+	// An alias of the bare name leads to the candidate found, or else is a record of the
+	// bare name, which then was found itself.
+	found := bare
+	if i := slices.IndexFunc(a.answer, isAliasOf(bare)); i >= 0 {
+		target, err := fqdn.ParseName(a.answer[i].(*dns.CNAME).Target)
+		if err == nil && slices.Contains(candidates, target) {
+			found, a.answer = target, slices.Delete(slices.Clone(a.answer), i, i+1)
+		}
+	}
+	alias := &dns.CNAME{Hdr: header(question.Name, dns.TypeCNAME, ttl), Target: found.String()}
+	if question.Qtype == dns.TypeCNAME {
+		a.answer = nil
+	}
+	a.answer = append([]dns.RR{alias}, a.answer...)
+	return a
+}
+
+func isAliasOf(name fqdn.Name) func(dns.RR) bool {
+	owner := name.String()
+	return func(rr dns.RR) bool {
+		_, ok := rr.(*dns.CNAME)
+		return ok && strings.EqualFold(rr.Header().Name, owner)
+	}
+}

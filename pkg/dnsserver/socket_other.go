@@ -1,0 +1,29 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package dnsserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+var errNotShared = errors.New("only Linux supports an address shared by two servers")
+
+func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: each}
+	c, err := config.ListenPacket(ctx, "udp", addr.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+func share(string, string, syscall.RawConn) error { return errNotShared }
+
+func takeOver(syscall.Conn) error { return errNotShared }

@@ -1,0 +1,291 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// The times of SOA records, in seconds (RFC 1035 section 3.3.13). The zone cannot be
+// transferred; a secondary server could work with these.
+const (
+	soaRefresh = 7200
+	soaRetry   = 1800
+	soaExpire  = 86400
+)
+
+// maxAliases is the longest chain of CNAMEs in an answer. A loop is followed once.
+const maxAliases = 10
+
+// minimalTTL is the TTL of the answer to ANY, in seconds. No client depends on that answer,
+// so it may be cached for long.
+const minimalTTL = 3600
+
+// minimal is the answer to ANY (RFC 8482 section 4.2).
+func minimal(owner string) dns.RR {
+	return &dns.HINFO{Hdr: header(owner, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}
+}
+
+// fromZone answers the cluster's names. ok is false for all others.
+func (s *Server) fromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
+	at := s.cfg.Zone.Snapshot()
+	verdict, apex, node := at.Lookup(q.name)
+	if verdict == zone.NotInZone {
+		return result{}, false
+	}
+	if a := s.zoneWire(q, buf, at, verdict, apex, &node); a.wire != nil {
+		return result{answer: a}, true
+	}
+	return s.zoneRecords(ctx, q, at)
+}
+
+// zoneWire returns the most frequent answers in wire form: addresses, and denials. wire is
+// nil if the answer is another one, or does not fit.
+func (s *Server) zoneWire(q *query, buf []byte, at *zone.Snapshot, verdict zone.Verdict, apex fqdn.Name, node *zone.Node) answer {
+	a := answer{source: fromZone}
+	switch {
+	case verdict == zone.NXDomain:
+		a.rcode = dns.RcodeNameError
+		a.wire = s.denial(q, buf, a.rcode, apex, at)
+	case verdict != zone.Exists || node.Alias != "" || q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA:
+	default:
+		addrs := node.V4
+		if q.qtype == dns.TypeAAAA {
+			addrs = node.V6
+		}
+		if len(addrs) == 0 {
+			a.wire = s.denial(q, buf, a.rcode, apex, at)
+		} else {
+			a.wire = s.addressReply(q, buf, addrs)
+		}
+	}
+	return a
+}
+
+// pointerLen is the length of a compressed name, in octets.
+const pointerLen = 2
+
+// appendPointer appends a name that begins at an offset of the message (RFC 1035 section
+// 4.1.4).
+func appendPointer(b []byte, offset int) []byte {
+	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
+}
+
+func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
+	b = binary.BigEndian.AppendUint16(b, rrtype)
+	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
+	b = binary.BigEndian.AppendUint32(b, ttl)
+	return binary.BigEndian.AppendUint16(b, uint16(length))
+}
+
+// addressReply returns the reply with all addresses, rotated, or nil if it is too long.
+func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
+	length := addrs[0].BitLen() / 8
+	if headerLen+len(q.question)+len(addrs)*(pointerLen+fixedRecord+length) > q.room(&answer{}) {
+		return nil
+	}
+	b := q.begin(buf, flagAA, dns.RcodeSuccess)
+	first := 0
+	if len(addrs) > 1 {
+		first = rand.IntN(len(addrs))
+	}
+	for i := range addrs {
+		octets := addrs[(first+i)%len(addrs)].As16()
+		b = appendPointer(b, headerLen)
+		b = appendFixed(b, q.qtype, s.cfg.TTL, length)
+		b = append(b, octets[16-length:]...)
+	}
+	binary.BigEndian.PutUint16(b[6:], uint16(len(addrs)))
+	return b
+}
+
+// denial returns the reply with the SOA record of the zone and no answer (RFC 2308
+// section 2), or nil if it is too long.
+func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, at *zone.Snapshot) []byte {
+	const (
+		hostmaster = "\x0ahostmaster"
+		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
+	)
+	if headerLen+len(q.question)+pointerLen+fixedRecord+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.room(&answer{}) {
+		return nil
+	}
+	b := q.begin(buf, flagAA, rcode)
+	apexAt := headerLen + len(q.name) - len(apex)
+	b = appendPointer(b, apexAt)
+	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
+	data := len(b)
+	domainAt := apexAt
+	if domain := s.cfg.Domain; apex == domain {
+		b = append(b, s.primary[:len(s.primary)-len(domain)]...)
+		b = appendPointer(b, domainAt)
+	} else {
+		b = append(b, s.primary...)
+		domainAt = len(b) - len(domain)
+	}
+	b = append(b, hostmaster...)
+	b = appendPointer(b, domainAt)
+	for _, n := range [...]uint32{at.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(at)} {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
+	binary.BigEndian.PutUint16(b[8:], 1)
+	return b
+}
+
+// zoneRecords answers from the zone as it was at one instant, with records. It follows
+// aliases, also out of the zone. ok is false for names that are not in the zone.
+func (s *Server) zoneRecords(ctx context.Context, q *query, at *zone.Snapshot) (r result, ok bool) {
+	a := answer{source: fromZone, authoritative: true}
+	owner, name := q.owner(), q.name
+	var seen []fqdn.Name // the aliases that were followed
+	for {
+		verdict, apex, node := at.Lookup(name)
+		switch verdict {
+		case zone.NotInZone:
+			if len(seen) == 0 {
+				return result{}, false
+			}
+			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
+		case zone.Unknown:
+			return result{answer: failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet")}, true
+		case zone.NXDomain:
+			a.rcode = dns.RcodeNameError
+			a.authority = []dns.RR{s.soa(apex, at)}
+			return result{answer: a}, true
+		}
+		if node.Alias != "" && q.qtype != dns.TypeANY {
+			a.answer = append(a.answer, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
+			seen = append(seen, name)
+			if q.qtype == dns.TypeCNAME || len(seen) == maxAliases || slices.Contains(seen, node.Alias) {
+				return result{answer: a}, true
+			}
+			name, owner = node.Alias, node.Alias.String()
+			continue
+		}
+		records, glue := s.records(owner, q.qtype, node, at)
+		a.answer, a.additional = append(a.answer, records...), glue
+		if len(records) == 0 {
+			a.authority = []dns.RR{s.soa(apex, at)}
+		}
+		return result{answer: a}, true
+	}
+}
+
+// withTarget returns the answer to an alias: a, which has the alias, and what another server
+// says about its target.
+func (a answer) withTarget(target answer) answer {
+	target = target.withRecords()
+	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
+		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered")
+	}
+	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
+	a.answer = append(a.answer, target.answer...)
+	a.authority, a.extended = target.authority, target.extended
+	return a
+}
+
+// records returns what a node owns of a type, and the addresses of the names in that.
+func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snapshot) (records, glue []dns.RR) {
+	switch qtype {
+	case dns.TypeA:
+		return s.addresses(owner, rotated(n.V4)), nil
+	case dns.TypeAAAA:
+		return s.addresses(owner, rotated(n.V6)), nil
+	case dns.TypeTXT:
+		if n.Text != "" {
+			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
+		}
+	case dns.TypePTR:
+		for _, name := range n.PTR() {
+			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
+		}
+	case dns.TypeSRV:
+		return s.services(owner, n.SRV())
+	case dns.TypeSOA:
+		if n.Apex {
+			soa := s.soa(s.cfg.Domain, at)
+			soa.Hdr.Name = owner
+			return []dns.RR{soa}, nil
+		}
+	case dns.TypeNS:
+		for _, server := range n.NS() {
+			target := server.Name.String()
+			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
+			glue = append(glue, s.addresses(target, slices.Concat(server.V4, server.V6))...)
+		}
+	case dns.TypeANY: // RFC 8482 section 4.2
+		return []dns.RR{minimal(owner)}, nil
+	}
+	return records, glue
+}
+
+func (s *Server) services(owner string, list []zone.SRV) (records, glue []dns.RR) {
+	last := fqdn.Name("")
+	for _, r := range list {
+		target := r.Target.String()
+		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: r.Weight, Port: r.Port, Target: target})
+		if r.Target != last { // targets come in order
+			glue = append(glue, s.addresses(target, slices.Concat(r.V4, r.V6))...)
+		}
+		last = r.Target
+	}
+	return records, glue
+}
+
+func (s *Server) addresses(owner string, addrs []netip.Addr) []dns.RR {
+	records := make([]dns.RR, 0, len(addrs))
+	for _, addr := range addrs {
+		if addr.Is4() {
+			records = append(records, &dns.A{Hdr: header(owner, dns.TypeA, s.cfg.TTL), A: addr.AsSlice()})
+		} else {
+			records = append(records, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, s.cfg.TTL), AAAA: addr.AsSlice()})
+		}
+	}
+	return records
+}
+
+// rotated returns the addresses beginning with a random one: most clients use the first.
+func rotated(addrs []netip.Addr) []netip.Addr {
+	if len(addrs) < 2 {
+		return addrs
+	}
+	i := rand.IntN(len(addrs))
+	return slices.Concat(addrs[i:], addrs[:i])
+}
+
+// staleDenial is the longest negative TTL while the zone is an old snapshot, in seconds.
+const staleDenial = 5
+
+// denialTTL returns the negative TTL of the zone, in seconds.
+func (s *Server) denialTTL(at *zone.Snapshot) uint32 {
+	if at.StaleSince().IsZero() {
+		return s.cfg.TTL
+	}
+	return min(s.cfg.TTL, staleDenial)
+}
+
+// soa returns the SOA record of a zone that this server is authoritative for. Its minimum
+// is the negative TTL (RFC 2308 section 4).
+func (s *Server) soa(apex fqdn.Name, at *zone.Snapshot) *dns.SOA {
+	return &dns.SOA{
+		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
+		Ns:      s.primary.String(),
+		Mbox:    "hostmaster." + s.cfg.Domain.String(),
+		Serial:  at.Serial(),
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(at),
+	}
+}
+
+func header(owner string, rrtype uint16, ttl uint32) dns.RR_Header {
+	return dns.RR_Header{Name: owner, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+}
