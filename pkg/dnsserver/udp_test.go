@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,11 +57,11 @@ func TestLastQueries(t *testing.T) {
 // else handle returns how to wait, and has not asked any server yet. Either way a query is
 // counted once.
 func TestHandle_NeverBlocks(t *testing.T) {
-	asked := 0
+	var asked atomic.Int32
 	s := configured(t, noChange, shop+"\nservice shop/outside external=www.example", Config{
 		Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}},
 		Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-			asked++
+			asked.Add(1)
 			return nil, context.Canceled
 		},
 	})
@@ -94,11 +95,11 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		if q, ok := cache.NewQuestion(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
 			t.Fatal("the denial is not cached")
 		}
-		before, queries, lookups := asked, s.count(t, "dnsconfigurer_dns_queries_total"), s.count(t, "dnsconfigurer_dns_cache_lookups_total")
+		before, queries, lookups := asked.Load(), s.count(t, "dnsconfigurer_dns_queries_total"), s.count(t, "dnsconfigurer_dns_cache_lookups_total")
 		q := &query{via: overUDP, client: pod(), received: time.Now()}
 		r, wait := s.handle(t.Context(), q, packet, nil)
-		if (wait == nil) != tt.atOnce || (r.wire != nil) != tt.atOnce || asked != before {
-			t.Errorf("%s: %x, waits: %t, upstream asked: %t", tt.what, r.wire, wait != nil, asked != before)
+		if (wait == nil) != tt.atOnce || (r.wire != nil) != tt.atOnce || asked.Load() != before {
+			t.Errorf("%s: %x, waits: %t, upstream asked: %t", tt.what, r.wire, wait != nil, asked.Load() != before)
 		}
 		if wait != nil {
 			r = wait(t.Context())

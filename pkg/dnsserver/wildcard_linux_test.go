@@ -79,6 +79,28 @@ func addLoopback(t *testing.T, addresses ...string) {
 			prefix, ifix uint32
 		}{netip.MustParseAddr(a).As16(), 128, loopback}
 		ioctl(syscall.AF_INET6, syscall.SIOCSIFADDR, unsafe.Pointer(&add))
+		waitUntilBound(t, a)
+	}
+}
+
+// waitUntilBound waits until sockets can use an IPv6 address of lo. The kernel ends the
+// tentative state of the address in a work queue (addrconf_dad_work), which a busy machine
+// may run later than the test.
+func waitUntilBound(t *testing.T, address string) {
+	t.Helper()
+	addr := netip.MustParseAddr(address)
+	if addr.IsLinkLocalUnicast() {
+		addr = addr.WithZone("lo")
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		if err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,10 +226,10 @@ func TestWire_Size(t *testing.T) {
 // stale.
 func TestWire_CacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refreshes := 0
+		var refreshes atomic.Int32
 		upstream := parseRecords(t, "www.example. 100 A 192.0.2.1").exchange
 		s := bare(t, "loaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			refreshes++
+			refreshes.Add(1)
 			return upstream(ctx, q)
 		})
 		packet, err := new(dns.Msg).SetQuestion("www.example.", dns.TypeA).Pack()
@@ -236,7 +237,7 @@ func TestWire_CacheStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		state := func(at time.Duration) string {
-			before := refreshes
+			before := refreshes.Load()
 			wire, inWire := handledAtOnce(t, s, packet, time.Now().Add(at))
 			synctest.Wait()
 			got := "waits"
@@ -247,7 +248,7 @@ func TestWire_CacheStates(t *testing.T) {
 				}
 				got = fmt.Sprint(m.Answer[0].Header().Ttl)
 			}
-			if refreshes > before {
+			if refreshes.Load() > before {
 				got += " refresh"
 			}
 			return got
