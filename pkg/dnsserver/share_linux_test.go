@@ -37,12 +37,12 @@ func TestListenShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Close()
-			if n := arrived(has); n != 2 {
+			if n := arrived(has, 10*time.Second); n != 2 {
 				t.Errorf("%d of a packet and a connection have come", n)
 			}
 		}
 		for _, o := range others {
-			if n := arrived(o); n != 0 {
+			if n := arrived(o, 20*time.Millisecond); n != 0 {
 				t.Errorf("%d have come to the other sockets", n)
 			}
 		}
@@ -60,9 +60,10 @@ func TestListenShared(t *testing.T) {
 	}
 }
 
-// arrived takes a packet and a connection, and returns how many of the two there were.
-func arrived(s *Sockets) (n int) {
-	deadline := time.Now().Add(200 * time.Millisecond)
+// arrived receives a packet and accepts a connection, and returns how many of the two
+// there were within wait.
+func arrived(s *Sockets, wait time.Duration) (n int) {
+	deadline := time.Now().Add(wait)
 	s.udp[0].SetReadDeadline(deadline)
 	s.tcp[0].SetDeadline(deadline)
 	if _, _, err := s.udp[0].ReadFromUDP(make([]byte, 64)); err == nil {

@@ -136,7 +136,9 @@ func resources(t *testing.T) (goroutines, descriptors int) {
 // Nothing of them is left in the end.
 func TestSlowLoris(t *testing.T) {
 	s := serve(t, small, nil)
-	s.exchange(t, "tcp", asking("cluster.local. SOA", false))
+	for _, network := range []string{"udp", "tcp"} { // so that all readers run
+		s.exchange(t, network, asking("cluster.local. SOA", false))
+	}
 	goroutines, descriptors := resources(t)
 
 	query := framed(wire(t, asking("web.default.svc.cluster.local. A", false)))

@@ -75,7 +75,7 @@ func (k *Kubectl) Judge(ctx context.Context, manifest string) Verdict {
 
 // policyTime is how long the API server may take until it heeds a policy of admission;
 // it is a second on a machine with nothing else to do.
-const policyTime = time.Minute
+const policyTime = 3 * time.Minute
 
 // Enforce applies manifests of admission policies, and returns when the API server heeds
 // them: when its verdict on probe shows so.

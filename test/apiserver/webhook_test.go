@@ -219,7 +219,7 @@ func (w *asked) create(ctx context.Context, object []byte, dryRun bool) (seen, e
 // eventually waits for what the API server learns in its own time.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline, tick := time.Now().Add(time.Minute), time.Tick(20*time.Millisecond); !ok(); <-tick {
+	for deadline, tick := time.Now().Add(3*time.Minute), time.Tick(20*time.Millisecond); !ok(); <-tick {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not come", what)
 		}

@@ -214,7 +214,7 @@ func write(t *testing.T, file, text string) {
 
 // run runs a program without the variables that glibc reads, and not for long.
 func run(program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = []string{}

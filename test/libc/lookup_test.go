@@ -91,16 +91,36 @@ func TestLookup(t *testing.T) {
 	for range 1000 {
 		text, name := lookupText(random), pick(random, []string{"a", "a.b", "a.b.c", "a.b.c.d.e.f"})
 		write(t, file, text)
-
-		got, err := lookup(t, glibc, name, false)
-		if diff := cmp.Diff(glibcQueries(resolvconf.Glibc(text), name), got); diff != "" || err != nil {
-			t.Fatalf("glibc: look up %q with %q: %v\n%s", name, text, err, diff)
-		}
-		got, err = lookup(t, musl, name, false)
-		if diff := cmp.Diff(byServer(muslQueries(resolvconf.Musl(text), name)), byServer(got)); diff != "" || err != nil {
-			t.Fatalf("musl: look up %q with %q: %v\n%s", name, text, err, diff)
-		}
+		inTime(t, func() string {
+			got, err := lookup(t, glibc, name, false)
+			if diff := cmp.Diff(glibcQueries(resolvconf.Glibc(text), name), got); diff != "" || err != nil {
+				return fmt.Sprintf("glibc: look up %q with %q: %v\n%s", name, text, err, diff)
+			}
+			return ""
+		})
+		inTime(t, func() string {
+			got, err := lookup(t, musl, name, false)
+			if diff := cmp.Diff(byServer(muslQueries(resolvconf.Musl(text), name)), byServer(got)); diff != "" || err != nil {
+				return fmt.Sprintf("musl: look up %q with %q: %v\n%s", name, text, err, diff)
+			}
+			return ""
+		})
 	}
+}
+
+// inTime repeats a comparison that fails, twice: the timers of a library run on, while a
+// busy machine keeps the library or its server waiting, and it sends other queries then.
+// A library that differs from its model differs every time.
+func inTime(t *testing.T, compare func() (problem string)) {
+	t.Helper()
+	var problem string
+	for range 3 {
+		if problem = compare(); problem == "" {
+			return
+		}
+		t.Logf("repeated: %s", problem)
+	}
+	t.Fatal(problem)
 }
 
 // lookupText returns a text whose servers are all there, and which kills neither
@@ -205,25 +225,28 @@ func TestSilence(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %q", library, c.text), func(t *testing.T) {
 			t.Parallel()
 			write(t, isolate(t), c.text)
-			start := time.Now()
-			queries, err := lookup(t, c.program, "probe.", true)
-			took := time.Since(start)
-			if crashes := read(c.text).Crashes; crashes != (err != nil) || crashes != killed(err) {
-				t.Fatalf("got %v, but Crashes is %t", err, crashes)
-			}
-			got := ""
-			for _, q := range queries {
-				got += q.Server[len(q.Server)-1:]
-			}
-			if c.program == musl {
-				got = inRounds(got, len(read(c.text).Nameservers))
-			}
-			if got != c.servers {
-				t.Errorf("asked the servers %q, want %q", got, c.servers)
-			}
-			if want := time.Duration(c.seconds) * time.Second; took < want-100*time.Millisecond || took > want+2*time.Second {
-				t.Errorf("took %v, want %v", took, want)
-			}
+			inTime(t, func() string {
+				start := time.Now()
+				queries, err := lookup(t, c.program, "probe.", true)
+				took := time.Since(start)
+				if crashes := read(c.text).Crashes; crashes != (err != nil) || crashes != killed(err) {
+					return fmt.Sprintf("got %v, but Crashes is %t", err, crashes)
+				}
+				got := ""
+				for _, q := range queries {
+					got += q.Server[len(q.Server)-1:]
+				}
+				if c.program == musl {
+					got = inRounds(got, len(read(c.text).Nameservers))
+				}
+				if got != c.servers {
+					return fmt.Sprintf("queries to the servers %q, want %q", got, c.servers)
+				}
+				if want := time.Duration(c.seconds) * time.Second; took < want-100*time.Millisecond || took > want+2*time.Second {
+					return fmt.Sprintf("took %v, want %v", took, want)
+				}
+				return ""
+			})
 		})
 	}
 }

@@ -99,7 +99,7 @@ func (u *unit) start(t *testing.T) {
 // hear returns when the service says want.
 func (u *unit) hear(t *testing.T, want string) {
 	t.Helper()
-	if err := u.news.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := u.news.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 1000); ; {
@@ -205,7 +205,7 @@ func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kube
 		_, err := old.exec(ctx, container, "/bin/busybox", "sh", "-c", "busybox touch /began && busybox sleep 2")
 		underWay <- err
 	}()
-	if err := poll(20*time.Second, func() error {
+	if err := poll(func() error {
 		_, err := m.directly(t).exec(ctx, container, "/bin/busybox", "ls", "/began")
 		return err
 	}); err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +64,7 @@ func (n node) testRestarts(t *testing.T) {
 // awaitFailure returns when the kubelet has failed to start a pod.
 func (n node) awaitFailure(t *testing.T, pod string) {
 	t.Helper()
-	if err := poll(30*time.Second, func() error {
+	if err := poll(func() error {
 		for line := range strings.Lines(tail(filepath.Join(n.dir, "kubelet.log"), 1<<20)) {
 			if strings.Contains(line, "Error syncing pod") && strings.Contains(line, pod) {
 				return nil
@@ -77,13 +76,24 @@ func (n node) awaitFailure(t *testing.T, pod string) {
 	}
 }
 
-// checkRunning checks that containers are still the same, and ready.
+// checkRunning checks that containers are the same as before, without a restart. A
+// kubelet that has just started reports their state step by step, so the status is
+// compared until it is complete.
 func (n node) checkRunning(t *testing.T, before map[string][]corev1.ContainerStatus) {
 	t.Helper()
 	for name, was := range before {
-		is := n.await(t, name, "ready", isReady).Status.ContainerStatuses
-		if diff := cmp.Diff(was, is); diff != "" {
-			t.Errorf("containers of %s (-before +after):\n%s", name, diff)
+		err := poll(func() error {
+			pods, err := n.pods()
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(was, pods[name].Status.ContainerStatuses); diff != "" || !isReady(pods[name]) {
+				return fmt.Errorf("ready: %t, containers (-before +after):\n%s", isReady(pods[name]), diff)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("pod %s: %v", name, err)
 		}
 	}
 }
@@ -121,7 +131,7 @@ func (n node) restartShim(t *testing.T, flags ...string) {
 	t.Helper()
 	n.shim.stop(t, "TERM")
 	n.shim.start(t, flags...)
-	if err := poll(30*time.Second, n.shim.ready); err != nil {
+	if err := poll(n.shim.ready); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -64,7 +64,7 @@ func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock")
 func (c *command) start(t *testing.T, flags ...string) {
 	t.Helper()
 	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml" `+strings.Join(flags, " "), "shim.log")
-	if err := poll(10*time.Second, func() error { _, err := get(&c.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
+	if err := poll(func() error { _, err := get(&c.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
 		t.Fatalf("the shim does not start: %v", err)
 	}
 }

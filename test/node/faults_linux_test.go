@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -31,6 +32,7 @@ var faults = []struct {
 	two      bool // the cluster DNS has two addresses
 	fallback bool // it is also the second server of pods
 	lossless bool // no lookup may fail
+	pause    time.Duration
 	happens  func(t *testing.T, s *served, l load)
 }{
 	{story: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
@@ -45,7 +47,7 @@ var faults = []struct {
 	{story: "one of two cluster DNS servers hangs", two: true, happens: hangCluster},
 	{story: "the servers of a host suffix say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
 	{story: "the node's servers say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
-	{story: "the node cache is upgraded ten times", lossless: true, happens: upgradeNodeCache},
+	{story: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
 
 // TestFaults looks a thousand names up while something fails: what exists is never denied,
@@ -61,7 +63,7 @@ func TestFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.story, func(t *testing.T) {
 			s := newServed(t, program, f.two)
-			l := s.startLoad(t, ask, f.fallback)
+			l := s.startLoad(t, ask, f.fallback, cmp.Or(f.pause, pause))
 			l.reach(t, 15)
 			f.happens(t, s, l)
 			l.wait(t)
@@ -126,7 +128,7 @@ func (s *served) startNodeCache(t *testing.T) {
 		command += " --cluster-dns " + addr.String()
 	}
 	s.cache = s.spawn(t, command, log)
-	err := poll(30*time.Second, func() error {
+	err := poll(func() error {
 		text, err := os.ReadFile(filepath.Join(s.dir, log))
 		if err == nil && !strings.Contains(string(text), "msg=serving") {
 			err = fmt.Errorf("the node cache does not serve:\n%s", text)

@@ -153,7 +153,7 @@ func parseView(out string) (view, error) {
 }
 
 func (k kubelet) exec(ctx context.Context, container string, command ...string) (string, error) {
-	r, err := k.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: command, Timeout: 20})
+	r, err := k.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: command, Timeout: int64(patience.Seconds())})
 	if err != nil {
 		return "", fmt.Errorf("running %q: %w", command, err)
 	}

@@ -196,7 +196,7 @@ func (m *machine) close(t testing.TB) {
 func (m *machine) removeCgroups() error {
 	one, _ := filepath.Glob("/sys/fs/cgroup/*" + m.cgroup) // version 1: a tree for each controller
 	for _, top := range append(one, "/sys/fs/cgroup"+m.cgroup) {
-		if err := poll(10*time.Second, func() error { return removeTree(top) }); err != nil {
+		if err := poll(func() error { return removeTree(top) }); err != nil {
 			return fmt.Errorf("removing the cgroup %s: %w", top, err)
 		}
 	}
@@ -228,10 +228,14 @@ func tail(path string, size int) string {
 	return string(text[max(0, len(text)-size):])
 }
 
-// poll calls try until it succeeds, for things that another process does and says
-// nothing about.
-func poll(limit time.Duration, try func() error) error {
-	deadline := time.Now().Add(limit)
+// patience is how long a step may take on a busy machine before the test fails. A step
+// that succeeds does not wait for it.
+const patience = 2 * time.Minute
+
+// poll calls try until it succeeds, for changes that another process makes without
+// notice. It returns the last error after patience.
+func poll(try func() error) error {
+	deadline := time.Now().Add(patience)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := try()
 		if err == nil || time.Now().After(deadline) {
@@ -249,7 +253,7 @@ func (m *machine) startContainerd(t testing.TB) {
 	start := time.Now()
 	m.containerd = m.spawn(t, `containerd --config "$DIR/config.toml"`, "log")
 	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
-	err := poll(30*time.Second, func() error {
+	err := poll(func() error {
 		status, err := r.Status(t.Context(), &runtimeapi.StatusRequest{})
 		for _, c := range status.GetStatus().GetConditions() {
 			if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
@@ -285,7 +289,7 @@ func (m *machine) importImages(t testing.TB) {
 	}
 	images := runtimeapi.NewImageServiceClient(connect(t, m.endpoint()))
 	for _, name := range []string{pauseImage, glibcImage, muslImage} {
-		err := poll(10*time.Second, func() error {
+		err := poll(func() error {
 			s, err := images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 			if err == nil && s.Image == nil {
 				err = errors.New("is not known")
@@ -314,7 +318,7 @@ func connect(t testing.TB, path string) *grpc.ClientConn {
 	return c
 }
 
-// within is the time that a pod may take from its start to its end.
+// within limits the time that a pod takes from its start to its end.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, time.Minute)
+	return context.WithTimeout(ctx, patience)
 }

@@ -69,10 +69,10 @@ func startProcess(b *testing.B, socket string, api *apiServer) *shimProcess {
 	p.kubelet = kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path)), timings: new(timings)}
 	select {
 	case <-api.listed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		b.Fatal("the shim has not listed the pods")
 	}
-	if err := poll(30*time.Second, func() error {
+	if err := poll(func() error {
 		_, err := p.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
 		return err
 	}); err != nil {

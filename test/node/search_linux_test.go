@@ -110,8 +110,8 @@ func (m *machine) startNames(t *testing.T, program string, args []string, addrs 
 	t.Helper()
 	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
 	for _, addr := range addrs {
-		err := poll(30*time.Second, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := poll(func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			c, err := m.dial(ctx, "udp", at(addr))
 			if err != nil {

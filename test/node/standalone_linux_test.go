@@ -159,7 +159,7 @@ func (k *standalone) start(t *testing.T) {
 	}
 	began := time.Now()
 	k.pid = k.spawn(t, k.program+` --config "$DIR/kubelet.yaml" --root-dir /var/lib/kubelet --cert-dir /var/lib/kubelet/pki --node-ip `+nodeAddress, "kubelet.log")
-	if err := poll(30*time.Second, func() error { _, err := k.get("/healthz", nil); return err }); err != nil {
+	if err := poll(func() error { _, err := k.get("/healthz", nil); return err }); err != nil {
 		t.Fatalf("the kubelet does not start: %v", err)
 	}
 	k.timings.add("start of the kubelet", began)

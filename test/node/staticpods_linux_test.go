@@ -135,7 +135,7 @@ func staticPod(name string, spec corev1.PodSpec) *corev1.Pod {
 func probe(command ...string) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{"/bin/busybox"}, command...)}},
-		PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 10,
+		PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 60, // a busy machine is slow to run a command
 	}
 }
 
@@ -174,7 +174,7 @@ func (k *standalone) write(t *testing.T, pod *corev1.Pod) string {
 func (k *standalone) await(t *testing.T, name, what string, good func(corev1.Pod) bool) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
-	if err := poll(time.Minute, func() error {
+	if err := poll(func() error {
 		pods, err := k.pods()
 		if err != nil {
 			return err

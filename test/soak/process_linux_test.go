@@ -54,7 +54,7 @@ func start(t *testing.T, upstream string) *server {
 			t.Errorf("the server ended: %v\n%s", err, s.Log())
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); s.get("/readyz") != "ok\n"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.get("/readyz") != "ok\n"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the server is not ready:\n%s", s.Log())
 		}

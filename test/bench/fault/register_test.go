@@ -264,7 +264,7 @@ func (l *load) report() {
 }
 
 // patience is how long anything may take that has to happen in the end.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually waits for what to be without error.
 func eventually(t *testing.T, what string, f func() error) (took time.Duration) {

@@ -28,7 +28,7 @@ type Process struct {
 }
 
 // startupTime is how long a server may take until it is ready.
-const startupTime = time.Minute
+const startupTime = 3 * time.Minute
 
 // start runs a server. It ends with Stop.
 func start(name string, cmd *exec.Cmd, address string) (*Process, error) {
