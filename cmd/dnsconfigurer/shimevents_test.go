@@ -24,7 +24,7 @@ func told(e *corev1.Event) string {
 // TestShimEvents follows what the API is told: of pods whose DNS the shim changed, and
 // of those whose kubelet does not agree with it; of all others nothing.
 func TestShimEvents(t *testing.T) {
-	const mismatch = "the kubelet computed other DNS than the facts about the node give: "
+	const mismatch = "the kubelet's DNS does not match the node's facts: "
 	plain := podOf("plain", "plain")
 	plain.Annotations = nil
 	skipped := podOf("skipped", "skipped")

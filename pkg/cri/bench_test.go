@@ -10,19 +10,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkCall is a call to a runtime that answers at once, without the shim and
-// through it, all in one process for the profiler. BenchmarkInstant of test/node has
-// the shim as it runs on a node.
+// BenchmarkCall calls a runtime that replies at once, directly and through the shim, all in
+// one process for the profiler. BenchmarkInstant in test/node runs the shim as on a node.
 func BenchmarkCall(b *testing.B) {
 	h, _ := newHook(b, autopath)
 	h.Report = func(Report) {}
 	n := newNode(b, h)
-	n.runtime.size = 8 << 20
+	n.runtime.replySize = 8 << 20
 	go func() {
-		for range n.runtime.sandbox {
+		for range n.runtime.sandboxes {
 		}
 	}()
-	sent := asked(autopath, kubelets)
+	sent := sandboxRequest(autopath, kubeletDNS)
 	calls := []struct {
 		name string
 		call func(c runtimeapi.RuntimeServiceClient) error
@@ -59,11 +58,12 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkEdit is the hook alone: read the request, look up, decide twice, edit.
+// BenchmarkEdit runs the hook alone: parse the request, look up the pod, decide and write
+// the request. The pod has the policy annotation, so there are two decisions.
 func BenchmarkEdit(b *testing.B) {
 	h, _ := newHook(b, autopath)
 	h.Report = func(Report) {}
-	request := marshal(b, asked(autopath, kubelets))
+	request := marshal(b, sandboxRequest(autopath, kubeletDNS))
 	b.ReportAllocs()
 	for b.Loop() {
 		h.edit(b.Context(), request)

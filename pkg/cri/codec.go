@@ -9,12 +9,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message, not decoded. Whoever sends it gives it away.
+// frame is one encoded message. Sending it gives up its data.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec hands messages through. The name of a codec becomes part of the content
-// type. This one has none: the runtime is to see the kubelet's content type, which
-// forward passes on.
+// rawCodec passes messages through without decoding them. Its name is empty because
+// gRPC appends the name of a codec to the content type, and the runtime must receive the
+// content type of the kubelet, which the forwarder sets.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "" }

@@ -1,22 +1,24 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cri stands between the kubelet and the container runtime and gives each
-// pod sandbox the DNS configuration that the policy engine decides.
+// Package cri is a proxy between the kubelet and the container runtime that gives each
+// pod sandbox the DNS configuration of the policy engine.
 //
 //	kubelet --CRI--> Shim --CRI--> container runtime
 //	                  |
-//	                  +-- RunPodSandbox: look up the pod, decide, edit dns_config
+//	                  +-- RunPodSandbox: look up the pod, decide, replace dns_config
 //
-// Every call of every service passes as the bytes that came: the package knows one
-// method of CRI and of that message the few fields that it needs, by their numbers
-// on the wire. A runtime or a kubelet that is newer than this package loses
-// nothing.
+// Every call of every service is forwarded as the bytes received. The package knows one
+// method of CRI, RunPodSandbox, and reads and writes a few fields of its request by their
+// wire numbers. A newer kubelet or runtime loses nothing.
 //
-// The kubelet has already computed DNS for the pod when it asks for a sandbox. So
-// the request as it came is always a safe answer, and it is the answer to every
-// doubt: an unknown pod, an API server that is away, a message that cannot be
-// read, a panic. The engine's answer replaces it only where the engine agrees with
-// the kubelet about what the pod would get without us; otherwise our facts about
-// the node are wrong, and wrong DNS must not replace right DNS.
+// The kubelet has already computed DNS for the pod when it sends the request, so the
+// unchanged request is always safe. It is forwarded whenever something goes wrong: the
+// pod is not found, the API server is unreachable, the message is malformed, the code
+// panics. It is also forwarded if the engine, given the same input as the kubelet, does
+// not compute the same DNS. The node's facts are then wrong, and wrong DNS must not
+// replace right DNS.
+//
+// The API of this package may change in any release. The stable packages are
+// pkg/policy, pkg/resolvconf and pkg/fqdn.
 package cri

@@ -17,45 +17,44 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// runPodSandbox is the one method whose request is looked into.
+// runPodSandbox is the only method whose request is read.
 const runPodSandbox = "/runtime.v1.RuntimeService/RunPodSandbox"
 
-// forwarder passes calls on to the runtime, whatever their service and method.
+// forwarder forwards calls of any service and method to the runtime.
 type forwarder struct {
-	runtime grpc.ClientConnInterface
-	hook    *atomic.Pointer[Hook] // edits RunPodSandbox
-	drain   <-chan struct{}       // closes when streams without an end are to end
-	metrics *Metrics
-
-	answered *atomic.Bool // set by the first message or header of the runtime
+	runtime  grpc.ClientConnInterface
+	hook     *atomic.Pointer[Hook] // for RunPodSandbox
+	draining <-chan struct{}       // closed when open-ended streams must end
+	metrics  *Metrics
+	answered *atomic.Bool // set by the first header or message of the runtime
 }
 
-// errDraining ends a stream that would otherwise keep the server from stopping.
-// The kubelet takes it for a runtime that restarts, and comes back.
+// errDraining ends a stream that would otherwise keep the server from stopping. The
+// kubelet handles it like a restart of the runtime: it connects again.
 var errDraining = status.Error(codes.Unavailable, "the shim is stopping")
 
 // handle is a grpc.StreamHandler.
 func (f *forwarder) handle(_ any, kubelet grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(kubelet)
 	if !ok {
-		return status.Error(codes.Internal, "a stream without a method")
+		return status.Error(codes.Internal, "stream without a method")
 	}
-	forward := f.stream
+	forward := f.forwardStream
 	if methods[method] == unary {
-		forward = f.call
+		forward = f.forwardUnary
 	}
 	err := forward(method, kubelet)
-	f.metrics.request(method, err)
+	f.metrics.countCall(method, err)
 	return err
 }
 
-// call passes a call that has one message each way. As a stream it would pass too;
-// knowing its shape saves a goroutine and half of the writes to sockets.
-func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
+// forwardUnary forwards a call with one message each way. forwardStream would do, but
+// costs a goroutine more and twice as many socket writes.
+func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error {
 	var request, reply frame
 	switch err := kubelet.RecvMsg(&request); {
 	case errors.Is(err, io.EOF):
-		return status.Error(codes.Internal, "a call without a request")
+		return status.Error(codes.Internal, "unary call without a request")
 	case err != nil:
 		return err
 	}
@@ -63,7 +62,7 @@ func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
 		f.editRequest(kubelet.Context(), &request)
 	}
 	var header, trailer metadata.MD
-	err := f.runtime.Invoke(outgoing(kubelet.Context()), method, &request, &reply,
+	err := f.runtime.Invoke(outgoingContext(kubelet.Context()), method, &request, &reply,
 		grpc.Header(&header), grpc.Trailer(&trailer), grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	kubelet.SetTrailer(withoutReserved(trailer))
 	if header != nil {
@@ -78,27 +77,27 @@ func (f *forwarder) call(method string, kubelet grpc.ServerStream) error {
 	return kubelet.SendMsg(&reply)
 }
 
-// editRequest replaces request with what the hook makes of it.
+// editRequest replaces a RunPodSandbox request with the one that the hook returns.
 func (f *forwarder) editRequest(ctx context.Context, request *frame) {
 	message := request.data.Materialize()
 	request.data.Free()
 	request.data = mem.BufferSlice{mem.SliceBuffer(f.hook.Load().edit(ctx, message))}
 }
 
-// stream passes a call with any number of messages in both directions.
-func (f *forwarder) stream(method string, kubelet grpc.ServerStream) error {
-	ctx, cancel := context.WithCancelCause(outgoing(kubelet.Context()))
+// forwardStream forwards a call with any number of messages in both directions.
+func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) error {
+	ctx, cancel := context.WithCancelCause(outgoingContext(kubelet.Context()))
 	defer cancel(nil)
 	runtime, err := f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
 		grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	if err != nil {
 		return err
 	}
-	if endless(method) {
-		go f.endWithDrain(ctx, cancel)
+	if isOpenEnded(method) {
+		go f.cancelOnDrain(ctx, cancel)
 	}
-	go f.up(cancel, kubelet, runtime)
-	err = f.down(kubelet, runtime)
+	go f.copyRequests(cancel, kubelet, runtime)
+	err = f.copyReplies(kubelet, runtime)
 	kubelet.SetTrailer(withoutReserved(runtime.Trailer()))
 	if errors.Is(context.Cause(ctx), errDraining) {
 		return errDraining
@@ -106,9 +105,9 @@ func (f *forwarder) stream(method string, kubelet grpc.ServerStream) error {
 	return err
 }
 
-// up passes the kubelet's messages to the runtime. An error of sending is the
-// runtime's to report, and down hears of it.
-func (f *forwarder) up(cancel context.CancelCauseFunc, kubelet grpc.ServerStream, runtime grpc.ClientStream) {
+// copyRequests sends the kubelet's messages to the runtime. If sending fails, the stream
+// has ended and copyReplies receives its status.
+func (f *forwarder) copyRequests(cancel context.CancelCauseFunc, kubelet grpc.ServerStream, runtime grpc.ClientStream) {
 	for {
 		var m frame
 		switch err := kubelet.RecvMsg(&m); {
@@ -125,8 +124,9 @@ func (f *forwarder) up(cancel context.CancelCauseFunc, kubelet grpc.ServerStream
 	}
 }
 
-// down passes the runtime's header, messages and status to the kubelet.
-func (f *forwarder) down(kubelet grpc.ServerStream, runtime grpc.ClientStream) error {
+// copyReplies sends the runtime's header and messages to the kubelet, and returns the
+// runtime's status.
+func (f *forwarder) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientStream) error {
 	if header, err := runtime.Header(); err == nil && header != nil {
 		f.answered.Store(true)
 		if err := kubelet.SendHeader(withoutReserved(header)); err != nil {
@@ -147,28 +147,28 @@ func (f *forwarder) down(kubelet grpc.ServerStream, runtime grpc.ClientStream) e
 	}
 }
 
-// endless tells whether a call may stay open for as long as the runtime lives.
-func endless(method string) bool {
+// isOpenEnded reports whether a call may last as long as the runtime runs.
+func isOpenEnded(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return name == "GetContainerEvents" || strings.HasPrefix(name, "Stream")
 }
 
-func (f *forwarder) endWithDrain(ctx context.Context, cancel context.CancelCauseFunc) {
+func (f *forwarder) cancelOnDrain(ctx context.Context, cancel context.CancelCauseFunc) {
 	select {
-	case <-f.drain:
+	case <-f.draining:
 		cancel(errDraining)
 	case <-ctx.Done():
 	}
 }
 
-// outgoing returns ctx with the metadata of the kubelet's call for the runtime.
-func outgoing(ctx context.Context) context.Context {
+// outgoingContext returns ctx with the metadata of the kubelet's call for the runtime.
+func outgoingContext(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return metadata.NewOutgoingContext(ctx, withoutReserved(md))
 }
 
-// contentSubtype returns what the kubelet calls the encoding of its messages: "" for
-// application/grpc, "proto" for application/grpc+proto. gRPC answers with the same.
+// contentSubtype returns the kubelet's name for the encoding of its messages: "" for
+// application/grpc, "proto" for application/grpc+proto. gRPC uses the same in the reply.
 func contentSubtype(ctx context.Context) string {
 	for _, contentType := range metadata.ValueFromIncomingContext(ctx, "content-type") {
 		if _, subtype, found := strings.Cut(contentType, "+"); found {
@@ -178,7 +178,7 @@ func contentSubtype(ctx context.Context) string {
 	return ""
 }
 
-// withoutReserved returns md without what gRPC itself adds to each call.
+// withoutReserved returns md without the keys that gRPC itself sets on each call.
 func withoutReserved(md metadata.MD) metadata.MD {
 	md = md.Copy()
 	for key := range md {

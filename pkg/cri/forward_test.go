@@ -12,6 +12,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,16 +31,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// fakeRuntime is a small runtime: it answers what the tests ask and nothing else.
+// fakeRuntime implements the few methods that the tests call.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 
-	sandbox chan *runtimeapi.RunPodSandboxRequest // what RunPodSandbox was asked for
-	gone    chan error                            // the ends of contexts of ExecSync and GetContainerEvents
-	events  chan string                           // further containers for GetContainerEvents
-	done    chan int32                            // exit codes for ExecSync
-	size    int                                   // of the reply to ListContainers
+	sandboxes chan *runtimeapi.RunPodSandboxRequest // the requests received
+	started   chan struct{}                         // gets a value when ExecSync starts
+	ended     chan error                            // context errors of ExecSync and GetContainerEvents
+	events    chan string                           // container IDs for GetContainerEvents, after "a" and "b"
+	exitCodes chan int32                            // for ExecSync
+	replySize int                                   // of ListContainers
 }
 
 func (r *fakeRuntime) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -56,21 +58,21 @@ func (r *fakeRuntime) Version(ctx context.Context, _ *runtimeapi.VersionRequest)
 }
 
 func (r *fakeRuntime) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
-	r.sandbox <- q
+	r.sandboxes <- q
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "id"}, nil
 }
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: strings.Repeat("x", r.size)}}}, nil
+	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{Id: strings.Repeat("x", r.replySize)}}}, nil
 }
 
 func (r *fakeRuntime) ExecSync(ctx context.Context, _ *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-	r.gone <- nil
+	r.started <- struct{}{}
 	select {
-	case code := <-r.done:
+	case code := <-r.exitCodes:
 		return &runtimeapi.ExecSyncResponse{ExitCode: code}, nil
 	case <-ctx.Done():
-		r.gone <- ctx.Err()
+		r.ended <- ctx.Err()
 		return nil, ctx.Err()
 	}
 }
@@ -99,15 +101,15 @@ func (r *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream 
 				return err
 			}
 		case <-stream.Context().Done():
-			r.gone <- stream.Context().Err()
+			r.ended <- stream.Context().Err()
 			return stream.Context().Err()
 		}
 	}
 }
 
-// unknown answers calls of services that are not of CRI: it sends back what it
-// gets, method first.
-func unknown(_ any, stream grpc.ServerStream) error {
+// echoUnknown handles services that are not part of CRI. It returns each message after the
+// name of the method.
+func echoUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	if !strings.HasPrefix(method, "/invented.") {
 		return status.Errorf(codes.Unimplemented, "unknown method %s", method)
@@ -125,7 +127,7 @@ func unknown(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// mixedCodec is the usual one, and hands frames through.
+// mixedCodec is the codec of gRPC, except that it passes frames through.
 type mixedCodec struct{ encoding.CodecV2 }
 
 func (c mixedCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -142,7 +144,7 @@ func (c mixedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// serveRuntime runs r on a socket of its own until the test ends or stop is called.
+// serveRuntime serves r at path until the test ends or stop is called.
 func serveRuntime(t testing.TB, path string, r *fakeRuntime) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -157,34 +159,35 @@ func serveRuntime(t testing.TB, path string, r *fakeRuntime) (stop func()) {
 
 func newFakeRuntime() *fakeRuntime {
 	return &fakeRuntime{
-		sandbox: make(chan *runtimeapi.RunPodSandboxRequest, 1000), gone: make(chan error, 10),
-		events: make(chan string, 10), done: make(chan int32, 1),
+		sandboxes: make(chan *runtimeapi.RunPodSandboxRequest, 1000),
+		started:   make(chan struct{}, 10), ended: make(chan error, 10),
+		events: make(chan string, 10), exitCodes: make(chan int32, 1),
 	}
 }
 
 func (r *fakeRuntime) server() *grpc.Server {
-	s := grpc.NewServer(grpc.UnknownServiceHandler(unknown), grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echoUnknown), grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
 	runtimeapi.RegisterRuntimeServiceServer(s, r)
 	runtimeapi.RegisterImageServiceServer(s, r)
 	return s
 }
 
-// pass is a hook that knows no pod.
-func pass() *Hook {
+// passHook returns a hook that finds no pod, so it changes no request.
+func passHook() *Hook {
 	return &Hook{
 		Lookup: func(context.Context, Sandbox) (policy.Pod, error) { return policy.Pod{}, ErrUnknownPod },
 		Report: func(Report) {},
 	}
 }
 
-// node is a runtime with a shim in front of it, and a way to each.
+// node is a runtime with a shim in front of it, and a connection to each.
 type node struct {
 	runtime         *fakeRuntime
-	direct, shimmed *grpc.ClientConn
+	runtimePath     string
 	stopRuntime     func()
 	shim            *Shim
 	stopShim        func() error // waits for Run
-	runtimePath     string
+	direct, shimmed *grpc.ClientConn
 }
 
 func newNode(t testing.TB, hook *Hook) *node {
@@ -203,16 +206,10 @@ func newNode(t testing.TB, hook *Hook) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	var err1 error
-	stopped := false
-	n.stopShim = func() error {
-		if !stopped {
-			stopped = true
-			cancel()
-			err1 = <-ended
-		}
-		return err1
-	}
+	n.stopShim = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
 	t.Cleanup(func() {
 		if err := n.stopShim(); err != nil {
 			t.Errorf("Run: %v", err)
@@ -228,7 +225,7 @@ func client(t testing.TB, path string) *grpc.ClientConn {
 	return connect(t, "unix://"+path)
 }
 
-// connect connects as a kubelet does.
+// connect connects to endpoint with the options of a kubelet.
 func connect(t testing.TB, endpoint string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient(endpoint, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -240,43 +237,43 @@ func connect(t testing.TB, endpoint string, options ...grpc.DialOption) *grpc.Cl
 	return c
 }
 
-// A call through the shim is the call without it: metadata both ways, trace,
-// authority, deadline, and what the messages are called.
-func TestUnaryCallIsUnchanged(t *testing.T) {
+// TestForwardUnary_SameAsDirect compares a call through the shim with a direct call:
+// metadata in both directions, trace, authority, deadline and content type.
+func TestForwardUnary_SameAsDirect(t *testing.T) {
 	for subtype, contentType := range map[string]string{"": "application/grpc", "proto": "application/grpc+proto"} {
-		t.Run(contentType, func(t *testing.T) { testUnaryCall(t, subtype, contentType) })
+		t.Run(contentType, func(t *testing.T) { checkUnaryCall(t, subtype, contentType) })
 	}
 }
 
-func testUnaryCall(t *testing.T, subtype, contentType string) {
-	n := newNode(t, pass())
-	type answer struct {
+func checkUnaryCall(t *testing.T, subtype, contentType string) {
+	n := newNode(t, passHook())
+	type result struct {
 		Reply           *runtimeapi.VersionResponse
 		Header, Trailer metadata.MD
 	}
-	call := func(c *grpc.ClientConn) answer {
+	call := func(c *grpc.ClientConn) result {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-bin", "\x01\xfe", "x-bin", "two")
-		var a answer
+		var r result
 		var err error
-		a.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&a.Header), grpc.Trailer(&a.Trailer), grpc.CallContentSubtype(subtype))
+		r.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&r.Header), grpc.Trailer(&r.Trailer), grpc.CallContentSubtype(subtype))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back := strings.Join(a.Header["content-type"], ","); a.Reply.RuntimeApiVersion != contentType || back != contentType {
-			t.Errorf("content type %q there and %q back, want %q", a.Reply.RuntimeApiVersion, back, contentType)
+		if back := strings.Join(r.Header["content-type"], ","); r.Reply.RuntimeApiVersion != contentType || back != contentType {
+			t.Errorf("content type %q of the request and %q of the reply, want %q", r.Reply.RuntimeApiVersion, back, contentType)
 		}
-		return a
+		return r
 	}
 	if diff := cmp.Diff(call(n.direct), call(n.shimmed), protocmp.Transform()); diff != "" {
 		t.Errorf("(-direct +through the shim):\n%s", diff)
 	}
 }
 
-// So is an error, with its details, and a method that the runtime does not have.
-func TestErrorsAreUnchanged(t *testing.T) {
-	n := newNode(t, pass())
+// TestForward_SameErrorAsDirect compares errors, with their details.
+func TestForward_SameErrorAsDirect(t *testing.T) {
+	n := newNode(t, passHook())
 	for name, call := range map[string]func(c *grpc.ClientConn) error{
 		"status with details": func(c *grpc.ClientConn) error {
 			_, err := runtimeapi.NewRuntimeServiceClient(c).StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{})
@@ -289,12 +286,12 @@ func TestErrorsAreUnchanged(t *testing.T) {
 		"unknown method of a known service": func(c *grpc.ClientConn) error {
 			return c.Invoke(t.Context(), "/runtime.v1.RuntimeService/FromTheFuture", &runtimeapi.StatusRequest{}, &runtimeapi.StatusResponse{})
 		},
-		"17 MiB asked": func(c *grpc.ClientConn) error {
+		"request of 17 MiB": func(c *grpc.ClientConn) error {
 			_, err := runtimeapi.NewRuntimeServiceClient(c).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 17<<20)}})
 			return err
 		},
-		"17 MiB answered": func(c *grpc.ClientConn) error {
-			n.runtime.size = 17 << 20
+		"reply of 17 MiB": func(c *grpc.ClientConn) error {
+			n.runtime.replySize = 17 << 20
 			_, err := runtimeapi.NewRuntimeServiceClient(c).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 			return err
 		},
@@ -308,45 +305,45 @@ func TestErrorsAreUnchanged(t *testing.T) {
 	}
 }
 
-// A deadline ends a call on both ends. The text tells which end saw it first, with a
-// shim and without.
-func TestDeadlineIsKept(t *testing.T) {
-	n := newNode(t, pass())
-	begun := false
-	for timeout := 50 * time.Millisecond; !begun; timeout *= 2 { // on a busy machine the first may end on the way
+// TestForwardUnary_Deadline compares codes only: the text depends on which end sees the
+// deadline first, with a shim and without.
+func TestForwardUnary_Deadline(t *testing.T) {
+	n := newNode(t, passHook())
+	started := false
+	for timeout := 50 * time.Millisecond; !started; timeout *= 2 { // a busy machine may not reach the runtime in time
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx, &runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.DeadlineExceeded {
-			t.Fatalf("the kubelet sees %v", err)
+			t.Fatalf("the kubelet receives %v", err)
 		}
 		select {
-		case <-n.runtime.gone:
-			begun = true
+		case <-n.runtime.started:
+			started = true
 		default:
 		}
 	}
-	if err := <-n.runtime.gone; err == nil {
-		t.Error("the runtime sees no end")
+	if err := <-n.runtime.ended; err == nil {
+		t.Error("the context of the runtime has no error")
 	}
 }
 
-func TestLargeMessagesPass(t *testing.T) {
-	n := newNode(t, pass())
-	n.runtime.size = 16<<20 - 1024
+func TestForwardUnary_LargeMessages(t *testing.T) {
+	n := newNode(t, passHook())
+	n.runtime.replySize = 16<<20 - 1024
 	r, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-	if err != nil || len(r.Containers[0].Id) != n.runtime.size {
-		t.Errorf("nearly 16 MiB answered: %v", err)
+	if err != nil || len(r.Containers[0].Id) != n.runtime.replySize {
+		t.Errorf("reply of almost 16 MiB: %v", err)
 	}
-	n.runtime.size = 1
+	n.runtime.replySize = 1
 	large := &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 16<<20-1024)}
 	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: large}); err != nil {
-		t.Errorf("nearly 16 MiB asked: %v", err)
+		t.Errorf("request of almost 16 MiB: %v", err)
 	}
 }
 
-// A service that nobody has heard of passes, in both directions at once.
-func TestInventedServicePasses(t *testing.T) {
-	n := newNode(t, pass())
+// TestForwardStream_UnknownService calls a service that is not part of CRI.
+func TestForwardStream_UnknownService(t *testing.T) {
+	n := newNode(t, passHook())
 	stream, err := n.shimmed.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
 		"/invented.v7.Service/Talk", grpc.ForceCodecV2(rawCodec{}))
 	if err != nil {
@@ -373,26 +370,26 @@ func TestInventedServicePasses(t *testing.T) {
 	}
 }
 
-// When the kubelet gives up, the runtime hears of it.
-func TestCancelReachesTheRuntime(t *testing.T) {
-	n := newNode(t, pass())
+// TestForwardUnary_Cancel checks that the runtime's context is cancelled with the kubelet's.
+func TestForwardUnary_Cancel(t *testing.T) {
+	n := newNode(t, passHook())
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-n.runtime.gone // it has begun
+		<-n.runtime.started
 		cancel()
 	}()
 	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx, &runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.Canceled {
-		t.Errorf("the kubelet sees %v", err)
+		t.Errorf("the kubelet receives %v", err)
 	}
-	if err := <-n.runtime.gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("the runtime sees %v", err)
+	if err := <-n.runtime.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the runtime's context ends with %v", err)
 	}
 }
 
-// An event stream passes its header before its first event, and ends when the shim
-// stops, although it has no end of its own.
-func TestEventsEndWithTheShim(t *testing.T) {
-	n := newNode(t, pass())
+// TestForwardStream_ShimStops checks that the header of an event stream arrives before its
+// first event, and that stopping the shim ends the stream.
+func TestForwardStream_ShimStops(t *testing.T) {
+	n := newNode(t, passHook())
 	stream, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -411,17 +408,18 @@ func TestEventsEndWithTheShim(t *testing.T) {
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ends with %v", err)
 	}
-	if err := <-n.runtime.gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("the runtime sees %v", err)
+	if err := <-n.runtime.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the runtime's context ends with %v", err)
 	}
 }
 
-// A shim is alive as long as it takes up connections, whatever the runtime does.
-func TestAlive(t *testing.T) {
-	n := newNode(t, pass())
+// TestShim_Alive checks that a shim is alive as long as it accepts connections, with the
+// runtime up or down.
+func TestShim_Alive(t *testing.T) {
+	n := newNode(t, passHook())
 	n.stopRuntime()
 	if err := n.shim.Alive(t.Context()); err != nil {
-		t.Errorf("without a runtime: %v", err)
+		t.Errorf("runtime down: %v", err)
 	}
 	if err := n.stopShim(); err != nil {
 		t.Fatal(err)
@@ -429,23 +427,23 @@ func TestAlive(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := n.shim.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a shim: %v", err)
+		t.Errorf("shim stopped: %v", err)
 	}
 
-	// A shim that hangs: the kernel takes the connection up, and nobody else.
+	// If the shim hangs, only the kernel accepts the connection.
 	l, err := Listen(filepath.Join(t.TempDir(), "shim.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	if err := (&Shim{Listener: l}).Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with a shim that hangs: %v", err)
+		t.Errorf("shim hangs: %v", err)
 	}
 }
 
-// When the runtime goes, an event stream ends as it does without a shim.
-func TestEventsEndWithTheRuntime(t *testing.T) {
-	n := newNode(t, pass())
+// TestForwardStream_RuntimeStops checks that an event stream ends as it does without a shim.
+func TestForwardStream_RuntimeStops(t *testing.T) {
+	n := newNode(t, passHook())
 	var streams []grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
 	for _, c := range []*grpc.ClientConn{n.direct, n.shimmed} {
 		stream, err := runtimeapi.NewRuntimeServiceClient(c).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
@@ -463,14 +461,14 @@ func TestEventsEndWithTheRuntime(t *testing.T) {
 	_, direct := streams[0].Recv()
 	_, shimmed := streams[1].Recv()
 	if status.Code(direct) != codes.Unavailable || status.Code(shimmed) != codes.Unavailable {
-		t.Errorf("directly %v, through the shim %v", direct, shimmed)
+		t.Errorf("direct %v, through the shim %v", direct, shimmed)
 	}
 }
 
-// A shim that comes up before its runtime fails calls as the missing runtime does,
-// and passes them when it is there.
-func TestRuntimeComesLater(t *testing.T) {
-	n := newNode(t, pass())
+// TestForward_RuntimeStartsLater checks that calls fail as they do without a shim until the
+// runtime has started.
+func TestForward_RuntimeStartsLater(t *testing.T) {
+	n := newNode(t, passHook())
 	n.stopRuntime()
 	call := func(c *grpc.ClientConn) *status.Status {
 		_, err := runtimeapi.NewRuntimeServiceClient(c).Version(t.Context(), &runtimeapi.VersionRequest{})
@@ -481,27 +479,27 @@ func TestRuntimeComesLater(t *testing.T) {
 		t.Errorf("(-direct +through the shim):\n%s", diff)
 	}
 	serveRuntime(t, n.runtimePath, n.runtime)
-	answers(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
+	waitUntilServing(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
 }
 
-// A runtime that is away fails calls at once, as it does without a shim; when it is
-// back, calls work again.
-func TestRuntimeAwayAndBack(t *testing.T) {
-	n := newNode(t, pass())
+// TestForward_RuntimeRestarts checks that calls fail at once while the runtime is down, as
+// they do without a shim, and succeed after it has started again.
+func TestForward_RuntimeRestarts(t *testing.T) {
+	n := newNode(t, passHook())
 	c := runtimeapi.NewRuntimeServiceClient(n.shimmed)
 	if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	n.stopRuntime()
 	if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("without a runtime: %v", err)
+		t.Errorf("runtime down: %v", err)
 	}
 	serveRuntime(t, n.runtimePath, n.runtime)
-	answers(t, c)
+	waitUntilServing(t, c)
 }
 
-// answers returns when a call of c succeeds.
-func answers(t *testing.T, c runtimeapi.RuntimeServiceClient) {
+// waitUntilServing calls the runtime until a call succeeds.
+func waitUntilServing(t *testing.T, c runtimeapi.RuntimeServiceClient) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -511,7 +509,21 @@ func answers(t *testing.T, c runtimeapi.RuntimeServiceClient) {
 			return
 		}
 		if status.Code(err) != codes.Unavailable {
-			t.Fatalf("the runtime is back: %v", err)
+			t.Fatalf("after the restart: %v", err)
 		}
+	}
+}
+
+func TestShim_RunWithoutHook(t *testing.T) {
+	l, err := Listen(filepath.Join(t.TempDir(), "shim.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Shim{Listener: l, Runtime: "unix:///nonexistent"}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "call SetHook before Run") {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
 	}
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Mode is how the shim weighs its answer against the kubelet's.
+// Mode is how a [Hook] uses the engine's decision.
 type Mode string
 
 // The modes. "" is Generate.
 const (
-	// Generate writes our answer where we agree with the kubelet about what the
-	// pod would get without us. Where we do not, our facts about the node are
-	// wrong and the kubelet's answer passes.
+	// Generate writes the decision if the engine, with the kubelet's input, computes
+	// the kubelet's DNS. If it does not, the node's facts are wrong and the request is
+	// forwarded unchanged.
 	Generate Mode = "Generate"
 
-	// Force always writes our answer. It is for kubelets that do not know the
-	// cluster's DNS.
+	// Force always writes the decision. It is for kubelets that are not configured
+	// with the cluster's DNS.
 	Force Mode = "Force"
 
 	// Observe compares and reports, and changes nothing.
 	Observe Mode = "Observe"
 )
 
-// ParseMode returns the mode of that name; "" is Generate.
+// ParseMode returns the mode named s; "" is Generate.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case "":
@@ -43,24 +43,24 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("mode %q: want %s, %s or %s", s, Generate, Force, Observe)
 }
 
-// SkipAnnotation, with the value "true", keeps the shim's hands off a pod.
+// SkipAnnotation, with the value "true", opts a pod out.
 const SkipAnnotation = "dnsconfigurer.dev/skip"
 
-// Outcome is what became of a request for a sandbox.
+// Outcome is the result of one RunPodSandbox request.
 type Outcome string
 
-// The outcomes. All but Edited send the bytes that came.
+// The outcomes. All except Edited forward the request unchanged.
 const (
 	Edited           Outcome = "edited"
-	Unchanged        Outcome = "unchanged"           // our answer is what the request says
-	Observed         Outcome = "observed"            // would have been edited
+	Unchanged        Outcome = "unchanged"           // the request already has the decision
+	Observed         Outcome = "observed"            // Edited, but for the mode
 	Skipped          Outcome = "skipped"             // by annotation
-	UnknownPod       Outcome = "unknown_pod"         // nobody knows the pod
-	LookupTimeout    Outcome = "lookup_timeout"      // nobody knew it in time
-	LookupFailed     Outcome = "lookup_failed"       // who should know it cannot be asked
-	FactsMismatch    Outcome = "node_facts_mismatch" // the kubelet computed something else
-	Refused          Outcome = "refused"             // the engine says that the pod cannot start
-	EmptyDecision    Outcome = "empty_decision"      // runtimes disagree about an empty configuration
+	UnknownPod       Outcome = "unknown_pod"         // the pod does not exist
+	LookupTimeout    Outcome = "lookup_timeout"      // the pod was not found in time
+	LookupFailed     Outcome = "lookup_failed"       // the pod could not be looked up
+	FactsMismatch    Outcome = "node_facts_mismatch" // the kubelet computed different DNS
+	Refused          Outcome = "refused"             // the engine decides that the pod cannot start
+	EmptyDecision    Outcome = "empty_decision"      // runtimes differ in what they do with an empty configuration
 	MalformedRequest Outcome = "malformed_request"
 	Panicked         Outcome = "panic"
 )
@@ -70,12 +70,12 @@ var outcomes = []Outcome{
 	FactsMismatch, Refused, EmptyDecision, MalformedRequest, Panicked,
 }
 
-// ErrUnknownPod is the error of a Lookup that has asked everybody.
-var ErrUnknownPod = errors.New("nobody knows this pod")
+// ErrUnknownPod is the error of a lookup that has tried every source.
+var ErrUnknownPod = errors.New("pod not found")
 
-// Hook decides about sandboxes. Engine, HostFiles, Lookup and Report are required. The fields
-// are set before the Hook is used; many goroutines may use it then. Other settings
-// take another Hook ([Shim.SetHook]).
+// Hook decides the DNS of pod sandboxes. Engine, HostFiles, Lookup and Report are
+// required. A Hook must not be changed once it is in use; it may be used by several
+// goroutines. To change the configuration, make another Hook and call [Shim.SetHook].
 type Hook struct {
 	Engine *policy.Engine
 	Mode   Mode
@@ -84,49 +84,49 @@ type Hook struct {
 	HostFiles func() HostFiles
 
 	// Lookup returns the pod of a sandbox, by its UID, before the deadline of ctx.
-	// The error wraps ErrUnknownPod when there is no such pod.
+	// If there is no such pod, the error wraps ErrUnknownPod.
 	Lookup func(context.Context, Sandbox) (policy.Pod, error)
 
-	// Report hears of every request before it is sent on, and must not block.
+	// Report is called for every request before the request is forwarded. It must not
+	// block.
 	Report func(Report)
 
 	// Metrics counts outcomes; nil counts nothing.
 	Metrics *Metrics
 }
 
-// HostFiles is the host's resolv.conf at one instant. Both files are the same unless
-// the shim reads another one than the kubelet does.
+// HostFiles is the host's resolv.conf at one instant. Both files are the same unless the
+// shim is configured to read another one than the kubelet.
 type HostFiles struct {
-	Pods    resolvconf.File // what pods get
-	Kubelet resolvconf.File // what the kubelet computes its answer from
+	Pods    resolvconf.File // pods get this one
+	Kubelet resolvconf.File // the kubelet computes DNS from this one
 }
 
-// Report is what became of one request.
+// Report describes the outcome of one request.
 type Report struct {
-	Sandbox  Sandbox // the zero value for a request that cannot be read
+	Sandbox  Sandbox // zero if the request is malformed
 	Outcome  Outcome
-	Detail   string            // why, for a person
-	DNS      resolvconf.Config // our answer, for Edited, Unchanged and Observed
-	Findings []policy.Finding  // of our answer
+	Detail   string            // the reason, for people
+	DNS      resolvconf.Config // the decision, for Edited, Unchanged and Observed
+	Findings []policy.Finding  // of the decision
 }
 
-// edit returns the request to send in the place of request. What cannot be
-// answered goes on as it came.
-func (h *Hook) edit(ctx context.Context, request []byte) (answer []byte) {
+// edit returns the request to forward instead of request.
+func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte) {
 	var r Report
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			answer, r.Outcome, r.Detail = request, Panicked, fmt.Sprint(p)
+			edited, r.Outcome, r.Detail = request, Panicked, fmt.Sprint(p)
 		}
-		h.Metrics.sandbox(r.Outcome, time.Since(began))
+		h.Metrics.observeSandbox(r.Outcome, time.Since(began))
 		h.Report(r)
 	}()
 	r.Outcome, r.Detail = h.decide(ctx, request, &r)
 	if r.Outcome != Edited {
 		return request
 	}
-	edited, err := withDNS(request, r.DNS)
+	edited, err := setDNS(request, r.DNS)
 	if err != nil {
 		r.Outcome, r.Detail = MalformedRequest, err.Error()
 		return request
@@ -134,7 +134,7 @@ func (h *Hook) edit(ctx context.Context, request []byte) (answer []byte) {
 	return edited
 }
 
-// decide fills r with our answer and says what is to become of it.
+// decide returns the outcome of request and its detail. It sets the other fields of r.
 func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, string) {
 	s, err := parseSandbox(request)
 	if err != nil {
@@ -150,8 +150,8 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	}
 	host := h.HostFiles()
 	d := h.Engine.Decide(pod, host.Pods)
-	if h.Mode != Force && s.HasDNS && !h.agrees(s.DNS, pod, host, &d) {
-		return FactsMismatch, "the kubelet computed other DNS than the facts about the node give: " + s.DNS.String()
+	if h.Mode != Force && s.HasDNS && !h.matches(s.DNS, pod, host, &d) {
+		return FactsMismatch, "the kubelet's DNS does not match the node's facts: " + s.DNS.String()
 	}
 	r.DNS, r.Findings = d.Config(), d.Findings
 	switch {
@@ -159,7 +159,7 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 		return Refused, d.Error
 	case len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0:
 		return EmptyDecision, ""
-	case s.HasDNS && identical(r.DNS, s.DNS):
+	case s.HasDNS && sameText(r.DNS, s.DNS):
 		return Unchanged, ""
 	case h.Mode == Observe:
 		return Observed, ""
@@ -167,19 +167,20 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	return Edited, ""
 }
 
-// agrees reports whether dns, which the kubelet computed for pod, is what the facts about
-// the node give. d is the decision for pod and the file that pods get.
-func (h *Hook) agrees(dns resolvconf.Config, pod policy.Pod, host HostFiles, d *policy.Decision) bool {
-	if pod.Override == "" && sameFile(host.Pods, host.Kubelet) {
+// matches reports whether the engine computes dns, the kubelet's DNS for pod, from the
+// kubelet's input. d is the decision for pod and host.Pods; it serves for both unless the
+// kubelet's input is different.
+func (h *Hook) matches(dns resolvconf.Config, pod policy.Pod, host HostFiles, d *policy.Decision) bool {
+	if pod.Override == "" && sameLists(host.Pods, host.Kubelet) {
 		return d.Matches(dns)
 	}
-	pod.Override = "" // no kubelet reads the annotation
+	pod.Override = "" // the kubelet does not read the annotation
 	expected := h.Engine.Decide(pod, host.Kubelet)
 	return expected.Matches(dns)
 }
 
-// sameFile reports whether a decision is the same with a as with b.
-func sameFile(a, b resolvconf.File) bool {
+// sameLists reports whether a and b are usable and have the same entries.
+func sameLists(a, b resolvconf.File) bool {
 	return a.Err == nil && b.Err == nil && slices.Equal(a.Nameservers, b.Nameservers) &&
 		slices.Equal(a.Searches, b.Searches) && slices.Equal(a.Options, b.Options)
 }
@@ -194,7 +195,7 @@ func lookupOutcome(err error) Outcome {
 	return LookupFailed
 }
 
-// identical tells whether a and b are the same text, options in the same order.
-func identical(a, b resolvconf.Config) bool {
+// sameText reports whether a and b are written the same, options in the same order.
+func sameText(a, b resolvconf.Config) bool {
 	return slices.Equal(a.Nameservers, b.Nameservers) && slices.Equal(a.Searches, b.Searches) && slices.Equal(a.Options, b.Options)
 }

@@ -6,6 +6,7 @@ package cri
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -25,8 +26,8 @@ import (
 
 var hostFile = resolvconf.Parse("nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1 edns0\n")
 
-// newHook returns a hook on a kubeadm node that knows pods by their UID, and what it
-// has reported.
+// newHook returns a hook for a kubeadm node that finds pods by their UID, and the reports
+// that it makes.
 func newHook(t testing.TB, pods ...policy.Pod) (*Hook, *[]Report) {
 	t.Helper()
 	engine, err := policy.New(policy.Node{
@@ -58,8 +59,8 @@ func newHook(t testing.TB, pods ...policy.Pod) (*Hook, *[]Report) {
 	}, reports
 }
 
-// asked is the request of a kubelet that computed dns for pod.
-func asked(pod policy.Pod, dns *runtimeapi.DNSConfig) *runtimeapi.RunPodSandboxRequest {
+// sandboxRequest returns the request of a kubelet that computed dns for pod.
+func sandboxRequest(pod policy.Pod, dns *runtimeapi.DNSConfig) *runtimeapi.RunPodSandboxRequest {
 	return &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: pod.UID},
 		Hostname:    pod.Name,
@@ -83,11 +84,12 @@ var (
 		Subdomain: "a-subdomain-that-is-long-enough-for-it"}
 
 	shopSearch = []string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example"}
-	kubelets   = dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5"})
+	kubeletDNS = dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5"})
 )
 
-// TestHook shows what becomes of a request. A nil want is the request as it came.
-func TestHook(t *testing.T) {
+// TestHook_Outcomes checks the outcome of a request. If want is nil, the request must be
+// unchanged.
+func TestHook_Outcomes(t *testing.T) {
 	tests := []struct {
 		name string
 		mode Mode
@@ -96,37 +98,42 @@ func TestHook(t *testing.T) {
 		want *runtimeapi.DNSConfig
 		out  Outcome
 	}{
-		{"the kubelet is right, there is nothing to do", "", plain, kubelets, nil, Unchanged},
-		{"no DNS in the request", "", plain, nil, kubelets, Edited},
-		{"the pod's annotation asks for another policy", "", autopath, kubelets, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"}), Edited},
-		{"options in stable order", "", options, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"edns0", "timeout:1"}),
+		{"the kubelet has decided the same", "", plain, kubeletDNS, nil, Unchanged},
+		{"request without DNS", "", plain, nil, kubeletDNS, Edited},
+		{"policy annotation", "", autopath, kubeletDNS, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"}), Edited},
+		{"options in another order", "", options, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"edns0", "timeout:1"}),
 			dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), Edited},
-		{"a value that would write a line is taken out", "", injected, dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"debug:1\nnameserver 203.0.113.66", "ndots:5"}), kubelets, Edited},
+		{"unsafe value", "", injected, dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"debug:1\nnameserver 203.0.113.66", "ndots:5"}), kubeletDNS, Edited},
 
-		{"the kubelet knows another cluster DNS", "", plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
-		{"another domain", "", autopath, dnsOf([]string{"10.96.0.10"}, []string{"shop.svc.other", "svc.other", "other", "corp.example"}, []string{"ndots:5"}), nil, FactsMismatch},
-		{"another host file", "", plain, dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
-		{"Force wins over the kubelet", Force, plain, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, nil), kubelets, Edited},
+		{"kubelet with another cluster DNS", "", plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
+		{"kubelet with another cluster domain", "", autopath, dnsOf([]string{"10.96.0.10"}, []string{"shop.svc.other", "svc.other", "other", "corp.example"}, []string{"ndots:5"}), nil, FactsMismatch},
+		{"kubelet with another host file", "", plain, dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
+		{"Force ignores the kubelet", Force, plain, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, nil), kubeletDNS, Edited},
 
-		{"Observe only looks", Observe, autopath, kubelets, nil, Observed},
-		{"what is absent stays absent", Observe, plain, nil, nil, Observed},
-		{"what is empty stays empty", Observe, plain, &runtimeapi.DNSConfig{}, nil, FactsMismatch},
-		{"and sees a mismatch", Observe, plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
+		{"Observe changes nothing", Observe, autopath, kubeletDNS, nil, Observed},
+		{"Observe adds no DNS", Observe, plain, nil, nil, Observed},
+		{"Observe with empty DNS", Observe, plain, &runtimeapi.DNSConfig{}, nil, FactsMismatch},
+		{"Observe reports a mismatch", Observe, plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
 
-		{"an empty answer is never written", "", nothing, &runtimeapi.DNSConfig{}, nil, EmptyDecision},
-		{"a pod that cannot start passes", "", fqdn, kubelets, nil, Refused},
-		{"a pod that nobody knows", "", policy.Pod{UID: "u2"}, kubelets, nil, UnknownPod},
+		{"empty decision", "", nothing, &runtimeapi.DNSConfig{}, nil, EmptyDecision},
+		{"pod that cannot start", "", fqdn, kubeletDNS, nil, Refused},
+		{"unknown pod", "", policy.Pod{UID: "u2"}, kubeletDNS, nil, UnknownPod},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, tt.pod)
 			h.Mode = tt.mode
-			sent := asked(plain, tt.dns)
+			sent := sandboxRequest(plain, tt.dns)
 			request := marshal(t, sent)
+			reads, hostFiles := 0, h.HostFiles
+			h.HostFiles = func() HostFiles { reads++; return hostFiles() }
 			got := h.edit(t.Context(), request)
+			if reads > 1 {
+				t.Errorf("%d reads of the host files for one request", reads)
+			}
 			if tt.want == nil {
 				if !bytes.Equal(got, request) {
-					t.Error("the request was changed")
+					t.Error("the request is changed")
 				}
 			} else {
 				sent.Config.DnsConfig = tt.want
@@ -143,38 +150,38 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// TestHookWithAnotherHostFile has a kubelet that is told to read the stub of
-// systemd-resolved, and a shim that follows it to the uplink: the kubelet is held to
-// its own file, and pods get ours.
-func TestHookWithAnotherHostFile(t *testing.T) {
+// TestHook_TwoHostFiles has a kubelet that reads the stub file of systemd-resolved, and a
+// shim that reads the uplink file. The kubelet's DNS is compared with the decision for its
+// own file, and pods get the decision for the other one.
+func TestHook_TwoHostFiles(t *testing.T) {
 	const stub, uplink = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch corp.example\n", "nameserver 192.0.2.53\nsearch corp.example lab.example\n"
 	ofHost := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
-	stubs := dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"trust-ad", "edns0"})
-	uplinks := dnsOf([]string{"192.0.2.53"}, []string{"corp.example", "lab.example"}, nil)
+	stubDNS := dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"trust-ad", "edns0"})
+	uplinkDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example", "lab.example"}, nil)
 	tests := []struct {
 		name string
 		mode Mode
 		pod  policy.Pod
-		host string                // ours
+		pods string                // the file that pods get
 		dns  *runtimeapi.DNSConfig // what the kubelet computed
 		want *runtimeapi.DNSConfig // nil: the request as it came
 		out  Outcome
 	}{
-		{"Default gets the uplink's servers", "", ofHost, uplink, stubs, uplinks, Edited},
-		{"ClusterFirst gets its domains", "", plain, uplink, kubelets, dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
-		{"no DNS in the request", "", ofHost, uplink, nil, uplinks, Edited},
-		{"a kubelet that reads the uplink is not the one we were told of", "", ofHost, uplink, uplinks, nil, FactsMismatch},
-		{"nor is one with yet another file", "", ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
-		{"Force asks nobody", Force, ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinks, Edited},
-		{"Observe only looks", Observe, ofHost, uplink, stubs, nil, Observed},
-		{"as long as there is no uplink the stub counts", "", ofHost, stub, dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
+		{"Default gets the servers of the uplink", "", ofHost, uplink, stubDNS, uplinkDNS, Edited},
+		{"ClusterFirst gets the domains of the uplink", "", plain, uplink, kubeletDNS, dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
+		{"request without DNS", "", ofHost, uplink, nil, uplinkDNS, Edited},
+		{"kubelet that reads the uplink", "", ofHost, uplink, uplinkDNS, nil, FactsMismatch},
+		{"kubelet that reads a third file", "", ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
+		{"Force compares nothing", Force, ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinkDNS, Edited},
+		{"Observe changes nothing", Observe, ofHost, uplink, stubDNS, nil, Observed},
+		{"no uplink file yet", "", ofHost, stub, dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, tt.pod)
 			h.Mode = tt.mode
-			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(tt.host), Kubelet: resolvconf.Parse(stub)} }
-			sent := asked(tt.pod, tt.dns)
+			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(tt.pods), Kubelet: resolvconf.Parse(stub)} }
+			sent := sandboxRequest(tt.pod, tt.dns)
 			request := marshal(t, sent)
 			var got runtimeapi.RunPodSandboxRequest
 			unmarshal(t, h.edit(t.Context(), request), &got)
@@ -191,9 +198,9 @@ func TestHookWithAnotherHostFile(t *testing.T) {
 	}
 }
 
-func TestHookSkips(t *testing.T) {
+func TestHook_SkipAnnotation(t *testing.T) {
 	h, reports := newHook(t, autopath)
-	sent := asked(plain, kubelets)
+	sent := sandboxRequest(plain, kubeletDNS)
 	sent.Config.Annotations[SkipAnnotation] = "true"
 	request := marshal(t, sent)
 	if got := h.edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Skipped {
@@ -201,36 +208,37 @@ func TestHookSkips(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong, the request passes as it came, and the reason is told.
-func TestHookFailsSafe(t *testing.T) {
-	request := marshal(t, asked(plain, kubelets))
+// TestHook_Failures checks that every failure leaves the request unchanged and is reported
+// with its reason.
+func TestHook_Failures(t *testing.T) {
+	request := marshal(t, sandboxRequest(plain, kubeletDNS))
 	tests := []struct {
-		name    string
-		breakIt func(*Hook)
-		request []byte
-		want    Outcome
+		name      string
+		breakHook func(*Hook)
+		request   []byte
+		want      Outcome
 	}{
-		{"the lookup panics", func(h *Hook) {
+		{"lookup panics", func(h *Hook) {
 			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) { panic("oh") }
 		}, request, Panicked},
-		{"the host file panics", func(h *Hook) { h.HostFiles = func() HostFiles { panic("oh") } }, request, Panicked},
+		{"host files panic", func(h *Hook) { h.HostFiles = func() HostFiles { panic("oh") } }, request, Panicked},
 		{"no engine", func(h *Hook) { h.Engine = nil }, request, Panicked},
-		{"the API server is slow", func(h *Hook) {
+		{"API server times out", func(h *Hook) {
 			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) {
 				return policy.Pod{}, fmt.Errorf("asking the API server: %w", context.DeadlineExceeded)
 			}
 		}, request, LookupTimeout},
-		{"the API server answers rubbish", func(h *Hook) {
-			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) { return policy.Pod{}, fmt.Errorf("rubbish") }
+		{"API server returns garbage", func(h *Hook) {
+			h.Lookup = func(context.Context, Sandbox) (policy.Pod, error) { return policy.Pod{}, errors.New("garbage") }
 		}, request, LookupFailed},
-		{"no message", func(*Hook) {}, []byte("\xff\xff"), MalformedRequest},
+		{"malformed request", func(*Hook) {}, []byte("\xff\xff"), MalformedRequest},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, autopath)
-			tt.breakIt(h)
+			tt.breakHook(h)
 			if got := h.edit(t.Context(), tt.request); !bytes.Equal(got, tt.request) {
-				t.Error("the request was changed")
+				t.Error("the request is changed")
 			}
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.want || (*reports)[0].Detail == "" {
 				t.Errorf("reports %+v, want one %q with a detail", *reports, tt.want)
@@ -239,82 +247,82 @@ func TestHookFailsSafe(t *testing.T) {
 	}
 }
 
-// TestSandboxThroughTheShim is the whole way: the runtime gets our DNS and all else
-// as it was.
-func TestSandboxThroughTheShim(t *testing.T) {
+// TestShim_RunPodSandbox checks that the runtime receives the decision, and every other
+// field unchanged.
+func TestShim_RunPodSandbox(t *testing.T) {
 	h, _ := newHook(t, autopath)
 	n := newNode(t, h)
-	sent := request()
+	sent := fullRequest()
 	sent.Config.Metadata.Uid = "u1"
-	sent.Config.DnsConfig = kubelets
+	sent.Config.DnsConfig = kubeletDNS
 	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
 		t.Fatal(err)
 	}
 	sent.Config.DnsConfig = dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})
-	if diff := cmp.Diff(sent, <-n.runtime.sandbox, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(sent, <-n.runtime.sandboxes, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A panic costs an edit, not the shim: the runtime gets what the kubelet sent, it is
-// counted, and the next pod has its DNS.
-func TestPanicLeavesTheShimAlive(t *testing.T) {
+// TestShim_HookPanics checks that a panic leaves one request unchanged and is counted, and
+// that the next request is edited.
+func TestShim_HookPanics(t *testing.T) {
 	h, _ := newHook(t, autopath)
 	h.Metrics = NewMetrics(prometheus.NewRegistry())
-	known, broken := h.Lookup, true
+	lookup, broken := h.Lookup, true
 	h.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
 		if broken {
 			broken = false
 			panic("oh")
 		}
-		return known(ctx, s)
+		return lookup(ctx, s)
 	}
 	n := newNode(t, h)
-	sent := asked(autopath, kubelets)
-	for _, want := range []*runtimeapi.DNSConfig{kubelets, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
+	sent := sandboxRequest(autopath, kubeletDNS)
+	for _, want := range []*runtimeapi.DNSConfig{kubeletDNS, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
 		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, (<-n.runtime.sandbox).Config.DnsConfig, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(want, (<-n.runtime.sandboxes).Config.DnsConfig, protocmp.Transform()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	if count := testutil.ToFloat64(h.Metrics.sandboxes.WithLabelValues(string(Panicked))); count != 1 {
-		t.Errorf("%v panics are counted", count)
+		t.Errorf("%v panics counted, want 1", count)
 	}
 }
 
-// TestShim_SetHook changes the settings of a shim that serves: the next request is answered
-// under the new ones, one that is under way under the old.
+// TestShim_SetHook replaces the hook while a request is in progress: this one keeps its hook,
+// the next one gets the new hook.
 func TestShim_SetHook(t *testing.T) {
 	before, _ := newHook(t, autopath)
-	asking, answer := make(chan bool), make(chan bool)
-	known := before.Lookup
+	started, proceed := make(chan bool), make(chan bool)
+	lookup := before.Lookup
 	before.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
-		asking <- true
-		<-answer
-		return known(ctx, s)
+		started <- true
+		<-proceed
+		return lookup(ctx, s)
 	}
 	shim := &Shim{}
 	shim.SetHook(before)
-	request := marshal(t, asked(autopath, kubelets))
-	underWay := make(chan []byte)
-	go func() { underWay <- shim.hook.Load().edit(t.Context(), request) }()
-	<-asking
+	request := marshal(t, sandboxRequest(autopath, kubeletDNS))
+	inProgress := make(chan []byte)
+	go func() { inProgress <- shim.hook.Load().edit(t.Context(), request) }()
+	<-started
 	after, reports := newHook(t, autopath)
 	after.Mode = Observe
 	shim.SetHook(after)
 	if got := shim.hook.Load().edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
-		t.Errorf("after the change: reports %+v", *reports)
+		t.Errorf("after SetHook: reports %+v", *reports)
 	}
-	answer <- true
-	if bytes.Equal(<-underWay, request) {
-		t.Error("the request that was under way passed as it came")
+	proceed <- true
+	if bytes.Equal(<-inProgress, request) {
+		t.Error("the request in progress is unchanged")
 	}
 }
 
-// 500 pods start at once: each gets its own DNS, and each is looked up once.
-func TestManySandboxesAtOnce(t *testing.T) {
+// TestShim_ConcurrentSandboxes starts 500 pods at once: each gets its own DNS and one report.
+func TestShim_ConcurrentSandboxes(t *testing.T) {
 	const pods = 500
 	var all []policy.Pod
 	for i := range pods {
@@ -327,14 +335,14 @@ func TestManySandboxesAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, p := range all {
 		wg.Go(func() {
-			if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(ctx, asked(p, nil)); err != nil {
+			if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(ctx, sandboxRequest(p, nil)); err != nil {
 				t.Errorf("%s: %v", p.UID, err)
 			}
 		})
 	}
 	wg.Wait()
 	for range pods {
-		q := <-n.runtime.sandbox
+		q := <-n.runtime.sandboxes
 		if want := "ns" + q.Config.Metadata.Uid + ".svc.cluster.local"; q.Config.DnsConfig.GetSearches()[0] != want {
 			t.Errorf("pod %s searches %q", q.Config.Metadata.Uid, q.Config.DnsConfig.Searches)
 		}

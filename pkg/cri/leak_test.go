@@ -13,22 +13,22 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestLifecyclesLeaveNothing makes many sandboxes, calls and cancelled calls, and
-// then looks for goroutines, descriptors and memory that stayed.
-func TestLifecyclesLeaveNothing(t *testing.T) {
+// TestShim_Leaks starts and stops many sandboxes and compares the goroutines, descriptors
+// and memory before and after.
+func TestShim_Leaks(t *testing.T) {
 	const workers = 8
 	h, _ := newHook(t, autopath)
 	h.Report = func(Report) {}
 	n := newNode(t, h)
-	n.runtime.sandbox = make(chan *runtimeapi.RunPodSandboxRequest, 64)
+	n.runtime.sandboxes = make(chan *runtimeapi.RunPodSandboxRequest, 64)
 	go func() {
-		for range n.runtime.sandbox {
+		for range n.runtime.sandboxes {
 		}
 	}()
-	defer close(n.runtime.sandbox)
+	defer close(n.runtime.sandboxes)
 	c := runtimeapi.NewRuntimeServiceClient(n.shimmed)
-	sent := asked(autopath, kubelets)
-	cycle := func(count int) {
+	sent := sandboxRequest(autopath, kubeletDNS)
+	runLifecycles := func(count int) {
 		var wg sync.WaitGroup
 		for range workers {
 			wg.Go(func() {
@@ -43,10 +43,10 @@ func TestLifecyclesLeaveNothing(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	cycle(lifecycles / 10) // connections come up, pools fill
-	goroutines, files, heap := settled(t)
-	cycle(lifecycles)
-	goroutines2, files2, heap2 := settled(t)
+	runLifecycles(lifecycles / 10) // connect, fill pools
+	goroutines, files, heap := countResources(t)
+	runLifecycles(lifecycles)
+	goroutines2, files2, heap2 := countResources(t)
 	t.Logf("%d lifecycles: goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d bytes", lifecycles, goroutines, goroutines2, files, files2, heap, heap2)
 	if goroutines2 > goroutines || files2 > files {
 		t.Errorf("goroutines %d -> %d, descriptors %d -> %d", goroutines, goroutines2, files, files2)
@@ -56,15 +56,15 @@ func TestLifecyclesLeaveNothing(t *testing.T) {
 	}
 }
 
-// settled returns the counts once they have stopped falling.
-func settled(t *testing.T) (goroutines, files int, heap uint64) {
+// countResources returns the counts once they have stopped falling.
+func countResources(t *testing.T) (goroutines, files int, heap uint64) {
 	t.Helper()
 	goroutines = 1 << 30
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		runtime.GC()
 		if now := runtime.NumGoroutine(); now < goroutines {
 			goroutines = now
-			time.Sleep(20 * time.Millisecond) // ended calls take a moment to unwind
+			time.Sleep(20 * time.Millisecond) // goroutines of finished calls end a little later
 			continue
 		}
 		break

@@ -7,13 +7,13 @@ package cri
 type shape int
 
 const (
-	unlisted shape = iota // a method newer than us, or another service's
-	unary                 // one message each way
-	stream                // more than that
+	unlisted  shape = iota // a method of a newer CRI, or of another service
+	unary                  // one message each way
+	streaming              // any number of messages
 )
 
-// methods holds the shapes of the methods of CRI v1. They are written down because
-// the generated package would cost each shim 200 kB to say them.
+// methods holds the shape of each method of CRI v1. The generated package has them too,
+// but linking it costs each shim 200 kB of memory.
 var methods = map[string]shape{
 	"/runtime.v1.RuntimeService/Version":                   unary,
 	"/runtime.v1.RuntimeService/RunPodSandbox":             unary,
@@ -46,16 +46,16 @@ var methods = map[string]shape{
 	"/runtime.v1.RuntimeService/ListPodSandboxMetrics":     unary,
 	"/runtime.v1.RuntimeService/RuntimeConfig":             unary,
 	"/runtime.v1.RuntimeService/UpdatePodSandboxResources": unary,
-	"/runtime.v1.RuntimeService/StreamPodSandboxes":        stream,
-	"/runtime.v1.RuntimeService/StreamContainers":          stream,
-	"/runtime.v1.RuntimeService/StreamContainerStats":      stream,
-	"/runtime.v1.RuntimeService/StreamPodSandboxStats":     stream,
-	"/runtime.v1.RuntimeService/GetContainerEvents":        stream,
-	"/runtime.v1.RuntimeService/StreamPodSandboxMetrics":   stream,
+	"/runtime.v1.RuntimeService/StreamPodSandboxes":        streaming,
+	"/runtime.v1.RuntimeService/StreamContainers":          streaming,
+	"/runtime.v1.RuntimeService/StreamContainerStats":      streaming,
+	"/runtime.v1.RuntimeService/StreamPodSandboxStats":     streaming,
+	"/runtime.v1.RuntimeService/GetContainerEvents":        streaming,
+	"/runtime.v1.RuntimeService/StreamPodSandboxMetrics":   streaming,
 	"/runtime.v1.ImageService/ListImages":                  unary,
 	"/runtime.v1.ImageService/ImageStatus":                 unary,
 	"/runtime.v1.ImageService/PullImage":                   unary,
 	"/runtime.v1.ImageService/RemoveImage":                 unary,
 	"/runtime.v1.ImageService/ImageFsInfo":                 unary,
-	"/runtime.v1.ImageService/StreamImages":                stream,
+	"/runtime.v1.ImageService/StreamImages":                streaming,
 }

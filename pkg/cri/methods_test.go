@@ -13,15 +13,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestMethods compares our list with what is generated from CRI.
-func TestMethods(t *testing.T) {
+// TestMethods_Generated compares the table with the package generated from CRI.
+func TestMethods_Generated(t *testing.T) {
 	want := map[string]shape{}
 	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
 		for _, m := range service.Methods {
 			want["/"+service.ServiceName+"/"+m.MethodName] = unary
 		}
 		for _, s := range service.Streams {
-			want["/"+service.ServiceName+"/"+s.StreamName] = stream
+			want["/"+service.ServiceName+"/"+s.StreamName] = streaming
 		}
 	}
 	if diff := cmp.Diff(want, methods); diff != "" {
@@ -29,9 +29,9 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestCallWithoutRequest has a peer that begins a unary call and sends nothing.
-func TestCallWithoutRequest(t *testing.T) {
-	n := newNode(t, pass())
+// TestForwardUnary_WithoutRequest begins a unary call and sends no message.
+func TestForwardUnary_WithoutRequest(t *testing.T) {
+	n := newNode(t, passHook())
 	for name, c := range map[string]*grpc.ClientConn{"directly": n.direct, "through the shim": n.shimmed} {
 		s, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/runtime.v1.RuntimeService/Version")
 		if err != nil {

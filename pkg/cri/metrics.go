@@ -11,42 +11,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metrics counts what passes a Shim. nil counts nothing.
+// Metrics counts the calls that a [Shim] forwards. A nil *Metrics counts nothing.
 //
-// Labels are closed sets: methods are those that CRI has today and "other", codes
-// are gRPC's seventeen, outcomes are the constants of Outcome.
+// The label values are closed sets: the methods of CRI and "other", the codes of gRPC,
+// and the constants of [Outcome].
 type Metrics struct {
 	requests  *prometheus.CounterVec
 	sandboxes *prometheus.CounterVec
 	decision  prometheus.Histogram
 }
 
-// NewMetrics returns metrics that are registered with r. It panics when they are
-// registered there already, as prometheus does.
+// NewMetrics returns metrics that are registered with r. It panics if r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_cri_requests_total",
-			Help: "Calls that were passed to the container runtime, by method and gRPC code.",
+			Help: "Calls forwarded to the container runtime, by method and gRPC code.",
 		}, []string{"method", "code"}),
 		sandboxes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_sandbox_decisions_total",
-			Help: "Requests for pod sandboxes, by what became of them.",
+			Help: "RunPodSandbox requests, by outcome.",
 		}, []string{"outcome"}),
 		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_sandbox_decision_seconds",
-			Help:    "Time that the shim added to a request for a pod sandbox, the look-up of the pod included.",
+			Help:    "Time that the shim adds to a RunPodSandbox request, including the pod lookup.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
 	}
 	for _, o := range outcomes {
-		m.sandboxes.WithLabelValues(string(o)) // a series that is not there cannot be alerted on
+		m.sandboxes.WithLabelValues(string(o)) // an alert needs the series before the first event
 	}
 	r.MustRegister(m.requests, m.sandboxes, m.decision)
 	return m
 }
 
-func (m *Metrics) request(method string, err error) {
+func (m *Metrics) countCall(method string, err error) {
 	if m == nil {
 		return
 	}
@@ -57,7 +56,7 @@ func (m *Metrics) request(method string, err error) {
 	m.requests.WithLabelValues(name, status.Code(err).String()).Inc()
 }
 
-func (m *Metrics) sandbox(o Outcome, took time.Duration) {
+func (m *Metrics) observeSandbox(o Outcome, took time.Duration) {
 	if m == nil {
 		return
 	}

@@ -15,16 +15,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestMetrics(t *testing.T) {
+func TestMetrics_Series(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m := NewMetrics(r)
-	m.request("/runtime.v1.RuntimeService/Version", nil)
-	m.request("/runtime.v1.ImageService/PullImage", status.Error(codes.NotFound, "no"))
-	m.request("/runtime.v1.RuntimeService/FromTheFuture", nil)
-	m.request("/invented.Service/Version", errors.New("no status"))
-	m.sandbox(Edited, time.Millisecond)
+	m.countCall("/runtime.v1.RuntimeService/Version", nil)
+	m.countCall("/runtime.v1.ImageService/PullImage", status.Error(codes.NotFound, "no"))
+	m.countCall("/runtime.v1.RuntimeService/FromTheFuture", nil)
+	m.countCall("/invented.Service/Version", errors.New("no status"))
+	m.observeSandbox(Edited, time.Millisecond)
 	const want = `
-# HELP dnsconfigurer_cri_requests_total Calls that were passed to the container runtime, by method and gRPC code.
+# HELP dnsconfigurer_cri_requests_total Calls forwarded to the container runtime, by method and gRPC code.
 # TYPE dnsconfigurer_cri_requests_total counter
 dnsconfigurer_cri_requests_total{code="NotFound",method="PullImage"} 1
 dnsconfigurer_cri_requests_total{code="OK",method="Version"} 1
@@ -35,12 +35,12 @@ dnsconfigurer_cri_requests_total{code="Unknown",method="other"} 1
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(m.sandboxes); n != len(outcomes) {
-		t.Errorf("%d outcomes have a series, want all %d from the start", n, len(outcomes))
+		t.Errorf("%d outcomes have a series at the start, want all %d", n, len(outcomes))
 	}
 	if lint, err := testutil.GatherAndLint(r); err != nil || len(lint) > 0 {
 		t.Errorf("%v %v", lint, err)
 	}
 	var none *Metrics
-	none.request("/x", nil)
-	none.sandbox(Edited, 0)
+	none.countCall("/x", nil)
+	none.observeSandbox(Edited, 0)
 }

@@ -5,4 +5,5 @@
 
 package cri
 
+// lifecycles is the number of sandboxes of TestShim_Leaks.
 const lifecycles = 100_000

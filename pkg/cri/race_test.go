@@ -5,6 +5,6 @@
 
 package cri
 
-// lifecycles are fewer with the race detector, which makes them five times as slow;
-// make test runs all of them without it.
+// lifecycles is lower than without the race detector, which makes each five times slower.
+// make test also runs without it.
 const lifecycles = 20_000

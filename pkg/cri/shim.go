@@ -18,15 +18,19 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Shim serves CRI on a listener and passes it on to the runtime. The fields are set
-// before Run.
+// defaultDrainTimeout is one second less than the time that a kubelet waits for a
+// connection.
+const defaultDrainTimeout = 4 * time.Second
+
+// Shim serves CRI on a listener and forwards every call to the runtime. Set the fields and
+// call SetHook before Run.
 type Shim struct {
-	Listener net.Listener // Run closes it
-	Runtime  string       // the runtime's endpoint, as "unix:///run/containerd/containerd.sock"
+	Listener net.Listener // closed by Run
+	Runtime  string       // endpoint of the runtime, such as "unix:///run/containerd/containerd.sock"
 	Metrics  *Metrics     // of the calls; nil counts nothing
 
-	// DrainTimeout is how long calls may go on when the shim is to stop; 0 is 4
-	// seconds, a second less than a kubelet gives a connection to come up.
+	// DrainTimeout is how long calls in progress may last after the context of Run is
+	// done; 0 is 4 seconds.
 	DrainTimeout time.Duration
 
 	running  atomic.Bool
@@ -34,8 +38,11 @@ type Shim struct {
 	answered atomic.Bool // the runtime has answered a call
 }
 
-// Ready returns nil once the runtime has answered a call, and says before that what
-// is waited for.
+// SetHook makes h the hook of every request that arrives from now on. It must be called
+// before Run and may be called again at any time. Requests in progress keep their hook.
+func (s *Shim) SetHook(h *Hook) { s.hook.Store(h) }
+
+// Ready returns nil if the runtime has answered a call. The error says what is missing.
 func (s *Shim) Ready() error {
 	if !s.answered.Load() {
 		return errors.New("the container runtime has not answered a call yet")
@@ -43,8 +50,8 @@ func (s *Shim) Ready() error {
 	return nil
 }
 
-// Alive returns nil when the shim takes up a connection as a kubelet makes it. It
-// does not ask the runtime: one that hangs is not cured by a new shim.
+// Alive returns nil if the shim accepts a connection from a kubelet. It does not call the
+// runtime: restarting the shim does not cure a runtime that hangs.
 func (s *Shim) Alive(ctx context.Context) error {
 	conn, err := grpc.NewClient("unix://"+s.Listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -58,25 +65,18 @@ func (s *Shim) Alive(ctx context.Context) error {
 			return nil
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("the shim does not take up a connection: %w", ctx.Err())
+			return fmt.Errorf("the shim does not accept a connection: %w", ctx.Err())
 		}
 	}
 }
 
-// SetHook makes h the hook of every request that arrives from now on. It must be called
-// before Run and may be called again at any time. Requests in progress keep their hook.
-func (s *Shim) SetHook(h *Hook) { s.hook.Store(h) }
-
-// Run serves until ctx ends and then lets the calls that are under way come to
-// their end, streams without an end first. It does not wait for the runtime: while
-// this one is away, calls fail as they do without a shim. It returns nil when it
-// was told to stop, and panics when it is called twice.
+// Run serves until ctx is done and then waits for the calls in progress, up to
+// DrainTimeout. Streams that last as long as the runtime end at once. Run does not wait
+// for the runtime: while the runtime is down, calls fail as they do without a shim. It
+// returns nil when ctx is done, and panics if it is called twice.
 func (s *Shim) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		panic("cri: second call of Shim.Run")
-	}
-	if s.hook.Load() == nil {
-		return errors.Join(errors.New("no hook is set: call SetHook before Run"), s.Listener.Close())
 	}
 	runtime, err := dial(s.Runtime)
 	if err != nil {
@@ -88,12 +88,15 @@ func (s *Shim) Run(ctx context.Context) error {
 
 // serve is Run with a connection to the runtime.
 func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) error {
-	drain := make(chan struct{})
-	f := &forwarder{runtime: runtime, hook: &s.hook, drain: drain, metrics: s.Metrics, answered: &s.answered}
+	if s.hook.Load() == nil {
+		return errors.Join(errors.New("the shim has no hook: call SetHook before Run"), s.Listener.Close())
+	}
+	draining := make(chan struct{})
+	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),
-		// The ends of the line have limits and texts of their own for them.
+		// The kubelet and the runtime have limits of their own, with their own errors.
 		grpc.MaxRecvMsgSize(math.MaxInt32),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.WaitForHandlers(true),
@@ -105,28 +108,28 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		return fmt.Errorf("serving on %s: %w", s.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	close(drain)
+	close(draining)
 	s.stop(server)
 	return <-served
 }
 
-// stop ends server: as gracefully as the time allows.
+// stop stops server gracefully, and forcibly after DrainTimeout.
 func (s *Shim) stop(server *grpc.Server) {
 	timeout := s.DrainTimeout
 	if timeout == 0 {
-		timeout = 4 * time.Second
+		timeout = defaultDrainTimeout
 	}
-	late := time.AfterFunc(timeout, server.Stop)
-	defer late.Stop()
+	deadline := time.AfterFunc(timeout, server.Stop)
+	defer deadline.Stop()
 	server.GracefulStop()
 }
 
-// dial returns a connection to the runtime that is made when the first call needs
-// it, and again soon after it was lost.
+// dial returns a connection to the runtime. It connects on the first call and reconnects
+// within a second after the connection was lost.
 func dial(endpoint string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(endpoint, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"), // what the kubelet says
+		grpc.WithAuthority("localhost"), // as the kubelet sends it
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,

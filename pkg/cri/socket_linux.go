@@ -14,43 +14,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens the shim's socket at path, an absolute path. Whoever can write to it
-// is root on the node, so the directory is made for us alone, the socket has mode
-// 0600, and a peer with another user ID than ours is turned away.
+// Listen creates the shim's socket at path, which must be absolute. Whoever can write to
+// this socket is root on the node. So only the shim's user may write to its directory,
+// the mode of the socket is 0600, and connections of other users are closed.
 //
-// A lock beside the socket keeps a second shim out; the error says so. A socket that
-// nobody answers on is what a crash leaves behind, and is removed. One that somebody
-// answers on, or that is not a socket, is not touched. Closing the listener removes
-// the socket.
+// A lock file beside the socket keeps a second shim from starting. A stale socket, which
+// a crash leaves behind, is removed. A socket that another process serves, or a file that
+// is not a socket, is an error. Closing the listener removes the socket.
 func Listen(path string) (net.Listener, error) {
-	return locked(path, listen)
+	return lockAndOpen(path, listen)
 }
 
-// Inherit takes over a socket that a service manager listens on at path, an absolute
-// path. The calls that came while no shim was there have waited in it. It is held to
-// what Listen makes: the error says what the manager has to change. Closing the
-// listener leaves the socket to the manager, for the next shim.
+// Inherit returns a listener on a socket on which the service manager listens at path,
+// which must be absolute. Calls made while no shim is running wait in this socket. The
+// socket must be as private as the one that Listen creates; the error names the setting
+// of the service manager to change. Closing the listener does not remove the socket.
 //
 // Inherit closes socket.
 func Inherit(path string, socket *os.File) (net.Listener, error) {
 	defer socket.Close()
-	return locked(path, func(path string) (*net.UnixListener, error) { return inherit(path, socket) })
+	return lockAndOpen(path, func(path string) (*net.UnixListener, error) { return inherit(path, socket) })
 }
 
-// locked returns what open makes of path once the directory is ours alone and no
-// other shim is there. The lock ends with the process, however that ends: a service
-// manager that starts the next one when this one is gone finds it free.
-func locked(path string, open func(path string) (*net.UnixListener, error)) (net.Listener, error) {
+// lockAndOpen calls open with the directory checked and the lock held. The kernel releases
+// the lock when the process ends, so a service manager can start the next shim at once.
+func lockAndOpen(path string, open func(path string) (*net.UnixListener, error)) (net.Listener, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("listening on %q: the path must be absolute", path)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("making the directory of the socket: %w", err)
+		return nil, fmt.Errorf("creating the socket directory: %w", err)
 	}
-	if err := private(filepath.Dir(path)); err != nil {
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	lock, err := acquire(path + ".lock")
+	lock, err := acquireLock(path + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -62,42 +60,38 @@ func locked(path string, open func(path string) (*net.UnixListener, error)) (net
 	return &listener{UnixListener: l, lock: lock}, nil
 }
 
-// private refuses a directory in which others than we could swap the socket.
-func private(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("looking at the directory of the socket: %w", err)
-	}
+// checkDirectory returns an error if another user could replace the socket in dir.
+func checkDirectory(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return fmt.Errorf("looking at %s: %w", dir, err)
+		return fmt.Errorf("checking the socket directory %s: %w", dir, err)
 	}
-	if int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("the directory of the socket, %s, belongs to user %d with mode %v: it must be ours, and others must not write to it", dir, st.Uid, info.Mode().Perm())
+	if mode := st.Mode & 0o777; int(st.Uid) != os.Geteuid() || mode&0o022 != 0 {
+		return fmt.Errorf("socket directory %s has owner %d and mode %#o: want owner %d, not writable by others", dir, st.Uid, mode, os.Geteuid())
 	}
 	return nil
 }
 
-// acquire locks the file at path until it is closed. The file stays: to remove it
-// would let two holders lock two files of one name.
-func acquire(path string) (*os.File, error) {
+// acquireLock locks the file at path until it is closed. The file is never removed:
+// otherwise two shims could lock two different files of this name.
+func acquireLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("opening the lock: %w", err)
+		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another shim holds %s", path)
+			return nil, fmt.Errorf("%s is locked by another shim: stop it or choose another path", path)
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	return f, nil
 }
 
-// listen binds path. Until the mode is set, Accept keeps other users out.
+// listen binds path. Until the mode is set, only listener.Accept keeps other users out.
 func listen(path string) (*net.UnixListener, error) {
-	if err := removeAbandoned(path); err != nil {
+	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -106,55 +100,55 @@ func listen(path string) (*net.UnixListener, error) {
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("making the socket private: %w", err)
+		return nil, fmt.Errorf("setting the mode of the socket: %w", err)
 	}
 	return l, nil
 }
 
-// removeAbandoned removes a socket on which nobody answers.
-func removeAbandoned(path string) error {
+// removeStaleSocket removes a socket on which no process listens.
+func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking at the socket: %w", err)
+		return fmt.Errorf("checking the socket: %w", err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s is there and is no socket; remove it or choose another path", path)
+		return fmt.Errorf("%s exists and is not a socket: remove it or choose another path", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
-		return fmt.Errorf("somebody answers on %s; stop it or choose another path", path)
+		return fmt.Errorf("%s is in use by another process: stop it or choose another path", path)
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("trying whether somebody answers on %s: %w", path, err)
+		return fmt.Errorf("checking whether %s is in use: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("removing the abandoned socket: %w", err)
+		return fmt.Errorf("removing the stale socket: %w", err)
 	}
 	return nil
 }
 
-// inherit checks that socket listens at path and lets in nobody else.
+// inherit returns a listener on socket if it is private and listens at path.
 func inherit(path string, socket *os.File) (*net.UnixListener, error) {
-	anyone, err := net.FileListener(socket)
+	l, err := net.FileListener(socket)
 	if err != nil {
-		return nil, fmt.Errorf("taking over the socket of the service manager: %w", err)
+		return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
 	}
-	if err := inheritable(path, anyone); err != nil {
-		anyone.Close()
-		return nil, fmt.Errorf("taking over the socket of the service manager: %w", err)
+	if err := checkInherited(path, l); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
 	}
-	return anyone.(*net.UnixListener), nil
+	return l.(*net.UnixListener), nil
 }
 
-func inheritable(path string, anyone net.Listener) error {
-	l, unixSocket := anyone.(*net.UnixListener)
-	if a := anyone.Addr(); !unixSocket || a.Network() != "unix" || a.String() != path {
-		return fmt.Errorf("it is the %s socket %q, want the unix stream socket %q: ListenStream= and the shim's listen must be the same", a.Network(), a, path)
+func checkInherited(path string, l net.Listener) error {
+	socket, isUnix := l.(*net.UnixListener)
+	if a := l.Addr(); !isUnix || a.Network() != "unix" || a.String() != path {
+		return fmt.Errorf("got %s socket %q, want unix stream socket %q: set ListenStream= to the path on which the shim listens", a.Network(), a, path)
 	}
-	raw, err := l.SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -165,19 +159,19 @@ func inheritable(path string, anyone net.Listener) error {
 		return err
 	}
 	if listens == 0 {
-		return fmt.Errorf("nobody listens on %s: it must be Accept=no", path)
+		return fmt.Errorf("%s is not a listening socket: set Accept=no", path)
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return fmt.Errorf("looking at %s: %w", path, err)
+		return fmt.Errorf("checking %s: %w", path, err)
 	}
 	if mode := st.Mode & 0o777; st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() || mode&0o077 != 0 {
-		return fmt.Errorf("%s belongs to user %d with mode %#o: it must be a socket of ours, with SocketMode=0600", path, st.Uid, mode)
+		return fmt.Errorf("%s has owner %d and mode %#o, want a socket with owner %d: set SocketMode=0600", path, st.Uid, mode, os.Geteuid())
 	}
 	return nil
 }
 
-// listener accepts our own user alone.
+// listener accepts connections of the shim's own user only.
 type listener struct {
 	*net.UnixListener
 	lock *os.File
@@ -189,7 +183,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := peer(c); err == nil && uid == os.Geteuid() {
+		if uid, err := peerUID(c); err == nil && uid == os.Geteuid() {
 			return c, nil
 		}
 		c.Close()
@@ -200,8 +194,8 @@ func (l *listener) Close() error {
 	return errors.Join(l.UnixListener.Close(), l.lock.Close())
 }
 
-// peer returns the user ID at the other end of c.
-func peer(c *net.UnixConn) (int, error) {
+// peerUID returns the user ID of the process at the other end of c.
+func peerUID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -10,12 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-func TestListenIsPrivate(t *testing.T) {
+func TestListen_Private(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "shim.sock")
 	l, err := Listen(path)
 	if err != nil {
@@ -30,45 +31,45 @@ func TestListenIsPrivate(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 	if l, err = Listen(path); err != nil {
-		t.Errorf("listening again: %v", err)
+		t.Errorf("second Listen: %v", err)
 	} else {
 		l.Close()
 	}
 }
 
-func TestListenRefuses(t *testing.T) {
+func TestListen_Errors(t *testing.T) {
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
 		want    string
 	}{
-		{"a second shim", func(t *testing.T, path string) {
+		{"another shim", func(t *testing.T, path string) {
 			l, err := Listen(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-		}, "another shim holds "},
-		{"a living server of somebody else", func(t *testing.T, path string) {
+		}, "is locked by another shim"},
+		{"socket of another process", func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-		}, "somebody answers on "},
-		{"a file in its place", func(t *testing.T, path string) {
+		}, "is in use by another process"},
+		{"regular file", func(t *testing.T, path string) {
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "is there and is no socket"},
-		{"a directory that others write to", func(t *testing.T, path string) {
+		}, "exists and is not a socket"},
+		{"directory writable by others", func(t *testing.T, path string) {
 			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
 				t.Fatal(err)
 			}
-		}, "others must not write to it"},
+		}, "not writable by others"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestListenRefuses(t *testing.T) {
 			l, err := Listen(path)
 			if err == nil {
 				l.Close()
-				t.Fatal("accepted")
+				t.Fatal("no error")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %q, want %q", err, tt.want)
@@ -85,12 +86,12 @@ func TestListenRefuses(t *testing.T) {
 		})
 	}
 	if _, err := Listen("shim.sock"); err == nil || !strings.Contains(err.Error(), "must be absolute") {
-		t.Errorf("a relative path: %v", err)
+		t.Errorf("relative path: %v", err)
 	}
 }
 
-// handedOver returns a socket as a service manager would open it at path.
-func handedOver(t *testing.T, path string, mode os.FileMode) *os.File {
+// managerSocket returns a socket that a service manager has opened at path.
+func managerSocket(t *testing.T, path string, mode os.FileMode) *os.File {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -101,10 +102,10 @@ func handedOver(t *testing.T, path string, mode os.FileMode) *os.File {
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}
-	return file(t, l)
+	return socketFile(t, l)
 }
 
-func file(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
+func socketFile(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
 	f, err := socket.File()
 	if err != nil {
@@ -114,13 +115,13 @@ func file(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
 	return f
 }
 
-// One shim after the other serves on the manager's socket. A client that comes
-// between them waits for the second.
-func TestInherit(t *testing.T) {
+// TestInherit_TwoShims runs two shims, one after the other, on the socket of the service
+// manager. A client that connects while no shim is running is served by the next one.
+func TestInherit_TwoShims(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shim.sock")
-	manager := handedOver(t, path, 0o600)
+	manager := managerSocket(t, path, 0o600)
 	for range 2 {
-		handed, err := syscall.Dup(int(manager.Fd()))
+		fd, err := syscall.Dup(int(manager.Fd()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,12 +130,12 @@ func TestInherit(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		l, err := Inherit(path, os.NewFile(uintptr(handed), "shim.socket"))
+		l, err := Inherit(path, os.NewFile(uintptr(fd), "shim.socket"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another shim holds ") {
-			t.Errorf("a second shim beside it: %v", err)
+		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another shim") {
+			t.Errorf("Listen while the first shim runs: %v", err)
 		}
 		c, err := l.Accept()
 		if err != nil {
@@ -142,40 +143,40 @@ func TestInherit(t *testing.T) {
 		}
 		c.Close()
 		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("the client reads %v", err)
+			t.Errorf("the client receives %v", err)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "somebody answers on ") {
-		t.Errorf("a shim of its own in the place of the manager's socket: %v", err)
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is in use by another process") {
+		t.Errorf("Listen on the manager's socket: %v", err)
 	}
 }
 
-func TestInheritRefuses(t *testing.T) {
+func TestInherit_Errors(t *testing.T) {
 	tests := []struct {
 		name string
-		hand func(t *testing.T, path string) *os.File
+		open func(t *testing.T, path string) *os.File
 		want string
 	}{
-		{"a socket at another path", func(t *testing.T, path string) *os.File { return handedOver(t, path+"2", 0o600) }, "ListenStream= and the shim's listen must be the same"},
-		{"a socket of TCP", func(t *testing.T, path string) *os.File {
+		{"socket at another path", func(t *testing.T, path string) *os.File { return managerSocket(t, path+"2", 0o600) }, "set ListenStream= to the path"},
+		{"TCP socket", func(t *testing.T, path string) *os.File {
 			l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			return file(t, l)
-		}, `it is the tcp socket "127.0.0.1:`},
-		{"a socket of packets", func(t *testing.T, path string) *os.File {
+			return socketFile(t, l)
+		}, `got tcp socket "127.0.0.1:`},
+		{"unixpacket socket", func(t *testing.T, path string) *os.File {
 			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return file(t, l)
-		}, "it is the unixpacket socket"},
-		{"one connection", func(t *testing.T, path string) *os.File {
+			return socketFile(t, l)
+		}, "got unixpacket socket"},
+		{"connected socket", func(t *testing.T, path string) *os.File {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 			if err != nil {
 				t.Fatal(err)
@@ -191,45 +192,45 @@ func TestInheritRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			return file(t, c)
-		}, "it must be Accept=no"},
-		{"no socket", func(t *testing.T, path string) *os.File {
+			return socketFile(t, c)
+		}, "set Accept=no"},
+		{"regular file", func(t *testing.T, path string) *os.File {
 			f, err := os.Create(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return f
-		}, "taking over the socket of the service manager: "},
-		{"a socket for a group", func(t *testing.T, path string) *os.File { return handedOver(t, path, 0o660) }, "with mode 0660: it must be a socket of ours, with SocketMode=0600"},
-		{"a socket whose name is gone", func(t *testing.T, path string) *os.File {
-			f := handedOver(t, path, 0o600)
+		}, "inheriting the socket of the service manager: "},
+		{"socket for a group", func(t *testing.T, path string) *os.File { return managerSocket(t, path, 0o660) }, "and mode 0660, want a socket with owner " + strconv.Itoa(os.Geteuid()) + ": set SocketMode=0600"},
+		{"removed socket", func(t *testing.T, path string) *os.File {
+			f := managerSocket(t, path, 0o600)
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
 			return f
 		}, "no such file"},
-		{"a directory that others write to", func(t *testing.T, path string) *os.File {
+		{"directory writable by others", func(t *testing.T, path string) *os.File {
 			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
 				t.Fatal(err)
 			}
-			return handedOver(t, path, 0o600)
-		}, "others must not write to it"},
-		{"a second shim", func(t *testing.T, path string) *os.File {
-			l, err := Inherit(path, handedOver(t, path, 0o600))
+			return managerSocket(t, path, 0o600)
+		}, "not writable by others"},
+		{"another shim", func(t *testing.T, path string) *os.File {
+			l, err := Inherit(path, managerSocket(t, path, 0o600))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-			return handedOver(t, path+"2", 0o600)
-		}, "another shim holds "},
+			return managerSocket(t, path+"2", 0o600)
+		}, "is locked by another shim"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "shim.sock")
-			l, err := Inherit(path, tt.hand(t, path))
+			l, err := Inherit(path, tt.open(t, path))
 			if err == nil {
 				l.Close()
-				t.Fatal("accepted")
+				t.Fatal("no error")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %q, want %q", err, tt.want)
@@ -238,8 +239,8 @@ func TestInheritRefuses(t *testing.T) {
 	}
 }
 
-// What a crash leaves behind does not keep the next shim from starting.
-func TestListenRemovesAbandonedSocket(t *testing.T) {
+// TestListen_StaleSocket starts a shim after another one has crashed.
+func TestListen_StaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shim.sock")
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -254,9 +255,9 @@ func TestListenRemovesAbandonedSocket(t *testing.T) {
 	l.Close()
 }
 
-// Another user is turned away even if the modes let it in. The test starts itself
-// once more as that user.
-func TestAcceptTurnsOtherUsersAway(t *testing.T) {
+// TestListen_OtherUser checks that the connection of another user is closed even if the
+// modes allow it. The test runs its own binary as that user.
+func TestListen_OtherUser(t *testing.T) {
 	const variable = "SHIM_SOCKET"
 	if path := os.Getenv(variable); path != "" {
 		c, err := net.Dial("unix", path)
@@ -264,7 +265,7 @@ func TestAcceptTurnsOtherUsersAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Fatalf("the connection of a stranger ends with %v", err)
+			t.Fatalf("the connection ends with %v, want EOF", err)
 		}
 		return
 	}
@@ -291,7 +292,7 @@ func TestAcceptTurnsOtherUsersAway(t *testing.T) {
 		defer close(accepted)
 		if c, err := l.Accept(); err == nil {
 			c.Close()
-			t.Error("a stranger was accepted")
+			t.Error("another user was accepted")
 		}
 	}()
 
@@ -299,15 +300,15 @@ func TestAcceptTurnsOtherUsersAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "stranger")
+	program := filepath.Join(dir, "client")
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	stranger := exec.Command(program, "-test.run=^"+t.Name()+"$")
-	stranger.Env = append(os.Environ(), variable+"="+path)
-	stranger.Dir = "/"
-	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	if out, err := stranger.CombinedOutput(); err != nil {
+	client := exec.Command(program, "-test.run=^"+t.Name()+"$")
+	client.Env = append(os.Environ(), variable+"="+path)
+	client.Dir = "/"
+	client.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := client.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	l.Close()

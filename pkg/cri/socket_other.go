@@ -13,12 +13,12 @@ import (
 
 var errLinuxOnly = errors.New("the shim runs on Linux only")
 
-// Listen is for Linux, where the peer of a socket can be asked for.
+// Listen is implemented on Linux only: it needs the user ID of a socket's peer.
 func Listen(string) (net.Listener, error) {
 	return nil, errLinuxOnly
 }
 
-// Inherit is for Linux, as Listen.
+// Inherit is implemented on Linux only, like Listen.
 func Inherit(string, *os.File) (net.Listener, error) {
 	return nil, errLinuxOnly
 }

@@ -40,7 +40,7 @@ const (
 	mapValue = 2
 )
 
-// Sandbox is what a RunPodSandboxRequest says that matters here.
+// Sandbox holds the fields of a RunPodSandboxRequest that a [Hook] uses.
 type Sandbox struct {
 	Namespace, Name, UID string
 
@@ -48,25 +48,26 @@ type Sandbox struct {
 	HostNetwork bool
 	Annotations map[string]string
 
-	// DNS is what the kubelet computed; HasDNS tells whether it is in the message
-	// at all. To a runtime a message without it is not one with an empty one.
+	// DNS is the configuration that the kubelet computed. HasDNS reports whether the
+	// request has one; runtimes distinguish none from an empty one.
 	DNS    resolvconf.Config
 	HasDNS bool
 }
 
 var errMalformed = errors.New("not a protocol buffer")
 
-// field is one field of a message on the wire.
+// field is one field of an encoded message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	whole  []byte // with its tag
-	value  []byte // of a field of bytes
-	varint uint64 // of a field of a number
+	raw    []byte // the whole field, with its tag
+	value  []byte // if kind is BytesType
+	varint uint64 // if kind is VarintType
 }
 
-// fields calls each for every field of message, in order.
-func fields(message []byte, each func(field) error) error {
+// rangeFields calls yield for every field of message, in order, until yield returns an
+// error.
+func rangeFields(message []byte, yield func(field) error) error {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
@@ -76,14 +77,14 @@ func fields(message []byte, each func(field) error) error {
 		if n < 0 {
 			return errMalformed
 		}
-		f := field{number: number, kind: kind, whole: message[:tag+n]}
+		f := field{number: number, kind: kind, raw: message[:tag+n]}
 		switch kind {
 		case protowire.BytesType:
 			f.value, _ = protowire.ConsumeBytes(message[tag:])
 		case protowire.VarintType:
 			f.varint, _ = protowire.ConsumeVarint(message[tag:])
 		}
-		if err := each(f); err != nil {
+		if err := yield(f); err != nil {
 			return err
 		}
 		message = message[tag+n:]
@@ -91,74 +92,74 @@ func fields(message []byte, each func(field) error) error {
 	return nil
 }
 
-// expect refuses a field whose wire type is not the one of its number.
-func (f field) expect(kind protowire.Type) error {
+// checkKind returns an error if the wire type of f is not kind.
+func (f field) checkKind(kind protowire.Type) error {
 	if f.kind != kind {
 		return fmt.Errorf("field %d has wire type %d, want %d", f.number, f.kind, kind)
 	}
 	return nil
 }
 
-// parseSandbox reads a RunPodSandboxRequest. As in every protocol buffer a field
-// may stand more than once: messages are merged, the last text wins.
+// parseSandbox reads a RunPodSandboxRequest. A field may occur several times, as in every
+// protocol buffer: messages are merged, the last scalar wins.
 func parseSandbox(request []byte) (Sandbox, error) {
 	s := Sandbox{Annotations: map[string]string{}}
-	err := fields(request, func(f field) error {
+	err := rangeFields(request, func(f field) error {
 		if f.number != requestConfig {
 			return nil
 		}
-		if err := f.expect(protowire.BytesType); err != nil {
+		if err := f.checkKind(protowire.BytesType); err != nil {
 			return err
 		}
-		return fields(f.value, s.config)
+		return rangeFields(f.value, s.readConfig)
 	})
 	return s, err
 }
 
-func (s *Sandbox) config(f field) error {
+func (s *Sandbox) readConfig(f field) error {
 	switch f.number {
 	case configMetadata, configHostname, configDNS, configLabels, configAnnotations, configLinux:
-		if err := f.expect(protowire.BytesType); err != nil {
+		if err := f.checkKind(protowire.BytesType); err != nil {
 			return err
 		}
 	}
 	switch f.number {
 	case configMetadata:
-		return fields(f.value, s.metadata)
+		return rangeFields(f.value, s.readMetadata)
 	case configHostname:
 		s.Hostname = string(f.value)
 	case configDNS:
 		s.HasDNS = true
-		return fields(f.value, s.dns)
+		return rangeFields(f.value, s.readDNS)
 	case configAnnotations:
-		return s.annotation(f.value)
+		return s.readAnnotation(f.value)
 	case configLinux:
-		return s.linux(f.value)
+		return s.readLinux(f.value)
 	}
 	return nil
 }
 
-func (s *Sandbox) metadata(f field) error {
+func (s *Sandbox) readMetadata(f field) error {
 	texts := map[protowire.Number]*string{metadataName: &s.Name, metadataUID: &s.UID, metadataNamespace: &s.Namespace}
 	if text := texts[f.number]; text != nil {
 		*text = string(f.value)
-		return f.expect(protowire.BytesType)
+		return f.checkKind(protowire.BytesType)
 	}
 	return nil
 }
 
-func (s *Sandbox) dns(f field) error {
+func (s *Sandbox) readDNS(f field) error {
 	lists := map[protowire.Number]*[]string{dnsServers: &s.DNS.Nameservers, dnsSearches: &s.DNS.Searches, dnsOptions: &s.DNS.Options}
 	if list := lists[f.number]; list != nil {
 		*list = append(*list, string(f.value))
-		return f.expect(protowire.BytesType)
+		return f.checkKind(protowire.BytesType)
 	}
 	return nil
 }
 
-func (s *Sandbox) annotation(entry []byte) error {
+func (s *Sandbox) readAnnotation(entry []byte) error {
 	var key, value string
-	err := fields(entry, func(f field) error {
+	err := rangeFields(entry, func(f field) error {
 		switch f.number {
 		case mapKey:
 			key = string(f.value)
@@ -171,10 +172,10 @@ func (s *Sandbox) annotation(entry []byte) error {
 	return err
 }
 
-func (s *Sandbox) linux(message []byte) error {
-	return within(message, linuxSecurity, func(security []byte) error {
-		return within(security, securityNamespaces, func(namespaces []byte) error {
-			return fields(namespaces, func(f field) error {
+func (s *Sandbox) readLinux(message []byte) error {
+	return rangeMessages(message, linuxSecurity, func(security []byte) error {
+		return rangeMessages(security, securityNamespaces, func(namespaces []byte) error {
+			return rangeFields(namespaces, func(f field) error {
 				if f.number == namespaceNetwork {
 					s.HostNetwork = f.varint == namespaceModeNode
 				}
@@ -184,31 +185,30 @@ func (s *Sandbox) linux(message []byte) error {
 	})
 }
 
-// within calls inside for each message at the field of that number.
-func within(message []byte, number protowire.Number, inside func([]byte) error) error {
-	return fields(message, func(f field) error {
+// rangeMessages calls yield for each message in the field with the given number.
+func rangeMessages(message []byte, number protowire.Number, yield func([]byte) error) error {
+	return rangeFields(message, func(f field) error {
 		if f.number != number || f.kind != protowire.BytesType {
 			return nil
 		}
-		return inside(f.value)
+		return yield(f.value)
 	})
 }
 
-// withDNS returns request with dns in the place of what the kubelet put there. All
-// other bytes stay and keep their order, also the fields of the DNS configuration
-// that are not known here. request itself is not changed.
-func withDNS(request []byte, dns resolvconf.Config) ([]byte, error) {
+// setDNS returns a copy of request with dns as its DNS configuration. All other bytes stay
+// in their order, including unknown fields of the DNS configuration.
+func setDNS(request []byte, dns resolvconf.Config) ([]byte, error) {
 	var before, config, unknown, after []byte
 	found := false
-	err := fields(request, func(f field) error {
+	err := rangeFields(request, func(f field) error {
 		switch {
 		case f.number == requestConfig:
 			found = true
 			return splitDNS(f.value, &config, &unknown)
 		case found:
-			after = append(after, f.whole...)
+			after = append(after, f.raw...)
 		default:
-			before = append(before, f.whole...)
+			before = append(before, f.raw...)
 		}
 		return nil
 	})
@@ -225,18 +225,18 @@ func withDNS(request []byte, dns resolvconf.Config) ([]byte, error) {
 	return append(edited, after...), nil
 }
 
-// splitDNS appends the fields of a PodSandboxConfig to rest, save the DNS
-// configuration, of which it appends the unknown fields to unknown. A second DNS
-// configuration would be merged with the first, so both have to go.
+// splitDNS appends the fields of a PodSandboxConfig to rest, except the DNS configuration,
+// whose unknown fields it appends to unknown. It removes every DNS configuration: a reader
+// would merge a second one with the first.
 func splitDNS(message []byte, rest, unknown *[]byte) error {
-	return fields(message, func(f field) error {
+	return rangeFields(message, func(f field) error {
 		if f.number != configDNS {
-			*rest = append(*rest, f.whole...)
+			*rest = append(*rest, f.raw...)
 			return nil
 		}
-		return fields(f.value, func(f field) error {
+		return rangeFields(f.value, func(f field) error {
 			if f.number != dnsServers && f.number != dnsSearches && f.number != dnsOptions {
-				*unknown = append(*unknown, f.whole...)
+				*unknown = append(*unknown, f.raw...)
 			}
 			return nil
 		})

@@ -16,10 +16,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-var ours = resolvconf.Config{Nameservers: []string{"10.96.0.10"}, Searches: []string{"a.example", "b"}, Options: []string{"ndots:5"}}
+var newDNS = resolvconf.Config{Nameservers: []string{"10.96.0.10"}, Searches: []string{"a.example", "b"}, Options: []string{"ndots:5"}}
 
-// request is what a kubelet sends for a pod on the pod network.
-func request() *runtimeapi.RunPodSandboxRequest {
+// fullRequest returns a request with every field that is read, and some others.
+func fullRequest() *runtimeapi.RunPodSandboxRequest {
 	return &runtimeapi.RunPodSandboxRequest{
 		RuntimeHandler: "runc",
 		Config: &runtimeapi.PodSandboxConfig{
@@ -46,8 +46,8 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-func TestParseSandbox(t *testing.T) {
-	got, err := parseSandbox(marshal(t, request()))
+func TestParseSandbox_Fields(t *testing.T) {
+	got, err := parseSandbox(marshal(t, fullRequest()))
 	want := Sandbox{
 		Namespace: "shop", Name: "web", UID: "u1", Hostname: "web", HostNetwork: true,
 		Annotations: map[string]string{"kubernetes.io/config.source": "api", "a": ""},
@@ -57,7 +57,7 @@ func TestParseSandbox(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	r := request()
+	r := fullRequest()
 	r.Config.DnsConfig, r.Config.Linux = nil, nil
 	if got, err := parseSandbox(marshal(t, r)); err != nil || got.HasDNS || got.HostNetwork {
 		t.Errorf("without dns_config: %+v, %v", got, err)
@@ -68,17 +68,17 @@ func TestParseSandbox(t *testing.T) {
 	}
 }
 
-func TestParseSandboxMalformed(t *testing.T) {
-	whole := marshal(t, request())
+func TestParseSandbox_Malformed(t *testing.T) {
+	whole := marshal(t, fullRequest())
 	for name, b := range map[string][]byte{
-		"cut":               whole[:len(whole)-1],
-		"garbage":           []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
-		"config is no text": protowire.AppendVarint(protowire.AppendTag(nil, requestConfig, protowire.VarintType), 1),
-		"dns is no text":    inConfig(protowire.AppendVarint(protowire.AppendTag(nil, configDNS, protowire.VarintType), 1)),
-		"an open group":     inConfig(protowire.AppendTag(nil, 99, protowire.StartGroupType)),
+		"truncated":              whole[:len(whole)-1],
+		"garbage":                []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+		"config is a varint":     protowire.AppendVarint(protowire.AppendTag(nil, requestConfig, protowire.VarintType), 1),
+		"dns_config is a varint": inConfig(protowire.AppendVarint(protowire.AppendTag(nil, configDNS, protowire.VarintType), 1)),
+		"unterminated group":     inConfig(protowire.AppendTag(nil, 99, protowire.StartGroupType)),
 	} {
 		if s, err := parseSandbox(b); err == nil {
-			t.Errorf("%s: read as %+v", name, s)
+			t.Errorf("%s: parsed as %+v", name, s)
 		}
 	}
 }
@@ -91,27 +91,26 @@ func text(number protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), s)
 }
 
-// TestWithDNS compares the edit with what the typed message would become.
-func TestWithDNS(t *testing.T) {
-	r := request()
-	want := request()
-	want.Config.DnsConfig = &runtimeapi.DNSConfig{Servers: ours.Nameservers, Searches: ours.Searches, Options: ours.Options}
-	checkEdit(t, marshal(t, r), want)
+// TestSetDNS_TypedMessage compares the result with the typed message.
+func TestSetDNS_TypedMessage(t *testing.T) {
+	r := fullRequest()
+	want := fullRequest()
+	want.Config.DnsConfig = &runtimeapi.DNSConfig{Servers: newDNS.Nameservers, Searches: newDNS.Searches, Options: newDNS.Options}
+	checkSetDNS(t, marshal(t, r), want)
 
-	// Absent before, present after.
+	// The request has no dns_config.
 	r.Config.DnsConfig = nil
-	checkEdit(t, marshal(t, r), want)
+	checkSetDNS(t, marshal(t, r), want)
 
-	// A message may come in pieces, which a reader merges: the old servers must
-	// not come back.
-	pieces := append(marshal(t, request()), inConfig(text(configDNS, string(text(dnsServers, "203.0.113.66"))))...)
-	checkEdit(t, pieces, want)
+	// A reader merges the parts of a message: the old servers must not come back.
+	pieces := append(marshal(t, fullRequest()), inConfig(text(configDNS, string(text(dnsServers, "203.0.113.66"))))...)
+	checkSetDNS(t, pieces, want)
 }
 
-func checkEdit(t *testing.T, in []byte, want *runtimeapi.RunPodSandboxRequest) {
+func checkSetDNS(t *testing.T, in []byte, want *runtimeapi.RunPodSandboxRequest) {
 	t.Helper()
 	before := bytes.Clone(in)
-	out, err := withDNS(in, ours)
+	out, err := setDNS(in, newDNS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,52 +126,52 @@ func checkEdit(t *testing.T, in []byte, want *runtimeapi.RunPodSandboxRequest) {
 	}
 }
 
-// Fields of the future stay, byte for byte and in order, at every level; so does
-// text that is no UTF-8.
-func TestWithDNSKeepsWhatItDoesNotKnow(t *testing.T) {
+// TestSetDNS_UnknownFields checks that unknown fields stay at every level, byte for byte and
+// in order, and text that is not UTF-8 too.
+func TestSetDNS_UnknownFields(t *testing.T) {
 	unknown := func(s string) []byte { return text(1000, s) }
 	label := text(configLabels, string(append(text(mapKey, "l"), text(mapValue, "\xff\xfe")...)))
 	dns := text(configDNS, string(append(unknown("in dns"), text(dnsServers, "192.0.2.1")...)))
 	in := bytes.Join([][]byte{unknown("first"), inConfig(bytes.Join([][]byte{unknown("in config"), label, dns, unknown("last in config")}, nil)), unknown("last")}, nil)
 	want := bytes.Join([][]byte{
 		unknown("first"),
-		inConfig(bytes.Join([][]byte{unknown("in config"), label, unknown("last in config"), text(configDNS, string(appendDNS(unknown("in dns"), ours)))}, nil)),
+		inConfig(bytes.Join([][]byte{unknown("in config"), label, unknown("last in config"), text(configDNS, string(appendDNS(unknown("in dns"), newDNS)))}, nil)),
 		unknown("last"),
 	}, nil)
-	if got, err := withDNS(in, ours); err != nil || !bytes.Equal(got, want) {
+	if got, err := setDNS(in, newDNS); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v\n got %q\nwant %q", err, got, want)
 	}
 }
 
-// FuzzWithDNS compares the reader and the editor with the typed decoder on every
-// message that this one takes.
-func FuzzWithDNS(f *testing.F) {
-	f.Add(marshal(f, request()))
-	f.Add(append(marshal(f, request()), inConfig(text(configDNS, ""))...))
+// FuzzSetDNS compares parseSandbox and setDNS with the typed decoder on every message that
+// the decoder accepts.
+func FuzzSetDNS(f *testing.F) {
+	f.Add(marshal(f, fullRequest()))
+	f.Add(append(marshal(f, fullRequest()), inConfig(text(configDNS, ""))...))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := withDNS(in, ours)
+		out, err := setDNS(in, newDNS)
 		if err != nil {
 			return
 		}
 		var before, after runtimeapi.RunPodSandboxRequest
 		if proto.Unmarshal(in, &before) != nil {
-			return // text that is no UTF-8, fields of another type
+			return // invalid UTF-8, fields of another type
 		}
 		if err := proto.Unmarshal(out, &after); err != nil {
-			t.Fatalf("the edit cannot be read: %v", err)
+			t.Fatalf("the result does not decode: %v", err)
 		}
 		s, err := parseSandbox(in)
 		if err == nil && (s.Name != before.GetConfig().GetMetadata().GetName() || s.UID != before.GetConfig().GetMetadata().GetUid() ||
 			s.HasDNS != (before.GetConfig().GetDnsConfig() != nil) || s.Hostname != before.GetConfig().GetHostname()) {
-			t.Errorf("read %+v of %v", s, &before)
+			t.Errorf("parsed %+v from %v", s, &before)
 		}
 		if err == nil && !cmp.Equal(s.DNS.Nameservers, before.GetConfig().GetDnsConfig().GetServers()) {
-			t.Errorf("read the servers %q of %v", s.DNS.Nameservers, &before)
+			t.Errorf("parsed the servers %q from %v", s.DNS.Nameservers, &before)
 		}
 		got := after.GetConfig().GetDnsConfig()
-		if !cmp.Equal(got.GetServers(), ours.Nameservers) || !cmp.Equal(got.GetSearches(), ours.Searches) || !cmp.Equal(got.GetOptions(), ours.Options) {
-			t.Errorf("the edit says %v", got)
+		if !cmp.Equal(got.GetServers(), newDNS.Nameservers) || !cmp.Equal(got.GetSearches(), newDNS.Searches) || !cmp.Equal(got.GetOptions(), newDNS.Options) {
+			t.Errorf("the result has %v", got)
 		}
 	})
 }

@@ -172,7 +172,7 @@ func (m *machine) testActivation(t *testing.T) {
 	u.hear(t, "WATCHDOG=1")
 
 	second := exec.Command(u.program, u.command()[1:]...)
-	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "another shim holds "+u.path()+".lock") {
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), u.path()+".lock is locked by another shim") {
 		t.Errorf("a second shim: %v\n%s", err, out)
 	}
 

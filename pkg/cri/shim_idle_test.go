@@ -18,11 +18,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestHoursPass has a day of gRPC's own timers, for which the connections are in
-// memory and the clock is the test's: a stream of events that is silent for hours
-// stays open, a call that takes as long is not cut short, and both end with the
-// shim. The bubble does not end while a goroutine is left.
-func TestHoursPass(t *testing.T) {
+// TestShim_IdleForHours runs the timers of gRPC for a day on fake time, with connections in
+// memory. A stream of events that is silent for hours stays open, a call that takes as long
+// succeeds, and stopping the shim ends both. The bubble fails if a goroutine is left.
+func TestShim_IdleForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := newFakeRuntime()
 		containerd := runtime.server()
@@ -38,7 +37,7 @@ func TestHoursPass(t *testing.T) {
 		ended := make(chan error, 1)
 		toShim := inMemory(t, func(l net.Listener) {
 			s := &Shim{Listener: l}
-			s.SetHook(pass())
+			s.SetHook(passHook())
 			ended <- s.serve(ctx, conn)
 		})
 		kubelet := runtimeapi.NewRuntimeServiceClient(connect(t, "passthrough:///shim", toShim))
@@ -47,13 +46,13 @@ func TestHoursPass(t *testing.T) {
 
 		executed := make(chan error, 1)
 		go func() {
-			r, err := kubelet.ExecSync(calls, &runtimeapi.ExecSyncRequest{}) // of a probe without a timeout
+			r, err := kubelet.ExecSync(calls, &runtimeapi.ExecSyncRequest{}) // a probe without a timeout
 			if r.GetExitCode() != 7 {
-				err = errors.Join(err, errors.New("another exit code"))
+				err = errors.Join(err, errors.New("wrong exit code"))
 			}
 			executed <- err
 		}()
-		<-runtime.gone // it has begun
+		<-runtime.started
 		stream, err := kubelet.GetContainerEvents(calls, &runtimeapi.GetEventsRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -71,9 +70,9 @@ func TestHoursPass(t *testing.T) {
 			runtime.events <- silence.String()
 			expect(silence.String())
 		}
-		runtime.done <- 7
+		runtime.exitCodes <- 7
 		if err := <-executed; err != nil {
-			t.Errorf("a call of a day: %v", err)
+			t.Errorf("call that takes a day: %v", err)
 		}
 
 		stopped := time.Now()
@@ -81,16 +80,16 @@ func TestHoursPass(t *testing.T) {
 		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || time.Since(stopped) > 0 {
 			t.Errorf("the stream ends with %v after %v, want Unavailable at once", err, time.Since(stopped))
 		}
-		if err := <-runtime.gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("the runtime sees %v", err)
+		if err := <-runtime.ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the runtime's context ends with %v", err)
 		}
 		if err := <-ended; err != nil {
-			t.Errorf("the shim ends with %v", err)
+			t.Errorf("serve: %v", err)
 		}
 	})
 }
 
-// inMemory lets serve have a listener, and returns the way to it.
+// inMemory calls serve with a listener in memory and returns the option that dials it.
 func inMemory(t *testing.T, serve func(net.Listener)) grpc.DialOption {
 	l := bufconn.Listen(64 << 10)
 	go serve(l)
