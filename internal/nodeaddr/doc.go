@@ -1,10 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeaddr gives a node addresses of its own: a network interface that leads
-// nowhere (Linux's dummy driver), with the addresses that pods send their queries to.
+// Package nodeaddr assigns the addresses of the node cache to an interface of the node.
 //
-// It exists because these addresses are on no network card, and must be there before a
-// server can listen on them. Each step says how things are to be, so that it does not
-// matter what was there before.
+// Pods send queries to these addresses, which belong to no network card, and the server
+// can listen on an address only once the node has it. [Ensure] assigns them to an
+// interface of Linux's dummy driver. It is idempotent.
 package nodeaddr

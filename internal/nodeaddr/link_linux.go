@@ -13,46 +13,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ensure makes a dummy interface of that name if there is no interface that has it, sets
-// it up, and gives it the addresses. Others that it has stay. It needs CAP_NET_ADMIN. An
-// interface that leads to other machines is an error: they would be told of the addresses.
+// Ensure creates a dummy interface called name unless the interface exists, sets it up and
+// assigns addrs to it. Other addresses of the interface stay. Ensure needs CAP_NET_ADMIN.
+//
+// An existing interface must be a dummy or the loopback. Any other kind is an error: the
+// node would announce the addresses to its network.
 func Ensure(name string, addrs []netip.Addr) error {
 	dummy := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
 	if err := netlink.LinkAdd(dummy); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making the interface %s, of type dummy: %w", name, hinted(err))
+		return fmt.Errorf("creating dummy interface %s: %w", name, withHint(err))
 	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", name, err)
 	}
 	if link.Type() != dummy.Type() && link.Attrs().Flags&net.FlagLoopback == 0 {
-		return fmt.Errorf("interface %s is of type %s: name one that there is not yet, or one of type %s", name, link.Type(), dummy.Type())
+		return fmt.Errorf("interface %s is of type %s, want %s: choose another name", name, link.Type(), dummy.Type())
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting the interface %s up: %w", name, err)
+		return fmt.Errorf("setting interface %s up: %w", name, err)
 	}
 	for _, addr := range addrs {
-		if err := netlink.AddrReplace(link, own(addr)); err != nil {
-			return fmt.Errorf("giving %s to the interface %s: %w", addr, name, err)
+		if err := netlink.AddrReplace(link, hostAddr(addr)); err != nil {
+			return fmt.Errorf("assigning %s to interface %s: %w", addr, name, err)
 		}
 	}
 	return nil
 }
 
-// hinted adds to the kernel's err, for which it made no interface, what can be done about it.
-func hinted(err error) error {
+// withHint adds to an error of LinkAdd what to do about it.
+func withHint(err error) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("%w; the kernel has no interfaces of type dummy: load its module, or make the address yourself and leave interface empty", err)
+		return fmt.Errorf("%w: load the kernel module dummy, or assign the address yourself and leave interface empty", err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w; needs CAP_NET_ADMIN", err)
+		return fmt.Errorf("%w: add CAP_NET_ADMIN", err)
 	}
 	return err
 }
 
-// own is an address as that of one host. IPv6 is not to look whether another host has it,
-// for until that is known nobody can listen on it.
-func own(addr netip.Addr) *netlink.Addr {
+// hostAddr returns addr with the prefix length of a single address. Duplicate address
+// detection is off for IPv6: until it is done, no process can listen on the address.
+func hostAddr(addr netip.Addr) *netlink.Addr {
 	addr = addr.Unmap()
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
 	if addr.Is6() {

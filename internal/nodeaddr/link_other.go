@@ -10,7 +10,7 @@ import (
 	"net/netip"
 )
 
-// Ensure is for Linux.
+// Ensure is implemented on Linux only.
 func Ensure(string, []netip.Addr) error {
-	return errors.New("dummy interfaces are made on Linux only")
+	return errors.New("dummy interfaces exist on Linux only")
 }

@@ -14,35 +14,36 @@ import (
 	"time"
 )
 
-// Notifier is a service manager that wants to hear how this process is. The zero
-// value is none, and is told nothing.
+// Notifier notifies the service manager of the state of this process. The zero value
+// notifies nothing.
 type Notifier struct {
-	send     func(state string) error // nil: there is none
-	watchdog time.Duration            // it wants a sign of life so often; 0: never
+	send     func(state string) error // nil without a service manager
+	watchdog time.Duration            // the watchdog timeout; 0: no watchdog
 }
 
-// NewNotifier returns the manager that the environment names, and removes it from
-// there: its news would not be about the programs that we start.
+// NewNotifier returns a Notifier for the service manager that the environment names. It
+// removes the variables from the environment, so that child processes do not notify.
 func NewNotifier() (Notifier, error) {
-	address, usec, pid := take("NOTIFY_SOCKET"), take("WATCHDOG_USEC"), take("WATCHDOG_PID")
+	address, usec, pid := takeVariable("NOTIFY_SOCKET"), takeVariable("WATCHDOG_USEC"), takeVariable("WATCHDOG_PID")
 	if address == "" {
 		return Notifier{}, nil
 	}
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") { // @: abstract
 		return Notifier{}, fmt.Errorf("NOTIFY_SOCKET %q: neither a path nor an abstract socket", address)
 	}
-	m := Notifier{send: func(state string) error { return send(address, state) }}
+	n := Notifier{send: func(state string) error { return send(address, state) }}
 	if usec == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
-		return m, nil
+		return n, nil
 	}
-	n, err := strconv.ParseInt(usec, 10, 64)
-	if m.watchdog = time.Duration(n) * time.Microsecond; err != nil || n <= 0 || m.watchdog/time.Microsecond != time.Duration(n) {
+	timeout, err := strconv.ParseInt(usec, 10, 64)
+	n.watchdog = time.Duration(timeout) * time.Microsecond
+	if err != nil || timeout <= 0 || n.watchdog/time.Microsecond != time.Duration(timeout) {
 		return Notifier{}, fmt.Errorf("WATCHDOG_USEC %q: not a number of microseconds", usec)
 	}
-	return m, nil
+	return n, nil
 }
 
-// send sends one datagram, which is one piece of news.
+// send sends one notification, which is one datagram.
 func send(address, state string) error {
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: address, Net: "unixgram"})
 	if err != nil {
@@ -53,42 +54,46 @@ func send(address, state string) error {
 	return err
 }
 
-// Run tells the manager that the service is ready once alive has returned nil, gives
-// it the signs of life that it wants for as long as alive does, and says that the
-// service is stopping when ctx ends. An alive that returns late or an error costs a
-// sign of life; when enough are missing, the manager starts the service anew.
+// Run calls alive and notifies the manager that the service is ready once alive has
+// returned nil. It then calls alive at half the watchdog timeout and sends the watchdog
+// notification each time alive returns nil in time; without them, the manager restarts the
+// service. When ctx is done, Run notifies the manager that the service is stopping.
 //
-// A manager that cannot be told is logged: that is no reason to end. The error is
-// that of the first call of alive, unless ctx ended it.
-func (m Notifier) Run(ctx context.Context, alive func(context.Context) error, log *slog.Logger) error {
-	if m.send == nil {
+// Notifications are best effort: a failure is logged. The only error that Run returns is
+// that of the first call of alive, unless ctx is done.
+func (n Notifier) Run(ctx context.Context, alive func(context.Context) error, log *slog.Logger) error {
+	if n.send == nil {
 		return nil
 	}
-	tell := func(state string) {
-		if err := m.send(state); err != nil {
-			log.Warn("the service manager cannot be told", "state", state, "error", err)
+	notify := func(state string) {
+		if err := n.send(state); err != nil {
+			log.Warn("cannot notify systemd", "state", state, "error", err)
 		}
 	}
-	defer tell("STOPPING=1")
+	defer notify("STOPPING=1")
 	if err := alive(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("becoming ready: %w", err)
+		return fmt.Errorf("waiting for the service to start: %w", err)
 	}
-	tell("READY=1")
-	if m.watchdog == 0 {
+	notify("READY=1")
+	if n.watchdog == 0 {
 		<-ctx.Done()
 		return nil
 	}
-	// Half of the time, as sd_watchdog_enabled(3) has it.
-	period := m.watchdog / 2
+	n.runWatchdog(ctx, alive, notify, log)
+	return nil
+}
+
+func (n Notifier) runWatchdog(ctx context.Context, alive func(context.Context) error, notify func(state string), log *slog.Logger) {
+	period := n.watchdog / 2 // recommended by sd_watchdog_enabled(3)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 		probe, cancel := context.WithTimeout(ctx, period)
@@ -96,9 +101,9 @@ func (m Notifier) Run(ctx context.Context, alive func(context.Context) error, lo
 		cancel()
 		switch {
 		case err == nil:
-			tell("WATCHDOG=1")
+			notify("WATCHDOG=1")
 		case ctx.Err() == nil:
-			log.Error("the service does not answer: no sign of life for the service manager", "error", err)
+			log.Error("liveness check failed, watchdog not notified", "error", err)
 		}
 	}
 }

@@ -20,21 +20,22 @@ import (
 	"time"
 )
 
-// told collects the news and when it came.
-type told struct {
-	began time.Time
-	news  []string
+// recorder records notifications and their times.
+type recorder struct {
+	start         time.Time
+	notifications []string
 }
 
-func (r *told) send(state string) error {
-	r.news = append(r.news, time.Since(r.began).String()+" "+state)
+func (r *recorder) send(state string) error {
+	r.notifications = append(r.notifications, time.Since(r.start).String()+" "+state)
 	return nil
 }
 
-// A service that comes up in three seconds, hangs for a while, and is told to stop.
-func TestRun(t *testing.T) {
+// TestRun_Watchdog runs a service that starts in three seconds, then hangs, fails once and is
+// stopped.
+func TestRun_Watchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := told{began: time.Now()}
+		r := recorder{start: time.Now()}
 		m := Notifier{send: r.send, watchdog: 20 * time.Second}
 		ready := time.After(3 * time.Second)
 		calls := 0
@@ -57,32 +58,32 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 		want := []string{"3s READY=1", "13s WATCHDOG=1", "43s WATCHDOG=1", "53s WATCHDOG=1", "55s STOPPING=1"}
-		if !slices.Equal(r.news, want) {
-			t.Errorf("the manager heard %q, want %q", r.news, want)
+		if !slices.Equal(r.notifications, want) {
+			t.Errorf("notifications %q, want %q", r.notifications, want)
 		}
-		if n := strings.Count(log.String(), "does not answer"); n != 2 {
-			t.Errorf("%d lines about it in the log, want 2:\n%s", n, &log)
+		if n := strings.Count(log.String(), "liveness check failed"); n != 2 {
+			t.Errorf("%d failures logged, want 2:\n%s", n, &log)
 		}
 	})
 }
 
-func TestRunWithoutWatchdog(t *testing.T) {
+func TestRun_WithoutWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := told{began: time.Now()}
+		r := recorder{start: time.Now()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := (Notifier{send: r.send}).Run(ctx, func(context.Context) error { return nil }, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
-		if want := []string{"0s READY=1", "1h0m0s STOPPING=1"}; !slices.Equal(r.news, want) {
-			t.Errorf("the manager heard %q, want %q", r.news, want)
+		if want := []string{"0s READY=1", "1h0m0s STOPPING=1"}; !slices.Equal(r.notifications, want) {
+			t.Errorf("notifications %q, want %q", r.notifications, want)
 		}
 	})
 }
 
-// A service that does not come up is never called ready.
-func TestRunNotReady(t *testing.T) {
-	r := told{began: time.Now()}
+// TestRun_NotReady checks that a service that does not start is never reported ready.
+func TestRun_NotReady(t *testing.T) {
+	r := recorder{start: time.Now()}
 	broken := errors.New("broken")
 	err := Notifier{send: r.send}.Run(t.Context(), func(context.Context) error { return broken }, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, broken) {
@@ -91,33 +92,34 @@ func TestRunNotReady(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := (Notifier{send: r.send}).Run(ended, func(ctx context.Context) error { return ctx.Err() }, slog.New(slog.DiscardHandler)); err != nil {
-		t.Errorf("told to stop first: %v", err)
+		t.Errorf("stopped while starting: %v", err)
 	}
-	for _, state := range r.news {
+	for _, state := range r.notifications {
 		if !strings.HasSuffix(state, " STOPPING=1") {
-			t.Errorf("the manager heard %q", state)
+			t.Errorf("notification %q", state)
 		}
 	}
 }
 
-// A manager that is gone is not the end of the service; no manager is no work.
-func TestRunWithoutManager(t *testing.T) {
+// TestRun_ManagerUnavailable checks that failed notifications do not end Run, and that the
+// zero Notifier does nothing.
+func TestRun_ManagerUnavailable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	alive := func(context.Context) error { cancel(); return nil }
 	var log bytes.Buffer
 	gone := Notifier{send: func(string) error { return errors.New("gone") }}
-	if err := gone.Run(ctx, alive, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Count(log.String(), "cannot be told") != 2 {
+	if err := gone.Run(ctx, alive, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Count(log.String(), "cannot notify systemd") != 2 {
 		t.Errorf("%v, the log:\n%s", err, &log)
 	}
-	never := func(context.Context) error { t.Error("asked for nothing"); return nil }
+	never := func(context.Context) error { t.Error("alive is called without a manager"); return nil }
 	if err := (Notifier{}).Run(t.Context(), never, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNewNotifier reads the environment and sends a datagram to a real socket: a path,
-// and on Linux an abstract one.
-func TestNewNotifier(t *testing.T) {
+// TestNewNotifier_Environment reads the environment and sends a notification to a real
+// socket: at a path, and on Linux an abstract one.
+func TestNewNotifier_Environment(t *testing.T) {
 	addresses := []string{filepath.Join(t.TempDir(), "notify")}
 	if runtime.GOOS == "linux" {
 		addresses = append(addresses, "@dnsconfigurer-test-"+strconv.Itoa(os.Getpid()))
@@ -132,10 +134,10 @@ func TestNewNotifier(t *testing.T) {
 			usec, pid string
 			want      time.Duration
 		}{
-			"a watchdog":       {"30000000", strconv.Itoa(os.Getpid()), 30 * time.Second},
-			"of any process":   {"1", "", time.Microsecond},
-			"of the parent":    {"30000000", "1", 0},
-			"without watchdog": {"", "", 0},
+			"watchdog":                    {"30000000", strconv.Itoa(os.Getpid()), 30 * time.Second},
+			"watchdog of any process":     {"1", "", time.Microsecond},
+			"watchdog of another process": {"30000000", "1", 0},
+			"without watchdog":            {"", "", 0},
 		} {
 			t.Setenv("NOTIFY_SOCKET", address)
 			t.Setenv("WATCHDOG_USEC", tt.usec)
@@ -152,13 +154,13 @@ func TestNewNotifier(t *testing.T) {
 				t.Errorf("%s: received %q, %v", address, b[:n], err)
 			}
 			if m, err := NewNotifier(); err != nil || m.send != nil {
-				t.Errorf("%s: the variables are still there: %v", name, err)
+				t.Errorf("%s: the variables are still set: %v", name, err)
 			}
 		}
 	}
 }
 
-func TestNewNotifierRefuses(t *testing.T) {
+func TestNewNotifier_Errors(t *testing.T) {
 	for _, tt := range []struct{ address, usec, want string }{
 		{"vsock:2:1234", "", `NOTIFY_SOCKET "vsock:2:1234": neither a path`},
 		{"/run/notify", "soon", `WATCHDOG_USEC "soon": not a number`},

@@ -9,25 +9,24 @@ import (
 	"strconv"
 )
 
-// firstSocket follows the three standard descriptors (SD_LISTEN_FDS_START).
+// firstSocket is the descriptor after the three standard ones (SD_LISTEN_FDS_START).
 const firstSocket = 3
 
-// Socket returns the socket that the service manager opened for this process, nil
-// when it opened none. The caller closes it. More than one is an error: this process
-// serves on one.
+// Socket returns the socket that the service manager opened for this process, or nil if it
+// opened none. The caller closes it. More than one socket is an error.
 //
-// The variables that say so are removed from the environment: the programs that we
-// start are not meant. So a second call returns nil.
+// Socket removes the variables of the protocol from the environment, so that child
+// processes do not use the socket. A second call returns nil.
 func Socket() (*os.File, error) {
-	pid, count, names := take("LISTEN_PID"), take("LISTEN_FDS"), take("LISTEN_FDNAMES")
+	pid, count, names := takeVariable("LISTEN_PID"), takeVariable("LISTEN_FDS"), takeVariable("LISTEN_FDNAMES")
 	if pid == "" || count == "" {
 		return nil, nil
 	}
-	meant, err := strconv.Atoi(pid)
+	recipient, err := strconv.Atoi(pid)
 	if err != nil {
 		return nil, fmt.Errorf("LISTEN_PID %q: not a process ID", pid)
 	}
-	if meant != os.Getpid() {
+	if recipient != os.Getpid() {
 		return nil, nil
 	}
 	switch n, err := strconv.Atoi(count); {
@@ -36,14 +35,14 @@ func Socket() (*os.File, error) {
 	case n == 0:
 		return nil, nil
 	case n > 1:
-		return nil, fmt.Errorf("the service manager hands over %d sockets (%s), want one: see ListenStream= and Sockets= of the units", n, names)
+		return nil, fmt.Errorf("got %d sockets (%s) from the service manager, want one: check ListenStream= and Sockets= of the units", n, names)
 	}
 	return os.NewFile(firstSocket, names), nil
 }
 
-// take returns the value of a variable and removes it.
-func take(variable string) string {
-	value := os.Getenv(variable)
-	_ = os.Unsetenv(variable) // fails for names that are none
+// takeVariable returns the value of an environment variable and removes the variable.
+func takeVariable(name string) string {
+	value := os.Getenv(name)
+	_ = os.Unsetenv(name) // fails for invalid names only
 	return value
 }

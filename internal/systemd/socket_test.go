@@ -17,8 +17,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
 )
 
-// TestMain is also the service: a program that says what it was handed and answers
-// one client.
+// TestMain is also the service of TestSocket: a program that prints what Socket returns and
+// serves one client.
 func TestMain(m *testing.M) {
 	if os.Getenv("SERVE") == "" {
 		os.Exit(m.Run())
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 	f, err := systemd.Socket()
 	fmt.Printf("%v %v\n", f != nil, err)
 	if again, err := systemd.Socket(); again != nil || err != nil {
-		fmt.Println("handed over twice")
+		fmt.Println("the second call returns a socket")
 	}
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "LISTEN_") {
-			fmt.Println("left in the environment:", v)
+			fmt.Println("still in the environment:", v)
 		}
 	}
 	if f != nil {
@@ -46,21 +46,21 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestSocket starts a program as a service manager does. The shell knows the process
-// ID that the program will have.
-func TestSocket(t *testing.T) {
-	const tooMany = "the service manager hands over 2 sockets (a:b), want one"
+// TestSocket_Environment starts a program as a service manager does. The shell sets the
+// process ID, which stays the same when it executes the program.
+func TestSocket_Environment(t *testing.T) {
+	const tooMany = "got 2 sockets (a:b) from the service manager, want one"
 	for _, tt := range []struct {
 		name, variables, want string
 	}{
-		{"one", "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=a", "true <nil>"},
-		{"none", "LISTEN_PID=$$ LISTEN_FDS=0", "false <nil>"},
-		{"not started by a manager", "", "false <nil>"},
-		{"meant for the parent", "LISTEN_PID=1 LISTEN_FDS=1", "false <nil>"},
-		{"two", "LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=a:b", "false " + tooMany},
-		{"no process ID", "LISTEN_PID=x LISTEN_FDS=1", `false LISTEN_PID "x": not a process ID`},
-		{"no number", "LISTEN_PID=$$ LISTEN_FDS=one", `false LISTEN_FDS "one": not a number of sockets`},
-		{"fewer than none", "LISTEN_PID=$$ LISTEN_FDS=-1", `false LISTEN_FDS "-1": not a number of sockets`},
+		{"one socket", "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=a", "true <nil>"},
+		{"no socket", "LISTEN_PID=$$ LISTEN_FDS=0", "false <nil>"},
+		{"no service manager", "", "false <nil>"},
+		{"for another process", "LISTEN_PID=1 LISTEN_FDS=1", "false <nil>"},
+		{"two sockets", "LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=a:b", "false " + tooMany},
+		{"invalid process ID", "LISTEN_PID=x LISTEN_FDS=1", `false LISTEN_PID "x": not a process ID`},
+		{"invalid number", "LISTEN_PID=$$ LISTEN_FDS=one", `false LISTEN_FDS "one": not a number of sockets`},
+		{"negative number", "LISTEN_PID=$$ LISTEN_FDS=-1", `false LISTEN_FDS "-1": not a number of sockets`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
@@ -84,12 +84,12 @@ func TestSocket(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			got := strings.TrimSpace(string(out))
 			if err != nil || !strings.HasPrefix(got, tt.want) || strings.Contains(got, "\n") {
-				t.Errorf("%v, the program says %q, want %q", err, got, tt.want)
+				t.Errorf("%v, the program prints %q, want %q", err, got, tt.want)
 			}
 			if strings.HasPrefix(tt.want, "true") {
 				b := make([]byte, 5)
 				if _, err := client.Read(b); err != nil || string(b) != "hello" {
-					t.Errorf("the client reads %q, %v", b, err)
+					t.Errorf("the client receives %q, %v", b, err)
 				}
 			}
 		})
