@@ -1,13 +1,17 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi is a Kubernetes API for tests: get, list and watch over HTTP, of
-// objects that a test applies to a store in memory. It is there so that programs which
-// watch a cluster, ours and those that we are compared with, see the very same cluster
-// without etcd and an API server, also one of 100,000 endpoints; and so that a test can
-// do to them what a real API server does on a bad day: refuse, stall, forget.
+// Package kubeapi is an in-memory Kubernetes API server for tests: get, list and watch
+// over HTTP, of objects that a test applies. It exists so that programs that watch a
+// cluster, including those that dnsconfigurer is compared with, can be run against the
+// same cluster without etcd and kube-apiserver, up to 100,000 endpoints, and so that a
+// test can make the API server fail: refuse requests, stall, cut watches, expire resource
+// versions.
 //
-// It speaks JSON and protobuf, streaming lists (sendInitialEvents), bookmarks, label and
-// field selectors, and answers 410 Gone to who asks for what it has forgotten. It does
-// not validate, and it lets everybody in.
+// It supports JSON and protobuf, streaming lists (sendInitialEvents), bookmarks, label
+// and field selectors, and 410 Gone for a watch from a version that is no longer in its
+// log. It does not validate objects, and every client is authorized.
+//
+// [Server.Start] serves on a socket; [Transport] serves without one, for tests in a
+// synctest bubble.
 package kubeapi

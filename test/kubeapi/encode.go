@@ -16,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// item is an object and what it is on the wire, which is computed once for all watches:
-// a hundred thousand endpoints are read by several clients.
+// item is an object and its encodings, each of which is computed once for all watches:
+// several clients read 100,000 endpoints.
 type item struct {
-	object Object // never changed
+	object Object // immutable
 	once   [2]sync.Once
 	wire   [2][]byte
 }
 
-// format is how objects are written.
+// format is an encoding of objects.
 type format int
 
 const (
@@ -34,7 +34,7 @@ const (
 
 const protobufType = runtime.ContentTypeProtobuf
 
-// formatOf returns what r asks for.
+// formatOf returns the first supported format in the Accept header of r, or JSON.
 func formatOf(r *http.Request) format {
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		kind, _, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -59,7 +59,8 @@ func (f format) contentType(isWatch bool) string {
 	}
 }
 
-// encode returns o, whose kind is set. Kinds of the API always can be encoded.
+// encode returns the encoding of o, whose kind must be set. It panics if o cannot be
+// encoded, which is never the case for kinds of the API.
 func (f format) encode(o runtime.Object) []byte {
 	if f == jsonFormat {
 		text, err := json.Marshal(o)
@@ -68,7 +69,7 @@ func (f format) encode(o runtime.Object) []byte {
 		}
 		return text
 	}
-	// The serializer reads the kind from the object; it needs no scheme to write.
+	// To encode, the serializer reads the kind from the object and needs no scheme.
 	text, err := runtime.Encode(protobuf.NewSerializer(nil, nil), o)
 	if err != nil {
 		panic(err)
@@ -81,7 +82,7 @@ func (it *item) encoded(f format) []byte {
 	return it.wire[f]
 }
 
-// frame returns an event of a watch: a JSON object, or a message of protobuf after its
+// frame returns an event of a watch: a JSON object, or a protobuf message after its
 // length (k8s.io/apimachinery/pkg/runtime/serializer/protobuf, LengthDelimitedFramer).
 func (f format) frame(kind watch.EventType, object []byte) []byte {
 	if f == jsonFormat {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
@@ -53,12 +55,12 @@ func pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// formats are the two ways to speak to the API.
+// formats are the encodings that the server supports.
 var formats = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
 
-// TestInformer is a day in the life of a client: it sees what there is, what changes,
-// and what has changed while the server was away.
-func TestInformer(t *testing.T) {
+// TestServer_Informer runs an informer through changes, cut watches, a restart and
+// bookmarks.
+func TestServer_Informer(t *testing.T) {
 	for _, format := range formats {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
@@ -72,34 +74,23 @@ func TestInformer(t *testing.T) {
 			factory.StartWithContext(ctx)
 			factory.WaitForCacheSync(ctx.Done())
 
-			sees := func(name, ip string) {
+			want := func(name, ip string) {
 				t.Helper()
-				eventually(t, func() error {
-					o, err := lister.Get(name)
-					switch {
-					case apierrors.IsNotFound(err) && ip == "":
-						return nil
-					case err != nil:
-						return err
-					case o.Spec.ClusterIP != ip:
-						return fmt.Errorf("%s has %s, want %s", name, o.Spec.ClusterIP, ip)
-					}
-					return nil
-				})
+				eventually(t, func() error { return compareIP(lister, name, ip) })
 			}
-			sees("web", "10.96.0.1")
-			sees("db", "10.96.0.2")
+			want("web", "10.96.0.1")
+			want("db", "10.96.0.2")
 			s.Apply(service("web", "10.96.0.9"), service("new", "10.96.0.3"))
-			sees("web", "10.96.0.9")
-			sees("new", "10.96.0.3")
+			want("web", "10.96.0.9")
+			want("new", "10.96.0.3")
 			s.Delete(service("db", ""), service("never", ""))
-			sees("db", "")
+			want("db", "")
 
 			s.CutWatches()
 			s.Apply(service("web", "10.96.0.10"))
-			sees("web", "10.96.0.10")
+			want("web", "10.96.0.10")
 			if n := s.Requests()["list services"]; n != 0 {
-				t.Errorf("%d lists, want a streaming one", n)
+				t.Errorf("%d lists, want a streaming list", n)
 			}
 			s.Stop()
 			s.Apply(service("web", "10.96.0.11"))
@@ -107,7 +98,7 @@ func TestInformer(t *testing.T) {
 			if _, err := s.Start(); err != nil {
 				t.Fatal(err)
 			}
-			sees("web", "10.96.0.11")
+			want("web", "10.96.0.11")
 			before := informer.LastSyncResourceVersion()
 			s.Apply(pod("p", "n"))
 			s.Bookmark()
@@ -119,6 +110,20 @@ func TestInformer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// compareIP returns an error unless the Service has the IP, or does not exist if ip is "".
+func compareIP(lister corelisters.ServiceNamespaceLister, name, ip string) error {
+	o, err := lister.Get(name)
+	switch {
+	case apierrors.IsNotFound(err) && ip == "":
+		return nil
+	case err != nil:
+		return err
+	case o.Spec.ClusterIP != ip:
+		return fmt.Errorf("%s has %s, want %s", name, o.Spec.ClusterIP, ip)
+	}
+	return nil
 }
 
 func eventually(t *testing.T, f func() error) {
@@ -138,8 +143,17 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
-// TestSelectors: what leaves a selection is deleted for those who watch that.
-func TestSelectors(t *testing.T) {
+// wantEvent receives an event of a pod.
+func wantEvent(t *testing.T, w watch.Interface, kind watch.EventType, name string) {
+	t.Helper()
+	e := <-w.ResultChan()
+	if p, ok := e.Object.(*corev1.Pod); !ok || e.Type != kind || p.Name != name {
+		t.Fatalf("%+v, want %s %s", e, kind, name)
+	}
+}
+
+// TestWatch_Selector: an object that leaves the selection is deleted for its watches.
+func TestWatch_Selector(t *testing.T) {
 	for _, format := range formats {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
@@ -158,20 +172,107 @@ func TestSelectors(t *testing.T) {
 			}
 			defer w.Stop()
 			s.Apply(pod("there", "n2"), pod("there", "n1"), pod("here", "n1"), pod("here", "n2"))
-			for _, want := range []struct {
-				kind watch.EventType
-				name string
-			}{{watch.Added, "there"}, {watch.Modified, "here"}, {watch.Deleted, "here"}} {
-				e := <-w.ResultChan()
-				if p, ok := e.Object.(*corev1.Pod); !ok || e.Type != want.kind || p.Name != want.name {
-					t.Fatalf("%+v, want %v", e, want)
-				}
-			}
+			wantEvent(t, w, watch.Added, "there")
+			wantEvent(t, w, watch.Modified, "here")
+			wantEvent(t, w, watch.Deleted, "here")
 		})
 	}
 }
 
-func TestRefusals(t *testing.T) {
+// TestWatch_Replaced: an object with a new UID is another object.
+func TestWatch_Replaced(t *testing.T) {
+	s := kubeapi.New()
+	s.Apply(pod("p", "n1"))
+	w, err := client(t, start(t, s), runtime.ContentTypeProtobuf).CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	wantEvent(t, w, watch.Added, "p")
+	next := pod("p", "n1")
+	next.UID = "another"
+	s.Apply(next)
+	wantEvent(t, w, watch.Deleted, "p")
+	wantEvent(t, w, watch.Added, "p")
+}
+
+// local returns a client without a socket: a test in a synctest bubble can tell when
+// nothing more happens.
+func local(t *testing.T, s *kubeapi.Server) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestServer_Hold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kubeapi.New()
+		s.Apply(pod("p", "n1"))
+		pods := local(t, s).CoreV1().Pods("shop")
+		release, listed := s.Hold("pods"), false
+		go func() {
+			list, err := pods.List(t.Context(), metav1.ListOptions{})
+			listed = err == nil && len(list.Items) == 1
+		}()
+		time.Sleep(time.Hour)
+		if synctest.Wait(); listed {
+			t.Error("listed while held")
+		}
+		release()
+		if synctest.Wait(); !listed {
+			t.Error("not listed after the release")
+		}
+	})
+}
+
+func TestServer_StopEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kubeapi.New()
+		s.Apply(pod("p", "n1"))
+		w, err := local(t, s).CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		wantEvent(t, w, watch.Added, "p")
+		s.Bookmark("services")
+		s.Bookmark("pods")
+		wantEvent(t, w, watch.Bookmark, "")
+		s.StopEvents()
+		s.Apply(pod("q", "n1"))
+		synctest.Wait()
+		select {
+		case e := <-w.ResultChan():
+			t.Errorf("%+v, want no event", e)
+		default:
+		}
+	})
+}
+
+func TestServer_SetFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kubeapi.New()
+		s.Apply(pod("p", "n1"))
+		pods := local(t, s).CoreV1().Pods("shop")
+		s.DisableStreamingLists()
+		streaming := metav1.ListOptions{SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
+		if _, err := pods.Watch(t.Context(), streaming); !apierrors.IsInvalid(err) {
+			t.Errorf("streaming list: %v", err)
+		}
+		s.SetFault(kubeapi.Fail, "get")
+		if _, err := pods.List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("list: %v", err)
+		}
+		if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsInternalError(err) {
+			t.Errorf("get: %v", err)
+		}
+	})
+}
+
+func TestServer_Rejects(t *testing.T) {
 	s := kubeapi.New()
 	s.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
 	api := client(t, start(t, s), runtime.ContentTypeJSON)
@@ -208,9 +309,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLog: both sides of how much is remembered.
-func TestLog(t *testing.T) {
-	const remembered = 50_000
+// TestWatch_Expired resumes from the oldest version in the log, and from the one before.
+func TestWatch_Expired(t *testing.T) {
+	const logSize = 50_000
 	s := kubeapi.New()
 	api := client(t, start(t, s), runtime.ContentTypeProtobuf)
 	changes := 0
@@ -231,11 +332,11 @@ func TestLog(t *testing.T) {
 		defer w.Stop()
 		return <-w.ResultChan()
 	}
-	for changes < remembered {
+	for changes < logSize {
 		change()
 	}
 	if e := next(); e.Type != watch.Modified {
-		t.Errorf("%+v, want what changed first", e)
+		t.Errorf("%+v, want the first change", e)
 	}
 	change()
 	if e := next(); e.Type != watch.Error {

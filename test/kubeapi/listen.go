@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// listener is a port on which the API is served.
+// listener serves the API on a port.
 type listener struct {
 	http *http.Server
 	done chan struct{}
 }
 
-// Start serves the API on 127.0.0.1 and returns its URL. After Stop it takes the port
-// that it had before.
+// Start serves the API on 127.0.0.1 and returns its URL. After Stop it uses the same port
+// again.
 func (s *Server) Start() (url string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *Server) Start() (url string, err error) {
 	}
 	l, err := net.Listen("tcp", s.address)
 	if err != nil {
-		return "", fmt.Errorf("serve the API: %w", err)
+		return "", fmt.Errorf("listen for the API: %w", err)
 	}
 	s.address = l.Addr().String()
 	s.listener = &listener{&http.Server{Handler: s, ReadHeaderTimeout: time.Minute}, make(chan struct{})}
@@ -63,9 +63,9 @@ current-context: test
 `, url)
 }
 
-// The faults of a server, for SetFault.
+// Faults for [Server.SetFault].
 
-// Stall keeps a client waiting until it gives up.
+// Stall sends nothing until the client gives up.
 func Stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // Truncate sends the beginning of a JSON object and ends in the middle.
@@ -74,12 +74,12 @@ func Truncate(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"kind":"Service","apiVersion":"v1","metadata":{"uid":7`)
 }
 
-// Fail is an error inside the server.
+// Fail responds with 500 Internal Server Error.
 func Fail(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 }
 
-// Forbid is the answer to who has no right to ask.
+// Forbid responds with 403 Forbidden.
 func Forbid(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, http.StatusForbidden, metav1.StatusReasonForbidden)
 }

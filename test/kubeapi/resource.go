@@ -17,17 +17,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is what the store holds: any of the kinds that the server serves.
+// Object is an object of one of the kinds that the server serves.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// resource is a kind that the server serves.
+// resource is a resource that the server serves.
 type resource struct {
-	name string // as in the path of a URL
+	name string // in the path of a URL
 	kind schema.GroupVersionKind
-	list runtime.Object // an empty one, as item
+	list runtime.Object // empty, as item
 	item Object
 }
 
@@ -47,10 +47,10 @@ func resourceOf(o Object) resource {
 			return r
 		}
 	}
-	panic(fmt.Sprintf("kubeapi: no store for %T", o))
+	panic(fmt.Sprintf("kubeapi: unsupported type %T", o))
 }
 
-// empty returns an object without anything but its kind.
+// empty returns an object that has its kind and no other field.
 func (r resource) empty() Object {
 	o := r.item.DeepCopyObject().(Object)
 	o.GetObjectKind().SetGroupVersionKind(r.kind)
@@ -64,14 +64,14 @@ func (r resource) emptyList() runtime.Object {
 	return list
 }
 
-// target is what the path of a request names: all objects of a resource, those of a
-// namespace, or one.
+// target is the target of a request: all objects of a resource, those of a namespace, or
+// one object.
 type target struct {
 	resource        resource
 	namespace, name string
 }
 
-// parsePath reads /api/v1/... and /apis/GROUP/VERSION/...
+// parsePath parses /api/v1/... and /apis/GROUP/VERSION/...
 func parsePath(path string) (target, bool) {
 	part := strings.Split(strings.Trim(path, "/"), "/")
 	var group schema.GroupVersion
@@ -99,7 +99,7 @@ func parsePath(path string) (target, bool) {
 	return target{}, false
 }
 
-// fieldsOf returns those fields of o that clients select by.
+// fieldsOf returns the fields of o that a field selector may use.
 func fieldsOf(o Object) fields.Set {
 	set := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
 	if pod, ok := o.(*corev1.Pod); ok {

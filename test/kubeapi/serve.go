@@ -29,10 +29,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case query.Get("watch") == "true" || query.Get("watch") == "1":
 		verb = "watch"
 	}
-	s.mu.Lock()
-	s.requests[verb+" "+t.resource.name]++
-	fault := s.fault
-	s.mu.Unlock()
+	fault := s.admit(r.Context(), verb, t.resource.name)
 	selects, err := t.selector(query)
 	switch {
 	case fault != nil:
@@ -52,7 +49,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// selector returns what tells whether an object is asked for.
+// admit counts a request, waits while its resource is held, and returns the fault that
+// answers it, if any.
+func (s *Server) admit(ctx context.Context, verb, resource string) http.HandlerFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests[verb+" "+resource]++
+	if shelf := s.shelves[resource]; shelf != nil && shelf.held != nil {
+		held := shelf.held
+		s.mu.Unlock()
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+	return s.faults[verb]
+}
+
+// selector returns a function that reports whether the request selects an object.
 func (t target) selector(query url.Values) (func(Object) bool, error) {
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
@@ -82,10 +97,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, t target) {
 	_, _ = w.Write(it.encoded(f))
 }
 
-// list answers with all objects at once, as a real server does from its cache: a limit is
-// not kept.
+// list sends all objects at once. It ignores the limit of a request, as a real API server
+// does when it serves a list from its cache.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, t target, selects func(Object) bool) {
-	version, items := s.now(t, selects)
+	version, items := s.snapshot(t, selects)
 	list := t.resource.emptyList()
 	objects := make([]runtime.Object, len(items))
 	for i, it := range items {
@@ -100,8 +115,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t target, selects 
 	_, _ = w.Write(f.encode(list))
 }
 
-// now returns the version of the store and what it holds.
-func (s *Server) now(t target, selects func(Object) bool) (version int, items []*item) {
+// snapshot returns the objects that a request selects, and the version of the store.
+func (s *Server) snapshot(t target, selects func(Object) bool) (version int, items []*item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range s.shelves[t.resource.name].items {
@@ -112,7 +127,7 @@ func (s *Server) now(t target, selects func(Object) bool) (version int, items []
 	return s.version, items
 }
 
-// watch sends changes until the client or CutWatches ends it, or its time is over.
+// watch sends events until the client or CutWatches ends it, or its timeout has passed.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, selects func(Object) bool) {
 	query := r.URL.Query()
 	ctx := r.Context()
@@ -121,50 +136,39 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, selects
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
 		defer cancel()
 	}
-	out := stream{w, formatOf(r)}
+	out := stream{w: w, format: formatOf(r), target: t, selects: selects}
+	out.version, _ = strconv.Atoi(query.Get("resourceVersion"))
+	streaming := query.Get("sendInitialEvents") == "true"
 	s.mu.Lock()
-	cut, mark := s.cut, s.mark
+	cut, bookmark, rejected := s.cut, s.shelves[t.resource.name].bookmark, streaming && s.noStreaming
 	s.mu.Unlock()
-	from, _ := strconv.Atoi(query.Get("resourceVersion"))
-	initial := query.Get("sendInitialEvents") == "true"
+	if rejected {
+		fail(w, r, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		return
+	}
 	w.Header().Set("Content-Type", out.format.contentType(true))
 	w.WriteHeader(http.StatusOK)
-	if initial || from == 0 {
+	if streaming || out.version == 0 {
 		var items []*item
-		from, items = s.now(t, selects)
-		for _, it := range items {
-			out.send(watch.Added, it.encoded(out.format))
-		}
-		if initial {
-			out.bookmark(t, from, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		}
+		out.version, items = s.snapshot(t, selects)
+		out.sendList(items, streaming)
 	}
-	for marked := false; ; {
-		s.mu.Lock()
-		shelf := s.shelves[t.resource.name]
-		news, version, gone, changes := s.news, s.version, shelf.gone, shelf.since(from)
-		s.mu.Unlock()
-		if from < gone { // from the start, or because the client is slow
-			out.send(watch.Error, out.format.encode(status(http.StatusGone, metav1.StatusReasonExpired)))
+	for bookmarked := false; ; {
+		changed, ok := s.sendEvents(&out)
+		if !ok {
 			return
 		}
-		for _, c := range changes {
-			if kind, it, ok := kindOf(c, selects); ok {
-				out.send(kind, it.encoded(out.format))
-			}
-		}
-		from = version
-		if marked {
-			out.bookmark(t, from, nil)
+		if bookmarked {
+			out.sendBookmark(nil)
 		}
 		w.(http.Flusher).Flush()
 		select {
-		case <-news:
-			marked = false
-		case <-mark:
-			marked = true
+		case <-changed:
+			bookmarked = false
+		case <-bookmark:
+			bookmarked = true
 			s.mu.Lock()
-			mark = s.mark
+			bookmark = s.shelves[t.resource.name].bookmark
 			s.mu.Unlock()
 		case <-cut:
 			return
@@ -174,20 +178,57 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, selects
 	}
 }
 
-// stream writes the events of a watch.
-type stream struct {
-	w      http.ResponseWriter
-	format format
+// sendEvents sends the changes since the version of out, and returns a channel that is
+// closed after the next one. ok is false if the changes are no longer in the log, because
+// the watch began with an old version or because the client is slow.
+func (s *Server) sendEvents(out *stream) (changed <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	shelf := s.shelves[out.target.resource.name]
+	changed, version, gone, changes := s.changed, s.version, shelf.gone, shelf.since(out.version)
+	if s.noEvents {
+		changes = nil
+	}
+	s.mu.Unlock()
+	if out.version < gone {
+		out.send(watch.Error, out.format.encode(status(http.StatusGone, metav1.StatusReasonExpired)))
+		return nil, false
+	}
+	for _, c := range changes {
+		if kind, it, ok := eventOf(c, out.selects); ok {
+			out.send(kind, it.encoded(out.format))
+		}
+	}
+	out.version = version
+	return changed, true
 }
 
-func (s stream) send(kind watch.EventType, object []byte) {
+// stream writes the events of a watch.
+type stream struct {
+	w       http.ResponseWriter
+	format  format
+	target  target
+	selects func(Object) bool
+	version int // of the last event
+}
+
+// sendList sends the existing objects, and for a streaming list the bookmark at its end.
+func (s *stream) sendList(items []*item, streaming bool) {
+	for _, it := range items {
+		s.send(watch.Added, it.encoded(s.format))
+	}
+	if streaming {
+		s.sendBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+}
+
+func (s *stream) send(kind watch.EventType, object []byte) {
 	_, _ = s.w.Write(s.format.frame(kind, object))
 }
 
-// bookmark sends an object that has a version and nothing else.
-func (s stream) bookmark(t target, version int, annotations map[string]string) {
-	o := t.resource.empty()
-	o.SetResourceVersion(strconv.Itoa(version))
+// sendBookmark sends an object that has a version, and no other field but annotations.
+func (s *stream) sendBookmark(annotations map[string]string) {
+	o := s.target.resource.empty()
+	o.SetResourceVersion(strconv.Itoa(s.version))
 	o.SetAnnotations(annotations)
 	s.send(watch.Bookmark, s.format.encode(o))
 }
