@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig returns how to reach the API server that a kubeconfig file names. "" is
-// the server of the cluster that this process is a pod of.
+// LoadConfig returns the client configuration in a kubeconfig file, or of the cluster that
+// this process is a pod of if kubeconfig is "".
 func LoadConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		return rest.InClusterConfig()
@@ -27,10 +27,9 @@ func LoadConfig(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// New returns a client for types, which are those of one version of one API group
-// and include the lists of what is listed. It reads and writes protobuf where cfg
-// names no content type, and JSON from servers that have no protobuf. Clients of
-// several groups made from one cfg share its connections.
+// New returns a client for types of one version of one API group. To list objects, types
+// must include their list type. Unless cfg sets a content type, the client prefers
+// protobuf and accepts JSON. Clients that are created from one cfg share its connections.
 func New(cfg *rest.Config, version schema.GroupVersion, types ...runtime.Object) (rest.Interface, error) {
 	kinds := runtime.NewScheme()
 	kinds.AddKnownTypes(version, types...)

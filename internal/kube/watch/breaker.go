@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// A breaker opens after so many failures in a row, for so long.
+// A breaker opens after breakerLimit consecutive failures, for breakerPause.
 const (
 	breakerLimit = 5
 	breakerPause = 10 * time.Second
 )
 
-// breaker keeps look-ups from waiting for an API that does not answer. After the
-// pause one call is let through at a time; its success closes the breaker.
+// breaker keeps lookups from waiting for an API server that does not respond. After the
+// pause it allows one call at a time; a success closes it.
 type breaker struct {
 	log *slog.Logger
 
 	mu       sync.Mutex
-	failures int       // in a row
-	until    time.Time // when failures has reached the limit: no call before
+	failures int       // consecutive
+	until    time.Time // once failures has reached breakerLimit: no call before
 	last     error
 }
 
-// allow returns nil if the API may be called now. The outcome goes to succeeded or
-// failed.
+// allow returns nil if the API may be called now. The caller reports the outcome to
+// succeeded or failed.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *breaker) allow() error {
 		return nil
 	}
 	if left := time.Until(b.until); left > 0 {
-		return fmt.Errorf("the API is not asked for another %v, it failed %d times in a row: %w",
+		return fmt.Errorf("not calling the API server for another %v after %d consecutive failures: %w",
 			left.Round(time.Millisecond), b.failures, b.last)
 	}
 	b.until = time.Now().Add(breakerPause)
@@ -47,7 +47,7 @@ func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failures >= breakerLimit {
-		b.log.Info("the API answers again")
+		b.log.Info("API server responds again")
 	}
 	b.failures, b.last = 0, nil
 }
@@ -62,7 +62,7 @@ func (b *breaker) failed(err error) {
 	}
 	b.until = time.Now().Add(breakerPause)
 	if b.failures == breakerLimit {
-		b.log.Warn("the API does not answer, pods that the watch has not delivered stay unknown",
+		b.log.Warn("API server unreachable, cannot look up pods that the watch has not delivered",
 			"failures", b.failures, "pause", breakerPause, "error", err)
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// ErrNotFound is the error of a look-up when no source has a pod with this UID.
+// ErrNotFound is the error of a lookup when no source has a pod with this UID.
 var ErrNotFound = errors.New("pod not found")
 
-// Source is who knew a pod.
+// Source is where a pod was found.
 type Source string
 
 // The sources.
@@ -31,55 +32,56 @@ const (
 	Manifest Source = "manifest" // a file in the kubelet's static pod directory
 )
 
-// Ref is what a request for a sandbox says of its pod.
+// Ref identifies a pod by the fields of a request for its sandbox.
 type Ref struct {
 	Namespace   string
 	Name        string
 	UID         string
-	Annotations map[string]string // as the kubelet sends them; not changed
+	Annotations map[string]string // from the kubelet; not modified
 }
 
 func (r Ref) String() string { return fmt.Sprintf("%s/%s (UID %s)", r.Namespace, r.Name, r.UID) }
 
-// static tells whether the pod did not come from the API.
+// static reports whether the kubelet has the pod from a file or a URL, not from the API.
 func (r Ref) static() bool {
 	return r.fromFile() || r.Annotations[kube.ConfigSourceAnnotation] == "http"
 }
 
 func (r Ref) fromFile() bool { return r.Annotations[kube.ConfigSourceAnnotation] == "file" }
 
-// Config is what a [Pods] works with.
+// Config configures a [Pods].
 type Config struct {
-	// Client is one of core/v1 that knows Pod and PodList. nil: there is no API, only
-	// static pods are known. Its rate limit must allow a call for each pod that
-	// starts (rest.Config.QPS), and it must have no timeout of its own, which would
-	// cut the watch.
+	// Client is a client of core/v1 with the types Pod and PodList. nil: without an API
+	// server, only static pods are found. Its rate limit must allow one call for each
+	// pod that starts (rest.Config.QPS). It must have no timeout, which would end the
+	// watch.
 	Client rest.Interface
 
-	// NodeName is the node's name as the API spells it. Required.
+	// NodeName is the node's name on the API server. Required.
 	NodeName string
 
-	// Manifests is the kubelet's static pod directory. "": static pods are known
-	// through their mirror pods only.
+	// Manifests is the kubelet's static pod directory. "": static pods are found through
+	// their mirror pods only.
 	Manifests string
 
-	// InformerWait is how long a look-up waits for the watch, which may be behind
-	// the kubelet's, before it calls the API. 0: 250 ms.
+	// InformerWait is how long a lookup waits for the watch, which may lag behind the
+	// kubelet's, before it calls the API server. 0: 250 ms.
 	InformerWait time.Duration
 
-	// GetTimeout is how long a call to the API may take. 0: 500 ms.
+	// GetTimeout limits a call to the API server. 0: 500 ms.
 	GetTimeout time.Duration
 
-	// Budget is how long a look-up may take in all. 0: 1 s.
+	// Budget limits a lookup. 0: 1 s.
 	Budget time.Duration
 
-	// Logger hears of changes of state. nil: nobody does.
+	// Logger receives changes of state. nil: no log.
 	Logger *slog.Logger
 }
 
-func (c *Config) complete() error {
+// setDefaults validates the configuration and fills in defaults.
+func (c *Config) setDefaults() error {
 	if c.NodeName == "" {
-		return errors.New("the name of the node is missing")
+		return errors.New("no node name")
 	}
 	for _, d := range []struct {
 		name  string
@@ -91,7 +93,7 @@ func (c *Config) complete() error {
 		{"budget", &c.Budget, time.Second},
 	} {
 		if *d.value < 0 {
-			return fmt.Errorf("the %s is negative: %v", d.name, *d.value)
+			return fmt.Errorf("%s %v is negative", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.zero
@@ -103,86 +105,87 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Pods knows the pods of one node. Many goroutines may use it.
+// Pods finds the pods of one node. It is safe for concurrent use.
 type Pods struct {
 	cfg     Config
-	known   *table
-	flights singleflight.Group // look-ups of what is not known, by UID
+	table   *table
+	lookups singleflight.Group // of pods that are not in the table, by UID
 	reread  chan struct{}      // holds a token when the manifests are to be read at once
 	breaker breaker
 }
 
-// New returns a Pods that knows nothing until it runs.
+// New returns a Pods without any pod; Run fills it.
 func New(cfg Config) (*Pods, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
-	return &Pods{cfg: cfg, known: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger}}, nil
+	return &Pods{cfg: cfg, table: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger}}, nil
 }
 
-// Run keeps up with the API and the manifests until ctx ends, and returns nil then.
-// What fails is tried again. It is called once.
+// Run keeps the pods up to date with the API server and the manifests until ctx is done,
+// and then returns nil. It retries failed requests. It must be called once.
 func (p *Pods) Run(ctx context.Context) error {
-	var running sync.WaitGroup
+	var tasks sync.WaitGroup
 	if p.cfg.Manifests != "" {
-		d := directory{path: p.cfg.Manifests, node: p.cfg.NodeName, log: p.cfg.Logger, set: p.known.setManifests, now: p.reread}
-		running.Go(func() { d.watch(ctx) })
+		s := staticPods{directory: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
+		w := manifest.Watcher{
+			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.reread,
+			Logger: p.cfg.Logger, Message: "cannot read static pod manifests",
+		}
+		tasks.Go(func() { w.Run(ctx) })
 	}
 	if p.cfg.Client != nil {
-		running.Go(func() { reflector(p.cfg.Client, p.cfg.NodeName, p.known).RunWithContext(ctx) })
+		tasks.Go(func() { newReflector(p.cfg.Client, p.cfg.NodeName, p.table).RunWithContext(ctx) })
 	}
 	<-ctx.Done()
-	running.Wait()
+	tasks.Wait()
 	return nil
 }
 
-// Synced tells whether a complete list of the node's pods has come from the API.
-func (p *Pods) Synced() bool { return p.known.isSynced() }
-
-// Lookup returns the pod of ref, and who knew it. It asks, in this order:
+// Lookup returns the pod of ref and its source. It consults, in this order:
 //
 //  1. the informer, for the UID;
 //  2. for a static pod, the informer for its mirror pod and then the manifests;
-//  3. again, for as long as InformerWait, as soon as something arrives; manifests
-//     are read at once, since the kubelet has read the pod's already;
-//  4. the API, with a call for the name.
+//  3. the same again for up to InformerWait, as soon as an object arrives; the manifests
+//     are read at once, because the kubelet has already read the pod's;
+//  4. the API server, with a GET of the name.
 //
-// Concurrent look-ups of a UID share steps 3 and 4. Step 3 is left out while the
-// informer has had no complete list, save for static pods that may have a manifest,
-// and step 4 for 10 s after 5 failures in a row.
+// Concurrent lookups of a UID share steps 3 and 4. Step 3 is skipped before the informer's
+// first complete list, except for static pods that may have a manifest. Step 4 is skipped
+// for 10 s after 5 consecutive failures.
 //
-// An error that wraps [ErrNotFound] is an answer: there is no such pod, or there is
-// another one of its name. One that wraps context.DeadlineExceeded means that the
-// answer did not come in time.
+// An error that wraps [ErrNotFound] is definite: there is no such pod, or the name belongs
+// to another one. One that wraps context.DeadlineExceeded means that no answer arrived in
+// time.
 func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
 	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
 		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrNotFound)
 	}
-	if a, ok := p.known.find(ref); ok {
-		return a.pod, a.source, nil
+	if r, ok := p.table.get(ref); ok {
+		return r.pod, r.source, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
 	defer cancel()
-	// A caller that leaves does not end the look-up for those who share it; the
-	// look-up has its own end.
-	flight := p.flights.DoChan(ref.UID, func() (any, error) { return p.ask(context.WithoutCancel(ctx), ref) })
+	// A caller that gives up does not end the lookup for the others that share it; the
+	// lookup has a timeout of its own.
+	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.wait(context.WithoutCancel(ctx), ref) })
 	select {
-	case r := <-flight:
+	case r := <-done:
 		if r.Err != nil {
 			return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, r.Err)
 		}
-		a := r.Val.(answer)
-		return a.pod, a.source, nil
+		found := r.Val.(result)
+		return found.pod, found.source, nil
 	case <-ctx.Done():
 		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ctx.Err())
 	}
 }
 
-// ask is steps 3 and 4 of Lookup.
-func (p *Pods) ask(ctx context.Context, ref Ref) (a answer, err error) {
+// wait performs steps 3 and 4 of Lookup.
+func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 	defer func() {
-		if r := recover(); r != nil { // it would end the process: singleflight runs us in a goroutine
-			err = fmt.Errorf("panic in the look-up: %v", r)
+		if v := recover(); v != nil { // singleflight's goroutine would end the process
+			err = fmt.Errorf("panic in the lookup: %v", v)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
@@ -194,29 +197,29 @@ func (p *Pods) ask(ctx context.Context, ref Ref) (a answer, err error) {
 		}
 	}
 	if p.mayArrive(ref) {
-		wait, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
+		waiting, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
 		defer stop()
-		if a, ok := p.known.await(wait, ref); ok {
-			return a, nil
+		if r, ok := p.table.wait(waiting, ref); ok {
+			return r, nil
 		}
 	}
 	if p.cfg.Client == nil {
-		return answer{}, ErrNotFound
+		return result{}, ErrNotFound
 	}
-	if err := ctx.Err(); err != nil { // no failure of the API's
-		return answer{}, err
+	if err := ctx.Err(); err != nil { // not a failure of the API server
+		return result{}, err
 	}
 	pod, err := p.get(ctx, ref)
 	if err == nil {
-		return answer{pod, API}, nil
+		return result{pod, API}, nil
 	}
-	if a, ok := p.known.find(ref); ok { // it came while we asked
-		return a, nil
+	if r, ok := p.table.get(ref); ok { // it arrived during the call
+		return r, nil
 	}
-	return answer{}, err
+	return result{}, err
 }
 
-// mayArrive tells whether ref's pod is likely to arrive by itself.
+// mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.
 func (p *Pods) mayArrive(ref Ref) bool {
-	return p.known.isSynced() || ref.fromFile() && p.cfg.Manifests != ""
+	return p.table.isSynced() || ref.fromFile() && p.cfg.Manifests != ""
 }

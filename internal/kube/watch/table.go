@@ -9,75 +9,73 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// answer is a pod, and who knew it.
-type answer struct {
+// result is a pod and its source.
+type result struct {
 	pod    policy.Pod
 	source Source
 }
 
-// name is what a pod is called. At any time the API has one pod of a name.
-type name struct{ namespace, name string }
+// mirror is the UID of a mirror pod and the UID of its static pod.
+type mirror struct{ uid, static string }
 
-// mirror is a mirror pod's own UID and the UID of the static pod that it shows.
-type mirror struct{ uid, of string }
-
-// table holds the pods that are known. It is the store of a cache.Reflector, which
-// writes the API's pods; the reader of the manifests writes the static ones. It
-// keeps what the engine wants of a pod, about 330 bytes with its names and its place
-// here; even an emptied corev1.Pod has 1240.
+// table holds the pods of the node. It is the store of a cache.Reflector, which writes the
+// API's pods; the reader of the manifests writes the static ones. It keeps only the fields
+// that the policy engine reads, about 330 bytes a pod with its names and map entries; an
+// empty corev1.Pod alone has 1240.
 type table struct {
 	mu        sync.RWMutex
-	synced    bool                  // there has been a complete list
-	pods      map[string]policy.Pod // the API's, by UID
-	mirrors   map[name]mirror       // those of pods that are mirrors
-	manifests map[name]policy.Pod
-	waiting   map[string]chan struct{} // one waiter a UID; holds a token when there is news
+	synced    bool                            // the first complete list has arrived
+	pods      map[string]policy.Pod           // from the API, by UID
+	mirrors   map[types.NamespacedName]mirror // of the pods that are mirror pods
+	manifests map[types.NamespacedName]policy.Pod
+	waiting   map[string]chan struct{} // one waiter a UID; receives a token when the pod may have arrived
 }
 
 func newTable() *table {
 	return &table{
 		pods:    map[string]policy.Pod{},
-		mirrors: map[name]mirror{},
+		mirrors: map[types.NamespacedName]mirror{},
 		waiting: map[string]chan struct{}{},
 	}
 }
 
-// find returns the pod of ref if it is here.
-func (t *table) find(ref Ref) (answer, bool) {
+// get returns the pod of ref if the table has it.
+func (t *table) get(ref Ref) (result, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if pod, ok := t.pods[ref.UID]; ok {
-		return answer{pod, Informer}, true
+		return result{pod, Informer}, true
 	}
 	if !ref.static() {
-		return answer{}, false
+		return result{}, false
 	}
-	called := name{ref.Namespace, ref.Name}
-	// The name has to agree because a user may write the annotation of a mirror pod.
-	if m, ok := t.mirrors[called]; ok && m.of == ref.UID {
+	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	// The name must match because a user can write the annotation of a mirror pod.
+	if m, ok := t.mirrors[name]; ok && m.static == ref.UID {
 		pod := t.pods[m.uid]
 		pod.UID = ref.UID
-		return answer{pod, Informer}, true
+		return result{pod, Informer}, true
 	}
-	pod, ok := t.manifests[called]
-	if !ok || !ref.fromFile() || pod.UID != "" && pod.UID != ref.UID { // a manifest may state its UID
-		return answer{}, false
+	pod, ok := t.manifests[name]
+	if !ok || !ref.fromFile() || pod.UID != "" && pod.UID != ref.UID { // a manifest may set its UID
+		return result{}, false
 	}
 	pod.UID = ref.UID
-	return answer{pod, Manifest}, true
+	return result{pod, Manifest}, true
 }
 
-// await returns the pod of ref as soon as it is here, or false when ctx ends. There
-// must be one await a UID at a time.
-func (t *table) await(ctx context.Context, ref Ref) (answer, bool) {
-	news := make(chan struct{}, 1)
+// wait returns the pod of ref as soon as the table has it, or false when ctx is done. Only
+// one goroutine may wait for a UID at a time.
+func (t *table) wait(ctx context.Context, ref Ref) (result, bool) {
+	arrived := make(chan struct{}, 1)
 	t.mu.Lock()
-	t.waiting[ref.UID] = news
+	t.waiting[ref.UID] = arrived
 	t.mu.Unlock()
 	defer func() {
 		t.mu.Lock()
@@ -85,21 +83,21 @@ func (t *table) await(ctx context.Context, ref Ref) (answer, bool) {
 		t.mu.Unlock()
 	}()
 	for {
-		if a, ok := t.find(ref); ok {
-			return a, true
+		if r, ok := t.get(ref); ok {
+			return r, true
 		}
 		select {
-		case <-news:
+		case <-arrived:
 		case <-ctx.Done():
-			return answer{}, false
+			return result{}, false
 		}
 	}
 }
 
 func (t *table) wakeLocked(uid string) {
-	if news, ok := t.waiting[uid]; ok {
+	if arrived, ok := t.waiting[uid]; ok {
 		select {
-		case news <- struct{}{}:
+		case arrived <- struct{}{}:
 		default:
 		}
 	}
@@ -118,7 +116,7 @@ func (t *table) isSynced() bool {
 }
 
 // setManifests replaces the static pods.
-func (t *table) setManifests(pods map[name]policy.Pod) {
+func (t *table) setManifests(pods map[types.NamespacedName]policy.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.manifests = pods
@@ -128,49 +126,49 @@ func (t *table) setManifests(pods map[name]policy.Pod) {
 func (t *table) addLocked(obj any) error {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("the API sent %T for a pod", obj)
+		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
 	p := kube.FromPod(pod)
 	t.pods[p.UID] = p
 	t.wakeLocked(p.UID)
-	if of := pod.Annotations[corev1.MirrorPodAnnotationKey]; of != "" {
-		t.mirrors[name{p.Namespace, p.Name}] = mirror{uid: p.UID, of: of}
-		t.wakeLocked(of)
+	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
+		t.mirrors[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = mirror{uid: p.UID, static: static}
+		t.wakeLocked(static)
 	}
 	return nil
 }
 
-// Add takes a pod in.
+// Add implements [cache.ReflectorStore].
 func (t *table) Add(obj any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.addLocked(obj)
 }
 
-// Update takes a pod in that is known already: its annotations may have changed.
+// Update implements [cache.ReflectorStore]. The annotations of a pod can change.
 func (t *table) Update(obj any) error { return t.Add(obj) }
 
-// Delete forgets a pod.
+// Delete implements [cache.ReflectorStore].
 func (t *table) Delete(obj any) error {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("the API sent %T for a pod", obj)
+		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	uid, called := string(pod.UID), name{pod.Namespace, pod.Name}
+	uid, name := string(pod.UID), types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	delete(t.pods, uid)
-	if t.mirrors[called].uid == uid {
-		delete(t.mirrors, called)
+	if t.mirrors[name].uid == uid {
+		delete(t.mirrors, name)
 	}
 	return nil
 }
 
-// Replace forgets all pods of the API and takes in those of a complete list.
+// Replace implements [cache.ReflectorStore] with the pods of a complete list.
 func (t *table) Replace(objs []any, _ string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pods, t.mirrors = make(map[string]policy.Pod, len(objs)), map[name]mirror{}
+	t.pods, t.mirrors = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}
 	for _, obj := range objs {
 		if err := t.addLocked(obj); err != nil {
 			return err
@@ -180,5 +178,5 @@ func (t *table) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: nobody listens to us.
+// Resync implements [cache.ReflectorStore]. It is a no-op: the table has no event handlers.
 func (t *table) Resync() error { return nil }

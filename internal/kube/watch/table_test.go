@@ -6,23 +6,17 @@ package watch
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// TestFootprint measures what a pod costs. The names are as long as in practice, and
-// one pod in ten has a dnsConfig.
-func TestFootprint(t *testing.T) {
+// TestTable_Memory measures the memory of a pod. Names have a realistic length, and one pod
+// in ten has a dnsConfig.
+func TestTable_Memory(t *testing.T) {
 	const pods, limit = 10000, 512
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -52,23 +46,24 @@ func TestFootprint(t *testing.T) {
 	each := (heap() - before) / pods
 	t.Logf("%d bytes a pod", each)
 	if each > limit {
-		t.Errorf("a pod costs %d bytes, the limit is %d", each, limit)
+		t.Errorf("%d bytes a pod, want at most %d", each, limit)
 	}
 	runtime.KeepAlive(table)
 }
 
-// TestForeignObjects has a server that sends something else than pods.
-func TestForeignObjects(t *testing.T) {
+// TestTable_UnexpectedObject: the API server sends other objects than pods.
+func TestTable_UnexpectedObject(t *testing.T) {
 	table := newTable()
 	if table.Add(&corev1.Node{}) == nil || table.Delete(&corev1.Node{}) == nil || table.Replace([]any{&corev1.Node{}}, "1") == nil || table.isSynced() {
-		t.Error("taken in")
+		t.Error("accepted")
 	}
 }
 
-// TestMirrorOutlivesItsPredecessor has the events of one name in the wrong order.
-func TestMirrorOutlivesItsPredecessor(t *testing.T) {
-	mirror := func(uid types.UID, of string) *corev1.Pod {
-		annotations := map[string]string{corev1.MirrorPodAnnotationKey: of}
+// TestTable_MirrorReplaced: the deletion of a mirror pod arrives after the addition of its
+// successor.
+func TestTable_MirrorReplaced(t *testing.T) {
+	mirror := func(uid types.UID, static string) *corev1.Pod {
+		annotations := map[string]string{corev1.MirrorPodAnnotationKey: static}
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n", UID: uid, Annotations: annotations}}
 	}
 	table := newTable()
@@ -76,47 +71,10 @@ func TestMirrorOutlivesItsPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := Ref{Namespace: "ns", Name: "n", UID: "h2", Annotations: map[string]string{"kubernetes.io/config.source": "http"}}
-	if a, ok := table.find(ref); !ok || a.pod.UID != "h2" || a.source != Informer {
+	if a, ok := table.get(ref); !ok || a.pod.UID != "h2" || a.source != Informer {
 		t.Errorf("got %+v", a)
 	}
 	if err := table.Delete(mirror("u2", "h2")); err != nil || len(table.pods)+len(table.mirrors) > 0 {
 		t.Errorf("left %v, %v, %v", table.pods, table.mirrors, err)
 	}
 }
-
-// TestDirectoryComesLater reads without inotify, as every rereadPeriod.
-func TestDirectoryComesLater(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "manifests")
-	var got map[name]policy.Pod
-	var complaints counter
-	d := directory{path: path, node: "Node", log: slog.New(slog.NewTextHandler(&complaints, nil)), set: func(pods map[name]policy.Pod) { got = pods }}
-	d.read()
-	d.read()
-	if got == nil || len(got) != 0 || complaints != 1 {
-		t.Errorf("got %v, %d complaints", got, complaints)
-	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`
-	for _, c := range []struct {
-		text  string
-		found bool
-	}{
-		{pod, true},
-		{pod + strings.Repeat("\n", maxManifest+1-len(pod)), false},
-		{pod + strings.Repeat("\n", maxManifest-len(pod)), true},
-	} {
-		if err := os.WriteFile(filepath.Join(path, "p"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d.read()
-		if _, ok := got[name{"default", "p-node"}]; ok != c.found {
-			t.Errorf("%d bytes: %v, %v", len(c.text), got, d.complaints)
-		}
-	}
-}
-
-type counter int
-
-func (c *counter) Write(p []byte) (int, error) { *c++; return len(p), nil }

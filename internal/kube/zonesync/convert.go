@@ -13,55 +13,55 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// name is what an object of one type is called.
-type name struct{ namespace, name string }
-
-// object is an object of the API in the zone's terms.
+// object is a converted API object.
 type object struct {
-	name
-	put   func(*zone.Edit) // nil: there is nothing of it in the zone
-	wrong error            // what had to be left out; nil: nothing
+	types.NamespacedName
+	put     func(*zone.Edit) // adds it to the zone; nil: it is not in the zone
+	problem error            // why parts of it were left out; nil: none were
 
-	changed time.Time   // of an EndpointSlice: when the change happened that led to this version; may be zero
+	changed time.Time   // of an EndpointSlice: the time of the change that led to this version; zero: unknown
 	kind    serviceKind // of an EndpointSlice
-	cluster string      // of the namespace kube-system: its UID, which stands for the cluster
+	cluster string      // of the namespace kube-system: its UID, which identifies the cluster
 }
 
-// converter turns objects of the API into those of a zone at domain.
+// converter converts API objects to objects of a zone with a domain.
 type converter struct{ domain fqdn.Name }
 
-// convert takes a pointer to one of the four types.
+// convert converts a *Namespace, *Service, *EndpointSlice or *Pod.
 func (c converter) convert(obj any) (object, error) {
 	switch o := obj.(type) {
 	case *corev1.Namespace:
 		return c.namespace(o), nil
 	case *corev1.Service:
 		s, err := c.service(o)
-		return objectOf(o, s, err, func(e *zone.Edit) { e.PutService(*s) }), nil
+		return newObject(o, s, err, func(e *zone.Edit) { e.PutService(*s) }), nil
 	case *discoveryv1.EndpointSlice:
 		s, err := c.slice(o)
-		made := objectOf(o, s, err, func(e *zone.Edit) { e.PutEndpointSlice(*s) })
-		// Absent or unreadable, the time stays zero.
-		made.changed, _ = time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime])
-		made.kind = clusterIP
+		converted := newObject(o, s, err, func(e *zone.Edit) { e.PutEndpointSlice(*s) })
+		// If the annotation is missing or malformed, the time stays zero.
+		converted.changed, _ = time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime])
+		converted.kind = clusterIP
 		if _, is := o.Labels[corev1.IsHeadlessService]; is {
-			made.kind = headless
+			converted.kind = headless
 		}
-		return made, nil
+		return converted, nil
 	case *corev1.Pod:
 		p, err := c.pod(o)
-		return objectOf(o, p, err, func(e *zone.Edit) { e.PutPod(*p) }), nil
+		return newObject(o, p, err, func(e *zone.Edit) { e.PutPod(*p) }), nil
 	}
-	return object{}, fmt.Errorf("the API sent %T", obj)
+	return object{}, fmt.Errorf("unexpected object %T", obj)
 }
 
-func objectOf[T any](meta metav1.Object, value *T, err error, put func(*zone.Edit)) object {
-	o := object{name: name{meta.GetNamespace(), meta.GetName()}, wrong: err}
+// newObject returns an object with value as its part in the zone; nil: none.
+func newObject[T any](meta metav1.Object, value *T, problem error, put func(*zone.Edit)) object {
+	o := object{NamespacedName: nameOf(meta), problem: problem}
 	if value != nil {
 		o.put = put
 	}
@@ -69,30 +69,30 @@ func objectOf[T any](meta metav1.Object, value *T, err error, put func(*zone.Edi
 }
 
 func (c converter) namespace(o *corev1.Namespace) object {
-	made := object{name: name{name: o.Name}, wrong: zone.CheckNamespace(c.domain, o.Name)}
-	if made.wrong == nil {
-		called := made.name.name
-		made.put = func(e *zone.Edit) { e.PutNamespace(called) }
+	name := o.Name
+	converted := object{NamespacedName: types.NamespacedName{Name: name}, problem: zone.CheckNamespace(c.domain, name)}
+	if converted.problem == nil {
+		converted.put = func(e *zone.Edit) { e.PutNamespace(name) }
 	}
-	if o.Name == metav1.NamespaceSystem {
-		made.cluster = string(o.UID)
+	if name == metav1.NamespaceSystem {
+		converted.cluster = string(o.UID)
 	}
-	return made
+	return converted
 }
 
-// tolerateUnready is what publishNotReadyAddresses was before it was a field; the
-// specification (2.1) still knows it.
+// tolerateUnready is the annotation that preceded publishNotReadyAddresses. The
+// specification (section 2.1) still has it.
 const tolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 
-// service returns nil for a Service that can have no names. The error joins what
-// was left out.
+// service returns nil for a Service that has no valid name. The error joins the problems of
+// the parts that were left out.
 func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses || o.Annotations[tolerateUnready] == "true"}
 	if err := s.Check(c.domain); err != nil {
 		return nil, err
 	}
-	// The API keeps fields of another type when the type changes: only those of the
-	// present one count.
+	// When the type of a Service changes, the API keeps the fields of the previous type;
+	// only those of the current type apply.
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
 		if s.ExternalName = o.Spec.ExternalName; s.ExternalName == "" {
 			return nil, errors.New("spec.externalName is missing")
@@ -110,7 +110,7 @@ func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 		s.ClusterIPs = append(s.ClusterIPs, addr.Unmap())
 	}
 	if len(ips) > 0 && len(s.ClusterIPs) == 0 {
-		return nil, errors.Join(errs...) // without them it would pass for a headless one
+		return nil, errors.Join(errs...) // without an address it would be a headless Service
 	}
 	for i, p := range o.Spec.Ports {
 		port, err := newPort(p.Name, p.Protocol, p.Port)
@@ -123,8 +123,8 @@ func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 	return &s, errors.Join(errs...)
 }
 
-// clusterIPs returns the virtual addresses as text; there are none for a headless
-// Service. Servers before 1.20 and many manifests have clusterIP only.
+// clusterIPs returns the cluster IPs as text; a headless Service has none. API servers
+// before 1.20 and many manifests set clusterIP only.
 func clusterIPs(spec *corev1.ServiceSpec) []string {
 	ips := spec.ClusterIPs
 	if len(ips) == 0 {
@@ -154,8 +154,8 @@ func newPort(name string, protocol corev1.Protocol, number int32) (zone.Port, er
 	return p, p.Check()
 }
 
-// slice returns nil for a slice that is not for DNS: its endpoints are names
-// themselves, or it belongs to no Service. The error joins what was left out.
+// slice returns nil for a slice that has no part in the zone: its endpoints are names, or
+// it belongs to no Service. The error joins the problems of the parts that were left out.
 func (c converter) slice(o *discoveryv1.EndpointSlice) (*zone.EndpointSlice, error) {
 	s := zone.EndpointSlice{Namespace: o.Namespace, Name: o.Name, Service: o.Labels[discoveryv1.LabelServiceName]}
 	if o.AddressType == discoveryv1.AddressTypeFQDN || s.Service == "" {
@@ -166,10 +166,10 @@ func (c converter) slice(o *discoveryv1.EndpointSlice) (*zone.EndpointSlice, err
 	}
 	var errs []error
 	for i, p := range o.Ports {
-		if p.Port == nil { // all ports: SRV has none to name
+		if p.Port == nil { // all ports: an SRV record needs a number
 			continue
 		}
-		port, err := newPort(deref(p.Name), deref(p.Protocol), *p.Port)
+		port, err := newPort(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), *p.Port)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ports[%d]: %w", i, err))
 			continue
@@ -178,28 +178,37 @@ func (c converter) slice(o *discoveryv1.EndpointSlice) (*zone.EndpointSlice, err
 	}
 	s.Endpoints = make([]zone.Endpoint, 0, len(o.Endpoints))
 	for i, ep := range o.Endpoints {
-		for _, text := range ep.Addresses {
-			addr, err := netip.ParseAddr(text)
-			made := zone.Endpoint{
-				Addr:     addr.Unmap(),
-				Hostname: deref(ep.Hostname),
-				Ready:    ep.Conditions.Ready == nil || *ep.Conditions.Ready, // nil is unknown, which counts as ready
-			}
-			if err == nil {
-				err = s.CheckEndpoint(c.domain, made)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("endpoints[%d]: %w", i, err))
-				continue
-			}
-			s.Endpoints = append(s.Endpoints, made)
+		for _, err := range c.addEndpoints(&s, ep) {
+			errs = append(errs, fmt.Errorf("endpoints[%d]: %w", i, err))
 		}
 	}
 	return &s, errors.Join(errs...)
 }
 
-// pod returns nil for a pod without an address, or one that has ended: its address
-// may be another's already.
+// addEndpoints adds an endpoint to s for each address of ep, and returns the errors of the
+// invalid ones.
+func (c converter) addEndpoints(s *zone.EndpointSlice, ep discoveryv1.Endpoint) (errs []error) {
+	for _, text := range ep.Addresses {
+		addr, err := netip.ParseAddr(text)
+		converted := zone.Endpoint{
+			Addr:     addr.Unmap(),
+			Hostname: ptr.Deref(ep.Hostname, ""),
+			Ready:    ptr.Deref(ep.Conditions.Ready, true), // nil is unknown; clients are to treat it as ready
+		}
+		if err == nil {
+			err = s.CheckEndpoint(c.domain, converted)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.Endpoints = append(s.Endpoints, converted)
+	}
+	return errs
+}
+
+// pod returns nil for a pod without an address, and for one that has terminated: its
+// address may belong to another pod already.
 func (c converter) pod(o *corev1.Pod) (*zone.Pod, error) {
 	if o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
 		return nil, nil
@@ -222,11 +231,4 @@ func (c converter) pod(o *corev1.Pod) (*zone.Pod, error) {
 		return nil, err
 	}
 	return &p, nil
-}
-
-func deref[T ~string](p *T) T {
-	if p == nil {
-		return ""
-	}
-	return *p
 }

@@ -1,25 +1,25 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zonesync keeps the name tree of a cluster up to date: with what the API
-// server says, or with manifests in directories.
+// Package zonesync keeps the name tree of a cluster in sync with the API server, or with
+// manifests in directories.
 //
-// It exists so that the cluster DNS server knows no API types, and internal/kube no names.
-// The zone is the only store: an object is cut down to what DNS wants of it as soon as
-// it is decoded, and goes into the tree. One goroutine writes the zone; what arrives
-// together is applied together.
+// It exists so that the cluster DNS server needs no API types and internal/kube no DNS
+// names. The zone is the only store: an object is reduced to the fields that DNS needs as
+// soon as it is decoded. One goroutine writes the zone, and applies all events that are
+// waiting in one edit.
 //
-// # Ignorance
+// # Before and without the API server
 //
-// The zone is Loaded when every type of object has had a complete list, and never
-// before. What it knows it keeps while the API server is gone. A server that starts
-// without an API server takes the file that an earlier one left (pkg/dnsserver/snapshot),
-// and the zone says that it is stale; each type of object is then replaced as a whole
-// when its first list is complete, without a gap.
+// The zone is loaded when a complete list of every resource has arrived, and not before.
+// It keeps its names while the API server is unreachable. A server that starts without the
+// API server reads the snapshot that an earlier process wrote (pkg/dnsserver/snapshot), and
+// marks the zone as stale; each resource is then replaced as a whole when its first list is
+// complete, so that no name is missing in between.
 //
-// # Left out
+// # Invalid objects
 //
-// What cannot have a name, as labels of more than 63 bytes or hosts that are no
-// addresses, is left out and reported. The API server lets none of it through;
-// manifests may carry it.
+// Objects and parts of objects that cannot have a name, such as labels of more than 63
+// bytes or malformed addresses, are left out and logged. The API server rejects all of
+// them; manifests may contain them.
 package zonesync

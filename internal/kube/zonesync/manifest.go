@@ -14,37 +14,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Manifest is what a file says of names.
+// Manifest holds the objects of a file from which a zone is built.
 type Manifest struct {
-	objects []written
+	objects []manifestObject
 	pods    []kube.Workload
 }
 
-// written is an object and where it stands.
-type written struct {
-	source kube.Object
-	kind   kind
-	object metav1.Object
+// manifestObject is an object and its place in a manifest.
+type manifestObject struct {
+	source   kube.Object
+	resource resource
+	object   metav1.Object
 }
 
-// ParseManifest reads the Namespaces, Services and EndpointSlices of a file, and the
-// pods and pod templates for which a headless Service may stand. Other objects are
-// passed over, and those that name no namespace are in "default". The error joins one
-// *kube.InputError for each thing that is wrong; what is right is returned beside it.
+// ParseManifest parses the Namespaces, Services and EndpointSlices of a file, and the pods
+// and pod templates that a headless Service may select. It ignores other objects. Objects
+// without a namespace are in "default". The error joins one *kube.InputError for each
+// problem; valid objects are returned in any case.
 func ParseManifest(file string, data []byte) (Manifest, error) {
 	parsed, err := kube.ParseManifest(file, data)
-	m, wrong := DecodeManifest(parsed, metav1.NamespaceDefault)
-	return m, errors.Join(err, wrong)
+	m, invalid := DecodeManifest(parsed, metav1.NamespaceDefault)
+	return m, errors.Join(err, invalid)
 }
 
-// DecodeManifest is ParseManifest for a manifest that is already parsed. Objects that name no namespace are in
-// namespace.
+// DecodeManifest is ParseManifest for a manifest that is already parsed. Objects without a
+// namespace are in namespace.
 func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 	var m Manifest
 	for _, w := range parsed.Workloads {
@@ -52,73 +53,85 @@ func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 		m.pods = append(m.pods, w)
 	}
 	var errs []error
-	for _, o := range parsed.Others {
-		w := written{source: o}
-		switch o.APIVersion + " " + o.Kind {
+	for _, source := range parsed.Others {
+		o := manifestObject{source: source}
+		switch source.APIVersion + " " + source.Kind {
 		case "v1 Namespace":
-			w.kind, w.object = namespaces, &corev1.Namespace{}
+			o.resource, o.object = namespaces, &corev1.Namespace{}
 		case "v1 Service":
-			w.kind, w.object = services, &corev1.Service{}
+			o.resource, o.object = services, &corev1.Service{}
 		case "discovery.k8s.io/v1 EndpointSlice":
-			w.kind, w.object = endpointSlices, &discoveryv1.EndpointSlice{}
+			o.resource, o.object = endpointSlices, &discoveryv1.EndpointSlice{}
 		default:
 			continue
 		}
-		if err := o.Decode(w.object); err != nil {
+		if err := o.decode(namespace); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if w.object.GetName() == "" {
-			errs = append(errs, o.InputError("metadata.name", errors.New("is missing"), "name the object"))
-			continue
-		}
-		if w.object.GetNamespace() == "" && w.kind.resource != namespaces.resource {
-			w.object.SetNamespace(namespace)
-		}
-		m.objects = append(m.objects, w)
+		m.objects = append(m.objects, o)
 	}
 	return m, errors.Join(errs...)
 }
 
-// Load makes the manifests all that a zone at domain holds. The zone is loaded then:
-// what they do not name does not exist. Of several objects with one name the last
-// counts. Objects that no cluster has given addresses have synthetic ones; see
-// [Synthetic]. The error joins one *kube.InputError for each thing that had to be left
-// out.
+// decode decodes the source into the object.
+func (o *manifestObject) decode(namespace string) error {
+	if err := o.source.Decode(o.object); err != nil {
+		return err
+	}
+	if o.object.GetName() == "" {
+		return o.source.InputError("metadata.name", errors.New("is missing"), "name the object")
+	}
+	if o.object.GetNamespace() == "" && o.resource.name != namespaces.name {
+		o.object.SetNamespace(namespace)
+	}
+	return nil
+}
+
+// Load replaces all objects of a zone at domain by those of the manifests. The zone is
+// loaded then: names that are not in the manifests do not exist. Of several objects with
+// one name the last wins. Objects to which a cluster would assign addresses have synthetic
+// ones; see [Synthetic]. The error joins one *kube.InputError for each object, or part of
+// one, that was left out.
 func Load(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
-	all := map[string]map[name]written{namespaces.resource: {}, services.resource: {}, endpointSlices.resource: {}}
+	all := map[string]map[types.NamespacedName]manifestObject{namespaces.name: {}, services.name: {}, endpointSlices.name: {}}
 	var pods []kube.Workload
 	for _, m := range manifests {
-		for _, w := range m.objects {
-			all[w.kind.resource][name{w.object.GetNamespace(), w.object.GetName()}] = w
+		for _, o := range m.objects {
+			all[o.resource.name][nameOf(o.object)] = o
 		}
 		pods = append(pods, m.pods...)
 	}
-	synthesize(all[services.resource], all[endpointSlices.resource], pods)
+	synthesize(all[services.name], all[endpointSlices.name], pods)
 
 	var errs []error
-	convert := func(objects map[name]written) []object {
-		var list []object
-		for _, n := range slices.SortedFunc(maps.Keys(objects), compareNames) {
-			w := objects[n]
-			made, err := converter{domain}.convert(w.object)
-			if err = errors.Join(err, made.wrong); err != nil {
-				errs = append(errs, w.source.InputError("", fmt.Errorf("%s %s/%s: %w", w.kind.resource, n.namespace, n.name, err), ""))
-			}
-			list = append(list, made)
-		}
-		return list
-	}
-	now := z.Snapshot()
+	before := z.Snapshot()
 	z.Update(uint32(time.Now().Unix()), func(e *zone.Edit) {
-		for _, k := range []kind{namespaces, services, endpointSlices} {
-			k.replace(e, now, convert(all[k.resource]))
+		for _, r := range []resource{namespaces, services, endpointSlices} {
+			objects, err := convertAll(converter{domain}, all[r.name])
+			errs = append(errs, err)
+			r.replaceAll(e, before, objects)
 		}
 		e.SetLoaded()
 	})
 	return errors.Join(errs...)
 }
 
-func compareNames(a, b name) int {
-	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+// convertAll converts objects of one resource, in the order of their names.
+func convertAll(c converter, objects map[types.NamespacedName]manifestObject) ([]object, error) {
+	var list []object
+	var errs []error
+	for _, n := range slices.SortedFunc(maps.Keys(objects), compareNames) {
+		o := objects[n]
+		converted, err := c.convert(o.object)
+		if err = errors.Join(err, converted.problem); err != nil {
+			errs = append(errs, o.source.InputError("", fmt.Errorf("%s %s: %w", o.resource.name, n, err), ""))
+		}
+		list = append(list, converted)
+	}
+	return list, errors.Join(errs...)
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// serviceKind is a label: what the name of an EndpointSlice's Service stands for. The
-// values are those of CoreDNS's metric of the same meaning.
+// serviceKind is a label value: the kind of an EndpointSlice's Service. The values are
+// those of the equivalent metric of CoreDNS.
 type serviceKind string
 
 const (
 	clusterIP serviceKind = "cluster_ip"
-	headless  serviceKind = "headless_with_selector" // without one nobody tells the time of a change
+	headless  serviceKind = "headless_with_selector" // without a selector, the time of a change is not known
 )
 
 // newProgramming returns the histogram of the service level indicator "DNS programming
@@ -23,26 +23,26 @@ const (
 func newProgramming() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "dnsconfigurer_dns_programming_duration_seconds",
-		Help:    "Time from a change of a Service or a pod, as the endpoints' controller tells it, until the names have it.",
-		Buckets: prometheus.ExponentialBuckets(.001, 2, 16), // up to half a minute
+		Help:    "Time from the change of a Service or pod, as the EndpointSlice records it, until the zone has it.",
+		Buckets: prometheus.ExponentialBuckets(.001, 2, 16), // up to 32 s
 	}, []string{"service_kind"})
 }
 
-// collector reads how things stand with an API when metrics are asked for.
+// collector exports the state of a Syncer.
 type collector struct {
-	api                   *API
+	syncer                *Syncer
 	silence, objects, age *prometheus.Desc
 }
 
-func newCollector(a *API) *collector {
+func newCollector(s *Syncer) *collector {
 	resource := []string{"resource"}
 	return &collector{
-		api: a,
+		syncer: s,
 		silence: prometheus.NewDesc("dnsconfigurer_dns_api_silence_seconds",
-			"Time since the API server last sent an event, a bookmark or an answer, or since the start. Bookmarks come about once a minute.", resource, nil),
-		objects: prometheus.NewDesc("dnsconfigurer_dns_objects", "Objects that the names are made of.", resource, nil),
+			"Time since the last event, bookmark or response of the API server, or since the start. Bookmarks arrive about once a minute.", resource, nil),
+		objects: prometheus.NewDesc("dnsconfigurer_dns_objects", "Objects in the zone.", resource, nil),
 		age: prometheus.NewDesc("dnsconfigurer_dns_snapshot_age_seconds",
-			"Age of the snapshot that names are served from; 0: they are the API server's.", nil, nil),
+			"Age of the snapshot from which names are served; 0: names are from the API server.", nil, nil),
 	}
 }
 
@@ -58,15 +58,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	zone := c.api.cfg.Zone.Snapshot()
-	for i, s := range c.api.Status() {
-		heard := s.LastReply
-		if heard.IsZero() {
-			heard = c.api.made
+	zone := c.syncer.cfg.Zone.Snapshot()
+	for i, s := range c.syncer.Status() {
+		last := s.LastReply
+		if last.IsZero() {
+			last = c.syncer.created
 		}
-		gauge(c.silence, time.Since(heard).Seconds(), s.Resource)
+		gauge(c.silence, time.Since(last).Seconds(), s.Resource)
 		n := 0
-		for range c.api.feeds[i].held(zone) {
+		for range c.syncer.informers[i].list(zone) {
 			n++
 		}
 		gauge(c.objects, float64(n), s.Resource)

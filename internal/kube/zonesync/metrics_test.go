@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// gathered compares metrics with lines of the text format, comments left out.
-func gathered(t *testing.T, r *prometheus.Registry, metric, want string) {
+// wantMetric compares the samples of a metric: label values and a duration.
+func wantMetric(t *testing.T, r *prometheus.Registry, metric, want string) {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -43,12 +43,14 @@ func gathered(t *testing.T, r *prometheus.Registry, metric, want string) {
 	}
 }
 
-// TestProgramming measures events, not lists: those tell of changes of long ago.
-func TestProgramming(t *testing.T) {
-	for _, listsOnly := range []bool{false, true} {
+// TestMetrics_Programming: events are measured, and lists are not.
+func TestMetrics_Programming(t *testing.T) {
+	for _, streaming := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newAPIServer(t, cluster()...)
-			s.listsOnly = listsOnly
+			if !streaming {
+				s.DisableStreamingLists()
+			}
 			metrics := prometheus.NewRegistry()
 			r := start(t, s, Config{Register: metrics})
 			defer r.stop()
@@ -59,22 +61,22 @@ func TestProgramming(t *testing.T) {
 			ofHeadless.Annotations = of.Annotations
 			ofHeadless.Labels[corev1.IsHeadlessService] = ""
 			time.Sleep(250 * time.Millisecond)
-			s.put(of)
+			s.Apply(of)
 			synctest.Wait()
 			time.Sleep(250 * time.Millisecond)
-			s.put(ofHeadless)
-			s.put(newSlice("shop", "db-2", "db")) // does not tell
+			s.Apply(ofHeadless)
+			s.Apply(newSlice("shop", "db-2", "db")) // without the annotation
 			synctest.Wait()
-			s.cutWatches(true)
+			s.Forget()
 			time.Sleep(time.Minute)
-			gathered(t, metrics, "dnsconfigurer_dns_programming_duration_seconds", "cluster_ip 250ms\nheadless_with_selector 500ms\n")
+			wantMetric(t, metrics, "dnsconfigurer_dns_programming_duration_seconds", "cluster_ip 250ms\nheadless_with_selector 500ms\n")
 		})
 	}
 }
 
-// TestSilence: what an operator sees of an API server that goes away, of one that is not
-// there at the start, and of the snapshot that is served then.
-func TestSilence(t *testing.T) {
+// TestMetrics_Unreachable covers an API server that becomes unreachable, and one that is
+// unreachable at the start, with the snapshot that is served then.
+func TestMetrics_Unreachable(t *testing.T) {
 	const silence, age, objects = "dnsconfigurer_dns_api_silence_seconds", "dnsconfigurer_dns_snapshot_age_seconds", "dnsconfigurer_dns_objects"
 	file := filepath.Join(t.TempDir(), "zone")
 	synctest.Test(t, func(t *testing.T) {
@@ -82,17 +84,17 @@ func TestSilence(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		r := start(t, s, Config{Snapshot: file, Register: metrics})
 		synctest.Wait()
-		gathered(t, metrics, silence, "endpointslices 0s\nnamespaces 0s\nservices 0s\n")
-		gathered(t, metrics, objects, "endpointslices 2s\nnamespaces 2s\nservices 2s\n")
+		wantMetric(t, metrics, silence, "endpointslices 0s\nnamespaces 0s\nservices 0s\n")
+		wantMetric(t, metrics, objects, "endpointslices 2s\nnamespaces 2s\nservices 2s\n")
 		time.Sleep(30 * time.Second)
-		s.bookmark(&corev1.Service{})
-		s.set(func() { s.refuses = true })
-		s.cutWatches(false)
+		s.Bookmark("services")
+		s.unreachable.Store(true)
+		s.CutWatches()
 		time.Sleep(time.Hour - 30*time.Second)
-		gathered(t, metrics, silence, "endpointslices 1h0m0s\nnamespaces 1h0m0s\nservices 59m30s\n")
-		gathered(t, metrics, age, "0s\n")
+		wantMetric(t, metrics, silence, "endpointslices 1h0m0s\nnamespaces 1h0m0s\nservices 59m30s\n")
+		wantMetric(t, metrics, age, "0s\n")
 		for i, want := range []string{"namespaces: listed, last reply 1h0m0s ago: ", "services: listed, last reply 59m30s ago: "} {
-			if got := r.api.Status()[i].String(); !strings.HasPrefix(got, want) || !strings.Contains(got, "connection refused") {
+			if got := r.syncer.Status()[i].String(); !strings.HasPrefix(got, want) || !strings.Contains(got, "connection refused") {
 				t.Errorf("%q, want %q and why", got, want)
 			}
 		}
@@ -101,10 +103,10 @@ func TestSilence(t *testing.T) {
 		metrics = prometheus.NewRegistry()
 		r = start(t, s, Config{Snapshot: file, Register: metrics})
 		time.Sleep(time.Minute)
-		gathered(t, metrics, silence, "endpointslices 1m0s\nnamespaces 1m0s\nservices 1m0s\n")
-		gathered(t, metrics, age, "1h1m0s\n")
-		gathered(t, metrics, objects, "endpointslices 2s\nnamespaces 2s\nservices 2s\n")
-		if got := r.api.Status()[0].String(); !strings.HasPrefix(got, "namespaces: not listed yet: ") {
+		wantMetric(t, metrics, silence, "endpointslices 1m0s\nnamespaces 1m0s\nservices 1m0s\n")
+		wantMetric(t, metrics, age, "1h1m0s\n")
+		wantMetric(t, metrics, objects, "endpointslices 2s\nnamespaces 2s\nservices 2s\n")
+		if got := r.syncer.Status()[0].String(); !strings.HasPrefix(got, "namespaces: not listed yet: ") {
 			t.Error(got)
 		}
 		r.stop()

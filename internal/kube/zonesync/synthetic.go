@@ -14,21 +14,22 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
-// synthetic are the ranges of addresses that stand for those which a cluster would
-// give: reserved for benchmarks of networks (RFC 2544, RFC 5180), so that they are
-// nobody's. Services have those in the first half, endpoints the others.
+// synthetic are the ranges of synthetic addresses. They are reserved for benchmarks of
+// networks (RFC 2544, RFC 5180), so no host uses them. Services have addresses in the first
+// half of a range, endpoints in the second.
 var synthetic = map[corev1.IPFamily]netip.Prefix{
 	corev1.IPv4Protocol: netip.MustParsePrefix("198.18.0.0/15"),
 	corev1.IPv6Protocol: netip.MustParsePrefix("2001:2::/48"),
 }
 
-// Synthetic reports whether an address in a zone is one that stands for what no
-// cluster has assigned, in 198.18.0.0/15 and 2001:2::/48. It follows from the object's
-// namespace and name, and so is the same in every run.
+// Synthetic reports whether an address in a zone was assigned by this package, from
+// 198.18.0.0/15 or 2001:2::/48, to an object of a manifest to which a cluster would assign
+// one. It is derived from the object's namespace and name, so it is the same in every run.
 func Synthetic(addr netip.Addr) bool {
 	for _, p := range synthetic {
 		if p.Contains(addr) {
@@ -38,18 +39,18 @@ func Synthetic(addr netip.Addr) bool {
 	return false
 }
 
-// addresses hands out synthetic addresses: one for each key, to nobody else.
-type addresses struct {
-	of    map[string]netip.Addr
-	taken map[netip.Addr]bool
+// allocator assigns synthetic addresses: each address to one key.
+type allocator struct {
+	assigned map[string]netip.Addr
+	used     map[netip.Addr]bool
 }
 
-// take returns the address of what has the key. Where another has it already it is the
-// next one that is free: who comes first depends on the order of calls only. The zero
-// Addr says that there is none left.
-func (a addresses) take(half byte, family corev1.IPFamily, key string) netip.Addr {
+// assign returns the address of a key. If another key has the address that follows from
+// this one, it is the next free one; so the result then depends on the order of calls. It
+// returns the zero Addr when no address is free.
+func (a allocator) assign(half byte, family corev1.IPFamily, key string) netip.Addr {
 	key = string(half) + string(family) + key
-	if addr, ok := a.of[key]; ok {
+	if addr, ok := a.assigned[key]; ok {
 		return addr
 	}
 	h := fnv.New32a()
@@ -64,57 +65,66 @@ func (a addresses) take(half byte, family corev1.IPFamily, key string) netip.Add
 		n := h.Sum32() + i
 		b[len(b)-2], b[len(b)-1] = byte(n>>8), byte(n)
 		addr, _ := netip.AddrFromSlice(b)
-		// Neither 0 nor 255 at the end, which look like no host.
-		if last := byte(n); last != 0 && last != 255 && !a.taken[addr] {
-			a.of[key], a.taken[addr] = addr, true
+		// Not 0 or 255 at the end: they look like a network or broadcast address.
+		if last := byte(n); last != 0 && last != 255 && !a.used[addr] {
+			a.assigned[key], a.used[addr] = addr, true
 			return addr
 		}
 	}
 	return netip.Addr{}
 }
 
+// The halves of a range.
 const (
 	forServices  = 0
 	forEndpoints = 1
 )
 
-// synthesize gives addresses to the Services that the API server would give some, and
-// endpoints to the headless ones whose selectors match pods, if they have no slice.
-func synthesize(services, slicesOf map[name]written, pods []kube.Workload) {
-	given := addresses{map[string]netip.Addr{}, map[netip.Addr]bool{}}
-	for _, w := range services {
-		for _, ip := range clusterIPs(&w.object.(*corev1.Service).Spec) {
+// synthesize assigns addresses to the Services to which the API server would assign one,
+// and adds an EndpointSlice to each headless Service that has a selector and no slice.
+func synthesize(serviceObjects, sliceObjects map[types.NamespacedName]manifestObject, pods []kube.Workload) {
+	a := allocator{map[string]netip.Addr{}, map[netip.Addr]bool{}}
+	for _, o := range serviceObjects {
+		for _, ip := range clusterIPs(&o.object.(*corev1.Service).Spec) {
 			if addr, err := netip.ParseAddr(ip); err == nil {
-				given.taken[addr] = true
+				a.used[addr] = true
 			}
 		}
 	}
-	withSlices := map[name]bool{}
-	for n, w := range slicesOf {
-		withSlices[name{n.namespace, w.object.GetLabels()[discoveryv1.LabelServiceName]}] = true
+	hasSlices := map[types.NamespacedName]bool{}
+	for n, o := range sliceObjects {
+		hasSlices[types.NamespacedName{Namespace: n.Namespace, Name: o.object.GetLabels()[discoveryv1.LabelServiceName]}] = true
 	}
-	for _, n := range slices.SortedFunc(maps.Keys(services), compareNames) {
-		w := services[n]
-		s := *w.object.(*corev1.Service)
+	for _, n := range slices.SortedFunc(maps.Keys(serviceObjects), compareNames) {
+		o := serviceObjects[n]
+		s := *o.object.(*corev1.Service)
 		switch {
-		case s.Spec.Type == corev1.ServiceTypeExternalName:
+		case s.Spec.Type == corev1.ServiceTypeExternalName: // it has no address
 		case s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0:
-			for _, family := range familiesOf(&s.Spec) {
-				s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, given.take(forServices, family, n.namespace+"/"+n.name).String())
-			}
-			w.object = &s
-			services[n] = w
-		case clusterIPs(&s.Spec) == nil && len(s.Spec.Selector) > 0 && !withSlices[n]:
-			for _, family := range familiesOf(&s.Spec) {
-				slice := given.slice(&s, family, pods)
-				slicesOf[name{n.namespace, slice.Name}] = written{source: w.source, kind: endpointSlices, object: slice}
+			s.Spec.ClusterIPs = a.clusterIPs(&s)
+			o.object = &s
+			serviceObjects[n] = o
+		case clusterIPs(&s.Spec) == nil && len(s.Spec.Selector) > 0 && !hasSlices[n]:
+			for _, family := range ipFamilies(&s.Spec) {
+				slice := a.slice(&s, family, pods)
+				sliceObjects[nameOf(slice)] = manifestObject{source: o.source, resource: endpointSlices, object: slice}
 			}
 		}
 	}
 }
 
-// familiesOf is what a cluster of both families, IPv4 first, would choose.
-func familiesOf(spec *corev1.ServiceSpec) []corev1.IPFamily {
+// clusterIPs returns an address for each IP family of s.
+func (a allocator) clusterIPs(s *corev1.Service) []string {
+	var ips []string
+	for _, family := range ipFamilies(&s.Spec) {
+		ips = append(ips, a.assign(forServices, family, s.Namespace+"/"+s.Name).String())
+	}
+	return ips
+}
+
+// ipFamilies returns the IP families that a dual-stack cluster with IPv4 as its first
+// family would choose.
+func ipFamilies(spec *corev1.ServiceSpec) []corev1.IPFamily {
 	policy := spec.IPFamilyPolicy
 	dual := policy != nil && *policy != corev1.IPFamilyPolicySingleStack
 	switch {
@@ -135,14 +145,14 @@ func familiesOf(spec *corev1.ServiceSpec) []corev1.IPFamily {
 	return known
 }
 
-// maxPods is how many pods of a StatefulSet or Job have endpoints, those with the
-// lowest numbers: as many as an EndpointSlice of the API may hold.
+// maxPods is the number of pods of a StatefulSet or Job that have endpoints, those with the
+// lowest ordinals: as many as an EndpointSlice of the API may hold.
 const maxPods = 1000
 
-// slice has an endpoint for each pod that the selector matches. A workload whose pods
-// have no names that are known before is there as if it had one.
-func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.Workload) *discoveryv1.EndpointSlice {
-	made := &discoveryv1.EndpointSlice{
+// slice returns an EndpointSlice with the pods that the Service selects. A workload whose
+// pods have generated names is one pod.
+func (a allocator) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.Workload) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name + "-synthetic-" + string(family),
 			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name},
@@ -154,7 +164,7 @@ func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 		if n := p.TargetPort.IntVal; n != 0 {
 			target = n
 		}
-		made.Ports = append(made.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &target})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &target})
 	}
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for _, w := range pods {
@@ -162,11 +172,11 @@ func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 			continue
 		}
 		add := func(pod, host string) {
-			ep := discoveryv1.Endpoint{Addresses: []string{a.take(forEndpoints, family, s.Namespace+"/"+pod).String()}}
+			ep := discoveryv1.Endpoint{Addresses: []string{a.assign(forEndpoints, family, s.Namespace+"/"+pod).String()}}
 			if w.Pod.Spec.Subdomain == s.Name && host != "" {
 				ep.Hostname = &host
 			}
-			made.Endpoints = append(made.Endpoints, ep)
+			slice.Endpoints = append(slice.Endpoints, ep)
 		}
 		n := w.Ordinals
 		if n.Base == "" {
@@ -178,5 +188,5 @@ func (a addresses) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 			add(host, host)
 		}
 	}
-	return made
+	return slice
 }

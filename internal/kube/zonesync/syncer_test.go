@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,11 +23,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/snapshot"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 func newNamespace(name, uid string) *corev1.Namespace {
@@ -52,9 +58,9 @@ func newPod(namespace, name, ip string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{PodIP: ip}}
 }
 
-// cluster is a small one.
-func cluster() []object4 {
-	return []object4{
+// cluster returns the objects of a small cluster.
+func cluster() []kubeapi.Object {
+	return []kubeapi.Object{
 		newNamespace(metav1.NamespaceSystem, "uid-1"), newNamespace("shop", ""),
 		newService("shop", "web", "10.96.0.1"), newService("shop", "db"),
 		newSlice("shop", "db-1", "db", "10.0.0.1", "10.0.0.2"), newSlice("shop", "web-1", "web", "10.0.0.3"),
@@ -62,16 +68,62 @@ func cluster() []object4 {
 	}
 }
 
-// running is an API that runs.
-type running struct {
-	t    *testing.T
-	zone *zone.Zone
-	api  *API
-	log  *strings.Builder
-	stop func()
+// apiServer is an API server in this process. It fails the test on requests that a Syncer
+// must not send.
+type apiServer struct {
+	*kubeapi.Server
+	t           testing.TB
+	unreachable atomic.Bool // connections are refused
 }
 
-// start runs an API until the test or stop ends it.
+func newAPIServer(t testing.TB, objects ...kubeapi.Object) *apiServer {
+	s := &apiServer{Server: kubeapi.New(), t: t}
+	s.Apply(objects...)
+	return s
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource, selector := path.Base(r.URL.Path), r.URL.Query().Get("fieldSelector")
+	paths := []string{"/api/v1/namespaces", "/api/v1/services", "/api/v1/pods", "/apis/discovery.k8s.io/v1/endpointslices"}
+	if r.Method != http.MethodGet || !slices.Contains(paths, r.URL.Path) || selector != "" && resource != "pods" {
+		s.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
+	}
+	s.Server.ServeHTTP(w, r)
+}
+
+func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.unreachable.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
+	return kubeapi.Transport(s).RoundTrip(r)
+}
+
+// clients returns clients of both groups at host; transport nil is the network.
+func clients(t testing.TB, host string, transport http.RoundTripper) (core, discovery rest.Interface) {
+	t.Helper()
+	cfg := &rest.Config{Host: host, QPS: -1, Transport: transport}
+	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
+		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	discovery, err = client.New(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core, discovery
+}
+
+// running is a Syncer that runs.
+type running struct {
+	t      *testing.T
+	zone   *zone.Zone
+	syncer *Syncer
+	log    *strings.Builder
+	stop   func()
+}
+
+// start runs a Syncer until stop is called.
 func start(t *testing.T, s *apiServer, cfg Config) *running {
 	t.Helper()
 	r := &running{t: t, log: &strings.Builder{}}
@@ -86,12 +138,12 @@ func start(t *testing.T, s *apiServer, cfg Config) *running {
 	cfg.Zone, cfg.Domain = r.zone, clusterLocal
 	cfg.Core, cfg.Discovery = clients(t, "http://api.invalid", s)
 	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
-	if r.api, err = New(cfg); err != nil {
+	if r.syncer, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- r.api.Run(ctx) }()
+	go func() { ended <- r.syncer.Run(ctx) }()
 	r.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -101,7 +153,7 @@ func start(t *testing.T, s *apiServer, cfg Config) *running {
 	return r
 }
 
-// want compares what a name has, in a word or addresses.
+// want compares the result of a lookup: addresses, or one word.
 func (r *running) want(name, want string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -121,7 +173,7 @@ func lookup(t testing.TB, s *zone.Snapshot, text string) string {
 	case zone.Unknown:
 		return "unknown"
 	case zone.NXDomain:
-		return "absent"
+		return "nxdomain"
 	}
 	if all := append(slices.Clone(n.V4), n.V6...); len(all) > 0 {
 		return strings.Trim(fmt.Sprint(all), "[]")
@@ -132,12 +184,15 @@ func lookup(t testing.TB, s *zone.Snapshot, text string) string {
 	return "exists"
 }
 
+// inBubble runs a test with and without streaming lists.
 func inBubble(t *testing.T, cfg Config, test func(*testing.T, *apiServer, *running)) {
 	t.Helper()
-	for _, listsOnly := range []bool{false, true} {
+	for _, streaming := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newAPIServer(t, cluster()...)
-			s.listsOnly = listsOnly
+			if !streaming {
+				s.DisableStreamingLists()
+			}
 			r := start(t, s, cfg)
 			test(t, s, r)
 			r.stop()
@@ -145,15 +200,15 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *apiServer, *runni
 	}
 }
 
-func TestFirstLists(t *testing.T) {
+func TestSyncer_FirstLists(t *testing.T) {
 	inBubble(t, Config{Pods: true}, func(t *testing.T, s *apiServer, r *running) {
 		r.want("web.shop.svc", "10.96.0.1")
 		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
 		r.want("shop.svc", "exists")
-		r.want("none.shop.svc", "absent")
+		r.want("none.shop.svc", "nxdomain")
 		r.want("10-0-0-1.shop.pod", "10.0.0.1")
-		r.want("10-0-0-2.shop.pod", "absent")
-		for _, st := range r.api.Status() {
+		r.want("10-0-0-2.shop.pod", "nxdomain")
+		for _, st := range r.syncer.Status() {
 			if !st.Listed || st.Err != nil || time.Since(st.LastReply) != 0 {
 				t.Errorf("%+v", st)
 			}
@@ -161,170 +216,173 @@ func TestFirstLists(t *testing.T) {
 	})
 }
 
-// TestNotLoaded: while one list is missing nothing is absent, and nothing is there.
-func TestNotLoaded(t *testing.T) {
-	for _, k := range []kind{namespaces, services, endpointSlices, pods} {
+// TestSyncer_NotLoaded: before the last list, no name exists, and none is known not to
+// exist.
+func TestSyncer_NotLoaded(t *testing.T) {
+	for _, resource := range []resource{namespaces, services, endpointSlices, pods} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newAPIServer(t, cluster()...)
-			s.hangs[k.resource] = true
+			release := s.Hold(resource.name)
 			r := start(t, s, Config{Pods: true})
 			defer r.stop()
 			time.Sleep(time.Minute)
 			r.want("web.shop.svc", "unknown")
 			r.want("none.shop.svc", "unknown")
-			for _, st := range r.api.Status() {
-				if st.Listed != (st.Resource != k.resource) {
+			for _, st := range r.syncer.Status() {
+				if st.Listed != (st.Resource != resource.name) {
 					t.Errorf("%+v", st)
 				}
 			}
-			s.set(func() { s.hangs[k.resource] = false })
+			release()
 			r.want("web.shop.svc", "10.96.0.1")
-			r.want("none.shop.svc", "absent")
+			r.want("none.shop.svc", "nxdomain")
 		})
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestSyncer_Events(t *testing.T) {
 	inBubble(t, Config{Pods: true}, func(t *testing.T, s *apiServer, r *running) {
 		synctest.Wait()
-		s.put(newSlice("shop", "db-2", "db", "10.0.0.2", "10.0.0.9"))
+		s.Apply(newSlice("shop", "db-2", "db", "10.0.0.2", "10.0.0.9"))
 		r.want("db.shop.svc", "10.0.0.1 10.0.0.2 10.0.0.9")
-		s.remove(newSlice("shop", "db-1", "db"))
+		s.Delete(newSlice("shop", "db-1", "db"))
 		r.want("db.shop.svc", "10.0.0.2 10.0.0.9")
-		orphan := newSlice("shop", "db-2", "")
-		s.put(orphan) // has lost its label
-		r.want("db.shop.svc", "absent")
+		s.Apply(newSlice("shop", "db-2", "")) // without its label
+		r.want("db.shop.svc", "nxdomain")
 
 		web := newService("shop", "web", "10.96.0.1")
 		web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "www.example"
-		s.put(web)
+		s.Apply(web)
 		r.want("web.shop.svc", "www.example.")
-		s.put(newService("shop", "web", "10.96.0.2"))
+		s.Apply(newService("shop", "web", "10.96.0.2"))
 		r.want("web.shop.svc", "10.96.0.2")
-		s.remove(web)
-		r.want("web.shop.svc", "absent")
+		s.Delete(web)
+		r.want("web.shop.svc", "nxdomain")
 
-		s.put(newNamespace("new", ""))
+		s.Apply(newNamespace("new", ""))
 		r.want("new.svc", "exists")
-		s.remove(newNamespace("new", ""))
-		r.want("new.svc", "absent")
-		s.remove(newPod("shop", "db-0", ""))
-		r.want("10-0-0-1.shop.pod", "absent")
+		s.Delete(newNamespace("new", ""))
+		r.want("new.svc", "nxdomain")
+		s.Delete(newPod("shop", "db-0", ""))
+		r.want("10-0-0-1.shop.pod", "nxdomain")
 	})
 }
 
-// TestAPIGone: names stay while the server is away, the status tells since when, and
-// what went meanwhile goes when it is back.
-func TestAPIGone(t *testing.T) {
-	for name, forget := range map[string]bool{"resumed": false, "listed anew": true} {
+// TestSyncer_Unreachable: names stay while the API server is unreachable, the status has
+// the time of the last reply, and changes are applied when it is reachable again.
+func TestSyncer_Unreachable(t *testing.T) {
+	for name, expired := range map[string]bool{"watch resumed": false, "version expired": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, s *apiServer, r *running) {
 				r.want("web.shop.svc", "10.96.0.1")
 				before := time.Now()
-				s.set(func() { s.refuses = true })
-				s.cutWatches(false)
+				s.unreachable.Store(true)
+				s.CutWatches()
 				time.Sleep(time.Hour)
 				r.want("web.shop.svc", "10.96.0.1")
-				for _, st := range r.api.Status() {
+				for _, st := range r.syncer.Status() {
 					if !st.LastReply.Equal(before) || !st.Listed || !errors.Is(st.Err, syscall.ECONNREFUSED) {
-						t.Errorf("%+v, want it heard at %v", st, before)
+						t.Errorf("%+v, want the last reply at %v", st, before)
 					}
 				}
-				s.remove(newService("shop", "web"))
-				s.put(newService("shop", "api", "10.96.0.7"))
-				s.cutWatches(forget)
-				s.set(func() { s.refuses = false })
+				s.Delete(newService("shop", "web"))
+				s.Apply(newService("shop", "api", "10.96.0.7"))
+				if expired {
+					s.Forget()
+				}
+				s.unreachable.Store(false)
 				time.Sleep(20 * time.Second)
-				r.want("web.shop.svc", "absent")
+				r.want("web.shop.svc", "nxdomain")
 				r.want("api.shop.svc", "10.96.0.7")
 			})
 		})
 	}
 }
 
-func TestBookmark(t *testing.T) {
+func TestSyncer_Bookmark(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *apiServer, r *running) {
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		s.bookmark(&corev1.Service{})
+		s.Bookmark("services")
 		synctest.Wait()
-		for _, st := range r.api.Status() {
+		for _, st := range r.syncer.Status() {
 			want := time.Minute
 			if st.Resource == "services" {
 				want = 0
 			}
 			if time.Since(st.LastReply) != want {
-				t.Errorf("%s: heard %v ago", st.Resource, time.Since(st.LastReply))
+				t.Errorf("%s: last reply %v ago", st.Resource, time.Since(st.LastReply))
 			}
 		}
 	})
 }
 
-func TestComplaints(t *testing.T) {
+func TestSyncer_InvalidObject(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *apiServer, r *running) {
 		bad := newService("shop", "bad", "x")
 		for range 3 {
-			s.put(bad)
+			s.Apply(bad)
 		}
 		synctest.Wait()
-		if n := strings.Count(r.log.String(), "cannot have names"); n != 1 || !strings.Contains(r.log.String(), "name=bad") {
-			t.Errorf("%d complaints: %s", n, r.log)
+		if n := strings.Count(r.log.String(), "invalid object"); n != 1 || !strings.Contains(r.log.String(), "name=bad") {
+			t.Errorf("logged %d times: %s", n, r.log)
 		}
-		r.want("bad.shop.svc", "absent")
-		s.put(newService("shop", "bad", "10.96.0.5"))
+		r.want("bad.shop.svc", "nxdomain")
+		s.Apply(newService("shop", "bad", "10.96.0.5"))
 		r.want("bad.shop.svc", "10.96.0.5")
 	})
 }
 
-// TestSnapshot lives through the loss of everything but the file.
-func TestSnapshot(t *testing.T) {
+// TestSnapshot_Restored starts without the API server, and then with a part of it.
+func TestSnapshot_Restored(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "zone")
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer(t, cluster()...)
 		r := start(t, s, Config{Snapshot: file, Pods: true})
 		synctest.Wait()
-		s.put(newService("shop", "late", "10.96.0.8"))
+		s.Apply(newService("shop", "late", "10.96.0.8"))
 		synctest.Wait()
 		r.stop()
 		if state, err := snapshot.Read(file); err != nil || state.Cluster != "uid-1" || len(state.Pods) != 1 {
 			t.Fatalf("got %+v, %v", state, err)
 		}
 
-		// The server refuses: the file is read at once, and serves.
+		// The API server refuses connections: the snapshot is read at once.
 		began := time.Now()
-		s.set(func() { s.refuses = true })
+		s.unreachable.Store(true)
 		time.Sleep(time.Hour)
 		r = start(t, s, Config{Snapshot: file, Pods: true})
 		r.want("late.shop.svc", "10.96.0.8")
 		r.want("10-0-0-1.shop.pod", "10.0.0.1")
-		r.want("none.shop.svc", "absent")
+		r.want("none.shop.svc", "nxdomain")
 		if stale := r.zone.Snapshot().StaleSince(); stale.Sub(began).Abs() > time.Second {
 			t.Errorf("stale since %v, want %v", stale, began)
 		}
 
-		// It is back, but for its slices: each type is exchanged when its list is there.
-		s.remove(newService("shop", "late"))
-		s.remove(newSlice("shop", "web-1", "web"))
-		s.set(func() { s.refuses, s.hangs["endpointslices"] = false, true })
+		// It is back, except for its slices: each resource is replaced with its first list.
+		s.Delete(newService("shop", "late"))
+		s.Delete(newSlice("shop", "web-1", "web"))
+		release := s.Hold("endpointslices")
+		s.unreachable.Store(false)
 		time.Sleep(20 * time.Second)
-		r.want("late.shop.svc", "absent")
+		r.want("late.shop.svc", "nxdomain")
 		r.want("10-0-0-3.web.shop.svc", "10.0.0.3")
 		if r.zone.Snapshot().StaleSince().IsZero() {
-			t.Error("no longer stale, without a list of slices")
+			t.Error("not stale before the list of slices")
 		}
-		s.set(func() { s.hangs["endpointslices"] = false })
+		release()
 		time.Sleep(20 * time.Second)
-		r.want("10-0-0-3.web.shop.svc", "absent")
+		r.want("10-0-0-3.web.shop.svc", "nxdomain")
 		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
 		if !r.zone.Snapshot().StaleSince().IsZero() {
-			t.Error("still stale")
+			t.Error("stale after all lists")
 		}
 		r.stop()
 	})
 }
 
-// leave writes the snapshot of a cluster and returns its file.
-func leave(t *testing.T) string {
+// writeSnapshot writes the snapshot of the cluster and returns its file.
+func writeSnapshot(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "zone")
 	r := start(t, newAPIServer(t, cluster()...), Config{Snapshot: file})
 	synctest.Wait()
@@ -332,31 +390,30 @@ func leave(t *testing.T) string {
 	return file
 }
 
-// TestSnapshotWait: an API server that hangs has 2 s, then the file is read.
-func TestSnapshotWait(t *testing.T) {
+// TestSnapshot_Wait: the snapshot is read when the first lists take 2 s.
+func TestSnapshot_Wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file := leave(t)
+		file := writeSnapshot(t)
 		s := newAPIServer(t, cluster()...)
-		s.hangs["endpointslices"] = true
-		s.remove(newService("shop", "web"))
+		s.Hold("endpointslices")
+		s.Delete(newService("shop", "web"))
 		r := start(t, s, Config{Snapshot: file})
 		time.Sleep(2*time.Second - time.Nanosecond)
 		r.want("db.shop.svc", "unknown")
 		time.Sleep(time.Nanosecond)
 		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
-		r.want("web.shop.svc", "absent") // live Services were there before
+		r.want("web.shop.svc", "nxdomain") // the list of Services has arrived
 		before, err := snapshot.Read(file)
 		time.Sleep(time.Hour)
 		r.stop()
 		after, err2 := snapshot.Read(file)
 		if err != nil || err2 != nil || !after.Time.Equal(before.Time) {
-			t.Errorf("what is stale was written: %v, %v", err, err2)
+			t.Errorf("a stale zone was written: %v, %v", err, err2)
 		}
 	})
 }
 
-// TestSnapshotOfNoUse: nothing is better than the names of another cluster.
-func TestSnapshotOfNoUse(t *testing.T) {
+func TestSnapshot_Unusable(t *testing.T) {
 	for name, c := range map[string]struct {
 		pause time.Duration
 		cfg   Config
@@ -366,10 +423,10 @@ func TestSnapshotOfNoUse(t *testing.T) {
 		"without pods": {0, Config{Pods: true}, "without pods"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c.cfg.Snapshot = leave(t)
+			c.cfg.Snapshot = writeSnapshot(t)
 			time.Sleep(c.pause)
 			s := newAPIServer(t)
-			s.refuses = true
+			s.unreachable.Store(true)
 			r := start(t, s, c.cfg)
 			defer r.stop()
 			time.Sleep(time.Minute)
@@ -381,27 +438,29 @@ func TestSnapshotOfNoUse(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAnother is served until the UID of this cluster is known.
-func TestSnapshotOfAnother(t *testing.T) {
+// TestSnapshot_OtherCluster: the snapshot of another cluster is served until the UID of
+// this one is known.
+func TestSnapshot_OtherCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		file := leave(t)
+		file := writeSnapshot(t)
 		s := newAPIServer(t, newNamespace(metav1.NamespaceSystem, "uid-2"), newService("shop", "new", "10.96.0.9"))
-		s.hangs["namespaces"], s.hangs["services"] = true, true
+		releaseNamespaces, releaseServices := s.Hold("namespaces"), s.Hold("services")
 		r := start(t, s, Config{Snapshot: file})
 		time.Sleep(time.Minute)
-		r.want("10-0-0-1.db.shop.svc", "absent") // live: there are no slices
+		r.want("10-0-0-1.db.shop.svc", "nxdomain") // the list of slices is empty
 		r.want("web.shop.svc", "10.96.0.1")
-		s.set(func() { s.hangs["namespaces"] = false })
+		releaseNamespaces()
 		r.want("web.shop.svc", "unknown")
-		s.set(func() { s.hangs["services"] = false })
-		r.want("web.shop.svc", "absent")
+		releaseServices()
+		r.want("web.shop.svc", "nxdomain")
 		r.want("new.shop.svc", "10.96.0.9")
 		r.stop()
 	})
 }
 
-// TestSave: a change is written within 30 s, and no change now and then.
-func TestSave(t *testing.T) {
+// TestSnapshot_Saved: a changed zone is written within 30 s, an unchanged one within the
+// hour.
+func TestSnapshot_Saved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "zone")
 		s := newAPIServer(t, cluster()...)
@@ -415,35 +474,33 @@ func TestSave(t *testing.T) {
 			}
 			return state.Time
 		}
-		hear := func() {
-			for _, o := range []object4{&corev1.Namespace{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}} {
-				s.bookmark(o)
-			}
+		bookmark := func() {
+			s.Bookmark()
 			synctest.Wait()
 		}
 		time.Sleep(30 * time.Second)
 		first := at()
 		time.Sleep(10 * time.Second)
-		hear()
+		bookmark()
 		time.Sleep(time.Minute)
 		if !at().Equal(first) {
 			t.Error("written without a change")
 		}
-		s.put(newService("shop", "web", "10.96.0.2"))
+		s.Apply(newService("shop", "web", "10.96.0.2"))
 		time.Sleep(30 * time.Second)
 		if !at().After(first) {
 			t.Error("a change was not written")
 		}
 		time.Sleep(time.Hour)
-		hear()
+		bookmark()
 		time.Sleep(30 * time.Second)
 		if time.Since(at()) > time.Minute {
-			t.Errorf("the zone was the same at %v, the file says %v", time.Now(), at())
+			t.Errorf("the zone was current at %v, the snapshot has %v", time.Now(), at())
 		}
 	})
 }
 
-func TestConfig(t *testing.T) {
+func TestConfig_Invalid(t *testing.T) {
 	core, discovery := clients(t, "http://api.invalid", newAPIServer(t))
 	good := Config{Zone: newZone(t), Domain: clusterLocal, Core: core, Discovery: discovery}
 	if _, err := New(good); err != nil {
@@ -456,7 +513,7 @@ func TestConfig(t *testing.T) {
 		bad := good
 		change(&bad)
 		if _, err := New(bad); err == nil {
-			t.Errorf("a bad %s was taken", name)
+			t.Errorf("an invalid %s was accepted", name)
 		}
 	}
 }

@@ -19,10 +19,11 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// manifest returns a static pod's file. It has a field that we do not know, and a
-// second document: the kubelet minds neither.
+// manifest returns a static pod's file, with an unknown field and a second document: the
+// kubelet accepts both.
 func manifest(name, host string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\nspec:\n  hostNetwork: true\n  hostname: %s\n"+
 		"  fromTheFuture: {a: 1}\n  containers: [{name: c, image: i}]\n---\napiVersion: v1\nkind: ConfigMap\n", name, host)
@@ -35,8 +36,7 @@ func write(t *testing.T, dir, file, text string) {
 	}
 }
 
-// eventually looks ref up until it is known to source with that host name, or
-// unknown for the host name "".
+// eventually waits until ref is found in source with a hostname, or not found if host is "".
 func eventually(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source, host string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -56,7 +56,7 @@ func eventually(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source,
 	}
 }
 
-// syncBuffer is a buffer for a log that a test reads meanwhile.
+// syncBuffer is a buffer for a log that is read while it is written.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -74,7 +74,7 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-func TestManifests(t *testing.T) {
+func TestStaticPods_Changes(t *testing.T) {
 	dir, log := t.TempDir(), new(syncBuffer)
 	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
 	write(t, dir, ".hidden.yaml", manifest("hidden", "hidden"))
@@ -108,7 +108,7 @@ func TestManifests(t *testing.T) {
 
 	write(t, dir, "etcd.yaml", manifest("etcd", "second"))
 	eventually(t, p, etcd, watch.Manifest, "second")
-	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it, too
+	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it too
 	eventually(t, p, etcd, watch.Manifest, "backup")
 	if err := os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")); err != nil {
 		t.Fatal(err)
@@ -120,14 +120,14 @@ func TestManifests(t *testing.T) {
 	eventually(t, p, etcd, "", "")
 
 	for _, file := range []string{"bad.yaml", "service.yaml", "empty", "sub", "fifo"} {
-		if n := strings.Count(log.String(), "file="+filepath.Join(dir, file)+" "); n != 1 {
-			t.Errorf("%s is in the log %d times:\n%s", file, n, log)
+		if n := strings.Count(log.String(), "path="+filepath.Join(dir, file)+" "); n != 1 {
+			t.Errorf("%s: logged %d times:\n%s", file, n, log)
 		}
 	}
 }
 
-// TestManifestBehind has a look-up that comes before the manifest does.
-func TestManifestBehind(t *testing.T) {
+// TestStaticPods_Late: the manifest is written after the lookup has begun.
+func TestStaticPods_Late(t *testing.T) {
 	dir := t.TempDir()
 	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 900 * time.Millisecond})
 	defer stop()
@@ -137,40 +137,40 @@ func TestManifestBehind(t *testing.T) {
 	}
 }
 
-// TestManifestBehindLink has a manifest of whose coming the directory does not tell.
-// The kubelet knows it when it calls.
-func TestManifestBehindLink(t *testing.T) {
-	dir, elsewhere := t.TempDir(), t.TempDir()
+// TestStaticPods_SymbolicLink: inotify does not report the target of a link, so the lookup
+// reads it.
+func TestStaticPods_SymbolicLink(t *testing.T) {
+	dir, target := t.TempDir(), t.TempDir()
 	write(t, dir, "known.yaml", manifest("known", "h"))
-	if err := os.Symlink(filepath.Join(elsewhere, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
+	if err := os.Symlink(filepath.Join(target, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 900 * time.Millisecond})
 	defer stop()
 	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), watch.Manifest, "h")
-	write(t, elsewhere, "etcd.yaml", manifest("etcd", "h"))
+	write(t, target, "etcd.yaml", manifest("etcd", "h"))
 	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil || source != watch.Manifest {
 		t.Errorf("got %q, %v", source, err)
 	}
 }
 
-// TestStaticPodsWithoutAPI is the boot of a control plane's node: its API server is
-// one of the static pods. None of them may wait for it.
-func TestStaticPodsWithoutAPI(t *testing.T) {
+// TestStaticPods_WithoutAPI covers the start of a control plane node: the API server is
+// one of its static pods, and none of them may wait for it.
+func TestStaticPods_WithoutAPI(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	slow := newAPIServer(t)
-	slow.setFaults(hangs, hangs)
-	hanging := httptest.NewServer(slow)
-	defer hanging.Close()
-	for name, url := range map[string]string{"refused": gone.URL, "hanging": hanging.URL} {
+	slow.SetFault(kubeapi.Stall)
+	stalling := httptest.NewServer(slow)
+	defer stalling.Close()
+	for name, url := range map[string]string{"refused": gone.URL, "stalling": stalling.URL} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
 			p, stop := start(t, watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: 900 * time.Millisecond})
 			defer stop()
 			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
-			// At once: the manifests may not have been read when the kubelet calls.
+			// At once: the manifests may not have been read before the kubelet's first request.
 			if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Manifest {
 				t.Errorf("got %q, %v", source, err)
 			}
@@ -178,8 +178,8 @@ func TestStaticPodsWithoutAPI(t *testing.T) {
 	}
 }
 
-// TestMirrorBeforeManifest has a manifest that was changed after the kubelet read it.
-func TestMirrorBeforeManifest(t *testing.T) {
+// TestStaticPods_MirrorFirst: the manifest was changed after the kubelet had read it.
+func TestStaticPods_MirrorFirst(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
 	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")

@@ -1,0 +1,69 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// maxManifest is the size in bytes of the largest file that the kubelet reads
+// (maxConfigLength in pkg/kubelet/config).
+const maxManifest = 10 << 20
+
+// staticPods reads the kubelet's static pod directory.
+type staticPods struct {
+	directory string
+	node      string
+	publish   func(map[types.NamespacedName]policy.Pod) // receives all pods after each reading
+}
+
+// read reads the directory as the kubelet does: every regular file whose name does not
+// begin with a dot, in the order of their names. Of two manifests of a pod the later one
+// wins. It returns the errors by path.
+func (s *staticPods) read() map[string]error {
+	failed := map[string]error{}
+	pods := map[types.NamespacedName]policy.Pod{}
+	entries, err := os.ReadDir(s.directory)
+	if err != nil {
+		failed[s.directory] = err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		file := filepath.Join(s.directory, e.Name())
+		pod, err := s.readPod(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
+		case err != nil:
+			failed[file] = err
+		default:
+			pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+		}
+	}
+	s.publish(pods)
+	return failed
+}
+
+func (s *staticPods) readPod(file string) (policy.Pod, error) {
+	text, err := manifest.ReadRegular(file, maxManifest)
+	if err != nil {
+		return policy.Pod{}, err
+	}
+	pod, err := kube.ParseStaticPod(text, s.node)
+	if err != nil {
+		return policy.Pod{}, err
+	}
+	return kube.FromPod(pod), nil
+}

@@ -1,0 +1,134 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zonesync
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/snapshot"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+)
+
+const (
+	// savePeriod is the shortest time between two snapshots, except at exit.
+	savePeriod = 30 * time.Second
+
+	// renewals is how many times within its maximum age a snapshot of an unchanged zone
+	// is written again. Its time records that the zone was still current.
+	renewals = 24
+)
+
+// restore fills the resources that have no complete list yet from the snapshot.
+func (s *Syncer) restore() {
+	if s.cfg.Snapshot == "" || s.cfg.Zone.Snapshot().Loaded() {
+		return
+	}
+	state, err := snapshot.Read(s.cfg.Snapshot)
+	if err == nil {
+		err = state.CheckUsable(s.header(), time.Now(), s.cfg.SnapshotMaxAge)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.cfg.Logger.Info("API server unreachable, no snapshot", "file", s.cfg.Snapshot)
+		return
+	case err != nil:
+		s.cfg.Logger.Warn("API server unreachable, snapshot unusable", "file", s.cfg.Snapshot, "error", err)
+		return
+	}
+	s.update(func(e *zone.Edit) {
+		for _, i := range s.informers {
+			if !s.complete[i] {
+				i.restore(e, state)
+			}
+		}
+		e.SetStale(state.Time)
+	})
+	s.restored = &state.Cluster
+	s.cfg.Logger.Warn("API server unreachable, serving names from the snapshot",
+		"file", s.cfg.Snapshot, "age", time.Since(state.Time).Round(time.Second))
+}
+
+// dropForeign removes the names from a snapshot of another cluster, once the UID of this
+// one is known; before is the zone before the edit.
+func (s *Syncer) dropForeign(e *zone.Edit, before *zone.Snapshot) {
+	if s.restored == nil || *s.restored == "" || *s.restored == *s.cluster.Load() {
+		return
+	}
+	s.cfg.Logger.Warn("snapshot is of another cluster, removing its names",
+		"file", s.cfg.Snapshot, "cluster", *s.cluster.Load(), "snapshot", *s.restored)
+	s.restored = nil
+	e.SetUnloaded()
+	for _, i := range s.informers {
+		if i.name != namespaces.name && !s.complete[i] {
+			i.replaceAll(e, before, nil)
+		}
+	}
+}
+
+func (s *Syncer) header() snapshot.Header {
+	h := snapshot.Header{Domain: s.cfg.Domain, HasPods: s.cfg.Pods}
+	if uid := s.cluster.Load(); uid != nil {
+		h.Cluster = *uid
+	}
+	return h
+}
+
+// runSaver writes snapshots until ctx is done, and then a last one.
+func (s *Syncer) runSaver(ctx context.Context) {
+	period := time.NewTicker(savePeriod)
+	defer period.Stop()
+	saver := saver{syncer: s}
+	for {
+		select {
+		case <-ctx.Done():
+			saver.save(time.Second)
+			return
+		case <-period.C:
+			saver.save(s.cfg.SnapshotMaxAge / renewals)
+		}
+	}
+}
+
+// saver writes snapshots.
+type saver struct {
+	syncer *Syncer
+	last   *zone.Snapshot // that was written
+	at     time.Time      // of last
+	failed bool           // the last attempt
+}
+
+// save writes the zone if it has changed, or if the snapshot is at least renew old. A zone
+// that is itself from a snapshot is not written.
+func (s *saver) save(renew time.Duration) {
+	cfg := &s.syncer.cfg
+	now, at := cfg.Zone.Snapshot(), s.syncer.currentAsOf()
+	if !now.Loaded() || !now.StaleSince().IsZero() || now == s.last && at.Sub(s.at) < renew {
+		return
+	}
+	h := s.syncer.header()
+	h.Time = at
+	if err := snapshot.Write(cfg.Snapshot, h, now); err != nil {
+		if !s.failed {
+			cfg.Logger.Warn("cannot write the snapshot", "error", err)
+		}
+		s.failed = true
+		return
+	}
+	s.last, s.at, s.failed = now, at, false
+}
+
+// currentAsOf returns the time at which the zone was known to be current: the earliest of
+// the informers' last replies.
+func (s *Syncer) currentAsOf() time.Time {
+	var earliest time.Time
+	for _, i := range s.informers {
+		if at := time.Unix(0, i.lastReply.Load()); earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+	}
+	return earliest
+}
