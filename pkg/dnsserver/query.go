@@ -133,11 +133,12 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 		if length > fqdn.MaxLabel || end > len(section) || end > len(q.canonical) {
 			return nil, false
 		}
+		label := q.canonical[n:end]
 		for i, c := range section[n:end] { // the length is below 'A'
 			if 'A' <= c && c <= 'Z' {
 				c |= 0x20
 			}
-			q.canonical[n+i] = c
+			label[i] = c
 		}
 		if n = end; length == 0 {
 			break

@@ -18,6 +18,12 @@ type reply struct {
 	packed bool // from records
 }
 
+// minRecord is the length of the shortest record, in octets.
+const minRecord = 1 + fixedRecord
+
+// maxRecords returns how many records fit into a reply, at most.
+func (q *query) maxRecords() int { return q.size / minRecord }
+
 // reply returns the reply to q, no longer than the client accepts. It is written into
 // buf[:0] if that has room.
 func (q *query) reply(a answer, buf []byte) reply {
@@ -135,7 +141,7 @@ func truncatedFlag(set bool) uint16 {
 // the client can do without (RFC 2181 section 9). Anything else sets TC.
 func truncate(m *dns.Msg, size int) {
 	all := m.Answer
-	m.Answer = all[:min(len(all), size/(1+fixedRecord))] // more never fit, and Len takes time for each
+	m.Answer = all[:min(len(all), size/minRecord)] // Len takes time for each
 	cut := len(m.Answer) < len(all)
 	if !cut && m.Len() <= size {
 		return

@@ -172,7 +172,7 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, at *zone.Snapshot) (
 			name, owner = node.Alias, node.Alias.String()
 			continue
 		}
-		records, glue := s.records(owner, q.qtype, node, at)
+		records, glue := s.records(owner, q, node, at)
 		a.answer, a.additional = append(a.answer, records...), glue
 		if len(records) == 0 {
 			a.authority = []dns.RR{s.soa(apex, at)}
@@ -195,8 +195,8 @@ func (a answer) withTarget(target answer) answer {
 }
 
 // records returns what a node owns of a type, and the addresses of the names in that.
-func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snapshot) (records, glue []dns.RR) {
-	switch qtype {
+func (s *Server) records(owner string, q *query, n zone.Node, at *zone.Snapshot) (records, glue []dns.RR) {
+	switch q.qtype {
 	case dns.TypeA:
 		return s.addresses(owner, rotated(n.V4)), nil
 	case dns.TypeAAAA:
@@ -210,7 +210,7 @@ func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snaps
 			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
 		}
 	case dns.TypeSRV:
-		return s.services(owner, n.SRV())
+		return s.services(owner, n.SRV(), q.maxRecords()+1)
 	case dns.TypeSOA:
 		if n.Apex {
 			soa := s.soa(s.cfg.Domain, at)
@@ -229,7 +229,10 @@ func (s *Server) records(owner string, qtype uint16, n zone.Node, at *zone.Snaps
 	return records, glue
 }
 
-func (s *Server) services(owner string, list []zone.SRV) (records, glue []dns.RR) {
+// services returns the SRV records, at most limit: of a large set only a part fits into a UDP
+// reply, and to make the others takes milliseconds.
+func (s *Server) services(owner string, list []zone.SRV, limit int) (records, glue []dns.RR) {
+	list = list[:min(len(list), limit)]
 	last := fqdn.Name("")
 	for _, r := range list {
 		target := r.Target.String()
