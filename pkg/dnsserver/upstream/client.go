@@ -18,33 +18,43 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Client asks a set of servers. All methods may be called concurrently. Make one with
-// [New].
+// Client forwards queries to a set of servers. All methods may be called concurrently.
+// Create one with [New] and call [Client.Run].
 type Client struct {
-	cfg     Config
-	servers atomic.Pointer[[]*server] // replaced as a whole, under mu
-	changed chan struct{}             // holds one: Run has to look at the servers
-	flights singleflight.Group        // by the wire form of the query
-	turn    atomic.Uint32             // of the policy RoundRobin
-	flying  atomic.Int64
+	cfg      Config
+	servers  atomic.Pointer[[]*server] // replaced as a whole, under mu
+	changed  chan struct{}             // capacity one: wakes Run after SetServers
+	group    singleflight.Group        // by the wire form of the query
+	inFlight atomic.Int64
 
-	mu    sync.Mutex
-	spawn func(func(context.Context)) // starts a goroutine of Run; nil while it does not run
+	mu      sync.Mutex
+	phase   phase
+	conns   map[*streamConn]bool // open
+	running sync.WaitGroup       // of conns
 }
 
-// New returns a client of cfg.Servers. It does nothing yet.
+// phase is where a Client is in its life.
+type phase uint8
+
+const (
+	beforeRun phase = iota
+	inRun
+	afterRun
+)
+
+// New returns a client of cfg.Servers. The error is about cfg.
 func New(cfg Config) (*Client, error) {
-	if err := cfg.fill(); err != nil {
+	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	c := &Client{cfg: cfg, changed: make(chan struct{}, 1)}
+	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), conns: map[*streamConn]bool{}}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
 }
 
-// SetServers replaces the servers. Those that stay keep what is known of them, and
-// queries on their way end as they began. Servers that are named twice count once.
+// SetServers replaces the servers. A server that stays in the list keeps its health and
+// its connection; queries in flight are not affected. Duplicates are removed.
 func (c *Client) SetServers(list []Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,25 +74,25 @@ func (c *Client) SetServers(list []Server) {
 	c.servers.Store(&servers)
 	for _, s := range old {
 		if !slices.Contains(servers, s) {
-			c.cfg.Metrics.forget(prometheus.Labels{"zone": c.cfg.Zone, "server": s.Server.String()})
+			c.cfg.Metrics.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone, "server": s.Server.String()})
 		}
 	}
-	c.look()
+	c.wake()
 }
 
-// look makes Run look at the servers.
-func (c *Client) look() {
+// wake makes Run probe the servers.
+func (c *Client) wake() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // it will
+	default: // Run is due to wake
 	}
 }
 
-// Status is what is known of a server.
+// Status is the state of a server.
 type Status struct {
 	Server  Server
-	Down    bool // it does not answer; others are asked first
-	Looping bool // it sends our queries back to us and is not asked
+	Down    bool // two or more consecutive failures: tried after the others
+	Looping bool // in a forwarding loop: not used
 }
 
 // Status returns the state of all servers, in the order of the list.
@@ -90,35 +100,35 @@ func (c *Client) Status() []Status {
 	var list []Status
 	for _, s := range *c.servers.Load() {
 		s.mu.Lock()
-		list = append(list, Status{Server: s.Server, Down: s.failures >= restAfter, Looping: s.looping})
+		list = append(list, Status{Server: s.Server, Down: s.failures >= maxFailures, Looping: s.looping})
 		s.mu.Unlock()
 	}
 	return list
 }
 
-// Exchange asks the servers and returns the first good reply, or else the first
-// SERVFAIL, REFUSED or NOTIMP that one gave, or a truncated reply where TCP does not
-// work. It returns an error when no server replied in time; when ctx ends, its error.
+// Exchange forwards a query and returns the first conclusive reply. If there is none, it
+// returns the first SERVFAIL, REFUSED or NOTIMP, or a truncated reply if TCP does not
+// work. It returns an error if no server replied in time, and the error of ctx when
+// that ends.
 //
-// Of query it takes the question, RD, CD, DO and the options of Config.Options. The
-// reply is to query: it has its ID and its spelling of the question. It has the
-// servers' OPT record, and AD as they set it, which an asker must not see unless it
-// set AD or DO itself (RFC 6840 section 5.8). Callers with equal queries share the
-// reply's records, and must not change them.
+// Of query it forwards the question, RD, CD, DO and the options of Config.Options. The
+// reply has the ID and the question of query. It has the server's OPT record and AD bit;
+// the caller must clear AD unless its client set AD or DO (RFC 6840 section 5.8).
+// Callers with equal queries share the records, and must not change them.
 func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
 	if len(query.Question) != 1 {
-		return nil, fmt.Errorf("a query has one question, not %d", len(query.Question))
+		return nil, fmt.Errorf("query has %d questions, want 1", len(query.Question))
 	}
 	q, err := newQuery(query, c.cfg.Options)
 	if err != nil {
-		return nil, fmt.Errorf("packing the query: %w", err)
+		return nil, fmt.Errorf("cannot pack query: %w", err)
 	}
-	flight := c.flights.DoChan(string(q.wire), func() (_ any, err error) {
-		defer c.contain(&err)
-		// The flight belongs to all who share it and goes on when the first leaves.
+	flight := c.group.DoChan(string(q.wire), func() (_ any, err error) {
+		defer c.recoverPanic(&err)
+		// All callers share the flight: it continues after the first one has left.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 		defer cancel()
-		return c.fly(ctx, q)
+		return c.resolve(ctx, q)
 	})
 	select {
 	case <-ctx.Done():
@@ -127,23 +137,23 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		return addressed(r.Val.(*dns.Msg), query), nil
+		return copyFor(query, r.Val.(*dns.Msg)), nil
 	}
 }
 
-// contain makes an error of a panic. Nobody above a flight could: it has a goroutine of
-// its own. It is deferred.
-func (c *Client) contain(err *error) {
-	if fault := recover(); fault != nil {
-		c.cfg.Logger.Error("asking upstream servers panicked", "panic", fault, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("asking upstream servers panicked: %v", fault)
+// recoverPanic turns a panic into an error. A flight runs in a goroutine of its own, so
+// no caller could recover it. It must be deferred.
+func (c *Client) recoverPanic(err *error) {
+	if v := recover(); v != nil {
+		c.cfg.Logger.Error("panic in upstream exchange", "panic", v, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("panic in upstream exchange: %v", v)
 	}
 }
 
-// addressed returns reply as the reply to query. Appending to its sections does not
-// reach those of others.
-func addressed(reply, query *dns.Msg) *dns.Msg {
-	m := *reply
+// copyFor returns a copy of a shared reply with the ID, flags and question of query. The
+// caller may append to its sections.
+func copyFor(query, shared *dns.Msg) *dns.Msg {
+	m := *shared
 	m.Id, m.Authoritative = query.Id, false
 	m.RecursionDesired, m.CheckingDisabled = query.RecursionDesired, query.CheckingDisabled
 	m.Question = slices.Clone(query.Question)
@@ -151,25 +161,28 @@ func addressed(reply, query *dns.Msg) *dns.Msg {
 	return &m
 }
 
-// fly asks one server after the other, and those that were silent once more.
-func (c *Client) fly(ctx context.Context, q *query) (*dns.Msg, error) {
-	defer c.flying.Add(-1)
-	if c.flying.Add(1) > int64(c.cfg.MaxConcurrent) {
+// rounds is how often a server that does not reply is tried per query. A packet may
+// have been lost.
+const rounds = 2
+
+// resolve tries the servers in order until a reply is conclusive.
+func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
+	defer c.inFlight.Add(-1)
+	if c.inFlight.Add(1) > int64(c.cfg.MaxConcurrent) {
 		return nil, ErrBusy
 	}
 	all := *c.servers.Load()
 	if len(all) == 0 {
 		return nil, ErrNoServers
 	}
-	list := order(all, c.cfg.Policy, c.turn.Add(1)-1, time.Now(), c.cfg.TryTimeout)
+	list := order(all, time.Now(), c.cfg.TryTimeout)
 	if len(list) == 0 {
 		return nil, ErrLoop
 	}
-	const rounds = 2
-	var poor *dns.Msg // better than nothing
+	var fallback *dns.Msg
 	var last error
 	for range rounds {
-		var silent []*server
+		var unanswered []*server
 		for _, s := range list {
 			if ctx.Err() != nil {
 				break
@@ -178,48 +191,47 @@ func (c *Client) fly(ctx context.Context, q *query) (*dns.Msg, error) {
 			switch {
 			case err != nil:
 				last = fmt.Errorf("%v: %w", s.Server, err)
-				silent = append(silent, s)
-			case !anotherMayKnow(m):
+				unanswered = append(unanswered, s)
+			case isConclusive(m):
 				return m, nil
-			case poor == nil:
-				poor = m
+			case fallback == nil:
+				fallback = m
 			}
 		}
-		list = silent
+		list = unanswered
 	}
-	if poor != nil {
-		return poor, nil
+	if fallback != nil {
+		return fallback, nil
 	}
-	return nil, fmt.Errorf("no upstream server answers, the last one was %w", last)
+	return nil, fmt.Errorf("no upstream server replied: %w", last)
 }
 
-// anotherMayKnow tells whether the next server is asked after the reply m: for the
-// rcodes of the C libraries, and when there is more that did not get through.
-func anotherMayKnow(m *dns.Msg) bool {
+// isConclusive reports whether no further server is tried after the reply m. The rcodes
+// are those after which the C libraries try the next server.
+func isConclusive(m *dns.Msg) bool {
 	switch m.Rcode {
 	case dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeNotImplemented:
-		return true
+		return false
 	}
-	return m.Truncated
+	return !m.Truncated
 }
 
-// try asks one server, once more without EDNS if it does not understand that (RFC
-// 6891 section 7), and takes note of how it does.
+// try sends a query to one server and records the result in its health. If the server
+// does not understand EDNS, it repeats the query without it (RFC 6891 section 7).
 func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
 	begin := time.Now()
 	m, err := c.send(ctx, s, q, q.wire)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
-		m, err = c.send(ctx, s, q, q.plain)
+		m, err = c.send(ctx, s, q, q.withoutEDNS)
 	}
 	switch now := time.Now(); {
 	case err == nil:
-		s.succeeded(now)
-	case q.slow && s.heardSince(begin):
-		return nil, err // which says nothing of the server, but of a domain in the list
+		s.recordReply(now)
+	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
 	default:
-		s.failed(now, err)
+		s.recordFailure(now, err)
 	}
 	if err != nil {
 		return nil, err
@@ -227,35 +239,36 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error)
 	return m, nil
 }
 
-// send transmits a query over what the server is asked by, and over TCP if UDP does
-// not do, for the reply or for a query with long options. If TCP does not work either,
-// the truncated reply is what there is: some resolvers can make do with it, and the
-// server is not to blame for a firewall.
+// send transmits a query over the transport of the server. Over UDP it falls back to
+// TCP if the reply is truncated, or the query longer than udpSize. If TCP does not work
+// either, it returns the truncated reply: some resolvers can use it, and a firewall is
+// not a failure of the server.
 func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
-	if s.TLS {
-		return c.observed(s, "tls", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
+	overStream := func() (*dns.Msg, error) { return c.exchangeStream(ctx, s, q, wire) }
+	switch {
+	case s.TLS:
+		return c.measure(s, "tls", overStream)
+	case s.TCP || len(wire) > udpSize:
+		return c.measure(s, "tcp", overStream)
 	}
-	if s.TCP || len(wire) > udpSize { // a query that long may not pass the network in one piece
-		return c.observed(s, "tcp", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
-	}
-	m, err := c.observed(s, "udp", func() (*dns.Msg, error) { return overUDP(ctx, s.Server, q, wire) })
+	m, err := c.measure(s, "udp", func() (*dns.Msg, error) { return exchangeUDP(ctx, s.Server, q, wire) })
 	if !errors.Is(err, errUseTCP) {
 		return m, err
 	}
-	whole, err := c.observed(s, "tcp", func() (*dns.Msg, error) { return c.overStream(ctx, s, q, wire) })
+	whole, err := c.measure(s, "tcp", overStream)
 	if err != nil && m != nil {
 		return m, nil
 	}
 	return whole, err
 }
 
-func (c *Client) observed(s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
+// measure calls exchange and counts the attempt.
+func (c *Client) measure(s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
-	a := Attempt{Server: s.Server, Network: network, Duration: time.Since(begin), Reply: m, Err: err}
-	c.cfg.Metrics.attempt(c.cfg.Zone, a)
-	if c.cfg.Observe != nil {
-		c.cfg.Observe(a)
-	}
+	c.cfg.Metrics.observe(attempt{
+		zone: c.cfg.Zone, server: s.Server, network: network,
+		duration: time.Since(begin), reply: m, err: err,
+	})
 	return m, err
 }

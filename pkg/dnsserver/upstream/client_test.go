@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,9 +18,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-func TestConfig(t *testing.T) {
+func TestNew_NegativeConfig(t *testing.T) {
 	for _, cfg := range []upstream.Config{
-		{TryTimeout: -1}, {Timeout: -1}, {IdleTimeout: -1}, {LoopCheck: -1}, {MaxConcurrent: -1}, {Policy: 3}, {Policy: -1},
+		{TryTimeout: -1}, {Timeout: -1}, {IdleTimeout: -1}, {LoopCheck: -1}, {MaxConcurrent: -1},
 	} {
 		if _, err := upstream.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
@@ -27,40 +28,40 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Which server's word counts.
-func TestNextServer(t *testing.T) {
+// Which of several servers determines the reply.
+func TestExchange_NextServer(t *testing.T) {
 	noLeaks(t)
 	answering := func(rcode int, addresses ...string) func(testing.TB) *fake {
 		return func(t testing.TB) *fake { return serve(t, always(t, rcode, addresses...)) }
 	}
-	mute := func(t testing.TB) *fake { return serve(t, silent) }
-	absent := func(t testing.TB) *fake { // nobody is at the port any more
+	unresponsive := func(t testing.TB) *fake { return serve(t, silent) }
+	closed := func(t testing.TB) *fake { // its port is closed again
 		var s *fake
-		t.(*testing.T).Run("gone", func(t *testing.T) { s = serve(t, silent) })
+		t.(*testing.T).Run("closed", func(t *testing.T) { s = serve(t, silent) })
 		return s
 	}
 	a, b := answering(0, "192.0.2.1"), answering(0, "192.0.2.2")
 	failing, refusing := answering(dns.RcodeServerFailure), answering(dns.RcodeRefused)
 	tests := []struct {
-		why     string
+		name    string
 		servers []func(testing.TB) *fake
 		want    string
 	}{
-		{"the first", []func(testing.TB) *fake{a, b}, "192.0.2.1"},
-		{"after silence", []func(testing.TB) *fake{mute, b}, "192.0.2.2"},
-		{"after nobody", []func(testing.TB) *fake{absent, b}, "192.0.2.2"},
-		{"after a failure", []func(testing.TB) *fake{failing, b}, "192.0.2.2"},
-		{"after a refusal", []func(testing.TB) *fake{refusing, b}, "192.0.2.2"},
-		{"after one who cannot", []func(testing.TB) *fake{answering(dns.RcodeNotImplemented), b}, "192.0.2.2"},
-		{"NXDOMAIN is an answer", []func(testing.TB) *fake{answering(dns.RcodeNameError), b}, "NXDOMAIN"},
-		{"and so is no data", []func(testing.TB) *fake{answering(0), b}, "NOERROR"},
-		{"nobody knows: the first word", []func(testing.TB) *fake{failing, refusing}, "SERVFAIL"},
-		{"a failure is better than silence", []func(testing.TB) *fake{mute, refusing}, "REFUSED"},
-		{"silence", []func(testing.TB) *fake{mute, mute}, "error: no upstream server answers"},
-		{"nobody", []func(testing.TB) *fake{absent}, "connection refused"},
+		{"first server replies", []func(testing.TB) *fake{a, b}, "192.0.2.1"},
+		{"first unresponsive", []func(testing.TB) *fake{unresponsive, b}, "192.0.2.2"},
+		{"first port closed", []func(testing.TB) *fake{closed, b}, "192.0.2.2"},
+		{"first SERVFAIL", []func(testing.TB) *fake{failing, b}, "192.0.2.2"},
+		{"first REFUSED", []func(testing.TB) *fake{refusing, b}, "192.0.2.2"},
+		{"first NOTIMP", []func(testing.TB) *fake{answering(dns.RcodeNotImplemented), b}, "192.0.2.2"},
+		{"NXDOMAIN is conclusive", []func(testing.TB) *fake{answering(dns.RcodeNameError), b}, "NXDOMAIN"},
+		{"NODATA is conclusive", []func(testing.TB) *fake{answering(0), b}, "NOERROR"},
+		{"all inconclusive: the first", []func(testing.TB) *fake{failing, refusing}, "SERVFAIL"},
+		{"inconclusive beats unresponsive", []func(testing.TB) *fake{unresponsive, refusing}, "REFUSED"},
+		{"all unresponsive", []func(testing.TB) *fake{unresponsive, unresponsive}, "error: no upstream server replied"},
+		{"port closed", []func(testing.TB) *fake{closed}, "connection refused"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.why, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			var servers []*fake
 			for _, f := range tt.servers {
 				servers = append(servers, f(t))
@@ -70,8 +71,8 @@ func TestNextServer(t *testing.T) {
 	}
 }
 
-// A lost packet: the only server is asked once more.
-func TestLostPacket(t *testing.T) {
+// After a lost packet the only server is tried again.
+func TestExchange_LostPacket(t *testing.T) {
 	var n atomic.Int64
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		if n.Add(1) == 1 {
@@ -82,36 +83,36 @@ func TestLostPacket(t *testing.T) {
 	expect(t, newClient(t, upstream.Config{TryTimeout: short}, s), "192.0.2.1")
 }
 
-// A silent server goes behind the others, and is seen to rest.
-func TestRest(t *testing.T) {
-	mute, other := serve(t, silent), serve(t, always(t, 0, "192.0.2.2"))
-	c := newClient(t, upstream.Config{TryTimeout: short / 3}, mute, other)
+// An unresponsive server is tried after the others and reported as down.
+func TestExchange_Backoff(t *testing.T) {
+	dead, other := serve(t, silent), serve(t, always(t, 0, "192.0.2.2"))
+	c := newClient(t, upstream.Config{TryTimeout: short / 3}, dead, other)
 	for i := range 20 {
 		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.2" {
 			t.Errorf("query %d: %s", i, got)
 		}
 	}
-	// Two failures, and the few probes for which there was time.
-	if n := mute.overUDP.Load(); n < 2 || n > 10 {
-		t.Errorf("the silent server was asked %d times of 20", n)
+	// Two failures, and the probes for which there was time.
+	if n := dead.overUDP.Load(); n < 2 || n > 10 {
+		t.Errorf("the unresponsive server got %d of 20 queries", n)
 	}
-	if got := c.Status(); !got[0].Down || got[1].Down || got[0].Server != mute.Server {
+	if got := c.Status(); !got[0].Down || got[1].Down || got[0].Server != dead.Server {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestSlowLists: a server that answers others does not rest because search lists get no
-// answer in time. It does if these are lost with the rest, or if plain questions are.
-func TestSlowLists(t *testing.T) {
-	const code, rounds = 65313, 2 // in which a server is asked
+// A server that answers other queries is not down because search lists time out. It is if
+// all queries are lost, or if plain queries are.
+func TestExchange_SlowSearchLists(t *testing.T) {
+	const code, rounds = 65313, 2
 	for _, tt := range []struct {
-		what         string
+		name         string
 		plain, lists bool // are answered
-		want         bool // it rests
+		want         bool // Down
 	}{
-		{"lists are slow", true, false, false},
-		{"nobody is answered", false, false, true},
-		{"lists are answered, and others not", false, true, true},
+		{"lists unanswered", true, false, false},
+		{"all unanswered", false, false, true},
+		{"plain queries unanswered", false, true, true},
 	} {
 		s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 			if list := len(query.IsEdns0().Option) > 0; list && !tt.lists || !list && !tt.plain {
@@ -126,19 +127,19 @@ func TestSlowLists(t *testing.T) {
 			query.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code, Data: []byte("a.example")}}
 			lists.Go(func() { _, _ = c.Exchange(t.Context(), query) })
 		}
-		for i := range 2 * rounds { // a moment before the lists are given up, too
+		for i := range 2 * rounds { // some just before the lists time out
 			plain.Go(func() { _, _ = c.Exchange(t.Context(), ask(fmt.Sprintf("n%d.example.com.", i))) })
 			time.Sleep(short / 3 / 2)
 		}
 		lists.Wait()
 		plain.Wait()
 		if got := c.Status()[0].Down; got != tt.want {
-			t.Errorf("%s: resting: %t", tt.what, got)
+			t.Errorf("%s: down: %t", tt.name, got)
 		}
 	}
 }
 
-func TestSetServers(t *testing.T) {
+func TestSetServers_ReplacesList(t *testing.T) {
 	a, b := serve(t, always(t, 0, "192.0.2.1")), serve(t, always(t, 0, "192.0.2.2"))
 	c := newClient(t, upstream.Config{})
 	if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, upstream.ErrNoServers) {
@@ -153,20 +154,19 @@ func TestSetServers(t *testing.T) {
 	}
 }
 
-// arrival is a context that tells when somebody begins to wait for it.
-type arrival struct {
+// doneHook is a context that calls a function when Done is called.
+type doneHook struct {
 	context.Context
-	waits func()
+	call func()
 }
 
-func (a arrival) Done() <-chan struct{} {
-	a.waits()
-	return a.Context.Done()
+func (h doneHook) Done() <-chan struct{} {
+	h.call()
+	return h.Context.Done()
 }
 
-// Equal questions share one query, and one who leaves does not take it away from the
-// others.
-func TestSingleFlight(t *testing.T) {
+// Equal queries share a flight, which continues when one of the callers leaves.
+func TestExchange_SharedFlight(t *testing.T) {
 	noLeaks(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
@@ -189,7 +189,7 @@ func TestSingleFlight(t *testing.T) {
 		waiting.Add(1)
 		all.Go(func() {
 			query := ask(name)
-			m, err := c.Exchange(arrival{t.Context(), sync.OnceFunc(waiting.Done)}, query)
+			m, err := c.Exchange(doneHook{t.Context(), sync.OnceFunc(waiting.Done)}, query)
 			if err != nil || m.Question[0].Name != name || m.Id != query.Id || len(m.Answer) != 1 {
 				t.Errorf("%s: %v, %v", name, err, m)
 			}
@@ -198,7 +198,7 @@ func TestSingleFlight(t *testing.T) {
 	waiting.Wait()
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("the one who left: %v", err)
+		t.Errorf("canceled caller: %v", err)
 	}
 	close(release)
 	all.Wait()
@@ -207,8 +207,8 @@ func TestSingleFlight(t *testing.T) {
 	}
 }
 
-// What makes another answer makes another query.
-func TestSeparateFlights(t *testing.T) {
+// Queries with different replies do not share a flight.
+func TestExchange_SeparateFlights(t *testing.T) {
 	changes := []func(*dns.Msg){
 		func(*dns.Msg) {},
 		func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA },
@@ -218,11 +218,11 @@ func TestSeparateFlights(t *testing.T) {
 		func(m *dns.Msg) { m.SetEdns0(1232, true) },
 	}
 	var all sync.WaitGroup
-	together := make(chan struct{})
+	allArrived := make(chan struct{})
 	var n atomic.Int64
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		if n.Add(1) == int64(len(changes)) {
-			close(together)
+			close(allArrived)
 		}
 		return nil
 	})
@@ -233,12 +233,12 @@ func TestSeparateFlights(t *testing.T) {
 		change(query)
 		all.Go(func() { c.Exchange(ctx, query) })
 	}
-	<-together
+	<-allArrived
 	cancel()
 	all.Wait()
 }
 
-func TestMaxConcurrent(t *testing.T) {
+func TestExchange_MaxConcurrent(t *testing.T) {
 	arrived, release := make(chan struct{}, 2), make(chan struct{})
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		arrived <- struct{}{}
@@ -257,43 +257,44 @@ func TestMaxConcurrent(t *testing.T) {
 	expect(t, c, "192.0.2.1")
 }
 
-func TestObserve(t *testing.T) {
-	s := serve(t, func(network string, query *dns.Msg) [][]byte {
-		if network == "udp" {
-			return [][]byte{truncated(t, query)}
+func TestExchange_InvalidQuery(t *testing.T) {
+	c := newClient(t, upstream.Config{})
+	if _, err := c.Exchange(t.Context(), new(dns.Msg)); err == nil {
+		t.Error("query without question accepted")
+	}
+	if _, err := c.Exchange(t.Context(), ask("a..b.")); err == nil {
+		t.Error("name with an empty label accepted")
+	}
+}
+
+// panicHandler panics on warnings while armed.
+type panicHandler struct {
+	slog.Handler
+	armed atomic.Bool
+}
+
+func (*panicHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *panicHandler) Handle(_ context.Context, r slog.Record) error {
+	if h.armed.Load() && r.Level == slog.LevelWarn {
+		panic("a bug")
+	}
+	return nil
+}
+
+// A panic is an error of the query that caused it.
+func TestExchange_Panic(t *testing.T) {
+	noLeaks(t)
+	log := &panicHandler{Handler: slog.DiscardHandler}
+	log.armed.Store(true)
+	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+		if log.armed.Load() {
+			return nil
 		}
 		return [][]byte{good(t, query)}
 	})
-	var seen []string
-	c := newClient(t, upstream.Config{Observe: func(a upstream.Attempt) {
-		seen = append(seen, fmt.Sprint(a.Network, " ", a.Server == s.Server, " ", a.Reply != nil, " ", a.Err))
-	}}, s)
-	expect(t, c, "192.0.2.1")
-	if got, want := fmt.Sprint(seen), "[udp true true truncated tcp true true <nil>]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestQueriesWithoutQuestion(t *testing.T) {
-	c := newClient(t, upstream.Config{})
-	if _, err := c.Exchange(t.Context(), new(dns.Msg)); err == nil {
-		t.Error("no question is asked")
-	}
-	if _, err := c.Exchange(t.Context(), ask("a..b.")); err == nil {
-		t.Error("a name that is none is asked for")
-	}
-}
-
-// A fault of ours is an error of the query that found it.
-func TestPanic(t *testing.T) {
-	noLeaks(t)
-	healthy := false
-	c := newClient(t, upstream.Config{Observe: func(upstream.Attempt) {
-		if !healthy {
-			panic("a fault of ours")
-		}
-	}}, serve(t, always(t, 0, "192.0.2.1")))
-	expect(t, c, "error: asking upstream servers panicked: a fault of ours")
-	healthy = true
+	c := newClient(t, upstream.Config{TryTimeout: short / 3, Logger: slog.New(log)}, s)
+	expect(t, c, "error: panic in upstream exchange: a bug")
+	log.armed.Store(false)
 	expect(t, c, "192.0.2.1")
 }

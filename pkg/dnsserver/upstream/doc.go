@@ -1,32 +1,32 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upstream asks other DNS servers.
+// Package upstream forwards queries to other DNS servers.
 //
-// It exists because what the cluster does not know has to come from somewhere, over
-// a network that loses packets and in which others may lie. A [Client] stands before
-// a set of servers that can be replaced while it works:
+// It exists because forwarding crosses a network that loses packets and in which
+// replies can be forged. A [Client] holds a set of servers that can be replaced while
+// it runs:
 //
-//	Exchange --> one flight for equal questions --> order by policy and health
-//	                                                  |
-//	   loop detection takes servers out               +--> server: UDP, if truncated TCP
-//	                                                  +--> server: TLS
+//	Exchange --> one flight for equal queries --> order by health
+//	                                                |
+//	   loop detection excludes servers              +--> server: UDP, TCP after truncation
+//	                                                +--> server: TLS
 //
-// A reply is believed when it comes from the address and port that were asked, to the
-// random port and with the random ID of the query, and repeats its question. Others
-// are passed over until the time is up: whoever sends a wrong reply first must not
-// win by it (RFC 5452 section 9).
+// A reply is accepted if it comes from the address and port of the server, arrives at
+// the random port with the random ID of the query, and repeats the question. Other
+// packets are ignored until the query times out, so that a forger gains nothing by
+// being first (RFC 5452 section 9).
 //
-// Servers are judged by what they do with queries. One that fails twice in a row rests,
-// longer each time, and the others go before it; when its rest is over one query tries
-// it. If all rest, the one that is due first is asked. A search list that gets no answer
-// in time counts only if nothing else got one either: with a domain whose own servers are
-// dead it takes the best server long.
+// The health of a server follows from queries, not from checks. After two consecutive
+// failures a server backs off exponentially and is tried last; when the backoff ends,
+// one query probes it. If all servers back off, the one with the earliest retry is
+// tried first. A search list that times out counts as a failure only if the server
+// answered no other query meanwhile: with a domain whose own servers are dead, a
+// healthy server needs long for it.
 //
-// # Who owns what
+// # Goroutines
 //
-// The constructor starts no goroutine. [Client.Run] owns the readers of connections
-// that are kept open and the probes of loop detection, and waits for them. Without it
-// everything works, with a new connection for each query over TCP or TLS. Each flight
-// has a goroutine, which ends with it, at the latest after Config.Timeout.
+// The constructor starts no goroutine. [Client.Run] owns the connections over TCP and
+// TLS and the probes of loop detection, and waits for them. Each flight has a goroutine
+// that ends with it, at the latest after Config.Timeout.
 package upstream

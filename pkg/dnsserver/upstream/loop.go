@@ -12,23 +12,24 @@ import (
 	"github.com/miekg/dns"
 )
 
-// LoopDetector finds out whether servers send our queries back to us, directly or through
-// others: a host's resolv.conf that names the cluster DNS is enough. A probe is sent
-// with a name that nobody can know, and if it comes in again there is a loop.
+// LoopDetector detects forwarding loops: upstream servers that send queries back to this
+// server, directly or through others. A host's resolv.conf that names the cluster DNS is
+// enough for one. A probe is a query for a random name; if this server receives it, there
+// is a loop.
 //
-// The zero value is ready. One LoopDetector is shared by all clients of a process and by the
-// server that the queries would come back to.
+// The zero value is ready to use. All clients of a process share one LoopDetector with the
+// server that would receive the probes.
 type LoopDetector struct {
-	mu   sync.Mutex
-	back map[string]bool // probes on their way: whether they came back
+	mu     sync.Mutex
+	probes map[string]bool // in flight, by name; true: received
 }
 
-// probeType is a type that hardly anyone asks for, so that other queries pass
-// [LoopDetector.DetectProbe] without a lock.
+// probeType is a type that clients hardly ever query, so that [LoopDetector.DetectProbe]
+// takes no lock for their queries.
 const probeType = dns.TypeHINFO
 
-// DetectProbe is the server's end: it tells whether q, which came in from the network,
-// is a probe of ours. Such a query is refused; it must not be sent on.
+// DetectProbe reports whether q, received from the network, is a probe in flight, and
+// records the loop. The server must refuse such a query and not forward it.
 func (l *LoopDetector) DetectProbe(q dns.Question) bool {
 	if q.Qtype != probeType {
 		return false
@@ -36,32 +37,32 @@ func (l *LoopDetector) DetectProbe(q dns.Question) bool {
 	name := strings.ToLower(q.Name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ours := l.back[name]; !ours {
+	if _, ok := l.probes[name]; !ok {
 		return false
 	}
-	l.back[name] = true
+	l.probes[name] = true
 	return true
 }
 
-// begin returns the name of a probe into zone. It has two labels of its own: some
-// resolvers do not forward single ones.
-func (l *LoopDetector) begin(zone string) string {
+// startProbe returns the name of a new probe below zone. It has two random labels:
+// some resolvers do not forward names of a single label.
+func (l *LoopDetector) startProbe(zone string) string {
 	var b [24]byte
 	rand.Read(b[:]) // never fails
 	name := hex.EncodeToString(b[:16]) + "." + hex.EncodeToString(b[16:]) + "." + strings.TrimPrefix(zone, ".")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.back == nil {
-		l.back = map[string]bool{}
+	if l.probes == nil {
+		l.probes = map[string]bool{}
 	}
-	l.back[name] = false
+	l.probes[name] = false
 	return name
 }
 
-// end forgets a probe and tells whether it came back.
-func (l *LoopDetector) end(name string) bool {
+// endProbe removes a probe and reports whether it was received.
+func (l *LoopDetector) endProbe(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer delete(l.back, name)
-	return l.back[name]
+	defer delete(l.probes, name)
+	return l.probes[name]
 }

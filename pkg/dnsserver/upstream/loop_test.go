@@ -16,7 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// messages is a log whose messages can be waited for.
+// messages is a log handler that sends the messages to a channel.
 type messages struct {
 	slog.Handler
 	c chan string
@@ -29,7 +29,7 @@ func (m messages) Handle(_ context.Context, r slog.Record) error {
 
 func newMessages() messages { return messages{slog.DiscardHandler, make(chan string, 100)} }
 
-// Enabled is needed because the handler that discards is not.
+// Enabled overrides that of the discard handler.
 func (m messages) Enabled(context.Context, slog.Level) bool { return true }
 
 func (m messages) expect(t *testing.T, part string) {
@@ -44,25 +44,25 @@ func (m messages) expect(t *testing.T, part string) {
 	}
 }
 
-// A host's resolver forwards to us what we send to it: our server sees the probe, and
-// the host's resolver is left alone until it has mended its ways.
-func TestLoop(t *testing.T) {
+// The host's resolver forwards queries back to the server. The server receives the probe,
+// and the client does not use the resolver until the loop is gone.
+func TestRun_Loop(t *testing.T) {
 	noLeaks(t)
 	var loop upstream.LoopDetector
-	ours := serve(t, func(_ string, query *dns.Msg) [][]byte { // the server's end
+	self := serve(t, func(_ string, query *dns.Msg) [][]byte { // the server that forwards to host
 		if loop.DetectProbe(query.Question[0]) {
 			return [][]byte{pack(t, reply(query, dns.RcodeRefused))}
 		}
-		t.Errorf("%v would go round and round", query.Question)
+		t.Errorf("%v would loop", query.Question)
 		return nil
 	})
-	toUs := newClient(t, upstream.Config{}, ours)
-	var mended atomic.Bool
+	toSelf := newClient(t, upstream.Config{}, self)
+	var fixed atomic.Bool
 	host := serve(t, func(_ string, query *dns.Msg) [][]byte {
-		if mended.Load() {
+		if fixed.Load() {
 			return [][]byte{good(t, query)}
 		}
-		m, err := toUs.Exchange(t.Context(), query)
+		m, err := toSelf.Exchange(t.Context(), query)
 		if err != nil {
 			t.Error(err)
 			return nil
@@ -74,7 +74,7 @@ func TestLoop(t *testing.T) {
 	log := newMessages()
 	c := newClient(t, upstream.Config{Loop: &loop, Zone: "corp.example.", Logger: slog.New(log)}, host)
 	run(t, c)
-	log.expect(t, "sends our queries back to us")
+	log.expect(t, "forwarding loop: ")
 	if got := c.Status(); !got[0].Looping {
 		t.Errorf("%+v", got)
 	}
@@ -83,24 +83,24 @@ func TestLoop(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if host.overUDP.Load() != before {
-		t.Error("the server that loops was asked")
+		t.Error("the looping server was used")
 	}
 	c.SetServers([]upstream.Server{host.Server, other.Server})
-	expect(t, c, "192.0.2.2") // one that loops does not take the others with it
+	expect(t, c, "192.0.2.2") // a looping server does not affect the others
 
-	mended.Store(true)
+	fixed.Store(true)
 	c.SetServers([]upstream.Server{host.Server})
-	log.expect(t, "no longer sends our queries back")
+	log.expect(t, "forwarding loop is gone")
 	expect(t, c, "192.0.2.1")
 }
 
-// Looking again needs no change of servers.
-func TestLoopIsCheckedAgain(t *testing.T) {
+// Loops are checked again without a change of servers.
+func TestRun_LoopRecheck(t *testing.T) {
 	var loop upstream.LoopDetector
 	var loops atomic.Bool
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		if loops.Load() && !loop.DetectProbe(query.Question[0]) {
-			t.Errorf("%v is no probe", query.Question)
+			t.Errorf("%v is not detected as a probe", query.Question)
 		}
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
@@ -109,46 +109,45 @@ func TestLoopIsCheckedAgain(t *testing.T) {
 	run(t, c)
 	for range 3 {
 		loops.Store(true)
-		log.expect(t, "sends our queries back to us")
+		log.expect(t, "forwarding loop: ")
 		loops.Store(false)
-		log.expect(t, "no longer sends our queries back")
+		log.expect(t, "forwarding loop is gone")
 	}
 }
 
-// Nobody but a probe on its way is taken for one.
-func TestNotReturned(t *testing.T) {
+// Only a probe in flight is detected.
+func TestDetectProbe_OtherQueries(t *testing.T) {
 	var loop upstream.LoopDetector
 	seen := make(chan dns.Question, 100)
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		q := query.Question[0]
-		q.Name = strings.ToUpper(q.Name) // resolvers may play with case
+		q.Name = strings.ToUpper(q.Name) // resolvers may change the case
 		other, longer := q, q
 		other.Qtype, longer.Name = dns.TypeA, "x."+q.Name
 		if loop.DetectProbe(other) || loop.DetectProbe(longer) || !loop.DetectProbe(q) {
-			t.Errorf("%v is not told from %v and %v", q, other, longer)
+			t.Errorf("want a probe: %v; not a probe: %v, %v", q, other, longer)
 		}
 		seen <- q
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
 	if loop.DetectProbe(dns.Question{Name: "a.b.", Qtype: dns.TypeHINFO, Qclass: dns.ClassINET}) {
-		t.Error("a probe comes back before one is sent")
+		t.Error("a probe is detected before one is sent")
 	}
 	log := newMessages()
 	c := newClient(t, upstream.Config{Loop: &loop, Logger: slog.New(log)}, s)
 	stop := run(t, c)
 	probe := <-seen
-	log.expect(t, "sends our queries back to us")
+	log.expect(t, "forwarding loop: ")
 	stop()
 	if loop.DetectProbe(probe) {
-		t.Error("a probe comes back after its time")
+		t.Error("a probe is detected after its end")
 	}
 	if labels := dns.CountLabel(probe.Name); labels != 2 {
 		t.Errorf("%s has %d labels", probe.Name, labels)
 	}
 }
 
-// A client is run by one.
-func TestRunTwice(t *testing.T) {
+func TestRun_Twice(t *testing.T) {
 	arrived := make(chan struct{}, 10)
 	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
 		arrived <- struct{}{}
@@ -156,13 +155,13 @@ func TestRunTwice(t *testing.T) {
 	})
 	c := newClient(t, upstream.Config{Loop: new(upstream.LoopDetector)}, s)
 	stop := run(t, c)
-	<-arrived // the probe: it runs
+	<-arrived // the probe: Run is running
 	defer func() {
 		if recover() == nil {
-			t.Error("Run runs twice")
+			t.Error("the second Run did not panic")
 		}
 		stop()
-		run(t, c)() // one after the other is fine
+		run(t, c)() // sequential calls are valid
 	}()
 	c.Run(t.Context())
 }

@@ -7,72 +7,82 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics tells of what clients do and of how their servers do. One is shared by all
-// clients of a process, of which no two have the same LoopZone; nil tells nothing.
+// Metrics are the metrics of all clients of a process, of which no two have the same
+// Config.Zone. A nil *Metrics records nothing.
 //
-// The labels zone and server are what the operator has written, or the host's
-// resolv.conf, and their series go when a server is no longer asked. The others are
-// closed sets.
+// The labels zone and server come from the configuration or the host's resolv.conf; their
+// series are deleted with the server. The other labels are closed sets.
 type Metrics struct {
 	attempts *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	resting  *prometheus.Desc
+	down     *prometheus.Desc
 	looping  *prometheus.Desc
 
 	mu      sync.Mutex
-	clients map[*Client]bool // that run
+	clients map[*Client]bool // running
 }
 
-// outcome is what became of one transmission, as a label.
+// attempt is one transmission to one server.
+type attempt struct {
+	zone     string
+	server   Server
+	network  string // "udp", "tcp" or "tls"
+	duration time.Duration
+	reply    *dns.Msg // nil: none
+	err      error    // errUseTCP: the reply is truncated and TCP follows
+}
+
+// outcome is the result of an attempt, as a label.
 type outcome string
 
 const (
-	answered    outcome = "answered"    // NOERROR or NXDOMAIN
-	truncated   outcome = "truncated"   // TCP follows
-	servfail    outcome = "servfail"    // the server has no answer
-	refused     outcome = "refused"     // it does not answer us
-	otherRcode  outcome = "other_rcode" // as FORMERR and NOTIMP
-	timedOut    outcome = "timeout"     // nothing came in time
-	unreachable outcome = "unreachable" // the network, the connection or its certificate said no
+	outcomeAnswered    outcome = "answered"    // NOERROR or NXDOMAIN
+	outcomeTruncated   outcome = "truncated"   // TCP follows
+	outcomeServfail    outcome = "servfail"    // SERVFAIL
+	outcomeRefused     outcome = "refused"     // REFUSED
+	outcomeOtherRcode  outcome = "other_rcode" // such as FORMERR and NOTIMP
+	outcomeTimeout     outcome = "timeout"     // no reply in time
+	outcomeUnreachable outcome = "unreachable" // an error of the network, the connection or the certificate
 )
 
-// NewMetrics returns metrics that are registered with r. It panics when they are
-// registered there already, as prometheus does.
+// NewMetrics returns metrics that are registered with r. It panics if they are
+// registered already, as prometheus does.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_upstream_attempts_total",
-			Help: "Transmissions to upstream servers, by zone they are asked for, server, network and outcome.",
+			Help: "Queries sent to upstream servers, by the zone they serve, server, network and outcome.",
 		}, []string{"zone", "server", "network", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_dns_upstream_attempt_duration_seconds",
-			Help:    "Time until an upstream server's reply, or until none was waited for any more.",
+			Help:    "Time until the reply of an upstream server or the end of the wait for it.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2},
 		}, []string{"zone", "server"}),
-		resting: prometheus.NewDesc("dnsconfigurer_dns_upstream_resting",
-			"1 if the upstream server has failed and others are asked first, else 0.", []string{"zone", "server"}, nil),
+		down: prometheus.NewDesc("dnsconfigurer_dns_upstream_resting",
+			"1 if the upstream server backs off after failures and is tried last, else 0.", []string{"zone", "server"}, nil),
 		looping: prometheus.NewDesc("dnsconfigurer_dns_upstream_looping",
-			"1 if the upstream server sends our queries back to us and is not asked, else 0.", []string{"zone", "server"}, nil),
+			"1 if the upstream server is in a forwarding loop and not used, else 0.", []string{"zone", "server"}, nil),
 		clients: map[*Client]bool{},
 	}
 	r.MustRegister(m)
 	return m
 }
 
-// Describe is for the registry.
+// Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	m.attempts.Describe(out)
 	m.duration.Describe(out)
-	out <- m.resting
+	out <- m.down
 	out <- m.looping
 }
 
-// Collect is for the registry.
+// Collect implements [prometheus.Collector].
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.attempts.Collect(out)
 	m.duration.Collect(out)
@@ -87,14 +97,14 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for c := range m.clients {
 		for _, s := range c.Status() {
-			gauge(m.resting, s.Down, c.cfg.Zone, s.Server)
+			gauge(m.down, s.Down, c.cfg.Zone, s.Server)
 			gauge(m.looping, s.Looping, c.cfg.Zone, s.Server)
 		}
 	}
 }
 
-// follow tells of the servers of c, until the function that it returns is called.
-func (m *Metrics) follow(c *Client) (end func()) {
+// register adds the servers of c to the metrics, until the returned function is called.
+func (m *Metrics) register(c *Client) (unregister func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -105,42 +115,42 @@ func (m *Metrics) follow(c *Client) (end func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.clients, c)
-		m.forget(prometheus.Labels{"zone": c.cfg.Zone})
+		m.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone})
 	}
 }
 
-// forget deletes the series that have these labels.
-func (m *Metrics) forget(labels prometheus.Labels) {
+// deleteSeries deletes all series with these labels.
+func (m *Metrics) deleteSeries(labels prometheus.Labels) {
 	if m != nil {
 		m.attempts.DeletePartialMatch(labels)
 		m.duration.DeletePartialMatch(labels)
 	}
 }
 
-func (m *Metrics) attempt(zone string, a Attempt) {
-	if m == nil || errors.Is(a.Err, context.Canceled) {
-		return // we are about to end
+func (m *Metrics) observe(a attempt) {
+	if m == nil || errors.Is(a.err, context.Canceled) {
+		return // canceled by the shutdown
 	}
-	server := a.Server.String()
-	m.attempts.WithLabelValues(zone, server, a.Network, string(outcomeOf(a))).Inc()
-	m.duration.WithLabelValues(zone, server).Observe(a.Duration.Seconds())
+	server := a.server.String()
+	m.attempts.WithLabelValues(a.zone, server, a.network, string(a.outcome())).Inc()
+	m.duration.WithLabelValues(a.zone, server).Observe(a.duration.Seconds())
 }
 
-func outcomeOf(a Attempt) outcome {
+func (a *attempt) outcome() outcome {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case errors.Is(a.Err, errUseTCP):
-		return truncated
-	case errors.As(a.Err, &timeout) && timeout.Timeout(): // also of the context
-		return timedOut
-	case a.Err != nil:
-		return unreachable
-	case a.Reply.Rcode == dns.RcodeSuccess, a.Reply.Rcode == dns.RcodeNameError:
-		return answered
-	case a.Reply.Rcode == dns.RcodeServerFailure:
-		return servfail
-	case a.Reply.Rcode == dns.RcodeRefused:
-		return refused
+	case errors.Is(a.err, errUseTCP):
+		return outcomeTruncated
+	case errors.As(a.err, &timeout) && timeout.Timeout(): // the error of a context is one, too
+		return outcomeTimeout
+	case a.err != nil:
+		return outcomeUnreachable
+	case a.reply.Rcode == dns.RcodeSuccess, a.reply.Rcode == dns.RcodeNameError:
+		return outcomeAnswered
+	case a.reply.Rcode == dns.RcodeServerFailure:
+		return outcomeServfail
+	case a.reply.Rcode == dns.RcodeRefused:
+		return outcomeRefused
 	}
-	return otherRcode
+	return outcomeOtherRcode
 }

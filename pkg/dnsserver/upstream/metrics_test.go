@@ -17,17 +17,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// series lists what a registry tells, a line each, without the unit that all names
-// begin with. Of histograms it has the count; servers have the names given for them.
+// series lists the series of a registry, one per line, without the common prefix of the
+// names. The value of a histogram is its count; servers are replaced by their names.
 func series(t *testing.T, r *prometheus.Registry, servers map[string]*fake) string {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	called := map[string]string{}
+	serverNames := map[string]string{}
 	for name, s := range servers {
-		called[s.String()] = name
+		serverNames[s.String()] = name
 	}
 	var lines []string
 	for _, f := range families {
@@ -35,7 +35,7 @@ func series(t *testing.T, r *prometheus.Registry, servers map[string]*fake) stri
 			words := []string{strings.TrimPrefix(f.GetName(), "dnsconfigurer_dns_upstream_")}
 			for _, l := range m.GetLabel() { // in order of their names
 				if l.GetName() == "server" {
-					words = append(words, called[l.GetValue()])
+					words = append(words, serverNames[l.GetValue()])
 				} else {
 					words = append(words, l.GetValue())
 				}
@@ -48,8 +48,8 @@ func series(t *testing.T, r *prometheus.Registry, servers map[string]*fake) stri
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// TestMetrics has a transmission of every outcome, and what is told when servers go.
-func TestMetrics(t *testing.T) {
+// Every outcome, and the series after servers are removed.
+func TestMetrics_Series(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics := upstream.NewMetrics(registry)
 	cut := serve(t, func(network string, query *dns.Msg) [][]byte {
@@ -62,12 +62,12 @@ func TestMetrics(t *testing.T) {
 	servers := map[string]*fake{
 		"cut": cut, "silent": serve(t, silent), "secure": secure,
 		"refuses": serve(t, always(t, dns.RcodeRefused)), "odd": serve(t, always(t, dns.RcodeNotImplemented)),
-		"absent": serve(t, always(t, dns.RcodeNameError)),
+		"nxdomain": serve(t, always(t, dns.RcodeNameError)),
 	}
 	stub := newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example", TryTimeout: short},
-		cut, servers["silent"], secure, servers["refuses"], servers["odd"], servers["absent"])
+		cut, servers["silent"], secure, servers["refuses"], servers["odd"], servers["nxdomain"])
 	stopStub := run(t, stub)
-	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["absent"])
+	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["nxdomain"])
 	for _, c := range []*upstream.Client{stub, idle} {
 		if _, err := c.Exchange(t.Context(), ask("a.corp.example.")); err != nil {
 			t.Fatal(err)
@@ -79,45 +79,45 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	expect(`attempt_duration_seconds absent . = 1
-attempt_duration_seconds absent corp.example. = 1
-attempt_duration_seconds cut corp.example. = 2
+	expect(`attempt_duration_seconds cut corp.example. = 2
+attempt_duration_seconds nxdomain . = 1
+attempt_duration_seconds nxdomain corp.example. = 1
 attempt_duration_seconds odd corp.example. = 1
 attempt_duration_seconds refuses corp.example. = 1
 attempt_duration_seconds secure corp.example. = 1
 attempt_duration_seconds silent corp.example. = 1
 attempts_total tcp servfail cut corp.example. = 1
 attempts_total tls unreachable secure corp.example. = 1
-attempts_total udp answered absent . = 1
-attempts_total udp answered absent corp.example. = 1
+attempts_total udp answered nxdomain . = 1
+attempts_total udp answered nxdomain corp.example. = 1
 attempts_total udp other_rcode odd corp.example. = 1
 attempts_total udp refused refuses corp.example. = 1
 attempts_total udp timeout silent corp.example. = 1
 attempts_total udp truncated cut corp.example. = 1
-looping absent corp.example. = 0
 looping cut corp.example. = 0
+looping nxdomain corp.example. = 0
 looping odd corp.example. = 0
 looping refuses corp.example. = 0
 looping secure corp.example. = 0
 looping silent corp.example. = 0
-resting absent corp.example. = 0
 resting cut corp.example. = 0
+resting nxdomain corp.example. = 0
 resting odd corp.example. = 0
 resting refuses corp.example. = 0
 resting secure corp.example. = 0
 resting silent corp.example. = 0
 `)
 	stub.SetServers([]upstream.Server{cut.Server})
-	expect(`attempt_duration_seconds absent . = 1
-attempt_duration_seconds cut corp.example. = 2
+	expect(`attempt_duration_seconds cut corp.example. = 2
+attempt_duration_seconds nxdomain . = 1
 attempts_total tcp servfail cut corp.example. = 1
-attempts_total udp answered absent . = 1
+attempts_total udp answered nxdomain . = 1
 attempts_total udp truncated cut corp.example. = 1
 looping cut corp.example. = 0
 resting cut corp.example. = 0
 `)
 	stopStub()
-	expect(`attempt_duration_seconds absent . = 1
-attempts_total udp answered absent . = 1
+	expect(`attempt_duration_seconds nxdomain . = 1
+attempts_total udp answered nxdomain . = 1
 `)
 }

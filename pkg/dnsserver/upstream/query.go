@@ -13,32 +13,32 @@ import (
 	"github.com/miekg/dns"
 )
 
-// udpSize is what messages over UDP may take: it passes every network unfragmented
-// (the DNS flag day of 2020).
+// udpSize is the largest message over UDP: it passes every network unfragmented (DNS
+// flag day 2020).
 const udpSize = 1232
 
-// query is a question on its way. Its wire forms have ID zero; each transmission has
+// query is a query to forward. Its wire forms have the ID zero; each transmission sets
 // its own.
 type query struct {
-	asked dns.Question // name in lower case
-	wire  []byte
-	plain []byte // without EDNS
-	slow  bool   // it has options, and the answer may take long: a search list that has to be walked along
+	question    dns.Question // name in lower case
+	wire        []byte
+	withoutEDNS []byte
+	hasOptions  bool // such as a search list, whose reply may take long
 }
 
-// newQuery returns what is sent for m: the question and the flags RD and CD, EDNS
-// with our own size, DO, and the options of the codes passed. AD is always set: the
-// server is to say what it validated (RFC 6840 section 5.7), and whether the asker
-// is told is not its matter. The rest is between the asker and us.
-func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
-	q := &query{asked: m.Question[0]}
-	q.asked.Name = dns.CanonicalName(q.asked.Name)
+// newQuery returns the query to forward for m: its question, RD, CD and DO, with this
+// server's EDNS size, and those of its options whose codes are listed. The rest of m is
+// hop-by-hop. AD is always set, to learn what the server has validated (RFC 6840 section
+// 5.7).
+func newQuery(m *dns.Msg, options []uint16) (*query, error) {
+	q := &query{question: m.Question[0]}
+	q.question.Name = dns.CanonicalName(q.question.Name)
 	out := dns.Msg{
 		MsgHdr:   dns.MsgHdr{RecursionDesired: m.RecursionDesired, CheckingDisabled: m.CheckingDisabled, AuthenticatedData: true},
-		Question: []dns.Question{q.asked},
+		Question: []dns.Question{q.question},
 	}
 	var err error
-	if q.plain, err = out.Pack(); err != nil {
+	if q.withoutEDNS, err = out.Pack(); err != nil {
 		return nil, err
 	}
 	out.SetEdns0(udpSize, false)
@@ -46,8 +46,8 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 		to := out.IsEdns0()
 		to.SetDo(from.Do())
 		for _, option := range from.Option {
-			if slices.Contains(passed, option.Option()) {
-				to.Option, q.slow = append(to.Option, option), true
+			if slices.Contains(options, option.Option()) {
+				to.Option, q.hasOptions = append(to.Option, option), true
 			}
 		}
 	}
@@ -55,15 +55,15 @@ func newQuery(m *dns.Msg, passed []uint16) (*query, error) {
 	return q, err
 }
 
-// unpack reads a message. Unlike the library it wants all the records that the header
-// counts, and the data of each: what somebody has cut between two of them is not the
-// whole answer. Also with an error there is a message, as far as it could be read.
+// unpack parses a message. Unlike the library it requires all records that the header
+// counts, with complete data: a message that was cut between two records or two fields
+// is not the whole answer. With an error it returns the message as far as it is readable.
 func unpack(wire []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		return m, err
 	}
-	if m.Rcode == dns.RcodeFormatError { // it may repeat the counts of what it cannot read
+	if m.Rcode == dns.RcodeFormatError { // may repeat the counts of the query without its records
 		m.Answer, m.Ns = nil, nil
 		return m, nil
 	}
@@ -74,10 +74,10 @@ func unpack(wire []byte) (*dns.Msg, error) {
 	}
 	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
 		if i := slices.IndexFunc(section, lacksData); i >= 0 {
-			return m, fmt.Errorf("a record of type %s has no data", dns.TypeToString[section[i].Header().Rrtype])
+			return m, fmt.Errorf("record of type %s has no data", dns.TypeToString[section[i].Header().Rrtype])
 		}
 	}
-	// Data that ends between two fields is read, and then written as something else.
+	// The library accepts data that ends between two fields, and packs it differently.
 	again, err := m.Pack()
 	if err == nil {
 		err = new(dns.Msg).Unpack(again)
@@ -85,8 +85,8 @@ func unpack(wire []byte) (*dns.Msg, error) {
 	return m, err
 }
 
-// lacksData tells of a record that has no data although its type demands some. The
-// library reads it, for the sake of UPDATE, and makes nonsense of it when it writes.
+// lacksData reports whether r has no data although its type requires some. The library
+// accepts such records, for UPDATE, and packs them wrong.
 func lacksData(r dns.RR) bool {
 	switch r.(type) {
 	case *dns.OPT, *dns.NULL, *dns.APL, *dns.RFC3597:
@@ -95,9 +95,9 @@ func lacksData(r dns.RR) bool {
 	return r.Header().Rdlength == 0
 }
 
-// isAnsweredBy tells whether m is a reply to q. The ID has been checked. A server
-// that cannot read EDNS may not be able to repeat the question, either.
-func (q *query) isAnsweredBy(m *dns.Msg) bool {
+// matches reports whether m is a reply to q. The caller has checked the ID. A FORMERR
+// need not repeat the question: the server may not have been able to parse it.
+func (q *query) matches(m *dns.Msg) bool {
 	if !m.Response || m.Opcode != dns.OpcodeQuery {
 		return false
 	}
@@ -105,11 +105,11 @@ func (q *query) isAnsweredBy(m *dns.Msg) bool {
 		return m.Rcode == dns.RcodeFormatError
 	}
 	r := m.Question[0]
-	return len(m.Question) == 1 && r.Qtype == q.asked.Qtype && r.Qclass == q.asked.Qclass && strings.EqualFold(r.Name, q.asked.Name)
+	return len(m.Question) == 1 && r.Qtype == q.question.Qtype && r.Qclass == q.question.Qclass && strings.EqualFold(r.Name, q.question.Name)
 }
 
-// randomID is not to be guessed by those who see other IDs of ours (RFC 5452
-// section 4.3).
+// randomID returns an ID that cannot be predicted from earlier ones (RFC 5452 section
+// 4.3).
 func randomID() uint16 {
 	var b [2]byte
 	rand.Read(b[:]) // never fails

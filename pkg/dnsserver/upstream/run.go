@@ -12,19 +12,23 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Run keeps connections open for reuse and looks for loops: at the start, after
-// SetServers, and from time to time. It returns nil when ctx is done and all that it
-// started has ended. It panics if it is running already.
+// errStopped is returned for queries over TCP and TLS after Run has ended.
+var errStopped = errors.New("upstream client is stopped")
+
+// Run owns the connections over TCP and TLS, and detects loops: at the start, after
+// SetServers, and every Config.LoopCheck. When ctx is done it waits until the queries on
+// the connections are answered or time out, closes the connections and returns nil. A
+// query may precede Run, such as during a reload; after Run only UDP works. Run panics if
+// it is running already.
 func (c *Client) Run(ctx context.Context) error {
-	var started sync.WaitGroup
-	c.setSpawn(func(f func(context.Context)) { started.Go(func() { f(ctx) }) })
-	defer started.Wait()
-	defer c.setSpawn(nil) // first, so that nothing is started while we wait
-	defer c.cfg.Metrics.follow(c)()
+	c.beginRun()
+	defer c.cfg.Metrics.register(c)()
+	defer c.running.Wait()
+	defer c.endRun() // before Wait, so that no connection is opened during it
 
 	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()
-	c.look()
+	c.wake()
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,71 +40,86 @@ func (c *Client) Run(ctx context.Context) error {
 			continue
 		}
 		next := c.cfg.LoopCheck
-		if c.probe(ctx) {
+		if c.probeServers(ctx) {
 			next /= loopRecheck
 		}
 		check.Reset(next)
 	}
 }
 
-func (c *Client) setSpawn(spawn func(func(context.Context))) {
+func (c *Client) beginRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if spawn != nil && c.spawn != nil {
-		panic("upstream: Run was called while it runs")
+	if c.phase == inRun {
+		panic("upstream: Run called while it is running")
 	}
-	c.spawn = spawn
+	c.phase = inRun
 }
 
-// start runs f in a goroutine that Run ends and waits for. It is false when Run does
-// not run.
-func (c *Client) start(f func(context.Context)) bool {
+func (c *Client) endRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.spawn == nil {
-		return false
+	c.phase = afterRun
+	for conn := range c.conns {
+		conn.drain()
 	}
-	c.spawn(f)
-	return true
 }
 
-// probe looks at all servers at once whether they loop, and tells whether one does.
-func (c *Client) probe(ctx context.Context) (looping bool) {
-	var all sync.WaitGroup
+// startConn runs conn in a goroutine that Run waits for.
+func (c *Client) startConn(conn *streamConn) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == afterRun {
+		return errStopped
+	}
+	c.conns[conn] = true
+	c.running.Go(func() {
+		conn.run()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.conns, conn)
+	})
+	return nil
+}
+
+// probeServers probes all servers at once and reports whether any of them loops.
+func (c *Client) probeServers(ctx context.Context) (looping bool) {
+	var probes sync.WaitGroup
 	servers := *c.servers.Load()
 	for _, s := range servers {
-		all.Go(func() { c.probeServer(ctx, s) })
+		probes.Go(func() { c.probeServer(ctx, s) })
 	}
-	all.Wait()
+	probes.Wait()
 	for _, s := range servers {
 		looping = looping || s.isLooping()
 	}
 	return looping
 }
 
-// probeServer sends one probe. Only whether it comes back counts, not its answer.
+// probeServer sends one probe. Its result is whether this process receives the probe,
+// not the reply.
 func (c *Client) probeServer(ctx context.Context, s *server) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
-	name := c.cfg.Loop.begin(c.cfg.Zone)
+	name := c.cfg.Loop.startProbe(c.cfg.Zone)
 	q, err := newQuery(new(dns.Msg).SetQuestion(name, probeType), nil)
-	if err != nil { // LoopZone leaves no room for a probe
-		c.cfg.Loop.end(name)
+	if err != nil { // a name below Zone would be too long
+		c.cfg.Loop.endProbe(name)
 		return
 	}
 	_, err = c.send(ctx, s, q, q.wire)
-	looping := c.cfg.Loop.end(name)
+	looping := c.cfg.Loop.endProbe(name)
 	if err != nil && !looping && errors.Is(ctx.Err(), context.Canceled) {
-		return // it was not given its time
+		return // the probe was cut short
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case looping && !s.looping:
-		s.log.Error("the upstream server sends our queries back to us and is no longer asked; look for a resolv.conf or forwarder behind it that leads here",
+		s.log.Error("forwarding loop: upstream server sends queries back to this server and is not used: remove this server from its resolv.conf or forwarders",
 			"server", s.Server)
 	case !looping && s.looping:
-		s.log.Info("the upstream server no longer sends our queries back to us", "server", s.Server)
+		s.log.Info("forwarding loop is gone, upstream server is used again", "server", s.Server)
 	}
 	s.looping = looping
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Ports where none is given (RFC 1035 section 4.2, RFC 7858 section 3.1).
+// Default ports (RFC 1035 section 4.2, RFC 7858 section 3.1).
 const (
 	portDNS = 53
 	portTLS = 853
@@ -24,15 +24,15 @@ const (
 	schemeTCP = "tcp://"
 )
 
-// Server is an upstream server and how it is reached. The zero value is none.
+// Server is the address and transport of an upstream server. The zero value is not valid.
 type Server struct {
 	Addr netip.AddrPort
-	TCP  bool   // TCP alone (RFC 7766); else UDP, and TCP for what is too long for it
-	TLS  bool   // DNS over TLS (RFC 7858); goes without TCP
-	Name string // who the certificate must be for; empty: for the address
+	TCP  bool   // TCP only (RFC 7766); default: UDP, and TCP for long messages
+	TLS  bool   // DNS over TLS (RFC 7858); excludes TCP
+	Name string // name in the certificate; empty: the address
 }
 
-// String returns the server as [ParseServer] reads it.
+// String returns the form that [ParseServer] parses.
 func (s Server) String() string {
 	text := s.Addr.String()
 	switch {
@@ -47,12 +47,11 @@ func (s Server) String() string {
 	}
 }
 
-// MarshalText returns what String does, for logs.
+// MarshalText returns String, for logs.
 func (s Server) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ParseServer reads ADDR, ADDR:PORT or [ADDR]:PORT, with "tcp://" before it for TCP alone,
-// for DNS over TLS with "tls://" before it and, if the certificate is not for the address,
-// "#NAME" after it.
+// ParseServer parses ADDR, ADDR:PORT or [ADDR]:PORT. The prefix "tcp://" selects TCP only,
+// "tls://" DNS over TLS; with TLS the suffix "#NAME" gives the name in the certificate.
 func ParseServer(spec string) (Server, error) {
 	s, err := parseServer(spec)
 	if err != nil {
@@ -71,16 +70,16 @@ func parseServer(spec string) (Server, error) {
 		case schemeTCP:
 			s.TCP = true
 		default:
-			return Server{}, fmt.Errorf("%q is not spoken; write an address for DNS, %sADDRESS for DNS over TCP alone, %sADDRESS for DNS over TLS", before, schemeTCP, schemeTLS)
+			return Server{}, fmt.Errorf("unsupported scheme %q: want ADDRESS, %sADDRESS or %sADDRESS", before, schemeTCP, schemeTLS)
 		}
 	}
-	address, name, named := strings.Cut(rest, "#")
+	address, name, hasName := strings.Cut(rest, "#")
 	switch {
-	case named && !s.TLS:
-		return Server{}, fmt.Errorf("a name after # goes with %s", schemeTLS)
-	case named:
+	case hasName && !s.TLS:
+		return Server{}, fmt.Errorf("#NAME is only valid with %s", schemeTLS)
+	case hasName:
 		if problems := fqdn.SubdomainProblems(strings.ToLower(name)); problems != nil {
-			return Server{}, fmt.Errorf("the name %q: %s", name, problems[0])
+			return Server{}, fmt.Errorf("name %q: %s", name, problems[0])
 		}
 		s.Name = strings.ToLower(name)
 	}
@@ -89,34 +88,34 @@ func parseServer(spec string) (Server, error) {
 	return s, err
 }
 
-// parseAddress reads an address with a port or without.
+// parseAddress parses an address with an optional port.
 func parseAddress(text string, port uint16) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		host, digits, ok := cutPort(text)
 		if !ok {
-			return netip.AddrPort{}, errors.New("is not an IP address with or without port; an IPv6 address with a port stands in brackets")
+			return netip.AddrPort{}, errors.New("not an IP address with an optional port: want ADDRESS, IPV4:PORT or [IPV6]:PORT")
 		}
 		if addr, err = netip.ParseAddr(host); err != nil {
 			return netip.AddrPort{}, fmt.Errorf("%q is not an IP address", host)
 		}
 		n, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil || n == 0 || digits != strconv.FormatUint(n, 10) {
-			return netip.AddrPort{}, fmt.Errorf("%q is not a port, 1 to 65535", digits)
+			return netip.AddrPort{}, fmt.Errorf("%q is not a port from 1 to 65535", digits)
 		}
 		port = uint16(n)
 	}
 	switch {
 	case addr.Is4In6():
-		return netip.AddrPort{}, fmt.Errorf("write the IPv4 address as %s", addr.Unmap())
+		return netip.AddrPort{}, fmt.Errorf("IPv4-mapped IPv6 address: write it as %s", addr.Unmap())
 	case addr.IsUnspecified(), addr.IsMulticast():
-		return netip.AddrPort{}, fmt.Errorf("%s is not the address of a server", addr)
+		return netip.AddrPort{}, fmt.Errorf("%s is not a unicast address", addr)
 	}
 	return netip.AddrPortFrom(addr, port), nil
 }
 
-// cutPort cuts a text at the colon before the port. Brackets are for IPv6 addresses
-// only, and these need them.
+// cutPort cuts text at the colon before the port. It reports false unless IPv6 addresses,
+// and only these, are in brackets.
 func cutPort(text string) (host, port string, ok bool) {
 	at := strings.LastIndexByte(text, ':')
 	if at < 0 {

@@ -27,32 +27,32 @@ var specs = []struct{ spec, want, problem string }{
 	{spec: "tls://192.0.2.1#dns.example", want: "tls://192.0.2.1:853#dns.example"},
 	{spec: "tls://[2001:db8::1]:8853#DNS.example", want: "tls://[2001:db8::1]:8853#dns.example"},
 
-	{spec: "", problem: "is not an IP address with or without port"},
-	{spec: "dns.example", problem: "is not an IP address with or without port"},
+	{spec: "", problem: "not an IP address with an optional port"},
+	{spec: "dns.example", problem: "not an IP address with an optional port"},
 	{spec: "dns.example:53", problem: `"dns.example" is not an IP address`},
-	{spec: " 192.0.2.1", problem: "is not an IP address"},
-	{spec: "192.0.2.01", problem: "is not an IP address"},
-	{spec: "192.0.2.1:", problem: `"" is not a port, 1 to 65535`},
+	{spec: " 192.0.2.1", problem: "not an IP address"},
+	{spec: "192.0.2.01", problem: "not an IP address"},
+	{spec: "192.0.2.1:", problem: `"" is not a port from 1 to 65535`},
 	{spec: "192.0.2.1:0", problem: `"0" is not a port`},
 	{spec: "192.0.2.1:65536", problem: `"65536" is not a port`},
 	{spec: "192.0.2.1:+53", problem: `"+53" is not a port`},
 	{spec: "192.0.2.1:053", problem: `"053" is not a port`},
 	{spec: "192.0.2.1:domain", problem: `"domain" is not a port`},
-	{spec: "[192.0.2.1]:53", problem: "is not an IP address with or without port"},
-	{spec: "[2001:db8::1]", problem: "is not an IP address with or without port; an IPv6 address with a port stands in brackets"},
-	{spec: "[2001:db8::1:53", problem: "is not an IP address with or without port"},
-	{spec: "2001:db8:0:0:0:0:0:1:53", problem: "an IPv6 address with a port stands in brackets"},
-	{spec: "::ffff:192.0.2.1", problem: "write the IPv4 address as 192.0.2.1"},
-	{spec: "0.0.0.0", problem: "0.0.0.0 is not the address of a server"},
-	{spec: "[::]:53", problem: ":: is not the address of a server"},
-	{spec: "224.0.0.251:5353", problem: "224.0.0.251 is not the address of a server"},
-	{spec: "192.0.2.1#dns.example", problem: "a name after # goes with tls://"},
-	{spec: "tcp://192.0.2.1#dns.example", problem: "a name after # goes with tls://"},
-	{spec: "tls://192.0.2.1#", problem: `the name ""`},
-	{spec: "tls://192.0.2.1#dns_example", problem: `the name "dns_example"`},
-	{spec: "tls://dns.example", problem: "is not an IP address"},
-	{spec: "https://192.0.2.1", problem: `"https" is not spoken`},
-	{spec: "TLS://192.0.2.1", problem: `"TLS" is not spoken; write an address for DNS, tcp://ADDRESS for DNS over TCP alone, tls://ADDRESS for DNS over TLS`},
+	{spec: "[192.0.2.1]:53", problem: "not an IP address with an optional port"},
+	{spec: "[2001:db8::1]", problem: "not an IP address with an optional port: want ADDRESS, IPV4:PORT or [IPV6]:PORT"},
+	{spec: "[2001:db8::1:53", problem: "not an IP address with an optional port"},
+	{spec: "2001:db8:0:0:0:0:0:1:53", problem: "want ADDRESS, IPV4:PORT or [IPV6]:PORT"},
+	{spec: "::ffff:192.0.2.1", problem: "IPv4-mapped IPv6 address: write it as 192.0.2.1"},
+	{spec: "0.0.0.0", problem: "0.0.0.0 is not a unicast address"},
+	{spec: "[::]:53", problem: ":: is not a unicast address"},
+	{spec: "224.0.0.251:5353", problem: "224.0.0.251 is not a unicast address"},
+	{spec: "192.0.2.1#dns.example", problem: "#NAME is only valid with tls://"},
+	{spec: "tcp://192.0.2.1#dns.example", problem: "#NAME is only valid with tls://"},
+	{spec: "tls://192.0.2.1#", problem: `name ""`},
+	{spec: "tls://192.0.2.1#dns_example", problem: `name "dns_example"`},
+	{spec: "tls://dns.example", problem: "not an IP address"},
+	{spec: "https://192.0.2.1", problem: `unsupported scheme "https": want ADDRESS, tcp://ADDRESS or tls://ADDRESS`},
+	{spec: "TLS://192.0.2.1", problem: `unsupported scheme "TLS"`},
 }
 
 func TestParseServer(t *testing.T) {
@@ -67,7 +67,7 @@ func TestParseServer(t *testing.T) {
 	}
 }
 
-// What is accepted is read alike when it is written out.
+// String is the inverse of ParseServer.
 func FuzzParseServer(f *testing.F) {
 	for _, tt := range specs {
 		f.Add(tt.spec)
@@ -95,18 +95,18 @@ var stubs = []struct {
 	{spec: "_tcp.corp=192.0.2.1", zone: "_tcp.corp.", servers: []string{"192.0.2.1:53"}},
 	{spec: "a;b=192.0.2.1", zone: `a\;b.`, servers: []string{"192.0.2.1:53"}},
 
-	{spec: "", problem: "write it as ZONE=ADDRESS or ZONE=ADDRESS,ADDRESS"},
-	{spec: "192.0.2.1", problem: "write it as ZONE=ADDRESS"},
-	{spec: "=192.0.2.1", problem: `the zone "" has an empty label`},
-	{spec: ".=192.0.2.1", problem: `the zone "." is everything`},
+	{spec: "", problem: "want ZONE=ADDRESS[,ADDRESS...]"},
+	{spec: "192.0.2.1", problem: "want ZONE=ADDRESS"},
+	{spec: "=192.0.2.1", problem: `zone "" has an empty label`},
+	{spec: ".=192.0.2.1", problem: `zone "." contains every name`},
 	{spec: "corp..example=192.0.2.1", problem: "has an empty label"},
 	{spec: "corp example=192.0.2.1", problem: "not printable ASCII"},
 	{spec: `corp\.example=192.0.2.1`, problem: "a backslash"},
 	{spec: strings.Repeat("a", 64) + "=192.0.2.1", problem: "a label has at most 63"},
 	{spec: "corp.example=", problem: `upstream server ""`},
 	{spec: "corp.example=192.0.2.1,", problem: `upstream server ""`},
-	{spec: "corp.example=192.0.2.1,192.0.2.1:53", problem: "server 192.0.2.1:53 is there twice"},
-	{spec: "corp.example=192.0.2.1=192.0.2.2", problem: "is not an IP address"},
+	{spec: "corp.example=192.0.2.1,192.0.2.1:53", problem: "duplicate server 192.0.2.1:53"},
+	{spec: "corp.example=192.0.2.1=192.0.2.2", problem: "not an IP address"},
 }
 
 func TestParseStubDomain(t *testing.T) {

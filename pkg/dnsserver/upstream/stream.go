@@ -12,52 +12,51 @@ import (
 	"github.com/miekg/dns"
 )
 
-// overStream asks over TCP or TLS. A connection that was there before may be closed
-// by the other side at any moment, so that its failure means nothing: the query goes
-// out once more (RFC 7766 section 6.2.4).
-func (c *Client) overStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
-	p, reused, release := c.pipeTo(s)
-	m, err := p.exchange(ctx, q, wire)
-	release()
+// exchangeStream sends a query over TCP or TLS. The server may close a reused connection
+// at any moment, which is not a failure: the query is sent once more, over a new
+// connection (RFC 7766 section 6.2.4).
+func (c *Client) exchangeStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
+	m, reused, err := c.exchangeConn(ctx, s, q, wire)
 	if err != nil && reused && ctx.Err() == nil {
-		p, _, release = c.pipeTo(s)
-		m, err = p.exchange(ctx, q, wire)
-		release()
+		m, _, err = c.exchangeConn(ctx, s, q, wire)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if m.Truncated {
-		return nil, errors.New("the reply over TCP is truncated")
+		return nil, errors.New("reply over TCP is truncated")
 	}
 	return m, nil
 }
 
-// pipeTo returns the connection to s, a new one if there is none. While Run runs it
-// is its, and stays open for others; otherwise release ends it.
-func (c *Client) pipeTo(s *server) (p *pipe, reused bool, release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pipe != nil && !s.pipe.isClosed() {
-		return s.pipe, true, func() {}
+// exchangeConn sends a query over the open connection to s, or else over a new one.
+func (c *Client) exchangeConn(ctx context.Context, s *server, q *query, wire []byte) (m *dns.Msg, reused bool, err error) {
+	conn, reused, err := c.acquireConn(s)
+	if err != nil {
+		return nil, false, err
 	}
-	p = newPipe(c.dialer(s.Server), c.cfg.IdleTimeout)
-	if c.start(p.run) {
-		s.pipe = p
-		return p, false, func() {}
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.run(context.Background())
-	}()
-	return p, false, func() {
-		p.close(errClosed)
-		<-ended
-	}
+	defer conn.release()
+	m, err = conn.exchange(ctx, q, wire)
+	return m, reused, err
 }
 
-// dialer returns what connects to a server.
+// acquireConn returns the connection to s, which the caller must release.
+func (c *Client) acquireConn(s *server) (conn *streamConn, reused bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn.acquire() {
+		return s.conn, true, nil
+	}
+	conn = newStreamConn(c.dialer(s.Server), c.cfg.IdleTimeout)
+	conn.acquire()
+	if err := c.startConn(conn); err != nil {
+		return nil, false, err
+	}
+	s.conn = conn
+	return conn, false, nil
+}
+
+// dialer returns a function that connects to a server.
 func (c *Client) dialer(to Server) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)

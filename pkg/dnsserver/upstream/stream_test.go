@@ -4,11 +4,13 @@
 package upstream_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,49 +21,88 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 
-// A connection serves many queries while Run runs, and one without it.
-func TestReuse(t *testing.T) {
+// truncateUDP is a server whose replies need TCP.
+func truncateUDP(t testing.TB) answerer {
+	return func(network string, query *dns.Msg) [][]byte {
+		if network == "udp" {
+			return [][]byte{truncated(t, query)}
+		}
+		return [][]byte{good(t, query)}
+	}
+}
+
+// A connection carries many queries, before Run and during it, and Run closes it.
+func TestStream_Reuse(t *testing.T) {
 	noLeaks(t)
 	for _, running := range []bool{true, false} {
-		s := serve(t, func(network string, query *dns.Msg) [][]byte {
-			if network == "udp" {
-				return [][]byte{truncated(t, query)}
-			}
-			return [][]byte{good(t, query)}
-		})
+		s := serve(t, truncateUDP(t))
 		c := newClient(t, upstream.Config{}, s)
-		want := int64(5)
 		if running {
 			run(t, c)
-			waitFor(t, c, "up.example.com.", s) // Run may not have begun yet
-			want = 0
 		}
-		before := s.conns.Load()
 		for range 5 {
 			expect(t, c, "192.0.2.1")
 		}
-		if got := s.conns.Load() - before; got != want {
-			t.Errorf("Run %t: %d new connections for five queries, want %d", running, got, want)
+		if !running {
+			run(t, c)()
+		}
+		if got := s.conns.Load(); got != 1 {
+			t.Errorf("Run %t: %d connections for five queries, want 1", running, got)
 		}
 	}
 }
 
-// waitFor asks until a connection of s has served two queries.
-func waitFor(t *testing.T, c *upstream.Client, name string, s *fake) {
-	t.Helper()
-	for range 1000 {
-		before := s.conns.Load()
-		addresses(t, c, name)
-		if before > 0 && s.conns.Load() == before {
-			return
+// When Run ends, a pending query still gets its reply; later ones fail.
+func TestStream_RunEnds(t *testing.T) {
+	noLeaks(t)
+	arrived, release := make(chan struct{}, 1000), make(chan struct{})
+	s := serveStream(t, func(conn net.Conn) {
+		for {
+			wire, err := readQuery(conn)
+			if err != nil {
+				return
+			}
+			arrived <- struct{}{}
+			<-release
+			conn.Write(frame(good(t, parse(t, wire))))
+		}
+	})
+	s.TCP = true
+	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute}, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	var pending sync.WaitGroup
+	pending.Go(func() { expect(t, c, "192.0.2.1") })
+	<-arrived
+	cancel()
+	stopped := func(i int) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := c.Exchange(ctx, ask(fmt.Sprintf("late%d.example.com.", i)))
+		return err != nil && strings.Contains(err.Error(), "upstream client is stopped")
+	}
+	for i := 0; !stopped(i); i++ {
+		if i == 500 {
+			t.Fatal("new queries are accepted after Run")
 		}
 	}
-	t.Fatal("connections are not reused")
+	select {
+	case err := <-ended:
+		t.Errorf("Run did not wait for the pending query: %v", err)
+	default:
+	}
+	close(release)
+	pending.Wait()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	expect(t, c, "error: no upstream server replied: "+s.String()+": upstream client is stopped")
 }
 
-// Queries share a connection at the same time, and replies come in any order. What
-// does not belong to a query is passed over.
-func TestPipelining(t *testing.T) {
+// Queries share a connection, and replies arrive in any order. Replies that do not match
+// a query are ignored.
+func TestStream_Pipelining(t *testing.T) {
 	noLeaks(t)
 	const n = 10
 	s := serveStream(t, func(conn net.Conn) {
@@ -72,15 +113,11 @@ func TestPipelining(t *testing.T) {
 				return
 			}
 			query := parse(t, wire)
-			if query.Question[0].Name == "up.example.com." {
-				conn.Write(frame(good(t, query)))
-				continue
-			}
 			wrong := reply(query, 0, "203.0.113.66")
 			wrong.Question[0].Qtype = dns.TypeAAAA
 			replies = append(replies, frame(good(t, query)), frame(pack(t, wrong)))
 			if len(replies) == 2*n {
-				for i := range replies { // last in, first out
+				for i := range replies { // the last first
 					conn.Write(replies[len(replies)-1-i])
 				}
 			}
@@ -88,8 +125,6 @@ func TestPipelining(t *testing.T) {
 	})
 	c := newClient(t, upstream.Config{}, s)
 	defer run(t, c)()
-	waitFor(t, c, "up.example.com.", s)
-	before := s.conns.Load()
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
@@ -99,14 +134,13 @@ func TestPipelining(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := s.conns.Load() - before; got != 0 {
-		t.Errorf("%d new connections", got)
+	if got := s.conns.Load(); got != 1 {
+		t.Errorf("%d connections, want 1", got)
 	}
 }
 
-// The other side may close at any time, also after each reply, as many do. The query
-// goes out once more.
-func TestServerCloses(t *testing.T) {
+// Many servers close the connection after each reply. The query is sent again.
+func TestStream_ServerClosesAfterReply(t *testing.T) {
 	noLeaks(t)
 	s := serveStream(t, func(conn net.Conn) {
 		if wire, err := readQuery(conn); err == nil {
@@ -121,13 +155,13 @@ func TestServerCloses(t *testing.T) {
 		}
 	}
 	if got := c.Status(); got[0].Down {
-		t.Error("closing connections counts as failing")
+		t.Error("a closed connection counts as a failure")
 	}
 }
 
-// One that closes as the next query arrives takes that query with it, and it goes out
-// once more: every connection here answers one and reads two.
-func TestServerClosesOnArrival(t *testing.T) {
+// A server that closes the connection when the next query arrives loses that query. The
+// query is sent again: every connection here replies to one query and reads two.
+func TestStream_ServerClosesOnQuery(t *testing.T) {
 	noLeaks(t)
 	s := serveStream(t, func(conn net.Conn) {
 		if wire, err := readQuery(conn); err == nil {
@@ -144,8 +178,8 @@ func TestServerClosesOnArrival(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong with a connection, the next server is asked, in time.
-func TestBadStreams(t *testing.T) {
+// After any failure of a connection the next server is tried in time.
+func TestStream_Failures(t *testing.T) {
 	noLeaks(t)
 	streams := map[string]func(conn net.Conn, query []byte){
 		"closes":          func(net.Conn, []byte) {},
@@ -157,7 +191,7 @@ func TestBadStreams(t *testing.T) {
 		"size zero": func(conn net.Conn, _ []byte) { conn.Write([]byte{0, 0}) },
 		"garbage":   func(conn net.Conn, _ []byte) { conn.Write(frame([]byte("this is no DNS message"))) },
 		"silent":    func(conn net.Conn, _ []byte) { io.Copy(io.Discard, conn) },
-		"one octet now and then": func(conn net.Conn, query []byte) { // its client leaves first
+		"slow octets": func(conn net.Conn, query []byte) { // until the client gives up
 			for _, b := range frame(good(t, parse(t, query))) {
 				if _, err := conn.Write([]byte{b}); err != nil {
 					return
@@ -191,17 +225,20 @@ func TestBadStreams(t *testing.T) {
 					defer run(t, c)()
 				}
 				expect(t, c, "192.0.2.2")
+				if !running {
+					run(t, c)()
+				}
 				if bad.conns.Load() == 0 {
-					t.Error("the bad server was not asked over TCP")
+					t.Error("the bad server got no query over TCP")
 				}
 			})
 		}
 	}
 }
 
-// Where TCP does not work, the truncated reply is passed on after all servers have
-// been asked, and nobody rests for it.
-func TestNoTCP(t *testing.T) {
+// If TCP does not work, the truncated reply is returned after all servers have been
+// tried, and no server is down.
+func TestStream_NoTCP(t *testing.T) {
 	noLeaks(t)
 	s := serveStream(t, func(net.Conn) {})
 	c := newClient(t, upstream.Config{}, s, s)
@@ -213,8 +250,8 @@ func TestNoTCP(t *testing.T) {
 	}
 }
 
-// A connection that has died without a word is not given to the next query.
-func TestDeadConnection(t *testing.T) {
+// A connection on which no reply arrives is not reused.
+func TestStream_DeadConnection(t *testing.T) {
 	var mu sync.Mutex
 	conns := 0
 	s := serveStream(t, func(conn net.Conn) {
@@ -238,8 +275,8 @@ func TestDeadConnection(t *testing.T) {
 	expect(t, c, "192.0.2.1")
 }
 
-// A connection that nobody uses is closed by us.
-func TestIdle(t *testing.T) {
+// The client closes an idle connection.
+func TestStream_Idle(t *testing.T) {
 	noLeaks(t)
 	ended := make(chan error, 10)
 	s := serveStream(t, func(conn net.Conn) {
@@ -253,16 +290,15 @@ func TestIdle(t *testing.T) {
 		}
 	})
 	c := newClient(t, upstream.Config{IdleTimeout: short / 10}, s)
-	stop := run(t, c)
+	run(t, c)
 	expect(t, c, "192.0.2.1")
 	if err := <-ended; err != io.EOF {
 		t.Errorf("the connection ended with %v", err)
 	}
-	stop()
-	expect(t, c, "192.0.2.1") // Run is over, and things still work
+	expect(t, c, "192.0.2.1") // over a new connection
 }
 
-func TestTLS(t *testing.T) {
+func TestStream_TLS(t *testing.T) {
 	noLeaks(t)
 	authority := certs.NewAuthority(t)
 	pool, other := authority.Pool(), certs.NewAuthority(t).Pool()
@@ -277,9 +313,9 @@ func TestTLS(t *testing.T) {
 	})
 	s.TLS = true
 	tests := []struct {
-		why, name string
-		roots     *x509.CertPool
-		want      string
+		name, certName string
+		roots          *x509.CertPool
+		want           string
 	}{
 		{"the certificate's name", "dns.example", pool, "192.0.2.1"},
 		{"its address", "", pool, "192.0.2.1"},
@@ -288,20 +324,21 @@ func TestTLS(t *testing.T) {
 		{"the system's authorities", "dns.example", nil, "certificate signed by unknown authority"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.why, func(t *testing.T) {
-			s.Name = tt.name
-			expect(t, newClient(t, upstream.Config{RootCAs: tt.roots}, s), tt.want)
+		t.Run(tt.name, func(t *testing.T) {
+			s.Name = tt.certName
+			c := newClient(t, upstream.Config{RootCAs: tt.roots}, s)
+			run(t, c)
+			expect(t, c, tt.want)
 		})
 	}
 	s.Name = "dns.example"
 	c := newClient(t, upstream.Config{RootCAs: pool}, s)
 	defer run(t, c)()
-	waitFor(t, c, "up.example.com.", s)
 	before := s.conns.Load()
 	for range 5 {
 		expect(t, c, "192.0.2.1")
 	}
-	if got := s.conns.Load() - before; got != 0 || s.overUDP.Load() != 0 {
-		t.Errorf("%d new connections, %d queries in clear text", got, s.overUDP.Load())
+	if got := s.conns.Load() - before; got != 1 || s.overUDP.Load() != 0 {
+		t.Errorf("%d connections, want 1; %d queries in clear text", got, s.overUDP.Load())
 	}
 }

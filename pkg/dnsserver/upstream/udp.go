@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// udpBuffer has room for replies of servers that do not heed udpSize. What
+	// udpBuffer has room for replies of servers that exceed udpSize. A reply that
 	// fills it may have been cut by the kernel and counts as truncated.
 	udpBuffer = 4096
-	// maxForged is how many wrong replies a query over UDP stands. Somebody is
-	// guessing; TCP is out of his reach.
-	maxForged = 20
+	// maxMismatches is the number of packets that do not match a query over UDP before
+	// it is repeated over TCP, where an attacker cannot guess its way in.
+	maxMismatches = 20
 )
 
-// errUseTCP: the answer is not to be had over UDP.
+// errUseTCP is returned if UDP does not carry the reply.
 var errUseTCP = errors.New("truncated")
 
-// overUDP asks from a socket of its own, so that the kernel picks a random port and
-// drops what comes from elsewhere. With errUseTCP may come what there is of the reply.
-func overUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
+// exchangeUDP sends a query from a new socket, so that the kernel picks a random port and
+// drops packets from other addresses. With errUseTCP it may return a truncated reply.
+func exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "udp", to.Addr.String())
 	if err != nil {
@@ -43,24 +43,25 @@ func overUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, e
 		return nil, err
 	}
 	buf := make([]byte, udpBuffer)
-	for range maxForged {
+	for range maxMismatches {
 		n, err := conn.Read(buf)
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("no answer over UDP: %w", ctx.Err())
+			return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
 		case err != nil:
 			return nil, err
 		}
-		if m, err := q.judge(buf[:n], id); m != nil || err != nil {
+		if m, err := q.parseReply(buf[:n], id); m != nil || err != nil {
 			return m, err
 		}
 	}
 	return nil, errUseTCP
 }
 
-// judge returns the reply to q that a packet is, or errUseTCP, with what there is of
-// the reply, or neither for what is no reply to q.
-func (q *query) judge(packet []byte, id uint16) (*dns.Msg, error) {
+// parseReply returns the reply in a packet. It returns errUseTCP for a truncated reply,
+// with the reply as far as it is readable, and neither reply nor error for a packet
+// that does not match q.
+func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	switch {
 	case len(packet) < 2 || binary.BigEndian.Uint16(packet) != id:
 		return nil, nil
@@ -69,7 +70,7 @@ func (q *query) judge(packet []byte, id uint16) (*dns.Msg, error) {
 	}
 	m, err := unpack(packet)
 	switch {
-	case !q.isAnsweredBy(m): // also what did not get as far as the question
+	case !q.matches(m): // or cut before the end of the question
 		return nil, nil
 	case m.Truncated && err != nil: // cut in the middle of a record
 		return nil, errUseTCP

@@ -13,48 +13,49 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Whatever comes over a connection: what is taken for a reply is one, and the
-// connection ends.
+// From any octets on a connection, only a matching reply is returned, and the connection
+// ends.
 func FuzzStream(f *testing.F) {
 	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
 	if err != nil {
 		f.Fatal(err)
 	}
-	reply := append([]byte(nil), q.plain...)
+	reply := append([]byte(nil), q.withoutEDNS...)
 	reply[2] |= 0x80
 	f.Add(reply, []byte{})
 	f.Add(q.wire, []byte{0, 0})
 	f.Add(reply[:12], []byte{0xFF, 0xFF, 1})
 	f.Add(append(reply, 0xC0, byte(len(reply)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1), []byte{0, 1, 0})
 	f.Fuzz(func(t *testing.T, first, rest []byte) {
-		ours, theirs := net.Pipe()
-		p := newPipe(func(context.Context) (net.Conn, error) { return ours, nil }, time.Minute)
+		local, remote := net.Pipe()
+		c := newStreamConn(func(context.Context) (net.Conn, error) { return local, nil }, time.Minute)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			p.run(t.Context())
+			c.run()
 		}()
 		go func() { // the server: reads the query, and sends the first message with its ID
-			defer theirs.Close()
+			defer remote.Close()
 			query := make([]byte, 2+len(q.wire))
-			if _, err := io.ReadFull(theirs, query); err != nil {
+			if _, err := io.ReadFull(remote, query); err != nil {
 				return
 			}
 			if len(first) > 1 && len(first) <= dns.MaxMsgSize {
-				theirs.Write(append([]byte{byte(len(first) >> 8), byte(len(first))}, append(query[2:4:4], first[2:]...)...))
+				remote.Write(append([]byte{byte(len(first) >> 8), byte(len(first))}, append(query[2:4:4], first[2:]...)...))
 			}
-			theirs.Write(rest)
+			remote.Write(rest)
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if m, err := p.exchange(ctx, q, q.wire); err == nil && !q.isAnsweredBy(m) {
-			t.Errorf("%v is taken for a reply", m)
+		if m, err := c.exchange(ctx, q, q.wire); err == nil && !q.matches(m) {
+			t.Errorf("%v is not a reply", m)
 		}
 		<-ended
 	})
 }
 
-// Whatever comes over UDP: a reply is one to the query, whole or said to be truncated.
+// From any packet, only a matching reply is returned, whole or with the error for a
+// truncated one.
 func FuzzDatagram(f *testing.F) {
 	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
 	if err != nil {
@@ -63,16 +64,16 @@ func FuzzDatagram(f *testing.F) {
 	reply := append([]byte(nil), q.wire...)
 	reply[2] |= 0x80
 	f.Add(reply)
-	f.Add(reply[:len(reply)-11])              // without the OPT record that is announced
+	f.Add(reply[:len(reply)-11])              // without the OPT record that the header counts
 	f.Add(append(reply[:2:2], 0x82, 0, 0, 1)) // truncated, in the question
 	f.Add(append(reply[:12:12], 0xC0))        // a pointer
-	f.Add(q.plain)
+	f.Add(q.withoutEDNS)
 	f.Add(make([]byte, udpBuffer))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		m, err := q.judge(packet, 0)
+		m, err := q.parseReply(packet, 0)
 		switch {
 		case m == nil:
-		case !q.isAnsweredBy(m), m.Truncated != (err != nil):
+		case !q.matches(m), m.Truncated != (err != nil):
 			t.Errorf("%v, %v for %x", m, err, packet)
 		}
 	})
