@@ -64,11 +64,13 @@ var notPhrases = regexp.MustCompile(`(?i)^(is no (longer|more|less|\w+er|one)|th
 
 // quoted are texts with a forbidden phrase that other programs write. The key is the
 // file, the value a part of the text.
-var quoted = map[string][]string{}
+var quoted = map[string][]string{
+	"docs/lookup.md": {"nobody was asked for"}, // the message of dnsconfigurer lookup
+}
 
 // notYet are the directories and files in which phrases and identifiers are still
 // allowed.
-var notYet = []string{"CHANGELOG.md", "README.md", "CONTRIBUTING.md", "api", "cmd", "deploy", "docs", "examples", "internal", "pkg", "test"}
+var notYet = []string{"api", "cmd", "deploy", "internal", "pkg", "test"}
 
 var forbidden = func() *regexp.Regexp {
 	var all []string
@@ -117,7 +119,7 @@ func (s source) texts() (list []text) {
 // files.
 func documents(t *testing.T) (list []text) {
 	t.Helper()
-	paths := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"}
+	paths := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile"}
 	for _, root := range []string{"docs", "deploy", "examples", "test"} {
 		err := filepath.WalkDir("../../"+root, func(p string, e fs.DirEntry, err error) error {
 			switch {
