@@ -70,7 +70,7 @@ func TestShimEvents(t *testing.T) {
 	want := []string{
 		pod("Normal", "DNSConfigured", "web", autopath),
 		pod("Normal", "DNSConfigured", "injected", `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"`),
-		pod("Warning", "UnsafeDNSValue", "injected", `options "debug:1\nnameserver 203.0.113.66" would not stay one value of one line in resolv.conf; it is left out`),
+		pod("Warning", "UnsafeDNSValue", "injected", `options "debug:1\nnameserver 203.0.113.66" would break out of its line in resolv.conf and is dropped`),
 		pod("Warning", "NodeFactsMismatch", "web", mismatch+"nameserver 10.96.0.99\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"),
 		pod("Warning", "NodeFactsMismatch", "plain", mismatch+"nameserver 10.96.0.10\nsearch shop.svc.other svc.other other corp.example\noptions ndots:5\n"),
 		pod("Normal", "DNSConfigured", "last", autopath),

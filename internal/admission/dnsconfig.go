@@ -24,7 +24,7 @@ func (c *check) dnsConfig() {
 		if config != nil {
 			at += ".nameservers"
 		}
-		c.refuse(CodeNoNameservers, at, "dnsPolicy None without a nameserver", "give dnsConfig at least one nameserver")
+		c.refuse(CodeNoNameservers, at, "dnsPolicy None without a nameserver", "set at least one nameserver in dnsConfig")
 		return
 	}
 	if config == nil {

@@ -33,7 +33,7 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 		d.find(Finding{
 			Code: CodeInvalidName, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
 			Message: fmt.Sprintf("the pod's name %q is not a valid DNS subdomain: %s", pod.Name, strings.Join(p, ";")),
-			Field:   "metadata.name", Hint: "a node would make it the host name as it is; rename the pod",
+			Field:   "metadata.name", Hint: "rename the pod: a node uses the name as the host name without checking it",
 		})
 	}
 	if pod.Windows {
@@ -42,7 +42,7 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 	if len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
 		d.advice(SeverityWarning, CodeEmptyConfig, "spec.dnsConfig",
 			"the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf",
-			"give dnsConfig at least one nameserver")
+			"set at least one nameserver in dnsConfig")
 	}
 	e.adviseServers(d, pod)
 	for _, s := range d.Searches {
@@ -62,7 +62,7 @@ func (d *Decision) adviseWindows(pod *Pod) {
 	}
 	if len(d.Searches) > 1 {
 		d.advice(SeverityInfo, CodeWindowsSuffix, "spec.dnsConfig.searches",
-			fmt.Sprintf("Windows uses the first search domain only: %s", d.Searches[0].Text), "use full names for the rest")
+			fmt.Sprintf("Windows uses the first search domain only: %s", d.Searches[0].Text), "use fully qualified names for the others")
 	}
 }
 
@@ -76,8 +76,8 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 		}
 		if !pod.HostNetwork && (s.Source.Origin == FromHost || s.Source.Origin == FromPod) && staysOnNode(s.Text) {
 			d.advice(SeverityWarning, CodeLoopbackServer, s.field(),
-				fmt.Sprintf("nameserver %s is an address of the node that the pod network does not reach", s.Text),
-				"use an address that pods reach, for systemd-resolved the ones in /run/systemd/resolve/resolv.conf")
+				fmt.Sprintf("nameserver %s is an address of the node, unreachable from the pod network", s.Text),
+				"use an address that pods can reach; for systemd-resolved, those in /run/systemd/resolve/resolv.conf")
 		}
 	}
 }
@@ -94,12 +94,12 @@ func (d *Decision) adviseSearchLine() {
 	length := joinedLen(d.Searches)
 	if line := len("search ") + length; length > 0 && line > maxMuslLine {
 		d.advice(SeverityWarning, CodeMuslSearchLine, "spec.dnsConfig.searches",
-			fmt.Sprintf("musl skips the search line of %d bytes whole, it reads at most %d: in Alpine images no search domain works", line, maxMuslLine),
+			fmt.Sprintf("musl ignores the search line of %d bytes, the limit is %d: no search domain works in Alpine images", line, maxMuslLine),
 			"shorten the list, or use ClusterFirstWithAutopath")
 	}
 	if len(d.Searches) > maxOldGlibcSearches || length > maxOldGlibcSearchLine {
 		d.advice(SeverityInfo, CodeOldGlibcSearch, "spec.dnsConfig.searches",
-			"glibc before 2.26 keeps 6 search domains of 256 bytes together and loses the rest",
+			"glibc before 2.26 uses 6 search domains of 256 bytes in total and ignores the rest",
 			"no action for images with glibc 2.26 and later")
 	}
 }
@@ -115,12 +115,12 @@ func (d *Decision) adviseCrashes() {
 	if resolvconf.Glibc(text).Crashes {
 		d.advice(SeverityWarning, CodeGlibcCrashes, "spec.dnsConfig.searches",
 			"glibc 2.36 fails an assertion on a search list of these lengths: every process that looks up a name is aborted",
-			"shorten the long domain, or put it behind the others")
+			"shorten the long domain, or move it to the end")
 	}
 	if resolvconf.Musl(text).Crashes {
 		d.advice(SeverityWarning, CodeMuslCrashes, "spec.dnsConfig.options",
 			"musl 1.2.3 divides by the number of attempts: every process that looks up a name is killed",
-			"set attempts to 1 at least")
+			"set attempts to at least 1")
 	}
 }
 

@@ -62,7 +62,7 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
 			Field:   "spec.dnsPolicy",
-			Hint:    "use ClusterFirstWithHostNet, or Default if the host's DNS is meant",
+			Hint:    "use ClusterFirstWithHostNet, or Default for the host's DNS",
 		})
 		return ruleBaseHost
 	case policy == "":
@@ -148,7 +148,7 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 	var why string
 	switch {
 	case !e.node.Autopath.NodeCache.IsValid() && len(e.servers) == 0:
-		why = "the node knows neither a node cache nor a cluster DNS server"
+		why = "the node has neither a node cache nor a cluster DNS server"
 	case e.node.ClusterDomain == "":
 		why = "the node has no cluster domain"
 	default:
@@ -165,9 +165,9 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 	d.step(ruleWithoutAutopath)
 	d.find(Finding{
 		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: "ClusterFirstWithAutopath counts as ClusterFirstWithHostNet: " + why,
+		Message: "ClusterFirstWithAutopath is treated as ClusterFirstWithHostNet: " + why,
 		Field:   "spec.dnsPolicy",
-		Hint:    "give the node a cluster DNS and a cluster domain, or use ClusterFirst",
+		Hint:    "configure a cluster DNS and a cluster domain for the node, or use ClusterFirst",
 	})
 	return false
 }

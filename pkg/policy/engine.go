@@ -95,7 +95,7 @@ func (d *Decision) effective(pod *Pod) Policy {
 	}
 	d.find(Finding{
 		Code: CodeUnknownOverride, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("annotation %s: %q is not a DNS policy, spec.dnsPolicy counts", OverrideAnnotation, pod.Override),
+		Message: fmt.Sprintf("annotation %s: %q is not a DNS policy, spec.dnsPolicy applies", OverrideAnnotation, pod.Override),
 		Field:   "metadata.annotations[" + OverrideAnnotation + "]",
 		Hint:    "use ClusterFirstWithAutopath or one of the policies of the API",
 	})

@@ -80,7 +80,7 @@ func ExampleDecision_Explain() {
 	d := engine.Decide(policy.Pod{Name: "web", Policy: policy.ClusterFirst}, resolvconf.Parse("nameserver 192.0.2.53\nsearch a b\n"))
 	fmt.Print(d.Explain())
 	// Output:
-	// 1 base      P1 the policy takes the cluster's DNS
+	// 1 base      P1 the policy uses the cluster's DNS
 	// 3 hostname  N3 the host name is the pod's name
 	// kept
 	//   nameserver  10.96.0.10  clusterDNS[0]       P3 the cluster's DNS servers replace the host's
@@ -89,5 +89,5 @@ func ExampleDecision_Explain() {
 	//   options     ndots:5     built in            P3 cluster policies set ndots:5
 	//   hostname    web
 	// dropped
-	//   nameserver  192.0.2.53  /etc/resolv.conf:1  P3 cluster policies take only search domains from the host
+	//   nameserver  192.0.2.53  /etc/resolv.conf:1  P3 cluster policies use only the search domains of the host
 }

@@ -30,7 +30,7 @@ func (d *Decision) fit() {
 			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
 			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + join(d.Nameservers),
 			Field:   "spec.dnsConfig.nameservers",
-			Hint:    fmt.Sprintf("a resolver asks %d servers at most, the node's come first: drop some, or use dnsPolicy None", MaxNameservers),
+			Hint:    fmt.Sprintf("a resolver queries at most %d servers and the node's come first: remove some, or use dnsPolicy None", MaxNameservers),
 		})
 	}
 	if d.fitSearches() {
@@ -38,7 +38,7 @@ func (d *Decision) fit() {
 			Code: CodeSearchLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
 			Message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + join(d.Searches),
 			Field:   "spec.dnsConfig.searches",
-			Hint:    fmt.Sprintf("at most %d domains of %d bytes and %d bytes together, with those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
+			Hint:    fmt.Sprintf("use at most %d domains of %d bytes and %d bytes in total, including those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
 		})
 	}
 }
@@ -138,7 +138,7 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		if staysOnNode(s.Text) {
 			found = append(found, Finding{
 				Code: CodeLoopbackServer, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-				Message: fmt.Sprintf("%s:%d: nameserver %s is an address of the node that the pod network does not reach", path, s.Line, s.Text),
+				Message: fmt.Sprintf("%s:%d: nameserver %s is an address of the node, unreachable from the pod network", path, s.Line, s.Text),
 				Field:   FieldResolvConf,
 				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
 			})

@@ -180,7 +180,7 @@ func TestCheckHost(t *testing.T) {
 		{"2048 bytes", "", search(joining(2048)), ""},
 		{"2049 bytes", "", search(joining(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
 		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
-		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node that the pod network does not reach"},
+		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -152,8 +152,8 @@ func (d *Decision) dropUnsafe(e Entry) {
 	d.drop(e, ruleUnsafeValue)
 	d.find(Finding{
 		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("%s %q would not stay one value of one line in resolv.conf; it is left out", e.Kind, e.Text),
+		Message: fmt.Sprintf("%s %q would break out of its line in resolv.conf and is dropped", e.Kind, e.Text),
 		Field:   e.field(),
-		Hint:    "remove newlines, NULs and the blanks inside domains",
+		Hint:    "remove newlines, NULs and spaces inside domains",
 	})
 }

@@ -85,9 +85,9 @@ func (d *Decision) cutHostname(pod *Pod, host, field string) (string, *Finding) 
 	}
 	d.find(Finding{
 		Code: CodeHostnameCut, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Message: fmt.Sprintf("the host name is cut from %d bytes to %q; pods that begin alike get the same one", len(host), cut),
+		Message: fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike", len(host), cut),
 		Field:   field,
-		Hint:    fmt.Sprintf("shorten it by %d; spec.hostname stands in for a pod's name", len(host)-fqdn.MaxHostname),
+		Hint:    fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname),
 	})
 	return cut, nil
 }
