@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -125,25 +125,14 @@ const deadDomain = "dead.example"
 // upstreamSaying starts a server that has one record for every name: this text.
 func upstreamSaying(t *testing.T, text string) (addr string) {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+	return dnstest.Start(t, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 		if dns.IsSubDomain(deadDomain+".", q.Question[0].Name) {
-			return
+			return nil
 		}
 		r := new(dns.Msg).SetReply(q)
 		r.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600}, Txt: []string{text}}}
-		_ = w.WriteMsg(r)
-	})}
-	done := make(chan error)
-	go func() { done <- server.ActivateAndServe() }()
-	t.Cleanup(func() {
-		packets.Close()
-		<-done
-	})
-	return packets.LocalAddr().String()
+		return r
+	})).Addr.String()
 }
 
 // TestDNSReload has the file change under a running server.

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"flag"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into the golden files; read the diff before you keep it")
@@ -92,9 +93,7 @@ func serveZone(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		records[rr.Header().Name] = append(records[rr.Header().Name], rr)
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	ts.Check(err)
-	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+	server, err := dnstest.New(dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 		r := new(dns.Msg).SetReply(q)
 		r.RecursionAvailable = true
 		found, known := records[strings.ToLower(q.Question[0].Name)]
@@ -109,15 +108,11 @@ func serveZone(ts *testscript.TestScript, neg bool, args []string) {
 				r.Answer = append(r.Answer, rr)
 			}
 		}
-		_ = w.WriteMsg(r)
-	})}
-	done := make(chan error)
-	go func() { done <- server.ActivateAndServe() }()
-	ts.Defer(func() {
-		packets.Close()
-		<-done
-	})
-	ts.Setenv("SERVER", packets.LocalAddr().String())
+		return r
+	}))
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(server.Close()) })
+	ts.Setenv("SERVER", server.Addr.String())
 }
 
 // untimed FILE writes the last output to a file, without its times and ports.

@@ -70,6 +70,7 @@ var imports = map[string][]string{
 	"test/apiserver": {"std", "test/process", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"test/certs":     {"std"},
 	"test/commits":   {"std"},
+	"test/dnstest":   {"std", "github.com/miekg/dns"},
 	"test/kubeapi":   {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":      nil,
 	"test/node":      nil,

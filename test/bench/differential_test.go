@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -121,12 +122,8 @@ func newCluster(t *testing.T, g *world.Generator, podMode string) cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Stop)
-	resolver, err := upstream.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(resolver.Stop)
-	return cluster{peer.Cluster{Dir: t.TempDir(), API: url, Upstream: resolver.Address, PodMode: podMode}, api}
+	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
+	return cluster{peer.Cluster{Dir: t.TempDir(), API: url, Upstream: resolver.Addr.String(), PodMode: podMode}, api}
 }
 
 // next changes the cluster, except in the first round, waits until all servers have seen

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // internet is the server of all names outside of the cluster.
@@ -45,17 +47,14 @@ func (m *machine) startOutside(t *testing.T, text string) *internet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+	server := dnstest.Serve(conn, nil, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 		if domain := i.silent.Load(); domain != nil && dns.IsSubDomain(*domain, q.Question[0].Name) {
-			return
+			return nil
 		}
-		_ = w.WriteMsg(i.reply(q, soa)) // who does not get it asks again
-	})}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ActivateAndServe() }()
+		return i.reply(q, soa)
+	}))
 	t.Cleanup(func() {
-		_ = server.Shutdown()
-		if err := <-ended; err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 var duration = flag.Duration("duration", 5*time.Second, "how long random names are asked for")
@@ -35,13 +37,11 @@ const (
 	ceiling = 96
 )
 
-var loopback = netip.MustParseAddrPort("127.0.0.1:0")
-
 // TestRandomNames asks for names that nobody has asked for before, of the cluster, which
 // do not exist, and of others, which miss the cache. Each gets the right answer, names
 // that exist do in between, and the memory stays below the ceiling.
 func TestRandomNames(t *testing.T) {
-	s := start(t, serveNames(t))
+	s := start(t, dnstest.Start(t, dnstest.Reply(known)).Addr.String())
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.addr)))
 	if err != nil {
 		t.Fatal(err)

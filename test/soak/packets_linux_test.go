@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 var packets = flag.Int("packets", 50_000, "how many random packets are sent")
@@ -20,7 +22,7 @@ var packets = flag.Int("packets", 50_000, "how many random packets are sent")
 // TestRandomPackets sends what no client would, and with each 64th packet a query that is
 // answered rightly. None is a fault of the server.
 func TestRandomPackets(t *testing.T) {
-	s := start(t, serveNames(t))
+	s := start(t, dnstest.Start(t, dnstest.Reply(known)).Addr.String())
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)

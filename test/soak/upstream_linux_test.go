@@ -4,49 +4,15 @@
 package soak
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"strings"
-	"testing"
 
 	"github.com/miekg/dns"
 )
 
-// serveNames runs an upstream server until the test ends that answers each name otherwise,
-// and the same name always the same. It returns its address.
-func serveNames(t *testing.T) string {
-	t.Helper()
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(loopback))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	const workers = 4
-	for range workers {
-		go func() {
-			buf := make([]byte, dns.MaxMsgSize)
-			for {
-				n, from, err := conn.ReadFromUDPAddrPort(buf)
-				if errors.Is(err, net.ErrClosed) {
-					return
-				}
-				q := new(dns.Msg)
-				if err != nil || q.Unpack(buf[:n]) != nil {
-					continue
-				}
-				if reply, err := known(q).Pack(); err == nil {
-					_, _ = conn.WriteToUDPAddrPort(reply, from)
-				}
-			}
-		}()
-	}
-	return conn.LocalAddr().String()
-}
-
-// known is what upstream says to a query: by the hash of the name addresses, behind an
-// alias or not, long texts, denials or failures.
+// known is the upstream server's reply to a query. The hash of the name decides between
+// addresses, with or without an alias, long lists, denials and failures.
 func known(q *dns.Msg) *dns.Msg {
 	name := strings.ToLower(q.Question[0].Name)
 	h := fnv.New32a()

@@ -16,7 +16,7 @@ import (
 
 const (
 	parallel = 16              // questions under way
-	patience = 5 * time.Second // for a reply; on the loopback interface it comes at once, unless the machine is busy
+	patience = 3 * time.Second // for a reply; on the loopback interface it comes at once, unless the machine is busy
 	attempts = 2               // a datagram may be dropped there too when buffers are full
 )
 

@@ -5,7 +5,6 @@ package ask_test
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -13,15 +12,12 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // TestAll: the replies come in the order of the questions, over both transports.
 func TestAll(t *testing.T) {
-	server, err := upstream.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
+	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	var questions []ask.Question
 	for i := range 200 {
 		q := ask.Question{Name: fmt.Sprintf("n%d.example.com.", i), Type: dns.TypeA, TCP: i%50 == 0}
@@ -30,7 +26,7 @@ func TestAll(t *testing.T) {
 		}
 		questions = append(questions, q)
 	}
-	replies, cut, err := ask.All(t.Context(), server.Address, questions)
+	replies, cut, err := ask.All(t.Context(), server.Addr.String(), questions)
 	if err != nil || cut != 0 {
 		t.Fatal(cut, err)
 	}
@@ -41,28 +37,11 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// serve answers over UDP with what reply makes of a query.
-func serve(t *testing.T, reply func(*dns.Msg) *dns.Msg) string {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		if m := reply(q); m != nil {
-			_ = w.WriteMsg(m)
-		}
-	})}
-	go func() { _ = server.ActivateAndServe() }()
-	t.Cleanup(func() { _ = server.Shutdown() })
-	return conn.LocalAddr().String()
-}
-
 // TestRefuses: what no server may send is an error, and nothing at all is none.
 func TestRefuses(t *testing.T) {
 	q := ask.Question{Name: "n1.example.com.", Type: dns.TypeA}
-	silent := serve(t, func(*dns.Msg) *dns.Msg { return nil })
-	if m, err := ask.One(silent, q); m != nil || err != nil {
+	silent := dnstest.Start(t, dnstest.Reply(func(*dns.Msg) *dns.Msg { return nil }))
+	if m, err := ask.One(silent.Addr.String(), q); m != nil || err != nil {
 		t.Error("silence:", m, err)
 	}
 	for want, reply := range map[string]func(*dns.Msg) *dns.Msg{
@@ -80,7 +59,7 @@ func TestRefuses(t *testing.T) {
 			return m
 		},
 	} {
-		if _, err := ask.One(serve(t, reply), q); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ask.One(dnstest.Start(t, dnstest.Reply(reply)).Addr.String(), q); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error about %q", err, want)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -52,14 +53,10 @@ func newServer(t *testing.T, program, kubeconfig string, flags ...string) *serve
 		t.Fatal(err)
 	}
 	addrs := process.Loopback(t, 2)
-	resolver, err := upstream.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(resolver.Stop)
+	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
 	s.Program, s.LogFile = program, filepath.Join(dir, "log")
-	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http, "--pods", "disabled", "--upstream", resolver.Address}, flags...)
+	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http, "--pods", "disabled", "--upstream", resolver.Addr.String()}, flags...)
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {

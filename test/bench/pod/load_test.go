@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // TestLoad: two search domains that have no such name cost two pairs of queries; with none
 // there is one pair. What does not exist is tried everywhere, and fails.
 func TestLoad(t *testing.T) {
-	server, err := upstream.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop()
-	l := Load{Address: netip.MustParseAddr("127.0.0.2"), Server: netip.MustParseAddrPort(server.Address), Rate: 1000}
+	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
+	l := Load{Address: netip.MustParseAddr("127.0.0.2"), Server: server.Addr, Rate: 1000}
 	for _, tt := range []struct {
 		name, search string
 		want         Result

@@ -1,6 +1,6 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upstream is the rest of the DNS for a cluster under test: a resolver on the
-// loopback interface whose answers follow from the question alone.
+// Package upstream holds the replies of the resolver that the DNS servers under test
+// forward to: they follow from the question alone.
 package upstream

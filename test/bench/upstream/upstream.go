@@ -12,13 +12,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// TTL is that of all records.
+// TTL is the TTL of all records.
 const TTL = 60
 
-// Answer returns the reply to a question, which the first label of the name decides:
-// absent, empty and broken are what they say, alias points to target. All other names
-// below com and example have addresses and a text. No other domain exists, but reverse
-// names of 192.0.2.0/24 do.
+// Answer returns the reply to a question. The first label of the name determines it:
+// absent does not exist, empty has no records, broken fails, alias points to target. All
+// other names below com and example have addresses and a text. No other domain exists,
+// except the reverse names of 192.0.2.0/24.
 func Answer(name string, qtype uint16) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetQuestion(name, qtype)
@@ -87,56 +87,12 @@ func deny(m *dns.Msg, rcode int, zone string) *dns.Msg {
 	return m
 }
 
-// Server serves Answer over UDP and TCP.
-type Server struct {
-	Address  string
-	udp, tcp *dns.Server
-}
-
-// Start serves on a port of 127.0.0.1.
-func Start() (*Server, error) {
-	udp, tcp, err := listen()
-	if err != nil {
-		return nil, fmt.Errorf("serve as the upstream resolver: %w", err)
-	}
-	s := &Server{
-		Address: udp.LocalAddr().String(),
-		udp:     &dns.Server{PacketConn: udp, Handler: dns.HandlerFunc(serve)},
-		tcp:     &dns.Server{Listener: tcp, Handler: dns.HandlerFunc(serve)},
-	}
-	go func() { _ = s.udp.ActivateAndServe() }()
-	go func() { _ = s.tcp.ActivateAndServe() }()
-	return s, nil
-}
-
-// listen takes a port that nobody has, over UDP or over TCP.
-func listen() (udp net.PacketConn, tcp net.Listener, err error) {
-	for range 100 {
-		if udp, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
-			return nil, nil, err
-		}
-		if tcp, err = net.Listen("tcp", udp.LocalAddr().String()); err == nil {
-			return udp, tcp, nil
-		}
-		_ = udp.Close()
-	}
-	return nil, nil, err
-}
-
-// Stop ends what Start began.
-func (s *Server) Stop() {
-	_ = s.udp.Shutdown()
-	_ = s.tcp.Shutdown()
-}
-
-func serve(w dns.ResponseWriter, query *dns.Msg) {
-	if len(query.Question) != 1 {
-		return
-	}
+// Reply returns the reply to a query, as a function for package dnstest.
+func Reply(query *dns.Msg) *dns.Msg {
 	m := Answer(query.Question[0].Name, query.Question[0].Qtype)
 	m.Id, m.RecursionDesired = query.Id, query.RecursionDesired
 	if opt := query.IsEdns0(); opt != nil {
 		m.SetEdns0(dns.DefaultMsgSize, opt.Do())
 	}
-	_ = w.WriteMsg(m)
+	return m
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -87,12 +88,12 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer b.api.Stop()
-	resolver, err := upstream.Start()
+	resolver, err := dnstest.New(dnstest.Reply(upstream.Reply))
 	if err != nil {
 		return err
 	}
-	defer resolver.Stop()
-	b.cluster = peer.Cluster{API: url, Upstream: resolver.Address, PodMode: "insecure"}
+	defer resolver.Close()
+	b.cluster = peer.Cluster{API: url, Upstream: resolver.Addr.String(), PodMode: "insecure"}
 
 	table := new(measure.Table)
 	known := false
