@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -15,17 +16,17 @@ import (
 )
 
 const (
-	parallel = 16              // questions under way
-	patience = 3 * time.Second // for a reply; on the loopback interface it comes at once, unless the machine is busy
-	attempts = 2               // a datagram may be dropped there too when buffers are full
+	parallel = 16              // questions at the same time
+	patience = 3 * time.Second // the wait for a reply: long enough for a busy machine
+	attempts = 2               // the loopback interface drops datagrams too when buffers are full
 )
 
-// All asks server all the questions and returns the replies in their order: nil where
-// none came. An answer that did not fit is asked for again over TCP, as clients do, and
-// cut tells how many those were.
+// All sends all questions to server and returns the replies in their order, nil where
+// there is none. A truncated reply is requested again over TCP, as clients do; cut is
+// the number of those.
 func All(ctx context.Context, server string, questions []Question) (replies []*dns.Msg, cut int, err error) {
 	replies = make([]*dns.Msg, len(questions))
-	wasCut := make([]int, parallel)
+	var truncated atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for worker := range parallel {
 		group.Go(func() error {
@@ -35,29 +36,28 @@ func All(ctx context.Context, server string, questions []Question) (replies []*d
 			}
 			defer client.Close()
 			for i := worker; i < len(questions) && ctx.Err() == nil; i += parallel {
-				m, err := client.Ask(questions[i])
-				if err != nil {
+				if replies[i], err = client.askWhole(questions[i], &truncated); err != nil {
 					return fmt.Errorf("ask %s %v: %w", server, questions[i], err)
 				}
-				if m != nil && m.Truncated {
-					wasCut[worker]++
-					if m, err = overTCP(server, questions[i]); err != nil {
-						return fmt.Errorf("ask %s %v over TCP: %w", server, questions[i], err)
-					}
-				}
-				replies[i] = m
 			}
 			return ctx.Err()
 		})
 	}
 	err = group.Wait()
-	for _, n := range wasCut {
-		cut += n
-	}
-	return replies, cut, err
+	return replies, int(truncated.Load()), err
 }
 
-// Client asks one server, one question at a time.
+// askWhole asks a question, and again over TCP if the reply is truncated.
+func (c *Client) askWhole(q Question, truncated *atomic.Int64) (*dns.Msg, error) {
+	m, err := c.Ask(q)
+	if err != nil || m == nil || !m.Truncated {
+		return m, err
+	}
+	truncated.Add(1)
+	return overTCP(c.server, q)
+}
+
+// Client sends questions to one server, one at a time.
 type Client struct {
 	server string
 	conn   net.Conn
@@ -107,7 +107,7 @@ func One(server string, q Question) (*dns.Msg, error) {
 	return c.Ask(q)
 }
 
-// await reads until the reply to query or the end of patience.
+// await reads until the reply to query arrives or patience ends.
 func await(conn net.Conn, query *dns.Msg) (*dns.Msg, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
@@ -126,13 +126,13 @@ func await(conn net.Conn, query *dns.Msg) (*dns.Msg, error) {
 			limit = int(opt.UDPSize())
 		}
 		if n > limit {
-			return nil, fmt.Errorf("a reply of %d bytes, to a client who takes %d", n, limit)
+			return nil, fmt.Errorf("a reply of %d bytes, the client accepts %d", n, limit)
 		}
 		m := new(dns.Msg)
 		if err := m.Unpack(buffer[:n]); err != nil {
 			return nil, err
 		}
-		if m.Id == query.Id { // else one that came late
+		if m.Id == query.Id { // else a late reply
 			return m, check(query, m)
 		}
 	}
@@ -160,14 +160,14 @@ func (q Question) message() *dns.Msg {
 	return m
 }
 
-// check finds what no reply may be: to something else, or with an OPT record where none
-// was asked for.
+// check returns an error if m replies to another query, or has an OPT record and the
+// query has none, or the reverse (RFC 6891 section 7).
 func check(query, m *dns.Msg) error {
 	switch {
 	case !m.Response || len(m.Question) != 1 || m.Question[0] != query.Question[0]:
-		return fmt.Errorf("a reply to something else: %v", m)
+		return fmt.Errorf("reply to something else: %v", m)
 	case (m.IsEdns0() != nil) != (query.IsEdns0() != nil):
-		return fmt.Errorf("EDNS in the query or in the reply, and not in both: %v", m)
+		return fmt.Errorf("EDNS in only one of query and reply: %v", m)
 	}
 	return nil
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
-// parallel is how many lookups are under way at the most. Those that have to wait for
-// others count from when they were due.
+// parallel limits the lookups at the same time. The time of a lookup that had to wait for
+// others counts from when it was due.
 const parallel = 64
 
-// Load is lookups at a fixed rate, whether or not those before are done.
+// Load sends lookups at a fixed rate, whether or not earlier ones are complete.
 type Load struct {
 	Address    netip.Addr     // of the pod, and of this machine
 	ResolvConf string         // of the pod
@@ -29,46 +29,40 @@ type Load struct {
 	Rate       int            // lookups a second
 }
 
-// Result is what lookups came to.
+// Result counts the results of lookups.
 type Result struct {
 	Found, Failed int
 	Queries       int
 	Took          []float64 // of each, in milliseconds
 }
 
-// Run looks up n names, one after the other and over again, for the addresses of both
+// Run looks up n names, starting over at the end of the list, for the addresses of both
 // families.
 func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
-	runtime.GC() // one during the load would be seen in the times
+	runtime.GC() // a collection during the load would add to the times
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var next atomic.Int64
 	results := make([]Result, parallel)
 	group, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
+	take := func() (i int, ok bool) {
+		i = int(next.Add(1)) - 1
+		return i, i < n
+	}
 	for worker := range results {
+		r := &results[worker]
 		group.Go(func() error {
-			network, err := dial(l.Address, l.Server)
-			if err != nil {
-				return err
-			}
-			defer network.close()
-			p := libc.Simulator{
-				Library: libc.Glibc, Resolver: libc.Glibc.Read(l.ResolvConf), Hostname: "pod",
-				Network: libc.Network{UDP: network.exchange, TCP: noTCP},
-			}
-			r := &results[worker]
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
+			return l.simulate(func(s *libc.Simulator) error {
+				for i, ok := take(); ok; i, ok = take() {
+					start := waitUntil(ctx, begin.Add(time.Duration(i)*time.Second/time.Duration(l.Rate)))
+					found, err := s.Lookup(ctx, names[i%len(names)], libc.Both)
+					if err != nil {
+						return err
+					}
+					r.add(found, time.Since(start))
 				}
-				start := waitUntil(ctx, begin.Add(time.Duration(i)*time.Second/time.Duration(l.Rate)))
-				found, err := p.Lookup(ctx, names[i%len(names)], libc.Both)
-				if err != nil {
-					return err
-				}
-				r.add(found, time.Since(start))
-			}
+				return nil
+			})
 		})
 	}
 	err := group.Wait()
@@ -80,8 +74,20 @@ func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
 	return sum, err
 }
 
-// add counts a lookup. It has found what it looked for if there are addresses of both
-// families.
+// simulate calls f with a simulator of glibc in the pod.
+func (l Load) simulate(f func(*libc.Simulator) error) error {
+	network, err := dial(l.Address, l.Server)
+	if err != nil {
+		return err
+	}
+	defer network.close()
+	return f(&libc.Simulator{
+		Library: libc.Glibc, Resolver: libc.Glibc.Read(l.ResolvConf), Hostname: "pod",
+		Network: libc.Network{UDP: network.exchange, TCP: noTCP},
+	})
+}
+
+// add counts a lookup. It is found if there are addresses of both families.
 func (r *Result) add(l libc.Result, took time.Duration) {
 	six := slices.ContainsFunc(l.Addresses, netip.Addr.Is6)
 	if four := slices.ContainsFunc(l.Addresses, netip.Addr.Is4); four && six {
@@ -93,9 +99,9 @@ func (r *Result) add(l libc.Result, took time.Duration) {
 	r.Took = append(r.Took, took.Seconds()*1e3)
 }
 
-// waitUntil waits for a time and returns when the lookup that is due then begins: if it is
-// past already, then, for those before it were too slow; else now, for a late timer is
-// not the server's fault.
+// waitUntil waits until due and returns the start of the lookup: due, if it is past
+// because earlier lookups were too slow, or else the present time, so that a late timer is
+// not attributed to the server.
 func waitUntil(ctx context.Context, due time.Time) time.Time {
 	wait := time.Until(due)
 	if wait <= 0 {

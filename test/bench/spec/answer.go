@@ -14,12 +14,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 )
 
-// Has tells whether name, in lower case, exists: in the cluster's zone, or as a reverse
-// name that the cluster knows, or above one.
+// Has reports whether name, in lower case, exists: in the cluster zone, or as a reverse
+// name of the cluster, or above one.
 func (z *Zone) Has(name string) bool { return z.exists[name] || z.podAddress(name) != nil }
 
-// IsOurs tells whether the server answers for name by itself: all of the zone, and of the
-// reverse names those that it knows. Other reverse names are left to the upstream.
+// IsOurs reports whether the server is authoritative for name: the cluster zone, and the
+// reverse names of the cluster. Other reverse names are forwarded.
 func (z *Zone) IsOurs(name string) bool {
 	return dns.IsSubDomain(z.name, name) || dns.IsSubDomain("arpa.", name) && dns.CountLabel(name) > 2 && z.exists[name]
 }
@@ -43,7 +43,7 @@ func (z *Zone) Answer(q ask.Question) *dns.Msg {
 	if !z.IsOurs(q.Lower()) {
 		return upstream.Answer(q.Name, q.Type)
 	}
-	m.Authoritative = true // of the name that was asked for, RFC 1035 4.1.1
+	m.Authoritative = true // for the name in the question (RFC 1035 section 4.1.1)
 	name, seen := q.Lower(), map[string]bool{}
 	for !seen[name] {
 		seen[name] = true
@@ -61,10 +61,10 @@ func (z *Zone) Answer(q ask.Question) *dns.Msg {
 		z.end(m, name, q.Type)
 		break
 	}
-	return z.asAsked(m, q)
+	return z.withOwnerCase(m, q)
 }
 
-// end answers for the last name of a chain of aliases.
+// end adds the answer for the last name of a chain of aliases.
 func (z *Zone) end(m *dns.Msg, name string, qtype uint16) {
 	records := z.Records(name, qtype)
 	switch {
@@ -72,7 +72,7 @@ func (z *Zone) end(m *dns.Msg, name string, qtype uint16) {
 		m.Answer = append(m.Answer, records...)
 		m.Extra = z.glue(records)
 	case !z.Has(name):
-		m.Rcode = dns.RcodeNameError // also after an alias, RFC 6604
+		m.Rcode = dns.RcodeNameError // also after an alias (RFC 6604)
 		fallthrough
 	default:
 		soa := z.records[z.name][0]
@@ -84,7 +84,7 @@ func (z *Zone) end(m *dns.Msg, name string, qtype uint16) {
 	}
 }
 
-// glue returns the addresses of what SRV and NS records point to.
+// glue returns the addresses of the targets of SRV and NS records.
 func (z *Zone) glue(records []dns.RR) []dns.RR {
 	var list []dns.RR
 	seen := map[string]bool{}
@@ -105,8 +105,8 @@ func (z *Zone) glue(records []dns.RR) []dns.RR {
 	return list
 }
 
-// asAsked writes the name of the question as it was asked.
-func (z *Zone) asAsked(m *dns.Msg, q ask.Question) *dns.Msg {
+// withOwnerCase writes the owner names in the case of the question.
+func (z *Zone) withOwnerCase(m *dns.Msg, q ask.Question) *dns.Msg {
 	for i, rr := range m.Answer {
 		if rr.Header().Name == q.Lower() {
 			m.Answer[i] = dns.Copy(rr)
@@ -116,8 +116,8 @@ func (z *Zone) asAsked(m *dns.Msg, q ask.Question) *dns.Msg {
 	return m
 }
 
-// podAddress returns the record of a pod's name when pods need not exist: an address
-// with dashes, IPv4 or IPv6, in a namespace that exists.
+// podAddress returns the record of a pod's name in the mode insecure, in which pods need
+// not exist: an address with dashes, IPv4 or IPv6, in a namespace that exists.
 func (z *Zone) podAddress(name string) []dns.RR {
 	label, rest, _ := strings.Cut(name, ".")
 	if z.podMode != "insecure" || !z.exists[rest] || !strings.HasSuffix(rest, ".pod."+z.name) {

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// TTL is the standard TTL of records, and how long their absence may be remembered.
+	// TTL is the TTL of records and of negative replies.
 	TTL = 5
 
 	schemaVersion    = "1.1.0"
 	schemaVersionTTL = 28800 // of the specification's example, and of CoreDNS
 )
 
-// Zone is all the records of a cluster.
+// Zone holds the records of a cluster.
 type Zone struct {
 	name    string // of the cluster
 	self    []netip.Addr
@@ -35,8 +35,8 @@ type Zone struct {
 	exists  map[string]bool     // owners and the names above them
 }
 
-// New returns the records of w. The server's own addresses are self; podMode is one of
-// disabled, insecure and verified.
+// New returns the records of w. self holds the server's addresses; podMode is disabled,
+// insecure or verified.
 func New(w *world.World, self []netip.Addr, podMode string) *Zone {
 	z := &Zone{name: world.Zone, self: self, podMode: podMode, records: map[string][]dns.RR{}, exists: map[string]bool{}}
 	z.add(z.name, &dns.SOA{Ns: "ns.dns." + z.name, Mbox: "hostmaster." + z.name, Minttl: TTL})
@@ -71,10 +71,10 @@ func New(w *world.World, self []netip.Addr, podMode string) *Zone {
 	return z
 }
 
-// Of returns the records that w has on the same server.
+// Of returns the records of w on the same server.
 func (z *Zone) Of(w *world.World) *Zone { return New(w, z.self, z.podMode) }
 
-// add makes name exist, with records.
+// add adds name with records.
 func (z *Zone) add(name string, records ...dns.RR) {
 	name = dns.CanonicalName(name)
 	for _, rr := range records {
@@ -133,7 +133,7 @@ func reverse(ip string) string {
 	return name
 }
 
-// clusterIP is section 2.3, and names for the endpoints.
+// clusterIP adds the records of section 2.3, and names for the endpoints.
 func (z *Zone) clusterIP(own string, s *corev1.Service, slices []*discoveryv1.EndpointSlice) {
 	for _, ip := range s.Spec.ClusterIPs {
 		z.address(own, ip)
@@ -149,7 +149,7 @@ func (z *Zone) clusterIP(own string, s *corev1.Service, slices []*discoveryv1.En
 	}
 }
 
-// headless is section 2.4. The port is the endpoint's, as everybody has it.
+// headless adds the records of section 2.4. The port is the endpoint's, as in CoreDNS.
 func (z *Zone) headless(own string, s *corev1.Service, slices []*discoveryv1.EndpointSlice) {
 	for e, ip := range endpoints(s, slices) {
 		name := world.Hostname(e.Endpoint, ip) + "." + own
@@ -172,7 +172,7 @@ func (z *Zone) port(own, port, protocol string, number int32, target string) {
 	}
 }
 
-// external is section 2.5. An address is no name, and is not served as one.
+// external adds the record of section 2.5. An address is not served as a name.
 func (z *Zone) external(own string, s *corev1.Service) {
 	if _, err := netip.ParseAddr(s.Spec.ExternalName); err != nil {
 		z.add(own, &dns.CNAME{Target: dns.CanonicalName(s.Spec.ExternalName)})
@@ -189,22 +189,29 @@ type endpoint struct {
 func endpoints(s *corev1.Service, slices []*discoveryv1.EndpointSlice) func(func(endpoint, string) bool) {
 	return func(yield func(endpoint, string) bool) {
 		for _, slice := range slices {
-			for _, e := range slice.Endpoints {
-				if slice.AddressType == discoveryv1.AddressTypeFQDN || !world.IsReady(e) && !world.ToleratesUnready(s) {
-					continue
-				}
-				for _, ip := range e.Addresses {
-					if !yield(endpoint{e, slice}, ip) {
-						return
-					}
-				}
+			if slice.AddressType != discoveryv1.AddressTypeFQDN && !yieldEndpoints(s, slice, yield) {
+				return
 			}
 		}
 	}
 }
 
-// reverseOnlyServices leaves the reverse name of a cluster IP to its Service, if
-// somebody has made the address an endpoint as well.
+func yieldEndpoints(s *corev1.Service, slice *discoveryv1.EndpointSlice, yield func(endpoint, string) bool) bool {
+	for _, e := range slice.Endpoints {
+		if !world.IsReady(e) && !world.ToleratesUnready(s) {
+			continue
+		}
+		for _, ip := range e.Addresses {
+			if !yield(endpoint{e, slice}, ip) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reverseOnlyServices gives the reverse name of a cluster IP to its Service alone, also
+// when the address is an endpoint.
 func (z *Zone) reverseOnlyServices(w *world.World) {
 	for _, s := range w.Services {
 		for _, ip := range s.Spec.ClusterIPs {
@@ -219,8 +226,8 @@ func (z *Zone) reverseOnlyServices(w *world.World) {
 	}
 }
 
-// nameServers names the Services that the server is an endpoint of, and puts their
-// addresses at ns.dns; a server that is nobody's endpoint is there itself.
+// nameServers adds NS records for the Services of which the server is an endpoint, with
+// their addresses at ns.dns. Without such a Service, ns.dns has the server's addresses.
 func (z *Zone) nameServers(w *world.World, self []netip.Addr) {
 	origin := "ns.dns." + z.name
 	isSelf := func(ip string) bool { a, err := netip.ParseAddr(ip); return err == nil && slices.Contains(self, a) }
@@ -246,7 +253,7 @@ func (z *Zone) nameServers(w *world.World, self []netip.Addr) {
 	}
 }
 
-// pods adds the names of pods that run.
+// pods adds the names of running pods.
 func (z *Zone) pods(w *world.World) {
 	for _, p := range w.Pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil || !w.HasNamespace(p.Namespace) {
@@ -259,7 +266,7 @@ func (z *Zone) pods(w *world.World) {
 	}
 }
 
-// parents yields name and all the names above it, the root not.
+// parents yields name and the names above it except the root.
 func parents(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for i := 0; i < len(name); {
@@ -272,7 +279,7 @@ func parents(name string) func(func(string) bool) {
 	}
 }
 
-// File returns the zone of the cluster as a zone file, for servers that know only such.
+// File returns the zone as a zone file, for servers that read one.
 func (z *Zone) File() string {
 	var b strings.Builder
 	for _, rr := range z.records[z.name] {

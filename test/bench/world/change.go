@@ -12,38 +12,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// Change changes about n objects as a day does: pods come and go, services are deleted,
-// made, and turned into another kind. It returns what is to be told the API: the objects
-// as they are now, and those that are gone.
+// Change changes about n objects: endpoints, new and deleted pods and Services, and
+// Services that become another kind. It returns the changes for the API: the new and
+// changed objects, and the deleted ones.
 func (g *Generator) Change(n int) (applied, deleted []kubeapi.Object) {
 	before := map[kubeapi.Object]bool{}
 	for _, o := range g.World.Objects() {
 		before[o] = true
 	}
 	for range n {
-		switch {
-		case g.chance(0.5):
-			i := g.IntN(len(g.World.Slices))
-			slice := g.World.Slices[i].DeepCopy()
-			if slice.AddressType != discoveryv1.AddressTypeFQDN && slice.Namespace != "kube-system" {
-				g.fill(slice)
-				g.World.Slices[i] = slice
-			}
-		case g.chance(0.3):
-			i := g.IntN(len(g.World.Services))
-			if s := g.World.Services[i]; s.Name != "kube-dns" {
-				g.World.Services = slices.Delete(g.World.Services, i, i+1) // the slices follow later, or never
-			}
-		case g.chance(0.3):
-			g.service()
-		case g.chance(0.4):
-			g.turn()
-		case g.chance(0.3):
-			g.pod()
-		case len(g.World.Pods) > 0:
-			i := g.IntN(len(g.World.Pods))
-			g.World.Pods = slices.Delete(g.World.Pods, i, i+1)
-		}
+		g.changeOne()
 	}
 	for _, o := range g.World.Objects() {
 		if !before[o] {
@@ -63,8 +41,38 @@ func (g *Generator) Change(n int) (applied, deleted []kubeapi.Object) {
 	return applied, deleted
 }
 
-// turn makes another kind of service of one, under the same name.
-func (g *Generator) turn() {
+func (g *Generator) changeOne() {
+	switch {
+	case g.chance(0.5):
+		g.changeSlice()
+	case g.chance(0.3):
+		i := g.IntN(len(g.World.Services))
+		if s := g.World.Services[i]; s.Name != "kube-dns" {
+			g.World.Services = slices.Delete(g.World.Services, i, i+1) // its slices stay, as those of a slow controller
+		}
+	case g.chance(0.3):
+		g.service()
+	case g.chance(0.4):
+		g.changeKind()
+	case g.chance(0.3):
+		g.pod()
+	case len(g.World.Pods) > 0:
+		i := g.IntN(len(g.World.Pods))
+		g.World.Pods = slices.Delete(g.World.Pods, i, i+1)
+	}
+}
+
+func (g *Generator) changeSlice() {
+	i := g.IntN(len(g.World.Slices))
+	slice := g.World.Slices[i].DeepCopy()
+	if slice.AddressType != discoveryv1.AddressTypeFQDN && slice.Namespace != "kube-system" {
+		g.fill(slice)
+		g.World.Slices[i] = slice
+	}
+}
+
+// changeKind turns a Service into another kind under the same name.
+func (g *Generator) changeKind() {
 	i := g.IntN(len(g.World.Services))
 	s := g.World.Services[i].DeepCopy()
 	if s.Name == "kube-dns" {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,63 +23,81 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// staticPod is what a kubelet makes of a manifest: a pod, or nothing and a reason.
+// staticPod is the result of a kubelet for a manifest: a pod, or the reason why there is
+// none.
 type staticPod struct {
 	pod     *corev1.Pod
 	refused string
 }
 
-// caseAnnotation finds a manifest's case again, whose name and UID the kubelet changes.
+// caseAnnotation links a pod to its case: the kubelet changes the name and the UID.
 const caseAnnotation = "case"
 
-// readManifests puts the manifests of list into static pod directories, one for each
-// node, and returns what a kubelet makes of them, by place in list.
+// readManifests writes the manifests of list into static pod directories, one for each
+// node, and returns the result of a kubelet by index in list.
 func readManifests(ctx context.Context, dir string, list []cases.Case) (map[int]staticPod, error) {
 	static := make(map[int]staticPod)
-	for node, places := range groupManifests(list) {
+	for node, indexes := range groupManifests(list) {
 		manifests, err := os.MkdirTemp(dir, "manifests")
 		if err != nil {
 			return nil, err
 		}
-		for _, i := range places {
-			pod := list[i].Pod.DeepCopy()
-			if pod.Annotations == nil {
-				pod.Annotations = make(map[string]string)
-			}
-			pod.Annotations[caseAnnotation] = strconv.Itoa(i)
-			data, err := json.Marshal(pod)
-			if err != nil {
-				return nil, err
-			}
-			if err := os.WriteFile(manifestPath(manifests, i), data, 0o600); err != nil {
+		for _, i := range indexes {
+			if err := writeManifest(manifests, i, list[i].Pod); err != nil {
 				return nil, err
 			}
 		}
-		pods, refused := readDirectory(ctx, manifests, node)
-		for _, pod := range pods {
-			i, err := strconv.Atoi(pod.Annotations[caseAnnotation])
-			if err != nil {
-				return nil, fmt.Errorf("static pod %s/%s: annotation: %w", pod.Namespace, pod.Name, err)
-			}
-			delete(pod.Annotations, caseAnnotation)
-			static[i] = staticPod{pod: pod}
+		if err := readNode(ctx, manifests, node, static); err != nil {
+			return nil, err
 		}
-		for _, i := range places {
-			if static[i].pod != nil {
-				continue
+		for _, i := range indexes {
+			if static[i] == (staticPod{}) {
+				return nil, fmt.Errorf("%s: the kubelet neither accepts the manifest nor logs a reason", list[i].ID)
 			}
-			err, found := refused[manifestPath(manifests, i)]
-			if !found {
-				return nil, fmt.Errorf("%s: the kubelet neither takes the manifest nor says why not", list[i].ID)
-			}
-			static[i] = staticPod{refused: err.Error()}
 		}
 	}
 	return static, nil
 }
 
-// groupManifests returns the places of the manifests in list by node. A kubelet takes
-// only one pod of each name on its node.
+// writeManifest writes the manifest of case i.
+func writeManifest(dir string, i int, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	if pod.Annotations == nil {
+		pod.Annotations = make(map[string]string)
+	}
+	pod.Annotations[caseAnnotation] = strconv.Itoa(i)
+	data, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, strconv.Itoa(i)+".json"), data, 0o600)
+}
+
+// readNode adds the results of one node's manifests to static.
+func readNode(ctx context.Context, dir, node string, static map[int]staticPod) error {
+	pods, refused := readDirectory(ctx, dir, node)
+	for _, pod := range pods {
+		i, err := strconv.Atoi(pod.Annotations[caseAnnotation])
+		if err != nil {
+			return fmt.Errorf("static pod %s/%s: annotation: %w", pod.Namespace, pod.Name, err)
+		}
+		delete(pod.Annotations, caseAnnotation)
+		static[i] = staticPod{pod: pod}
+	}
+	for path, reason := range refused {
+		i, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".json"))
+		if err != nil {
+			return fmt.Errorf("the kubelet refuses %s: %w", path, reason)
+		}
+		if static[i].pod == nil {
+			static[i] = staticPod{refused: reason.Error()}
+		}
+	}
+	return nil
+}
+
+// groupManifests returns the indexes of the manifests in list by node. A kubelet accepts
+// one pod of each name.
 func groupManifests(list []cases.Case) map[string][]int {
 	groups := make(map[string][]int)
 	for i := range list {
@@ -89,11 +108,8 @@ func groupManifests(list []cases.Case) map[string][]int {
 	return groups
 }
 
-func manifestPath(dir string, i int) string { return filepath.Join(dir, strconv.Itoa(i)+".json") }
-
-// readDirectory lets the kubelet's file source read dir once. The source watches the
-// directory as long as the process lives: it has no way to stop, and an interval too
-// long to wake up.
+// readDirectory reads dir once with the kubelet's file source. The source cannot be
+// stopped, so its interval is longer than the process lives.
 func readDirectory(ctx context.Context, dir, node string) ([]*corev1.Pod, map[string]error) {
 	refusals := &refusalLog{byPath: make(map[string]error)}
 	source := config.NewPodConfig(new(recorder), noObserver{})
@@ -107,15 +123,14 @@ func readDirectory(ctx context.Context, dir, node string) ([]*corev1.Pod, map[st
 	return update.Pods, refusals.byPath
 }
 
-// refusalLog is a log that keeps why the file source refused a manifest: it tells
-// nobody else.
+// refusalLog keeps the reasons for refused manifests, which the file source only logs.
 type refusalLog struct {
 	mu     sync.Mutex
 	byPath map[string]error
 }
 
 func (l *refusalLog) Init(logr.RuntimeInfo)          {}
-func (l *refusalLog) Enabled(int) bool               { return false } // Error is called all the same
+func (l *refusalLog) Enabled(int) bool               { return false } // logr calls Error anyway
 func (l *refusalLog) Info(int, string, ...any)       {}
 func (l *refusalLog) WithValues(...any) logr.LogSink { return l }
 func (l *refusalLog) WithName(string) logr.LogSink   { return l }
@@ -127,7 +142,7 @@ func (l *refusalLog) Error(err error, _ string, kv ...any) {
 	}
 }
 
-// noObserver stands in for the kubelet's start-up metrics.
+// noObserver replaces the kubelet's start-up metrics.
 type noObserver struct{}
 
 func (noObserver) ObservedPodOnWatch(logr.Logger, *corev1.Pod, time.Time) {}
