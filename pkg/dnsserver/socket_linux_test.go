@@ -14,7 +14,7 @@ import (
 
 // TestListenShared: what is new comes to the sockets that were opened last, and to the
 // first again when these are closed. Who does not share is told so.
-func TestListenShared(t *testing.T) {
+func TestListenShared_Takeover(t *testing.T) {
 	first, err := ListenShared(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
 	if err != nil {
 		t.Fatal(err)
@@ -37,12 +37,12 @@ func TestListenShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Close()
-			if n := arrived(has, 10*time.Second); n != 2 {
+			if n := countArrivals(has, 10*time.Second); n != 2 {
 				t.Errorf("%d of a packet and a connection have come", n)
 			}
 		}
 		for _, o := range others {
-			if n := arrived(o, 20*time.Millisecond); n != 0 {
+			if n := countArrivals(o, 20*time.Millisecond); n != 0 {
 				t.Errorf("%d have come to the other sockets", n)
 			}
 		}
@@ -62,7 +62,7 @@ func TestListenShared(t *testing.T) {
 
 // arrived receives a packet and accepts a connection, and returns how many of the two
 // there were within wait.
-func arrived(s *Sockets, wait time.Duration) (n int) {
+func countArrivals(s *Sockets, wait time.Duration) (n int) {
 	deadline := time.Now().Add(wait)
 	s.udp[0].SetReadDeadline(deadline)
 	s.tcp[0].SetDeadline(deadline)

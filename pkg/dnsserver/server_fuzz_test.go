@@ -16,7 +16,7 @@ import (
 )
 
 // seeds are queries with what a query may carry.
-func seeds(f *testing.F) [][]byte {
+func seedQueries(f *testing.F) [][]byte {
 	f.Helper()
 	var list [][]byte
 	for _, options := range [][]dns.EDNS0{
@@ -26,7 +26,7 @@ func seeds(f *testing.F) [][]byte {
 		{&dns.EDNS0_LOCAL{Code: 65313, Data: []byte("default.svc.cluster.local,svc.cluster.local")}, &dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}},
 	} {
 		for _, question := range []string{"web.default.svc.cluster.local. A", "ext.default.svc.cluster.local. AAAA", "_http._tcp.web.default.svc.cluster.local. SRV", "7.0.96.10.in-addr.arpa. PTR", "WWW.example. A", "www.example. ANY"} {
-			q := asking(question, options != nil)
+			q := parseQuery(question, options != nil)
 			if options != nil {
 				q.IsEdns0().Option = options
 			}
@@ -44,8 +44,8 @@ func seeds(f *testing.F) [][]byte {
 
 // FuzzServer: whatever comes from clients and from upstream, no fault of ours is found,
 // and what a client gets is a whole message, to its query and no longer than it takes.
-func FuzzServer(f *testing.F) {
-	for _, packet := range seeds(f) {
+func FuzzHandle(f *testing.F) {
+	for _, packet := range seedQueries(f) {
 		q := new(dns.Msg)
 		if q.Unpack(packet) != nil {
 			f.Add(packet, packet, true)
@@ -61,7 +61,7 @@ func FuzzServer(f *testing.F) {
 		f.Add(packet, denial, false)
 	}
 	f.Fuzz(func(t *testing.T, packet, upstream []byte, overStream bool) {
-		s := newTestServer(t, noChange, small+"\nservice default/ext external=www.example", func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		s := newTestServer(t, noChange, smallCluster+"\nservice default/ext external=www.example", func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 			m := new(dns.Msg)
 			empty := func(r dns.RR) bool { return r.Header().Rdlength == 0 }
 			if m.Unpack(upstream) != nil || slices.ContainsFunc(slices.Concat(m.Answer, m.Ns, m.Extra), empty) {
@@ -78,7 +78,7 @@ func FuzzServer(f *testing.F) {
 			via = overTCP
 		}
 		for range 2 { // from upstream, and from the cache
-			reply := handled(t.Context(), s.Server, packet, via, pod())
+			reply := handlePacket(t.Context(), s.Server, packet, via, pod())
 			if reply == nil {
 				continue
 			}
@@ -97,7 +97,7 @@ func FuzzServer(f *testing.F) {
 				t.Fatalf("%d octets for a client that accepts %d: %v", len(reply), q.size, m)
 			}
 		}
-		if s.count(t, "dnsconfigurer_dns_panics_total") > 0 {
+		if s.counterSum(t, "dnsconfigurer_dns_panics_total") > 0 {
 			t.Fatal("a fault of ours")
 		}
 	})
@@ -105,8 +105,8 @@ func FuzzServer(f *testing.F) {
 
 // FuzzFraming: whatever comes over a connection, in whatever pieces, the connection ends,
 // and what it brings are whole messages until then.
-func FuzzFraming(f *testing.F) {
-	query := framed([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07cluster\x05local\x00\x00\x06\x00\x01"))
+func FuzzReadMessage(f *testing.F) {
+	query := frame([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07cluster\x05local\x00\x00\x06\x00\x01"))
 	f.Add(query, byte(1))
 	f.Add(append(query, query...), byte(7))
 	f.Add(query[:len(query)-1], byte(255))
@@ -115,7 +115,7 @@ func FuzzFraming(f *testing.F) {
 	f.Add([]byte{0x10, 0x01, 1}, byte(3))
 	f.Add([]byte{0xFF, 0xFF}, byte(1))
 	f.Fuzz(func(t *testing.T, stream []byte, piece byte) {
-		s := newTestServer(t, noChange, small, nil)
+		s := newTestServer(t, noChange, smallCluster, nil)
 		ours, theirs := net.Pipe()
 		go func() {
 			defer theirs.Close()
@@ -133,14 +133,14 @@ func FuzzFraming(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if len(packet) > maxQuery || !bytes.Equal(framed(packet), stream[taken:taken+2+len(packet)]) {
+			if len(packet) > maxQuery || !bytes.Equal(frame(packet), stream[taken:taken+2+len(packet)]) {
 				t.Fatalf("%x at %d of %x", packet, taken, stream)
 			}
 			taken += 2 + len(packet)
-			handled(t.Context(), s.Server, packet, overTCP, pod())
+			handlePacket(t.Context(), s.Server, packet, overTCP, pod())
 		}
 		ours.Close()
-		if n := s.count(t, "dnsconfigurer_dns_panics_total"); n > 0 {
+		if n := s.counterSum(t, "dnsconfigurer_dns_panics_total"); n > 0 {
 			t.Fatalf("%d faults of ours", n)
 		}
 	})

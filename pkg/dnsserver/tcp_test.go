@@ -18,16 +18,16 @@ import (
 )
 
 // small is a cluster with one name.
-const small = "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded"
+const smallCluster = "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded"
 
-func framed(packet []byte) []byte {
+func frame(packet []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
 }
 
 // TestStreamTimes: a connection ends after 10 seconds without a query, and 5 seconds
 // after the first octet of one that is not complete, however it trickles.
-func TestStreamTimes(t *testing.T) {
-	query := framed(wire(t, asking("web.default.svc.cluster.local. A", true)))
+func TestServeStream_Timeouts(t *testing.T) {
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", true)))
 	for _, tt := range []struct {
 		what string
 		send func(c net.Conn) // ends with an error when the server has closed
@@ -55,7 +55,7 @@ func TestStreamTimes(t *testing.T) {
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newTestServer(t, noChange, small, nil)
+				s := newTestServer(t, noChange, smallCluster, nil)
 				ours, theirs := net.Pipe()
 				all := newStreams()
 				all.add(ours)
@@ -74,12 +74,12 @@ func TestStreamTimes(t *testing.T) {
 }
 
 // TestSlowQuery: one that takes just less than it may is answered.
-func TestSlowQuery(t *testing.T) {
+func TestServeStream_SlowQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t, noChange, small, nil)
+		s := newTestServer(t, noChange, smallCluster, nil)
 		ours, theirs := net.Pipe()
 		go s.serveStream(t.Context(), ours, newStreams())
-		query := framed(wire(t, asking("web.default.svc.cluster.local. A", false)))
+		query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
 		for range 3 {
 			time.Sleep(streamIdle - time.Millisecond)
 			theirs.Write(query[:1])
@@ -97,18 +97,18 @@ func TestSlowQuery(t *testing.T) {
 }
 
 // held are connections that the test keeps.
-type held []net.Conn
+type connections []net.Conn
 
-func (h held) close() {
+func (h connections) close() {
 	for _, c := range h {
 		c.Close()
 	}
 }
 
 // openStreams connects n times and sends on each what trickle says.
-func (s *testServer) openStreams(t *testing.T, n int, trickle []byte) held {
+func (s *testServer) dialStreams(t *testing.T, n int, trickle []byte) connections {
 	t.Helper()
-	var list held
+	var list connections
 	for range n {
 		c, err := net.Dial("tcp", s.addr.String())
 		if err != nil {
@@ -121,7 +121,7 @@ func (s *testServer) openStreams(t *testing.T, n int, trickle []byte) held {
 }
 
 // resources are the goroutines and descriptors of this process.
-func resources(t *testing.T) (goroutines, descriptors int) {
+func countResources(t *testing.T) (goroutines, descriptors int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -134,32 +134,32 @@ func resources(t *testing.T) (goroutines, descriptors int) {
 // be and half as many again. UDP is served meanwhile, and so is each TCP client that
 // comes later: the connection that has brought nothing for the longest time makes room.
 // Nothing of them is left in the end.
-func TestSlowLoris(t *testing.T) {
-	s := serve(t, small, nil)
+func TestServeTCP_SlowClients(t *testing.T) {
+	s := serve(t, smallCluster, nil)
 	for _, network := range []string{"udp", "tcp"} { // so that all readers run
-		s.exchange(t, network, asking("cluster.local. SOA", false))
+		s.exchange(t, network, parseQuery("cluster.local. SOA", false))
 	}
-	goroutines, descriptors := resources(t)
+	goroutines, descriptors := countResources(t)
 
-	query := framed(wire(t, asking("web.default.svc.cluster.local. A", false)))
-	lorises := s.openStreams(t, maxStreams*3/2, query[:1])
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
+	lorises := s.dialStreams(t, maxStreams*3/2, query[:1])
 	defer lorises.close()
 	for i, octet := range query[1 : len(query)-1] {
 		for _, c := range lorises {
 			c.Write([]byte{octet})
 		}
 		for _, network := range []string{"udp", "tcp"} {
-			if got := addresses(s.exchange(t, network, asking("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
+			if got := addresses(s.exchange(t, network, parseQuery("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
 				t.Errorf("over %s, while %d octets are there: %s", network, 2+i, got)
 			}
 		}
-		if now, _ := resources(t); now > goroutines+maxStreams+100 {
+		if now, _ := countResources(t); now > goroutines+maxStreams+100 {
 			t.Fatalf("%d goroutines, %d before, for %d connections", now, goroutines, maxStreams)
 		}
 	}
 	lorises.close()
 	for deadline := time.Now().Add(time.Minute); ; {
-		g, d := resources(t)
+		g, d := countResources(t)
 		if g <= goroutines && d <= descriptors {
 			break
 		}
@@ -172,10 +172,10 @@ func TestSlowLoris(t *testing.T) {
 
 // TestStreamsInUse: of 1024 connections the one that has asked most recently is kept
 // when 1023 new ones come, and all others go.
-func TestStreamsInUse(t *testing.T) {
-	s := serve(t, small, nil)
-	query := framed(wire(t, asking("web.default.svc.cluster.local. A", false)))
-	first := s.openStreams(t, maxStreams, nil)
+func TestServeTCP_EvictsIdleConnection(t *testing.T) {
+	s := serve(t, smallCluster, nil)
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
+	first := s.dialStreams(t, maxStreams, nil)
 	defer first.close()
 	asks := func(c net.Conn) error {
 		if _, err := c.Write(query); err != nil {
@@ -195,7 +195,7 @@ func TestStreamsInUse(t *testing.T) {
 	if err := asks(first[7]); err != nil {
 		t.Fatal(err)
 	}
-	more := s.openStreams(t, maxStreams-1, nil)
+	more := s.dialStreams(t, maxStreams-1, nil)
 	defer more.close()
 	if err := asks(more[maxStreams-2]); err != nil {
 		t.Error(err)
@@ -214,8 +214,8 @@ func TestStreamsInUse(t *testing.T) {
 // they can, and never read: enough to take all of limits.inFlight. They take 2048: UDP is
 // answered at once, the cluster's names are answered over TCP at once, and the names of
 // others when the first clients have been given up, 5 seconds after they stopped reading.
-func TestUnreadReplies(t *testing.T) {
-	s := serve(t, small, parseRecords(t, "www.example. 60 IN A 192.0.2.1").exchange)
+func TestServeStream_UnreadReplies(t *testing.T) {
+	s := serve(t, smallCluster, parseRecords(t, "www.example. 60 IN A 192.0.2.1").exchange)
 	all := newStreams()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -227,9 +227,9 @@ func TestUnreadReplies(t *testing.T) {
 		})
 		return theirs
 	}
-	forwarded := asking("www.example. A", false)
+	forwarded := parseQuery("www.example. A", false)
 	forwarded.RecursionDesired = false // such replies are not cached
-	query := framed(wire(t, forwarded))
+	query := frame(mustPack(t, forwarded))
 	for range maxInFlight / streamQueries {
 		c := connect()
 		defer c.Close()
@@ -248,11 +248,11 @@ func TestUnreadReplies(t *testing.T) {
 		t.Errorf("clients that do not read, and servers that do not answer, leave %d of the limit", left)
 	}
 	for range 100 {
-		if got := addresses(s.exchange(t, "udp", asking("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
+		if got := addresses(s.exchange(t, "udp", parseQuery("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
 			t.Errorf("over UDP: %s", got)
 		}
 	}
-	for _, q := range [][]byte{framed(wire(t, asking("web.default.svc.cluster.local. A", false))), query} {
+	for _, q := range [][]byte{frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))), query} {
 		late := connect()
 		defer late.Close()
 		late.Write(q)

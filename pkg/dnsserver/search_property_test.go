@@ -22,9 +22,9 @@ import (
 
 // internet is what upstream knows: each name is an alias, or has addresses or a text.
 // Names above others exist. Below dead.test. nobody answers.
-type internet map[string][]dns.RR
+type recordTree map[string][]dns.RR
 
-func (n internet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+func (n recordTree) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	owner := q.Question[0].Name
@@ -55,7 +55,7 @@ func (n internet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	return nil, errors.New("aliases go round")
 }
 
-func (n internet) exists(name string) bool {
+func (n recordTree) exists(name string) bool {
 	for owner := range n {
 		if dns.IsSubDomain(name, owner) {
 			return true
@@ -66,18 +66,18 @@ func (n internet) exists(name string) bool {
 
 // world is a cluster, the internet and the search domains of a host, of few words so
 // that names meet.
-type world struct {
+type scenario struct {
 	*rand.Rand
-	cluster  string
-	internet internet
-	owners   []string // the names in it
-	hosts    []string
+	cluster      string
+	internet     recordTree
+	owners       []string // the names in it
+	hostSuffixes []string
 }
 
-func (w *world) pick(words ...string) string { return words[w.IntN(len(words))] }
+func (w *scenario) pick(words ...string) string { return words[w.IntN(len(words))] }
 
 // name has one to three labels.
-func (w *world) name() string {
+func (w *scenario) randomName() string {
 	name := ""
 	for range 1 + w.IntN(3) {
 		name = w.pick("web", "api", "shop", "corp", "example", "test", "svc") + "." + name
@@ -87,15 +87,15 @@ func (w *world) name() string {
 
 // wanted is a name that a program may look for; half of those that exist elsewhere are
 // in a domain of the host.
-func (w *world) wanted() string {
+func (w *scenario) lookupName() string {
 	if w.IntN(5) == 0 {
-		return w.name() + "svc.cluster.local."
+		return w.randomName() + "svc.cluster.local."
 	}
 	if len(w.owners) == 0 || w.IntN(2) == 0 {
-		return w.name()
+		return w.randomName()
 	}
 	owner := w.pick(w.owners...)
-	for _, h := range w.hosts {
+	for _, h := range w.hostSuffixes {
 		if name, ok := strings.CutSuffix(owner, "."+h+"."); ok && w.IntN(2) == 0 {
 			return name + "."
 		}
@@ -103,18 +103,18 @@ func (w *world) wanted() string {
 	return owner
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 0)), internet: internet{}, cluster: "namespace shop\nnamespace api\nloaded\n"}
+func newScenario(seed uint64) *scenario {
+	w := &scenario{Rand: rand.New(rand.NewPCG(seed, 0)), internet: recordTree{}, cluster: "namespace shop\nnamespace api\nloaded\n"}
 	for range w.IntN(12) {
 		w.cluster += "service " + w.pick("shop", "api", "corp") + "/" + w.pick("web", "api", "corp", "example") + " " + w.pick(
-			"10.96.0.1", "fd00::1", "10.96.0.1 fd00::1", "", "external="+w.name(), "external=web.shop.svc.cluster.local") + " http:tcp:80\n"
+			"10.96.0.1", "fd00::1", "10.96.0.1 fd00::1", "", "external="+w.randomName(), "external=web.shop.svc.cluster.local") + " http:tcp:80\n"
 	}
 	for range w.IntN(80) {
-		owner := w.name()
+		owner := w.randomName()
 		records := ""
 		for _, kind := range strings.Split(w.pick("A", "AAAA", "A AAAA", "TXT", "CNAME"), " ") {
 			records += owner + " 60 IN " + kind + " " + map[string]string{
-				"A": fmt.Sprintf("192.0.2.%d", w.IntN(250)), "AAAA": fmt.Sprintf("2001:db8::%d", w.IntN(250)), "TXT": "x", "CNAME": w.name()}[kind] + "\n"
+				"A": fmt.Sprintf("192.0.2.%d", w.IntN(250)), "AAAA": fmt.Sprintf("2001:db8::%d", w.IntN(250)), "TXT": "x", "CNAME": w.randomName()}[kind] + "\n"
 		}
 		w.internet[owner], w.owners = nil, append(w.owners, owner)
 		for p := dns.NewZoneParser(strings.NewReader(records), ".", ""); ; {
@@ -126,25 +126,25 @@ func newWorld(seed uint64) *world {
 		}
 	}
 	for range w.IntN(4) {
-		w.hosts = append(w.hosts, w.pick("corp.example", "example", "test", "corp", "api.test", "dead.test", "svc.cluster.local"))
+		w.hostSuffixes = append(w.hostSuffixes, w.pick("corp.example", "example", "test", "corp", "api.test", "dead.test", "svc.cluster.local"))
 	}
 	return w
 }
 
-func (w *world) server(t testing.TB) *Server {
+func (w *scenario) newServer(t testing.TB) *Server {
 	var hosts []fqdn.Name
-	for _, h := range w.hosts {
+	for _, h := range w.hostSuffixes {
 		hosts = append(hosts, mustName(t, h))
 	}
 	return newServer(t, w.cluster, Config{Upstream: w.internet.exchange, Autopath: Autopath{HostSuffixes: hosts}})
 }
 
 // lookup plays glibc in a pod whose search list is this one.
-func (w *world) lookup(t testing.TB, s *Server, name, search string) libc.Result {
+func (w *scenario) simulateLookup(t testing.TB, s *Server, name, search string) libc.Result {
 	t.Helper()
 	over := func(via transport) libc.Exchange {
 		return func(_ context.Context, _ netip.Addr, q *dns.Msg) (*dns.Msg, error) {
-			return over(t, s, via, pod(), q), nil
+			return exchangeVia(t, s, via, pod(), q), nil
 		}
 	}
 	p := libc.Simulator{Library: libc.Glibc, Network: libc.Network{UDP: over(overUDP), TCP: over(overTCP)}, Hostname: "pod",
@@ -162,7 +162,7 @@ func (w *world) lookup(t testing.TB, s *Server, name, search string) libc.Result
 const (
 	// aServerFails: glibc goes on behind a name of the cluster that fails, and when
 	// nothing is found it may call the name absent. Autopath does neither.
-	aServerFails = "a candidate fails"
+	candidateFails = "a candidate fails"
 
 	// aliasWithoutAddress: glibc takes an alias for an answer and ends the search
 	// without address; or it forgets one that leads nowhere. To autopath both are
@@ -175,7 +175,7 @@ func divergence(queries []libc.Query) string {
 	addresses := map[string]bool{}
 	for _, q := range queries {
 		if q.Reply == nil || q.Reply.Rcode == dns.RcodeServerFailure {
-			return aServerFails
+			return candidateFails
 		}
 		for _, rr := range q.Reply.Answer {
 			if rr.Header().Rrtype == dns.TypeCNAME {
@@ -196,18 +196,18 @@ func divergence(queries []libc.Query) string {
 // TestAutopathAsGlibc looks names up in random worlds twice: with the search list of
 // ClusterFirst, and with the one domain of autopath. Programs get the same, save for the
 // divergences above.
-func TestAutopathAsGlibc(t *testing.T) {
+func TestSearch_AgreesWithGlibc(t *testing.T) {
 	same, found := 0, 0
 	diverged := map[string]int{}
 	queries := [2]int{}
 	for seed := range uint64(200) {
-		w := newWorld(seed)
-		plain, auto := w.server(t), w.server(t)
-		list := strings.Join(append([]string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local"}, w.hosts...), " ")
+		w := newScenario(seed)
+		plain, auto := w.newServer(t), w.newServer(t)
+		list := strings.Join(append([]string{"shop.svc.cluster.local", "svc.cluster.local", "cluster.local"}, w.hostSuffixes...), " ")
 		for range 10 {
-			name := strings.TrimSuffix(w.wanted(), ".")
-			want := w.lookup(t, plain, name, list)
-			got := w.lookup(t, auto, name, "search.shop.cluster.local.ap.k8s.io")
+			name := strings.TrimSuffix(w.lookupName(), ".")
+			want := w.simulateLookup(t, plain, name, list)
+			got := w.simulateLookup(t, auto, name, "search.shop.cluster.local.ap.k8s.io")
 			queries[0], queries[1] = queries[0]+len(want.Queries), queries[1]+len(got.Queries)
 			if slices.Equal(got.Addresses, want.Addresses) && got.Error == want.Error {
 				same++
@@ -216,7 +216,7 @@ func TestAutopathAsGlibc(t *testing.T) {
 				diverged[why]++
 			} else {
 				t.Errorf("seed %d: %s gives %v %s, with ClusterFirst %v %s\n%s\nhosts %v\n%v",
-					seed, name, got.Addresses, got.Error, want.Addresses, want.Error, w.cluster, w.hosts, w.internet)
+					seed, name, got.Addresses, got.Error, want.Addresses, want.Error, w.cluster, w.hostSuffixes, w.internet)
 			}
 		}
 	}
@@ -229,13 +229,13 @@ func TestAutopathAsGlibc(t *testing.T) {
 // TestAutopathNames: a name has one rcode, whatever is asked; addresses of both families
 // are at the same name, and so is everything else, unless a candidate before it owns what
 // is asked for and no address; below a name that does not exist there is none (RFC 8020).
-func TestAutopathNames(t *testing.T) {
+func TestSearch_TypesAgree(t *testing.T) {
 	compared := 0
 	for seed := range uint64(150) {
-		w := newWorld(seed)
-		s := w.server(t)
+		w := newScenario(seed)
+		s := w.newServer(t)
 		ask := func(name string, qtype uint16) (rcode int, target string, owned bool) {
-			m := from(t, s, pod(), question(name+"search.shop.cluster.local.ap.k8s.io.", qtype))
+			m := exchangeFrom(t, s, pod(), newQuery(name+"search.shop.cluster.local.ap.k8s.io.", qtype))
 			if len(m.Answer) > 0 {
 				target = m.Answer[0].(*dns.CNAME).Target
 				owned = m.Answer[len(m.Answer)-1].Header().Rrtype == qtype
@@ -243,7 +243,7 @@ func TestAutopathNames(t *testing.T) {
 			return m.Rcode, target, owned
 		}
 		for range 10 {
-			name := w.wanted()
+			name := w.lookupName()
 			rcode, target, _ := ask(name, dns.TypeA)
 			if rcode == dns.RcodeServerFailure {
 				continue
@@ -272,13 +272,13 @@ func TestAutopathNames(t *testing.T) {
 
 // TestListsKeepApart: what a client is told depends on its own list alone. Every reply of
 // a server to clients with many lists is the one that a new server gives.
-func TestListsKeepApart(t *testing.T) {
+func TestSearch_CacheIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that no TTL ages
 		for seed := range uint64(60) {
-			w := newWorld(seed)
-			shared := w.server(t)
+			w := newScenario(seed)
+			shared := w.newServer(t)
 			for range 30 {
-				name := w.wanted()
+				name := w.lookupName()
 				var lists []string
 				if w.IntN(4) > 0 {
 					domains := []string{w.pick("shop", "api") + ".svc.cluster.local", "cluster.local", "example", "corp.example", "test", "dead.test"}
@@ -287,9 +287,9 @@ func TestListsKeepApart(t *testing.T) {
 				} else if w.IntN(2) == 0 {
 					name += "search." + w.pick("shop", "api") + ".cluster.local.ap.k8s.io."
 				}
-				q := question(name, []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}[w.IntN(3)], lists...)
+				q := newQuery(name, []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}[w.IntN(3)], lists...)
 				q.CheckingDisabled = w.IntN(4) == 0
-				got, want := text(from(t, shared, pod(), q)), text(from(t, w.server(t), pod(), q))
+				got, want := replyText(exchangeFrom(t, shared, pod(), q)), replyText(exchangeFrom(t, w.newServer(t), pod(), q))
 				if got != want {
 					t.Fatalf("seed %d: %s with %q gets\n%s\nof a new server\n%s", seed, name, lists, got, want)
 				}
@@ -301,7 +301,7 @@ func TestListsKeepApart(t *testing.T) {
 
 // TestLongNames: a name that is too long for the suffix is tried bare by the resolver
 // itself; it is not found in a domain of the host any more.
-func TestLongNames(t *testing.T) {
+func TestSearch_LongNames(t *testing.T) {
 	const suffix = len("search.shop.cluster.local.ap.k8s.io.")
 	long := func(n int) string { // on the wire
 		return strings.Repeat(strings.Repeat("a", 59)+".", 3) + strings.Repeat("a", n-3*60-2) + "."
@@ -320,11 +320,11 @@ func TestLongNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		name := long(tt.length)
-		w := &world{hosts: []string{"corp.example"}, internet: internet{name + tt.at: {&dns.A{Hdr: header(name+tt.at, dns.TypeA, 60), A: []byte{192, 0, 2, 1}}}}, cluster: "loaded"}
-		s := w.server(t)
+		w := &scenario{hostSuffixes: []string{"corp.example"}, internet: recordTree{name + tt.at: {&dns.A{Hdr: header(name+tt.at, dns.TypeA, 60), A: []byte{192, 0, 2, 1}}}}, cluster: "loaded"}
+		s := w.newServer(t)
 		name = strings.TrimSuffix(name, ".")
-		plain := w.lookup(t, s, name, "shop.svc.cluster.local svc.cluster.local cluster.local corp.example")
-		auto := w.lookup(t, s, name, "search.shop.cluster.local.ap.k8s.io")
+		plain := w.simulateLookup(t, s, name, "shop.svc.cluster.local svc.cluster.local cluster.local corp.example")
+		auto := w.simulateLookup(t, s, name, "search.shop.cluster.local.ap.k8s.io")
 		if len(plain.Addresses) > 0 != tt.cluster1st || len(auto.Addresses) > 0 != tt.auto {
 			t.Errorf("%d octets, at %q: ClusterFirst %v, autopath %v", tt.length, tt.at, plain.Addresses, auto.Addresses)
 		}
@@ -333,18 +333,18 @@ func TestLongNames(t *testing.T) {
 
 // BenchmarkAutopath is what an expansion costs beside a plain question for the same.
 func BenchmarkAutopath(b *testing.B) {
-	w := &world{hosts: []string{"corp.example", "lab.example"}, cluster: "namespace shop\nservice shop/web 10.96.0.7\nloaded",
-		internet: internet{"www.example.net.": {&dns.A{Hdr: header("www.example.net.", dns.TypeA, 300), A: []byte{192, 0, 2, 1}}}}}
-	s := w.server(b)
+	w := &scenario{hostSuffixes: []string{"corp.example", "lab.example"}, cluster: "namespace shop\nservice shop/web 10.96.0.7\nloaded",
+		internet: recordTree{"www.example.net.": {&dns.A{Hdr: header("www.example.net.", dns.TypeA, 300), A: []byte{192, 0, 2, 1}}}}}
+	s := w.newServer(b)
 	for _, name := range []string{"web.shop.svc.cluster.local.", "web.search.shop.cluster.local.ap.k8s.io.",
 		"www.example.net.", "www.example.net.search.shop.cluster.local.ap.k8s.io."} {
 		b.Run(name, func(b *testing.B) {
-			packet, err := question(name, dns.TypeA).Pack()
+			packet, err := newQuery(name, dns.TypeA).Pack()
 			if err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				handled(b.Context(), s, packet, overUDP, pod())
+				handlePacket(b.Context(), s, packet, overUDP, pod())
 			}
 		})
 	}

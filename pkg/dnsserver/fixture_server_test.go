@@ -32,7 +32,7 @@ import (
 //	loaded
 //
 // where ! is an endpoint that is not ready, and an unnamed port begins with ":".
-func apply(t testing.TB, z *zone.Zone, text string) {
+func applyObjects(t testing.TB, z *zone.Zone, text string) {
 	t.Helper()
 	z.Update(1, func(e *zone.Edit) {
 		for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
@@ -49,9 +49,9 @@ func apply(t testing.TB, z *zone.Zone, text string) {
 			case "namespace":
 				e.PutNamespace(ns)
 			case "service":
-				e.PutService(service(ns, name, words[2:]))
+				e.PutService(parseService(ns, name, words[2:]))
 			case "slice":
-				e.PutEndpointSlice(slice(ns, name, fmt.Sprint(name, "-", i), words[2:]))
+				e.PutEndpointSlice(parseSlice(ns, name, fmt.Sprint(name, "-", i), words[2:]))
 			case "pod":
 				p := zone.Pod{Namespace: ns, Name: name}
 				for _, w := range words[2:] {
@@ -65,7 +65,7 @@ func apply(t testing.TB, z *zone.Zone, text string) {
 	})
 }
 
-func service(ns, name string, words []string) zone.Service {
+func parseService(ns, name string, words []string) zone.Service {
 	s := zone.Service{Namespace: ns, Name: name}
 	for _, w := range words {
 		if addr, err := netip.ParseAddr(w); err == nil {
@@ -75,13 +75,13 @@ func service(ns, name string, words []string) zone.Service {
 		} else if w == "publish" {
 			s.PublishNotReady = true
 		} else {
-			s.Ports = append(s.Ports, port(w))
+			s.Ports = append(s.Ports, parsePort(w))
 		}
 	}
 	return s
 }
 
-func slice(ns, svc, name string, words []string) zone.EndpointSlice {
+func parseSlice(ns, svc, name string, words []string) zone.EndpointSlice {
 	s := zone.EndpointSlice{Namespace: ns, Name: name, Service: svc}
 	for _, w := range words {
 		w, unready := strings.CutSuffix(w, "!")
@@ -89,13 +89,13 @@ func slice(ns, svc, name string, words []string) zone.EndpointSlice {
 		if addr, err := netip.ParseAddr(text); err == nil {
 			s.Endpoints = append(s.Endpoints, zone.Endpoint{Addr: addr, Hostname: hostname, Ready: !unready})
 		} else {
-			s.Ports = append(s.Ports, port(w))
+			s.Ports = append(s.Ports, parsePort(w))
 		}
 	}
 	return s
 }
 
-func port(word string) zone.Port {
+func parsePort(word string) zone.Port {
 	parts := strings.Split(word, ":")
 	n, err := strconv.ParseUint(parts[len(parts)-1], 10, 16)
 	if len(parts) != 3 || err != nil {
@@ -105,11 +105,11 @@ func port(word string) zone.Port {
 }
 
 // knownNames are the records of an upstream server.
-type knownNames []dns.RR
+type recordSet []dns.RR
 
-func parseRecords(t testing.TB, text string) knownNames {
+func parseRecords(t testing.TB, text string) recordSet {
 	t.Helper()
-	var list knownNames
+	var list recordSet
 	for p := dns.NewZoneParser(strings.NewReader(text), ".", ""); ; {
 		rr, ok := p.Next()
 		if !ok {
@@ -124,7 +124,7 @@ func parseRecords(t testing.TB, text string) knownNames {
 
 // exchange answers as an upstream server does: with all records of the name, their
 // CNAME's targets included, and NXDOMAIN with an SOA for a name it does not know.
-func (k knownNames) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+func (k recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	asked := q.Question[0]
@@ -168,12 +168,12 @@ var reverseRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.
 // testServer is a server on a port of the loopback interface.
 type testServer struct {
 	*Server
-	zone    *zone.Zone
-	cache   *cache.Cache
-	counted *prometheus.Registry
-	addr    netip.AddrPort
-	stop    context.CancelFunc
-	ended   chan error
+	zone     *zone.Zone
+	cache    *cache.Cache
+	registry *prometheus.Registry
+	addr     netip.AddrPort
+	stop     context.CancelFunc
+	result   chan error
 }
 
 // newTestServer has the zone cluster.local with what change makes of its Config, and a
@@ -186,7 +186,7 @@ func newTestServer(t testing.TB, change func(*zone.Config), cluster string, upst
 // configured is newTestServer with what else is to be set.
 func configured(t testing.TB, change func(*zone.Config), cluster string, config Config) *testServer {
 	t.Helper()
-	s := &testServer{counted: prometheus.NewRegistry()}
+	s := &testServer{registry: prometheus.NewRegistry()}
 	z := zone.Config{
 		Domain: fqdn.Join(fqdn.Root, "cluster", "local"), Pods: zone.PodsInsecure,
 		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverseRanges,
@@ -196,13 +196,13 @@ func configured(t testing.TB, change func(*zone.Config), cluster string, config 
 	if s.zone, err = zone.New(z); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, s.zone, cluster)
+	applyObjects(t, s.zone, cluster)
 	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	config.Zone, config.Domain, config.TTL, config.Cache, config.Drain = s.zone, z.Domain, 5, s.cache, time.Second
 	if config.Register == nil {
-		config.Register = s.counted
+		config.Register = s.registry
 	}
 	if s.Server, err = New(config); err != nil {
 		t.Fatal(err)
@@ -228,28 +228,28 @@ func serve(t testing.TB, cluster string, upstream Exchange, stubs ...Stub) *test
 func serveConfig(t testing.TB, cluster string, config Config) *testServer {
 	t.Helper()
 	s := configured(t, noChange, cluster, config)
-	s.run(t, "127.0.0.1:0")
+	s.serveOn(t, "127.0.0.1:0")
 	return s
 }
 
 // run serves at an address for the test's time.
-func (s *testServer) run(t testing.TB, listen string) {
+func (s *testServer) serveOn(t testing.TB, listen string) {
 	t.Helper()
 	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort(listen)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ended = make(chan error, 1)
+	s.result = make(chan error, 1)
 	s.addr = sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() { s.ended <- s.Run(ctx, sockets) }()
+	go func() { s.result <- s.Run(ctx, sockets) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-s.ended; err != nil {
+		if err := <-s.result; err != nil {
 			t.Error(err)
 		}
-		close(s.ended)
+		close(s.result)
 	})
 }
 
@@ -268,7 +268,7 @@ func (s *testServer) exchange(t testing.TB, network string, q *dns.Msg) *dns.Msg
 }
 
 // raw sends octets over UDP and returns the reply's; none within the time is nil.
-func (s *testServer) raw(t testing.TB, packet []byte, wait time.Duration) []byte {
+func (s *testServer) exchangePacket(t testing.TB, packet []byte, wait time.Duration) []byte {
 	t.Helper()
 	c, err := net.Dial("udp", s.addr.String())
 	if err != nil {
@@ -289,13 +289,13 @@ func (s *testServer) raw(t testing.TB, packet []byte, wait time.Duration) []byte
 
 // text is a reply as dig would show it, without what differs each time: the order
 // of addresses.
-func text(m *dns.Msg) string {
+func replyText(m *dns.Msg) string {
 	var b strings.Builder
 	b.WriteString(dns.RcodeToString[m.Rcode])
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{m.Authoritative, "aa"}, {m.Truncated, "tc"}, {m.AuthenticatedData, "ad"}, {expanded(m), "expanded"}} {
+	}{{m.Authoritative, "aa"}, {m.Truncated, "tc"}, {m.AuthenticatedData, "ad"}, {isExpanded(m), "expanded"}} {
 		if f.set {
 			b.WriteString(" " + f.name)
 		}

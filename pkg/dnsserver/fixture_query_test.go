@@ -12,7 +12,7 @@ import (
 
 // everyTransport calls f for UDP and TCP, each with and without EDNS0. ask sends
 // "NAME TYPE".
-func (s *testServer) everyTransport(t *testing.T, f func(t *testing.T, edns bool, ask func(question string) *dns.Msg)) {
+func (s *testServer) forEachTransport(t *testing.T, f func(t *testing.T, edns bool, ask func(question string) *dns.Msg)) {
 	t.Helper()
 	for _, network := range []string{"udp", "tcp"} {
 		for _, edns := range []bool{false, true} {
@@ -21,14 +21,14 @@ func (s *testServer) everyTransport(t *testing.T, f func(t *testing.T, edns bool
 				how += " EDNS0"
 			}
 			t.Run(how, func(t *testing.T) {
-				f(t, edns, func(question string) *dns.Msg { return s.exchange(t, network, asking(question, edns)) })
+				f(t, edns, func(question string) *dns.Msg { return s.exchange(t, network, parseQuery(question, edns)) })
 			})
 		}
 	}
 }
 
 // asking is the query for "NAME TYPE".
-func asking(question string, edns bool) *dns.Msg {
+func parseQuery(question string, edns bool) *dns.Msg {
 	name, qtype, _ := strings.Cut(question, " ")
 	q := new(dns.Msg).SetQuestion(name, dns.StringToType[qtype])
 	if edns {
@@ -45,14 +45,14 @@ func (s *testServer) direct(t testing.TB, q *dns.Msg, via transport) *dns.Msg {
 		t.Fatal(err)
 	}
 	reply := new(dns.Msg)
-	if err := reply.Unpack(handled(t.Context(), s.Server, packet, via, pod())); err != nil {
+	if err := reply.Unpack(handlePacket(t.Context(), s.Server, packet, via, pod())); err != nil {
 		t.Fatal(err)
 	}
 	return reply
 }
 
 // why is the code of the extended error in a reply, -1 if there is none.
-func why(m *dns.Msg) int {
+func extendedCode(m *dns.Msg) int {
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
 			if e, ok := o.(*dns.EDNS0_EDE); ok {
@@ -64,9 +64,9 @@ func why(m *dns.Msg) int {
 }
 
 // count is the sum of a metric's counters with the labels, each as name=value.
-func (s *testServer) count(t testing.TB, metric string, labels ...string) int {
+func (s *testServer) counterSum(t testing.TB, metric string, labels ...string) int {
 	t.Helper()
-	families, err := s.counted.Gather()
+	families, err := s.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

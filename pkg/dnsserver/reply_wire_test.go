@@ -27,7 +27,7 @@ func bare(t testing.TB, cluster string, upstream Exchange) *Server {
 
 // variants returns queries for one question: each combination of the header's flags with what
 // the additional section may contain, another spelling, and another class.
-func variants(name string, qtype uint16) []*dns.Msg {
+func queryVariants(name string, qtype uint16) []*dns.Msg {
 	var list []*dns.Msg
 	opts := []func(*dns.Msg){
 		func(*dns.Msg) {},
@@ -62,7 +62,7 @@ func variants(name string, qtype uint16) []*dns.Msg {
 
 // handled returns the reply to a packet, after waiting for other servers if necessary. It
 // counts the reply as the transports do.
-func handled(ctx context.Context, s *Server, packet []byte, via transport, client netip.Addr) []byte {
+func handlePacket(ctx context.Context, s *Server, packet []byte, via transport, client netip.Addr) []byte {
 	q := &query{via: via, client: client, received: time.Now()}
 	r, wait := s.handle(ctx, q, packet, nil)
 	if wait != nil {
@@ -74,7 +74,7 @@ func handled(ctx context.Context, s *Server, packet []byte, via transport, clien
 
 // handledAtOnce returns the reply to a packet if no other server has to be asked, and whether
 // it was written in wire form.
-func handledAtOnce(t testing.TB, s *Server, packet []byte, at time.Time) (wire []byte, inWire bool) {
+func handleWithoutWait(t testing.TB, s *Server, packet []byte, at time.Time) (wire []byte, inWire bool) {
 	t.Helper()
 	var buf [maxUDP]byte
 	q := &query{via: overUDP, client: pod(), received: at}
@@ -86,7 +86,7 @@ func handledAtOnce(t testing.TB, s *Server, packet []byte, at time.Time) (wire [
 }
 
 // packedReply is the reply to a packet made from records, whatever form the source prefers.
-func packedReply(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
+func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
 	t.Helper()
 	q := &query{via: overUDP, client: pod(), received: at}
 	rcode, isQuery := q.parse(packet)
@@ -103,14 +103,14 @@ func packedReply(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
 // compare answers a packet, and reports whether the answer was in wire form. If so, it is
 // the same as with records, except for the order of addresses, and for the compression of
 // names, so that the zone's name in the SOA record may be spelled as in the question.
-func compare(t testing.TB, s *Server, packet []byte) bool {
+func compareForms(t testing.TB, s *Server, packet []byte) bool {
 	t.Helper()
 	now := time.Now()
-	wire, inWire := handledAtOnce(t, s, packet, now)
+	wire, inWire := handleWithoutWait(t, s, packet, now)
 	if !inWire {
 		return false
 	}
-	if got, want := shown(t, wire), shown(t, packedReply(t, s, packet, now)); got != want {
+	if got, want := formText(t, wire), formText(t, replyFromRecords(t, s, packet, now)); got != want {
 		t.Errorf("%x\nin wire form:\n%s\nwith records:\n%s", packet, got, want)
 	}
 	if len(wire) > maxUDP {
@@ -119,7 +119,7 @@ func compare(t testing.TB, s *Server, packet []byte) bool {
 	return true
 }
 
-func shown(t testing.TB, reply []byte) string {
+func formText(t testing.TB, reply []byte) string {
 	t.Helper()
 	m := new(dns.Msg)
 	if err := m.Unpack(reply); err != nil {
@@ -134,35 +134,35 @@ func shown(t testing.TB, reply []byte) string {
 	if opt := m.IsEdns0(); opt != nil {
 		options = opt.String()
 	}
-	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, text(m))
+	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, replyText(m))
 }
 
 // questionTypes are types of all kinds: answered, denied, minimal, rejected.
-var questionTypes = []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
+var queryTypes = []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
 	dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
 
 // TestWire_AgreesWithRecords puts every question of the goldens, with all types and in all
 // variants, to a server whose cache has the replies.
 func TestWire_AgreesWithRecords(t *testing.T) {
 	queries, inWire := 0, map[string]int{}
-	for _, story := range readStories(t, "testdata") {
+	for _, story := range readGoldenFiles(t, "testdata") {
 		if strings.HasPrefix(story.name, "autopath") && story.name != "autopath-names" {
 			continue // expansions are never in wire form
 		}
 		t.Run(story.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := bare(t, story.cluster, story.upstream.exchange)
-				for _, question := range story.questions {
+				for _, question := range story.replies {
 					name, _, _ := strings.Cut(question.Name, " ")
-					for _, qtype := range questionTypes {
-						for _, m := range variants(name, qtype) {
+					for _, qtype := range queryTypes {
+						for _, m := range queryVariants(name, qtype) {
 							packet, err := m.Pack()
 							if err != nil {
 								t.Fatal(err)
 							}
 							queries++
-							handled(t.Context(), s, packet, overUDP, pod())
-							if compare(t, s, packet) {
+							handlePacket(t.Context(), s, packet, overUDP, pod())
+							if compareForms(t, s, packet) {
 								q := &query{received: time.Now()}
 								r, _ := s.handle(t.Context(), q, packet, nil)
 								inWire[r.source.String()]++
@@ -204,10 +204,10 @@ func TestWire_Size(t *testing.T) {
 					t.Fatal(err)
 				}
 				whole := new(dns.Msg)
-				if err := whole.Unpack(handled(t.Context(), s, packet, overUDP, pod())); err != nil {
+				if err := whole.Unpack(handlePacket(t.Context(), s, packet, overUDP, pod())); err != nil {
 					t.Fatal(err)
 				}
-				if compare(t, s, packet) == whole.Truncated {
+				if compareForms(t, s, packet) == whole.Truncated {
 					t.Errorf("%d addresses for %d octets: truncated %t", n+1, size, whole.Truncated)
 				}
 				if !whole.Truncated {
@@ -238,7 +238,7 @@ func TestWire_CacheStates(t *testing.T) {
 		}
 		state := func(at time.Duration) string {
 			before := refreshes.Load()
-			wire, inWire := handledAtOnce(t, s, packet, time.Now().Add(at))
+			wire, inWire := handleWithoutWait(t, s, packet, time.Now().Add(at))
 			synctest.Wait()
 			got := "waits"
 			if inWire {
@@ -256,7 +256,7 @@ func TestWire_CacheStates(t *testing.T) {
 		if got := state(0); got != "waits" {
 			t.Errorf("nothing is cached: %s", got)
 		}
-		handled(t.Context(), s, packet, overUDP, pod())
+		handlePacket(t.Context(), s, packet, overUDP, pod())
 		var got []string
 		for _, at := range []int{0, 40, 89, 100, 120} {
 			got = append(got, state(time.Duration(at)*time.Second))
@@ -299,7 +299,7 @@ func TestHandle_NoAllocations(t *testing.T) {
 // FuzzWire: an answer in wire form is the one with records.
 func FuzzWire(f *testing.F) {
 	for _, name := range []string{"web.default.svc.cluster.local.", "nothing.default.svc.cluster.local.", "www.example.", "9.9.96.10.in-addr.arpa.", "cluster.local."} {
-		for _, m := range variants(name, dns.TypeA)[:12] {
+		for _, m := range queryVariants(name, dns.TypeA)[:12] {
 			packet, err := m.Pack()
 			if err != nil {
 				f.Fatal(err)
@@ -309,7 +309,7 @@ func FuzzWire(f *testing.F) {
 	}
 	s := bare(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\nservice default/out external=www.example.\nloaded",
 		parseRecords(f, "www.example. 86400 A 192.0.2.1").exchange)
-	f.Fuzz(func(t *testing.T, packet []byte) { compare(t, s, packet) })
+	f.Fuzz(func(t *testing.T, packet []byte) { compareForms(t, s, packet) })
 }
 
 // benchCluster has n Services with a cluster IP.
@@ -337,7 +337,7 @@ func benchQueries(t testing.TB, s *Server) map[string][]byte {
 			t.Fatal(err)
 		}
 		queries[what] = packet
-		handled(context.Background(), s, packet, overUDP, pod())
+		handlePacket(context.Background(), s, packet, overUDP, pod())
 	}
 	return queries
 }

@@ -18,7 +18,7 @@ import (
 
 // TestAutopathDocs: what docs/autopath.md shows of the wire is what goes over it, and its
 // numbers are ours. Others build on them.
-func TestAutopathDocs(t *testing.T) {
+func TestSearch_AgreesWithDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/autopath.md")
 	if err != nil {
 		t.Fatal(err)
@@ -34,17 +34,17 @@ func TestAutopathDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := question("web.", dns.TypeA, string(paths))
+	q := newQuery("web.", dns.TypeA, string(paths))
 	q.Id = 0x2a2a
 	query, err := q.Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{})
-	reply := handled(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
-	shows("the query", dump(query))
-	shows("the reply", dump(reply))
-	_, records, _ := strings.Cut(text(from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))), "\n")
+	reply := handlePacket(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
+	shows("the query", hexDump(query))
+	shows("the reply", hexDump(reply))
+	_, records, _ := strings.Cut(replyText(exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))), "\n")
 	for line := range strings.Lines(records) {
 		shows("an answer", "    "+line)
 	}
@@ -66,7 +66,7 @@ func TestAutopathDocs(t *testing.T) {
 }
 
 // dump is a message in lines of 16 octets, with the text that is in it.
-func dump(packet []byte) string {
+func hexDump(packet []byte) string {
 	var b strings.Builder
 	for at := 0; at < len(packet); at += 16 {
 		line := packet[at:min(at+16, len(packet))]

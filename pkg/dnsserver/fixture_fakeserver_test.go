@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	truth = "192.0.2.1"
-	lie   = "203.0.113.66"
+	validAddr  = "192.0.2.1"
+	forgedAddr = "203.0.113.66"
 )
 
 // liar is an upstream server on loopback that answers as the test says, message by
 // message.
-type liar struct {
+type fakeServer struct {
 	addr      netip.AddrPort
-	elsewhere net.PacketConn // a socket at another port
+	otherPort net.PacketConn // a socket at another port
 	udp, tcp  atomic.Int32   // queries
-	answer    func(network string, q *dns.Msg) []message
+	handler   func(network string, q *dns.Msg) []fakeMessage
 }
 
 // message is one that the liar sends, after a while, perhaps from the wrong port.
-type message struct {
+type fakeMessage struct {
 	wire      []byte
 	after     time.Duration
-	elsewhere bool
+	otherPort bool
 }
 
-func newLiar(t *testing.T, answer func(network string, q *dns.Msg) []message) *liar {
+func startFakeServer(t *testing.T, answer func(network string, q *dns.Msg) []fakeMessage) *fakeServer {
 	t.Helper()
-	l := &liar{answer: answer}
+	l := &fakeServer{handler: answer}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,22 +51,22 @@ func newLiar(t *testing.T, answer func(network string, q *dns.Msg) []message) *l
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.elsewhere, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+	if l.otherPort, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { l.datagrams(t, conn, &running) })
-	running.Go(func() { l.connections(t, listener, &running) })
+	running.Go(func() { l.serveUDP(t, conn, &running) })
+	running.Go(func() { l.serveTCP(t, listener, &running) })
 	t.Cleanup(func() {
 		conn.Close()
 		listener.Close()
 		running.Wait()
-		l.elsewhere.Close()
+		l.otherPort.Close()
 	})
 	return l
 }
 
-func (l *liar) datagrams(t *testing.T, conn net.PacketConn, running *sync.WaitGroup) {
+func (l *fakeServer) serveUDP(t *testing.T, conn net.PacketConn, running *sync.WaitGroup) {
 	var buf [dns.MaxMsgSize]byte
 	for {
 		n, from, err := conn.ReadFrom(buf[:])
@@ -74,12 +74,12 @@ func (l *liar) datagrams(t *testing.T, conn net.PacketConn, running *sync.WaitGr
 			return
 		}
 		l.udp.Add(1)
-		messages := l.answer("udp", unpacked(t, buf[:n]))
+		messages := l.handler("udp", unpackQuery(t, buf[:n]))
 		running.Go(func() {
 			for _, m := range messages {
 				time.Sleep(m.after)
-				if m.elsewhere {
-					l.elsewhere.WriteTo(m.wire, from)
+				if m.otherPort {
+					l.otherPort.WriteTo(m.wire, from)
 				} else {
 					conn.WriteTo(m.wire, from)
 				}
@@ -88,7 +88,7 @@ func (l *liar) datagrams(t *testing.T, conn net.PacketConn, running *sync.WaitGr
 	}
 }
 
-func (l *liar) connections(t *testing.T, listener net.Listener, running *sync.WaitGroup) {
+func (l *fakeServer) serveTCP(t *testing.T, listener net.Listener, running *sync.WaitGroup) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -106,7 +106,7 @@ func (l *liar) connections(t *testing.T, listener net.Listener, running *sync.Wa
 					return
 				}
 				l.tcp.Add(1)
-				for _, m := range l.answer("tcp", unpacked(t, wire)) {
+				for _, m := range l.handler("tcp", unpackQuery(t, wire)) {
 					time.Sleep(m.after)
 					conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(m.wire))), m.wire...))
 				}
@@ -115,7 +115,7 @@ func (l *liar) connections(t *testing.T, listener net.Listener, running *sync.Wa
 	}
 }
 
-func unpacked(t *testing.T, wire []byte) *dns.Msg {
+func unpackQuery(t *testing.T, wire []byte) *dns.Msg {
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		t.Errorf("what the server sends to upstream is no query: %v", err)
@@ -124,7 +124,7 @@ func unpacked(t *testing.T, wire []byte) *dns.Msg {
 }
 
 // says is a reply to q with addresses.
-func says(t *testing.T, q *dns.Msg, addresses ...string) *dns.Msg {
+func newReply(t *testing.T, q *dns.Msg, addresses ...string) *dns.Msg {
 	m := new(dns.Msg).SetReply(q)
 	for _, a := range addresses {
 		rr, err := dns.NewRR(q.Question[0].Name + " 60 IN A " + a)
@@ -136,7 +136,7 @@ func says(t *testing.T, q *dns.Msg, addresses ...string) *dns.Msg {
 	return m
 }
 
-func wire(t *testing.T, m *dns.Msg) []byte {
+func mustPack(t *testing.T, m *dns.Msg) []byte {
 	packed, err := m.Pack()
 	if err != nil {
 		t.Error(err)
@@ -147,13 +147,13 @@ func wire(t *testing.T, m *dns.Msg) []byte {
 // oneTry is the upstream.Config.TryTimeout of tests that wait for its end, and patience
 // that of those that do not.
 const (
-	oneTry   = 400 * time.Millisecond
-	patience = 10 * time.Second
+	shortTry = 400 * time.Millisecond
+	longTry  = 10 * time.Second
 )
 
 // believing serves a small cluster, and forwards to servers. One try is that long, and
 // all take half a try more than two.
-func believing(t *testing.T, try time.Duration, servers ...netip.AddrPort) *testServer {
+func startForwarder(t *testing.T, try time.Duration, servers ...netip.AddrPort) *testServer {
 	t.Helper()
 	config := upstream.Config{TryTimeout: try, Timeout: try * 5 / 2}
 	for _, addr := range servers {

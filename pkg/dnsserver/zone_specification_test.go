@@ -13,7 +13,7 @@ import (
 
 // example is one of Kubernetes DNS-Based Service Discovery 1.1.0: the clause, the
 // question and the answer as they stand there, and a cluster in which they are right.
-type example struct {
+type specExample struct {
 	clause, question string
 	answer           []string
 	cluster          string
@@ -21,7 +21,7 @@ type example struct {
 
 // examples are all of the text. The examples contradict each other on addresses, so that
 // each has a cluster of its own.
-var examples = []example{
+var specExamples = []specExample{
 	{"2.2", "dns-version.cluster.local. IN TXT",
 		[]string{`dns-version.cluster.local. 28800 IN TXT "1.1.0"`}, ""},
 	{"2.3.1 IPv4", "kubernetes.default.svc.cluster.local. IN A",
@@ -81,13 +81,13 @@ var examples = []example{
 // EDNS0, also in capitals (2.1: all comparisons are case-insensitive), and wants what it
 // answers, save for what it leaves open: the TTL in the zone, priority and weight, and
 // the identifier of an endpoint without hostname, for which the text has 438934893.
-func TestSpecificationExamples(t *testing.T) {
+func TestZone_SpecificationExamples(t *testing.T) {
 	upstream := parseRecords(t, "www.example.com. 28715 IN A 192.0.2.53\nwww.example.com. 28715 IN AAAA 2001:db8::1")
-	for _, e := range examples {
+	for _, e := range specExamples {
 		t.Run(e.clause, func(t *testing.T) {
 			s := serve(t, "namespace default\n"+e.cluster+"\nloaded", upstream.exchange)
 			name, qtype, _ := strings.Cut(e.question, " IN ")
-			s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
+			s.forEachTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 				for _, owner := range []string{name, strings.ToUpper(name)} {
 					s.cache.Clear() // so that no TTL has aged
 					reply := ask(owner + " " + qtype)
@@ -97,11 +97,11 @@ func TestSpecificationExamples(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						want = append(want, open(rr))
+						want = append(want, specifiedText(rr))
 					}
 					var got []string
 					for _, rr := range reply.Answer {
-						got = append(got, open(rr))
+						got = append(got, specifiedText(rr))
 					}
 					slices.Sort(got)
 					slices.Sort(want)
@@ -115,7 +115,7 @@ func TestSpecificationExamples(t *testing.T) {
 }
 
 // open is a record as text without what the specification leaves open.
-func open(rr dns.RR) string {
+func specifiedText(rr dns.RR) string {
 	h := rr.Header()
 	h.Name = strings.ToLower(h.Name)
 	if srv, ok := rr.(*dns.SRV); ok {

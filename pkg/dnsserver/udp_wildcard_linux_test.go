@@ -19,7 +19,7 @@ import (
 // TestWildcard: a reply leaves from the address that was asked, whatever the routing
 // table would take. The client's socket is not connected: it sees where the reply comes
 // from.
-func TestWildcard(t *testing.T) {
+func TestServeUDP_Wildcard(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a network namespace")
 	}
@@ -37,14 +37,14 @@ func TestWildcard(t *testing.T) {
 		"[2001:db8::2]:0": {"2001:db8::2"},
 		"[fe80::53%lo]:0": {"fe80::53%lo"},
 	} {
-		s := newTestServer(t, noChange, small, nil)
-		s.run(t, listen)
+		s := newTestServer(t, noChange, smallCluster, nil)
+		s.serveOn(t, listen)
 		for _, a := range addresses {
 			at := netip.AddrPortFrom(netip.MustParseAddr(a), s.addr.Port())
 			for _, edns := range []bool{false, true} {
-				fromWhereAsked(t, listen, at, asking("web.default.svc.cluster.local. A", edns))
+				checkReplySource(t, listen, at, parseQuery("web.default.svc.cluster.local. A", edns))
 				c := dns.Client{Net: "tcp", Timeout: 5 * time.Second}
-				if reply, _, err := c.Exchange(asking("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
+				if reply, _, err := c.Exchange(parseQuery("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
 					t.Errorf("listening on %s, asked at %v over TCP: %v, %v", listen, at, reply, err)
 				}
 			}
@@ -105,7 +105,7 @@ func waitUntilBound(t *testing.T, address string) {
 }
 
 // fromWhereAsked asks at an address and wants the reply from there.
-func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) {
+func checkReplySource(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) {
 	t.Helper()
 	client := "[2001:db8::1]:0"
 	if at.Addr().Is4() {
@@ -116,7 +116,7 @@ func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.WriteToUDPAddrPort(wire(t, q), at); err != nil {
+	if _, err := c.WriteToUDPAddrPort(mustPack(t, q), at); err != nil {
 		t.Fatalf("%v: %v", at, err)
 	}
 	c.SetReadDeadline(time.Now().Add(5 * time.Second))

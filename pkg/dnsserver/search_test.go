@@ -35,7 +35,7 @@ func mustName(t testing.TB, text string) fqdn.Name {
 }
 
 // echoes counts the SearchPaths options of a reply that are empty.
-func echoes(m *dns.Msg) (n int) {
+func echoCount(m *dns.Msg) (n int) {
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
 			if local, ok := o.(*dns.EDNS0_LOCAL); ok && local.Code == autopath.DefaultOption && len(local.Data) == 0 {
@@ -47,10 +47,10 @@ func echoes(m *dns.Msg) (n int) {
 }
 
 // expanded tells whether a server says that it has expanded the query.
-func expanded(m *dns.Msg) bool { return echoes(m) == 1 }
+func isExpanded(m *dns.Msg) bool { return echoCount(m) == 1 }
 
 // question is a query, with the search lists as options.
-func question(name string, qtype uint16, lists ...string) *dns.Msg {
+func newQuery(name string, qtype uint16, lists ...string) *dns.Msg {
 	q := new(dns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false)
 	for _, list := range lists {
 		q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte(list)})
@@ -59,19 +59,19 @@ func question(name string, qtype uint16, lists ...string) *dns.Msg {
 }
 
 // from asks the server as a client with that address.
-func from(t testing.TB, s *Server, client netip.Addr, q *dns.Msg) *dns.Msg {
+func exchangeFrom(t testing.TB, s *Server, client netip.Addr, q *dns.Msg) *dns.Msg {
 	t.Helper()
-	return over(t, s, overUDP, client, q)
+	return exchangeVia(t, s, overUDP, client, q)
 }
 
-func over(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg) *dns.Msg {
+func exchangeVia(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg) *dns.Msg {
 	t.Helper()
 	packet, err := q.Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	reply := new(dns.Msg)
-	if err := reply.Unpack(handled(t.Context(), s, packet, via, client)); err != nil {
+	if err := reply.Unpack(handlePacket(t.Context(), s, packet, via, client)); err != nil {
 		t.Fatal(err)
 	}
 	return reply
@@ -80,7 +80,7 @@ func over(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg)
 func pod() netip.Addr { return netip.MustParseAddr("10.244.1.7") }
 
 // TestAutopathConfig has both sides of what a server can be given.
-func TestAutopathConfig(t *testing.T) {
+func TestAutopath_Defaults(t *testing.T) {
 	suffixes := func(n int) (list []fqdn.Name) {
 		for i := range n {
 			list = append(list, mustName(t, fmt.Sprintf("d%d.example", i)))
@@ -110,30 +110,30 @@ func TestAutopathConfig(t *testing.T) {
 }
 
 // TestAutopathSuffix: another suffix and option take the place of the default ones.
-func TestAutopathSuffix(t *testing.T) {
+func TestSearch_CustomSuffix(t *testing.T) {
 	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{Autopath: Autopath{Suffix: mustName(t, "pods.test"), Option: 65001}})
-	if m := from(t, s, pod(), question("web.search.shop.cluster.local.pods.test.", dns.TypeA)); len(m.Answer) != 2 {
+	if m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.pods.test.", dns.TypeA)); len(m.Answer) != 2 {
 		t.Errorf("%v", m)
 	}
-	if m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); m.Rcode != dns.RcodeRefused {
+	if m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); m.Rcode != dns.RcodeRefused {
 		t.Errorf("the default suffix: %v", m)
 	}
-	q := question("web.", dns.TypeA, "shop.svc.cluster.local")
-	if m := from(t, s, pod(), q); len(m.Answer) != 0 {
+	q := newQuery("web.", dns.TypeA, "shop.svc.cluster.local")
+	if m := exchangeFrom(t, s, pod(), q); len(m.Answer) != 0 {
 		t.Errorf("the default option: %v", m)
 	}
 	q.IsEdns0().Option[0].(*dns.EDNS0_LOCAL).Code = 65001
-	if m := from(t, s, pod(), q); len(m.Answer) != 2 {
+	if m := exchangeFrom(t, s, pod(), q); len(m.Answer) != 2 {
 		t.Errorf("%v", m)
 	}
 }
 
 // TestSuffixInTheCluster: a suffix may be below the cluster's domain. Names there are
 // expanded over the socket too, where the quick way knows the cluster.
-func TestSuffixInTheCluster(t *testing.T) {
+func TestSearch_SuffixInClusterDomain(t *testing.T) {
 	s := serveConfig(t, "service shop/web 10.96.0.7\nloaded", Config{Autopath: Autopath{Suffix: mustName(t, "ap.cluster.local")}})
 	for _, network := range []string{"udp", "tcp"} {
-		m := s.exchange(t, network, question("web.search.shop.cluster.local.ap.cluster.local.", dns.TypeA))
+		m := s.exchange(t, network, newQuery("web.search.shop.cluster.local.ap.cluster.local.", dns.TypeA))
 		if len(m.Answer) != 2 {
 			t.Errorf("over %s: %v", network, m)
 		}
@@ -142,7 +142,7 @@ func TestSuffixInTheCluster(t *testing.T) {
 
 // TestOptionAllowed: the option counts from the cluster's networks. From elsewhere the
 // bare name is answered, without echo. Names need no permission: their list is ours.
-func TestOptionAllowed(t *testing.T) {
+func TestSearchPaths_AllowedNetworks(t *testing.T) {
 	networks := func(list ...string) []netip.Prefix {
 		prefixes := []netip.Prefix{}
 		for _, p := range list {
@@ -168,23 +168,23 @@ func TestOptionAllowed(t *testing.T) {
 		{networks(), "127.0.0.1", false},
 	}
 	for _, tt := range tests {
-		s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{Upstream: knownNames(nil).exchange, Autopath: Autopath{Allowed: tt.allowed}})
-		m := from(t, s, netip.MustParseAddr(tt.client), question("web.", dns.TypeA, "shop.svc.cluster.local"))
-		if found := len(m.Answer) == 2; found != tt.want || expanded(m) != tt.want {
-			t.Errorf("from %s: found %t, expanded %t, want %t", tt.client, found, expanded(m), tt.want)
+		s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{Upstream: recordSet(nil).exchange, Autopath: Autopath{Allowed: tt.allowed}})
+		m := exchangeFrom(t, s, netip.MustParseAddr(tt.client), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
+		if found := len(m.Answer) == 2; found != tt.want || isExpanded(m) != tt.want {
+			t.Errorf("from %s: found %t, expanded %t, want %t", tt.client, found, isExpanded(m), tt.want)
 		}
-		if m := from(t, s, netip.MustParseAddr(tt.client), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); len(m.Answer) != 2 {
+		if m := exchangeFrom(t, s, netip.MustParseAddr(tt.client), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); len(m.Answer) != 2 {
 			t.Errorf("from %s, by name: %v", tt.client, m)
 		}
 	}
 	s := newServer(t, "loaded", Config{})
-	if m := from(t, s, netip.Addr{}, question("cluster.local.", dns.TypeA, "a")); expanded(m) {
+	if m := exchangeFrom(t, s, netip.Addr{}, newQuery("cluster.local.", dns.TypeA, "a")); isExpanded(m) {
 		t.Error("from nowhere")
 	}
 }
 
 // TestOptionIgnored has options that are as good as none, and how they are counted.
-func TestOptionIgnored(t *testing.T) {
+func TestSearchPaths_IgnoredOption(t *testing.T) {
 	upstream := parseRecords(t, "www.example.net. 300 IN A 192.0.2.1\nwww.example.net.b. 300 IN A 192.0.2.2")
 	list := func(n int) string { return strings.Repeat("a,", n-1) + "b" }
 	label := strings.Repeat("a", fqdn.MaxLabel)
@@ -208,8 +208,8 @@ func TestOptionIgnored(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := newServer(t, "loaded", Config{Upstream: upstream.exchange})
-		m := from(t, s, pod(), question("www.example.net.", dns.TypeA, tt.lists...))
-		if expanded(m) != tt.want || len(m.Answer) == 0 {
+		m := exchangeFrom(t, s, pod(), newQuery("www.example.net.", dns.TypeA, tt.lists...))
+		if isExpanded(m) != tt.want || len(m.Answer) == 0 {
 			t.Errorf("%s: %v", tt.what, m)
 		}
 		ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("malformed"))
@@ -220,25 +220,25 @@ func TestOptionIgnored(t *testing.T) {
 }
 
 // TestEchoStays in a reply that is cut to what the client takes.
-func TestEchoStays(t *testing.T) {
+func TestSearchPaths_EchoInTruncatedReply(t *testing.T) {
 	cluster := "service shop/big\nslice shop/big"
 	for i := range 200 {
 		cluster += fmt.Sprintf(" 10.244.2.%d", i)
 	}
 	s := newServer(t, cluster+"\nloaded", Config{})
-	m := from(t, s, pod(), question("big.", dns.TypeA, "shop.svc.cluster.local"))
-	if !m.Truncated || !expanded(m) || len(m.Answer) == 0 || m.Answer[0].Header().Rrtype != dns.TypeCNAME {
-		t.Errorf("truncated %t, expanded %t, %d records", m.Truncated, expanded(m), len(m.Answer))
+	m := exchangeFrom(t, s, pod(), newQuery("big.", dns.TypeA, "shop.svc.cluster.local"))
+	if !m.Truncated || !isExpanded(m) || len(m.Answer) == 0 || m.Answer[0].Header().Rrtype != dns.TypeCNAME {
+		t.Errorf("truncated %t, expanded %t, %d records", m.Truncated, isExpanded(m), len(m.Answer))
 	}
 }
 
 // TestAutopathTTL: no TTL of an expansion is longer than what was passed over may be
 // absent for. A reply of others is shared, and stays as it is.
-func TestAutopathTTL(t *testing.T) {
-	synctest.Test(t, testAutopathTTL) // so that none ages
+func TestWalk_TTL(t *testing.T) {
+	synctest.Test(t, testWalkTTL) // so that none ages
 }
 
-func testAutopathTTL(t *testing.T) {
+func testWalkTTL(t *testing.T) {
 	upstream := func(denial string) Exchange {
 		records := parseRecords(t, "web.b.example. 300 IN A 192.0.2.1\nempty.a.example. 300 IN TXT x")
 		return func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
@@ -273,12 +273,12 @@ func testAutopathTTL(t *testing.T) {
 				Upstream: upstream(tt.denial), Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}},
 			})
 			s.cfg.TTL = 30
-			q := question(tt.name+".", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local,a.example,b.example")
+			q := newQuery(tt.name+".", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local,a.example,b.example")
 			if byName {
-				q = question(tt.name+".search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
+				q = newQuery(tt.name+".search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 			}
 			for _, when := range []string{"asked", "cached"} {
-				m := from(t, s, pod(), q)
+				m := exchangeFrom(t, s, pod(), q)
 				ttl := uint32(noLimit)
 				for _, rr := range append(m.Answer, m.Ns...) {
 					ttl = min(ttl, rr.Header().Ttl)
@@ -295,7 +295,7 @@ func testAutopathTTL(t *testing.T) {
 
 // TestAddressesAgree: a name with an address of one family is found for both, also
 // while nobody can say whether it has one of the other.
-func TestAddressesAgree(t *testing.T) {
+func TestLookup_AddressFamilies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := parseRecords(t, "web.a.example. 300 IN A 192.0.2.1\nweb.b.example. 300 IN AAAA 2001:db8::1")
 		says := "" // of AAAA at a.example
@@ -326,7 +326,7 @@ func TestAddressesAgree(t *testing.T) {
 				s := newServer(t, "loaded", Config{Upstream: upstream, Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}}})
 				for _, qtype := range order {
 					begin := time.Now()
-					m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", qtype))
+					m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", qtype))
 					took := time.Since(begin)
 					switch {
 					case qtype == dns.TypeA:
@@ -347,7 +347,7 @@ func TestAddressesAgree(t *testing.T) {
 
 // TestSlowSuffix: a walk does not wait longer than its patience. What it asked is asked
 // to the end, so that who asks again gets the answer from the cache.
-func TestSlowSuffix(t *testing.T) {
+func TestWalk_SlowSuffix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := parseRecords(t, "web.slow.example. 300 IN A 192.0.2.1\nweb.lab.example. 300 IN A 192.0.2.2")
 		var asked atomic.Int32
@@ -362,7 +362,7 @@ func TestSlowSuffix(t *testing.T) {
 		ask := func(want string, ttl uint32, took time.Duration) {
 			t.Helper()
 			begin := time.Now()
-			m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
+			m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
 			if len(m.Answer) != 2 || m.Answer[0].(*dns.CNAME).Target != want || m.Answer[0].Header().Ttl != ttl || time.Since(begin) != took {
 				t.Errorf("after %v: %v", time.Since(begin), m)
 			}
@@ -379,7 +379,7 @@ func TestSlowSuffix(t *testing.T) {
 }
 
 // TestAutopathReasons: whoever gets SERVFAIL is told why (RFC 8914).
-func TestAutopathReasons(t *testing.T) {
+func TestWalk_ExtendedErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 			time.Sleep(5 * time.Second)
@@ -402,8 +402,8 @@ func TestAutopathReasons(t *testing.T) {
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			fill(s.limits.walked, tt.busy)
-			m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
+			fillLimit(s.limits.walked, tt.busy)
+			m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
 				t.Errorf("%s: %v", tt.text, m)
@@ -415,7 +415,7 @@ func TestAutopathReasons(t *testing.T) {
 
 // TestAutopathFlags: what others are asked has the client's DO and CD. Nothing of an
 // expansion is called authentic, though all its parts may be.
-func TestAutopathFlags(t *testing.T) {
+func TestWalk_HeaderFlags(t *testing.T) {
 	records := parseRecords(t, "www.example.net. 300 IN A 192.0.2.1")
 	for bits := range 4 {
 		do, cd := bits&1 != 0, bits&2 != 0
@@ -428,12 +428,12 @@ func TestAutopathFlags(t *testing.T) {
 			return m, err
 		}
 		s := newServer(t, "loaded", Config{Upstream: upstream})
-		for _, q := range []*dns.Msg{question("www.example.net.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), question("www.example.net.", dns.TypeA, "example")} {
+		for _, q := range []*dns.Msg{newQuery("www.example.net.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), newQuery("www.example.net.", dns.TypeA, "example")} {
 			q.CheckingDisabled, q.AuthenticatedData = cd, true
 			if do {
 				q.IsEdns0().SetDo()
 			}
-			m := from(t, s, pod(), q)
+			m := exchangeFrom(t, s, pod(), q)
 			if m.AuthenticatedData || m.CheckingDisabled != cd || m.IsEdns0().Do() != do || m.Rcode != dns.RcodeSuccess {
 				t.Errorf("DO %t, CD %t: %v", do, cd, m)
 			}
@@ -442,7 +442,7 @@ func TestAutopathFlags(t *testing.T) {
 }
 
 // fill makes n pieces of work of a kind be in flight.
-func fill(l limit, n int) {
+func fillLimit(l limit, n int) {
 	for len(l) > n {
 		l.release()
 	}
@@ -453,7 +453,7 @@ func fill(l limit, n int) {
 
 // TestManyWalks: the questions of walks leave room for others. What is too much fails at
 // once, is no denial, and passes.
-func TestManyWalks(t *testing.T) {
+func TestWalk_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
 			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}}})
@@ -462,8 +462,8 @@ func TestManyWalks(t *testing.T) {
 			rcode int
 		}{{maxWalked, dns.RcodeServerFailure}, {maxWalked - 4, dns.RcodeSuccess}} {
 			s.cfg.Cache.Clear()
-			fill(s.limits.walked, tt.busy)
-			if m := from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); m.Rcode != tt.rcode {
+			fillLimit(s.limits.walked, tt.busy)
+			if m := exchangeFrom(t, s, pod(), newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d questions on their way: %v", tt.busy, m)
 			}
 			s.running.Wait()
@@ -475,15 +475,15 @@ func TestManyWalks(t *testing.T) {
 }
 
 // TestAutopathCost counts what walks look at, and what they ask of others.
-func TestAutopathCost(t *testing.T) {
+func TestWalk_Metrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	s := newServer(t, "namespace shop\nservice shop/web 10.96.0.7\nloaded", Config{Register: registry, Upstream: parseRecords(t, "a.example. 300 IN A 192.0.2.1").exchange,
 		Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "example")}}})
 	for _, name := range []string{"web", "a", "a", "shop", "absent"} {
-		from(t, s, pod(), question(name+".search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
+		exchangeFrom(t, s, pod(), newQuery(name+".search.shop.cluster.local.ap.k8s.io.", dns.TypeA))
 	}
-	from(t, s, pod(), question("web.", dns.TypeA, "svc.cluster.local,shop.svc.cluster.local"))
-	from(t, s, netip.MustParseAddr("192.0.2.1"), question("web.", dns.TypeA, "shop.svc.cluster.local"))
+	exchangeFrom(t, s, pod(), newQuery("web.", dns.TypeA, "svc.cluster.local,shop.svc.cluster.local"))
+	exchangeFrom(t, s, netip.MustParseAddr("192.0.2.1"), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
 	// Candidates: 1 for web, 5 for a and 4 once it is known, 5 each for shop and
 	// absent, 2 for the option. Questions: both types of a.example and of "a." at
 	// first, then of shop's and absent's.

@@ -15,7 +15,7 @@ import (
 
 // TestNotLoaded: nothing of the cluster is said to be absent, or asked of others, before
 // it is known, also when a part of it is; everything else is forwarded.
-func TestNotLoaded(t *testing.T) {
+func TestZone_NotLoaded(t *testing.T) {
 	const (
 		unknown  = "SERVFAIL"
 		existing = "NOERROR"
@@ -35,12 +35,12 @@ func TestNotLoaded(t *testing.T) {
 		"0.0.64.100.in-addr.arpa. PTR":               unknown,
 		"255.255.127.100.in-addr.arpa. PTR":          unknown,
 		"d.f.ip6.arpa. PTR":                          unknown,
-		reverse("fdff::1") + " PTR":                  unknown,
+		reverseName("fdff::1") + " PTR":              unknown,
 		"0.0.32.172.in-addr.arpa. PTR":               absent, // the ranges' neighbours, by upstream
 		"255.255.15.172.in-addr.arpa. PTR":           absent,
 		"0.0.128.100.in-addr.arpa. PTR":              absent,
 		"255.255.63.100.in-addr.arpa. PTR":           absent,
-		reverse("fe80::1") + " PTR":                  absent,
+		reverseName("fe80::1") + " PTR":              absent,
 		"1.0.0.11.in-addr.arpa. PTR":                 absent,
 		"www.example. A":                             existing,
 		"none.example. A":                            absent,
@@ -65,31 +65,31 @@ func TestNotLoaded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			upstream := parseRecords(t, "www.example. 60 IN A 192.0.2.1\n53.2.0.192.in-addr.arpa. 60 IN PTR www.example.")
 			s := newTestServer(t, func(c *zone.Config) { c.Reverse = tt.reverse }, "namespace default\nservice default/web 10.96.0.7 http:tcp:80", upstream.exchange)
-			s.run(t, "127.0.0.1:0")
-			s.everyTransport(t, func(t *testing.T, edns bool, ask func(string) *dns.Msg) {
+			s.serveOn(t, "127.0.0.1:0")
+			s.forEachTransport(t, func(t *testing.T, edns bool, ask func(string) *dns.Msg) {
 				for question, want := range tt.want {
 					reply := ask(question)
 					if got := dns.RcodeToString[reply.Rcode]; got != want || want == unknown && (len(reply.Answer)+len(reply.Ns) > 0 || reply.Authoritative) {
-						t.Errorf("%s: want %s, got %s", question, want, text(reply))
+						t.Errorf("%s: want %s, got %s", question, want, replyText(reply))
 					}
 					code := -1
 					if edns && want == unknown {
 						code = int(dns.ExtendedErrorCodeNotReady)
 					}
-					if why(reply) != code {
-						t.Errorf("%s: extended error %d, want %d", question, why(reply), code)
+					if extendedCode(reply) != code {
+						t.Errorf("%s: extended error %d, want %d", question, extendedCode(reply), code)
 					}
 				}
 			})
 			s.zone.Update(2, func(e *zone.Edit) { e.SetLoaded() })
-			if got := text(s.exchange(t, "udp", asking("web.default.svc.cluster.local. A", false))); got != "NOERROR aa\nweb.default.svc.cluster.local. 5 IN A 10.96.0.7\n" {
+			if got := replyText(s.exchange(t, "udp", parseQuery("web.default.svc.cluster.local. A", false))); got != "NOERROR aa\nweb.default.svc.cluster.local. 5 IN A 10.96.0.7\n" {
 				t.Errorf("after the first list: %s", got)
 			}
 		})
 	}
 }
 
-func reverse(addr string) string {
+func reverseName(addr string) string {
 	name, err := dns.ReverseAddr(addr)
 	if err != nil {
 		panic(err)
@@ -100,14 +100,14 @@ func reverse(addr string) string {
 // TestStaleZone: what an old snapshot holds is served as ever, and what it lacks is
 // called absent for 5 seconds at most: TTL and minimum of the SOA record (RFC 2308
 // section 5: the smaller counts).
-func TestStaleZone(t *testing.T) {
+func TestZone_Stale(t *testing.T) {
 	for _, tt := range []struct{ ttl, fresh, stale uint32 }{{0, 0, 0}, {4, 4, 4}, {5, 5, 5}, {6, 6, 5}, {3600, 3600, 5}} {
 		s := newTestServer(t, func(*zone.Config) {}, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded", nil)
 		s.cfg.TTL = tt.ttl
-		s.run(t, "127.0.0.1:0")
+		s.serveOn(t, "127.0.0.1:0")
 		denial := func(state string, want uint32) {
 			t.Helper()
-			s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
+			s.forEachTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 				for _, question := range []string{"none.default.svc.cluster.local. A", "web.default.svc.cluster.local. TXT", "1.0.97.10.in-addr.arpa. PTR"} {
 					soa, ok := ask(question).Ns[0].(*dns.SOA)
 					if !ok || min(soa.Hdr.Ttl, soa.Minttl) != want {
@@ -115,7 +115,7 @@ func TestStaleZone(t *testing.T) {
 					}
 				}
 				if a := ask("web.default.svc.cluster.local. A"); len(a.Answer) != 1 || a.Answer[0].Header().Ttl != tt.ttl {
-					t.Errorf("--ttl %d, %s: %s", tt.ttl, state, text(a))
+					t.Errorf("--ttl %d, %s: %s", tt.ttl, state, replyText(a))
 				}
 			})
 		}
