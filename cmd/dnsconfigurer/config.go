@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -98,7 +99,7 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 		return err
 	}
 	bad := false
-	for _, f := range findings(found) {
+	for _, f := range output.Findings(found) {
 		bad = bad || f.Severity == string(policy.SeverityError)
 		if c.output == "json" {
 			err = json.NewEncoder(cmd.OutOrStdout()).Encode(f)
