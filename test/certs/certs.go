@@ -32,12 +32,12 @@ type Authority struct {
 	issued atomic.Int64
 }
 
-// NewAuthority returns an authority that nobody trusts yet.
+// NewAuthority returns a new authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1 << 32), // none that it issues
+		SerialNumber: big.NewInt(1 << 32), // not one of the certificates that it issues
 		Subject:      pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-Lifetime / 2), NotAfter: time.Now().Add(Lifetime / 2),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
@@ -45,7 +45,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Pool is the authority as the only one that is trusted.
+// Pool returns a pool with the authority alone.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.PEM)
@@ -75,7 +75,7 @@ func (a *Authority) Issue(t testing.TB, age time.Duration, hosts ...string) (cer
 	return a.sign(t, template, own), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// Write puts a certificate that is valid now, and its key, into tls.crt and tls.key of a
+// Write writes a certificate that is valid now, and its key, to tls.crt and tls.key in a
 // directory, by renaming.
 func (a *Authority) Write(t testing.TB, dir string, hosts ...string) (certFile, keyFile string) {
 	t.Helper()

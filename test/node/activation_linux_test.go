@@ -25,18 +25,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// unit plays the part of systemd towards the program: it holds the socket, starts
-// the service in something like the sandbox of its unit, and hears how it is.
+// unit replaces systemd: it holds the socket, starts the service in the sandbox of its
+// unit, and receives its notifications.
 type unit struct {
 	*machine
-	program, dir string   // dir: of the socket, the only one that the service writes to
+	program, dir string   // dir: the socket's directory, the only writable one
 	socket       *os.File // listens at dir/shim.sock
-	news         *net.UnixConn
-	service      *exec.Cmd // nil: it does not run
+	notify       *net.UnixConn
+	service      *exec.Cmd // nil: not running
 	log          *os.File
 }
 
-// sandbox gives the service a machine that it cannot write to, and no capability.
+// sandbox runs the service without write access to the machine and without capabilities.
 const sandbox = `mount --make-rprivate / &&
 mount --bind "$DIR" "$DIR" && mount -o remount,bind,ro "$DIR" &&
 mount --bind "$RUN" "$RUN" && mount -o remount,bind,rw "$RUN" &&
@@ -56,7 +56,7 @@ func newUnit(t *testing.T, m *machine) *unit {
 	defer l.Close()
 	var err1, err2 error
 	u.socket, err1 = l.File()
-	u.news, err2 = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.dir, "notify"), Net: "unixgram"})
+	u.notify, err2 = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.dir, "notify"), Net: "unixgram"})
 	u.log, err = os.Create(filepath.Join(m.dir, "activated.log"))
 	if err := errors.Join(err, err1, err2, os.Chmod(u.path(), 0o600)); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func newUnit(t *testing.T, m *machine) *unit {
 		}
 		u.log.Close()
 		u.socket.Close()
-		u.news.Close()
+		u.notify.Close()
 	})
 	return u
 }
@@ -82,28 +82,28 @@ func (u *unit) command() []string {
 		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf", filepath.Join(u.machine.dir, "etc/resolv.conf")}
 }
 
-// start returns when the service says that it is ready.
+// start starts the service and returns when it is ready.
 func (u *unit) start(t *testing.T) {
 	t.Helper()
 	u.service = exec.Command("sh", append([]string{"-c", sandbox, "sh"}, u.command()...)...)
-	u.service.Env = append(os.Environ(), "DIR="+u.machine.dir, "RUN="+u.dir, "NOTIFY_SOCKET="+u.news.LocalAddr().String(), "WATCHDOG_USEC=1000000")
+	u.service.Env = append(os.Environ(), "DIR="+u.machine.dir, "RUN="+u.dir, "NOTIFY_SOCKET="+u.notify.LocalAddr().String(), "WATCHDOG_USEC=1000000")
 	u.service.ExtraFiles = []*os.File{u.socket}
 	u.service.Stdout, u.service.Stderr = u.log, u.log
 	u.service.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := u.service.Start(); err != nil {
 		t.Fatal(err)
 	}
-	u.hear(t, "READY=1")
+	u.await(t, "READY=1")
 }
 
-// hear returns when the service says want.
-func (u *unit) hear(t *testing.T, want string) {
+// await returns when the service has sent the notification want.
+func (u *unit) await(t *testing.T, want string) {
 	t.Helper()
-	if err := u.news.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := u.notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 1000); ; {
-		n, err := u.news.Read(b)
+		n, err := u.notify.Read(b)
 		if err != nil {
 			t.Fatalf("waiting for %s: %v", want, err)
 		}
@@ -123,7 +123,7 @@ func (u *unit) kill(t *testing.T) {
 	u.service = nil
 }
 
-// kubelet connects with a kubelet's patience.
+// kubelet returns a client with the timeouts of a kubelet.
 func (u *unit) kubelet(t *testing.T) kubelet {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+u.path(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
@@ -138,8 +138,8 @@ func (u *unit) kubelet(t *testing.T) kubelet {
 	return kubelet{runtimeapi.NewRuntimeServiceClient(c), u.cgroup, &u.timings, "activated shim"}
 }
 
-// calls begins a call of each kubelet. The function that it returns waits for them;
-// none may fail.
+// calls starts a call of each kubelet. The returned function waits for them; none may
+// fail.
 func calls(ctx context.Context, t *testing.T, kubelets ...kubelet) (wait func()) {
 	results := make(chan error, len(kubelets))
 	for _, k := range kubelets {
@@ -152,14 +152,14 @@ func calls(ctx context.Context, t *testing.T, kubelets ...kubelet) (wait func())
 		t.Helper()
 		for range kubelets {
 			if err := <-results; err != nil {
-				t.Errorf("a call that came without a shim: %v", err)
+				t.Errorf("call without a shim: %v", err)
 			}
 		}
 	}
 }
 
-// testActivation has the shim as a service of systemd: whatever happens to it, a call
-// that comes while it is away waits for the next one.
+// testActivation runs the shim as a service of systemd. A call that arrives while the
+// shim is stopped or killed waits for the next start.
 func (m *machine) testActivation(t *testing.T) {
 	u := newUnit(t, m)
 	ctx, cancel := within(t.Context())
@@ -169,7 +169,7 @@ func (m *machine) testActivation(t *testing.T) {
 	wait := calls(ctx, t, old) // before the first start
 	u.start(t)
 	wait()
-	u.hear(t, "WATCHDOG=1")
+	u.await(t, "WATCHDOG=1")
 
 	second := exec.Command(u.program, u.command()[1:]...)
 	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), u.path()+".lock is locked by another shim") {
@@ -181,7 +181,7 @@ func (m *machine) testActivation(t *testing.T) {
 	u.start(t)
 	wait()
 
-	// A pod that nobody knows gets what the kubelet asks for, in the sandbox as well.
+	// An unknown pod gets the kubelet's configuration, also in the sandbox.
 	pod := newPod("activation", corev1.PodSpec{})
 	config := old.sandboxOf(engine(t, facts()), m.host(), pod)
 	id, err := old.start(ctx, config)
@@ -198,12 +198,12 @@ func (m *machine) testActivation(t *testing.T) {
 	}
 }
 
-// testDrain stops the service while a call is under way, and starts it again.
+// testDrain stops the service while a call is in progress, and starts it again.
 func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kubelet, container string) {
-	underWay := make(chan error, 1)
+	inProgress := make(chan error, 1)
 	go func() {
 		_, err := old.exec(ctx, container, "/bin/busybox", "sh", "-c", "busybox touch /began && busybox sleep 2")
-		underWay <- err
+		inProgress <- err
 	}()
 	if err := poll(func() error {
 		_, err := m.directly(t).exec(ctx, container, "/bin/busybox", "ls", "/began")
@@ -214,14 +214,14 @@ func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kube
 	if err := u.service.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	u.hear(t, "STOPPING=1")
+	u.await(t, "STOPPING=1")
 	wait := calls(ctx, t, old, u.kubelet(t))
 	if err := u.service.Wait(); err != nil {
-		t.Errorf("the service ends with %v", err)
+		t.Errorf("the service ended with %v", err)
 	}
 	u.service = nil
-	if err := <-underWay; err != nil {
-		t.Errorf("a call that was under way: %v", err)
+	if err := <-inProgress; err != nil {
+		t.Errorf("call in progress during the stop: %v", err)
 	}
 	if info, err := os.Stat(u.path()); err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket afterwards: %v, %v", info, err)

@@ -24,11 +24,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// apiServer streams the list of a node's pods in protobuf, as API servers do to
-// clients that take it, and takes events.
+// apiServer streams the list of a node's pods in protobuf, as API servers do on request,
+// and accepts events.
 type apiServer struct {
 	stream []byte        // the list, up to its last bookmark
-	listed chan struct{} // closes when somebody has got it
+	listed chan struct{} // closed when the list was sent
 	once   sync.Once
 }
 
@@ -78,9 +78,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// typicalPods returns pods as they are on nodes: what a Deployment's pod has after
-// the API server, admission and the kubelet are done with it. They ask for autopath,
-// so that a shim has something to do.
+// typicalPods returns pods as large as those on nodes: a Deployment's pod after
+// defaulting, admission and the kubelet's status updates. Their policy is autopath, so
+// that the shim edits them.
 func typicalPods(n int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range n {
@@ -95,8 +95,8 @@ func typicalPod(i int) *corev1.Pod {
 		typicalContainer("frontend"), typicalContainer("log-forwarder"), typicalContainer("proxy"),
 	}})
 	pod.Namespace, pod.UID, pod.ResourceVersion = fmt.Sprintf("team-%02d", i%12), types.UID(fmt.Sprintf("0a1b2c3d-4e5f-6789-abcd-%012d", i)), fmt.Sprint(100_000+i)
-	annotated(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
-	annotated(pod, "checksum/config", strings.Repeat("0123456789abcdef", 4))
+	withAnnotation(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
+	withAnnotation(pod, "checksum/config", strings.Repeat("0123456789abcdef", 4))
 	pod.CreationTimestamp = now
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-frontend-7c9d8f6b5", UID: pod.UID}}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -134,7 +134,7 @@ func typicalContainer(name string) corev1.Container {
 	return c
 }
 
-// fieldsOf stands for the record of who set which field, about as large as a pod's.
+// fieldsOf returns managed fields about as large as a pod's.
 func fieldsOf(pod *corev1.Pod) *metav1.FieldsV1 {
 	var b strings.Builder
 	b.WriteString(`{"f:metadata":{},"f:spec":{"f:containers":{`)

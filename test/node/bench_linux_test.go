@@ -21,14 +21,14 @@ import (
 
 // Sizes of the benchmarks.
 const (
-	maxPods    = 110      // what a kubelet takes by default
+	maxPods    = 110      // the kubelet's default
 	largeReply = 8 << 20  // bytes
-	maxMessage = 16 << 20 // bytes that the kubelet takes (internal/cri in Kubernetes)
+	maxMessage = 16 << 20 // the kubelet's limit, in bytes (internal/cri in Kubernetes)
 )
 
-// BenchmarkContainerd is calls to containerd, without the shim and through it.
-// RunPodSandbox takes containerd a tenth of a second, give or take more than the
-// shim's share; BenchmarkInstant tells this share.
+// BenchmarkContainerd measures calls to containerd, without the shim and through it.
+// RunPodSandbox takes a tenth of a second, with a variation above the shim's share, which
+// BenchmarkInstant measures.
 func BenchmarkContainerd(b *testing.B) {
 	m := newMachine(b, "")
 	pods := typicalPods(maxPods)
@@ -50,7 +50,7 @@ func BenchmarkContainerd(b *testing.B) {
 	})
 }
 
-// BenchmarkInstant is calls to a runtime that answers at once.
+// BenchmarkInstant measures calls to a runtime that replies at once.
 func BenchmarkInstant(b *testing.B) {
 	pods := typicalPods(maxPods)
 	socket := serve(b, newInstant(b, pods))
@@ -64,8 +64,8 @@ func BenchmarkInstant(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory is the memory of a shim on a full node: when it has started, after
-// every pod was started anew many times, after large replies, and when it has rest.
+// BenchmarkMemory measures the memory of a shim on a full node: after the start, after
+// many restarts of every pod, after large replies, and when idle.
 func BenchmarkMemory(b *testing.B) {
 	pods := typicalPods(maxPods)
 	text, err := json.Marshal(pods)
@@ -94,19 +94,19 @@ func BenchmarkMemory(b *testing.B) {
 			for unit, name := range map[string]string{"rss-MB": "VmRSS", "anon-MB": "RssAnon", "file-MB": "RssFile", "pss-MB": "Pss", "peak-MB": "VmHWM"} {
 				b.ReportMetric(m[name]*1024/1e6, unit)
 			}
-			b.ReportMetric(0, "ns/op") // says nothing
+			b.ReportMetric(0, "ns/op") // meaningless here
 		})
 	}
 }
 
-// call is something that a kubelet does.
+// call is one kind of request of a kubelet.
 type call struct {
 	name string
 	do   func(*testing.B, kubelet) error
 }
 
-// compare does the calls directly and through the shim. benchstat -col /path gives
-// what the shim adds; shim-us/op is what a call costs the shim on the processor.
+// compare measures the calls directly and through the shim. benchstat -col /path shows
+// the difference; shim-us/op is the processor time of the shim per call.
 func compare(b *testing.B, direct kubelet, shim *shimProcess, calls []call) {
 	for _, c := range calls {
 		b.Run("call="+c.name+"/path=direct", func(b *testing.B) {
@@ -147,7 +147,7 @@ func listLarge(b *testing.B, k kubelet) error {
 	return err
 }
 
-// starts starts the sandboxes of pods, one after the other.
+// starts starts the sandboxes of pods, one at a time.
 func starts(b *testing.B, pods []*corev1.Pod) func(*testing.B, kubelet) error {
 	var requests []*runtimeapi.PodSandboxConfig
 	for _, pod := range pods {
@@ -161,13 +161,13 @@ func starts(b *testing.B, pods []*corev1.Pod) func(*testing.B, kubelet) error {
 	}
 }
 
-// instant is a runtime that answers at once and does nothing.
+// instant is a runtime that replies at once and does nothing.
 type instant struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	sandboxes []*runtimeapi.PodSandbox
 }
 
-// newInstant returns one that has the sandboxes of pods.
+// newInstant returns a runtime with the sandboxes of pods.
 func newInstant(b *testing.B, pods []*corev1.Pod) *instant {
 	b.Helper()
 	r := new(instant)

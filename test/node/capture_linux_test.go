@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capture collects the DNS queries that pass a network device of the machine. The
-// kernel puts them into its queue before they are delivered: when a lookup has ended,
-// its queries are there.
+// capture collects the DNS queries that pass a network device of the machine. The kernel
+// queues them before their delivery: when a lookup has returned, its queries are in the
+// queue.
 type capture struct{ fd int }
 
-// capture begins to collect what passes device, until t ends.
+// capture collects what passes device until t ends.
 func (m *machine) capture(t *testing.T, device string) capture {
 	t.Helper()
 	var c capture
@@ -45,7 +45,7 @@ func (m *machine) capture(t *testing.T, device string) capture {
 // ipv4 is the protocol in the byte order of the network.
 var ipv4 = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP))
 
-// take returns the queries since the last call, as "to NAME TYPE".
+// take returns the queries since the last call, as "SERVER NAME TYPE".
 func (c capture) take(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -58,7 +58,7 @@ func (c capture) take(t *testing.T) []string {
 		case err != nil:
 			t.Fatal(err)
 		}
-		// The loopback device shows each packet as it goes and as it comes.
+		// The loopback device shows each packet twice: outgoing and incoming.
 		if from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// testChangedManifest has a pod that comes back under its name with another UID.
+// testChangedManifest changes a manifest: the pod keeps its name and gets another UID.
 func (n node) testChangedManifest(t *testing.T) {
 	pod := withAutopath(staticPod("changed", corev1.PodSpec{}))
 	name := n.write(t, pod)
@@ -35,8 +35,8 @@ func (n node) testChangedManifest(t *testing.T) {
 	}
 }
 
-// testRestarts has a pod that comes while one of those behind the kubelet is away,
-// and others that must not notice.
+// testRestarts creates a pod while the shim or containerd is stopped. Running pods must
+// not be affected.
 func (n node) testRestarts(t *testing.T) {
 	for name, c := range map[string]struct{ leave, comeBack func(*testing.T) }{
 		"shim-ends": {func(t *testing.T) {
@@ -98,7 +98,7 @@ func (n node) checkRunning(t *testing.T, before map[string][]corev1.ContainerSta
 	}
 }
 
-// testStaleFacts has a shim that knows another node than its kubelet.
+// testStaleFacts runs a shim with node facts that differ from the kubelet's.
 func (n node) testStaleFacts(t *testing.T) {
 	for name, flag := range map[string]string{
 		"other-cluster-dns": "--cluster-dns=10.96.0.99",
@@ -126,7 +126,7 @@ func (n node) testStaleFacts(t *testing.T) {
 	})
 }
 
-// restartShim returns when the kubelet calls the new shim.
+// restartShim restarts the shim and returns when the kubelet calls it.
 func (n node) restartShim(t *testing.T, flags ...string) {
 	t.Helper()
 	n.shim.stop(t, "TERM")
@@ -136,8 +136,8 @@ func (n node) restartShim(t *testing.T, flags ...string) {
 	}
 }
 
-// checkPassed runs a pod that asks for autopath and gets what the kubelet computes.
-// It is the first one of this shim.
+// checkPassed runs a pod with the autopath annotation, the first one of this shim, and
+// checks that it gets the kubelet's configuration.
 func (n node) checkPassed(t *testing.T, name string) {
 	t.Helper()
 	pod := withAutopath(staticPod(name, corev1.PodSpec{DNSConfig: dnsConfig()}))

@@ -20,12 +20,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// command is dnsconfigurer as people install it, with one file about the machine for
-// all of its commands.
+// command is the installed dnsconfigurer, with one configuration file for all its
+// commands.
 type command struct {
 	*machine
 	program string
-	pid     string // of the shim, inside; "": it does not run
+	pid     string // of the shim, inside; "": not running
 	http    http.Client
 }
 
@@ -60,7 +60,8 @@ func newCommand(t *testing.T, m *machine, program string) *command {
 func (c *command) configFile() string { return filepath.Join(c.dir, "shim.yaml") }
 func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock") }
 
-// start returns when the shim has started; flags win over its file.
+// start starts the shim and returns when it is alive. flags override the configuration
+// file.
 func (c *command) start(t *testing.T, flags ...string) {
 	t.Helper()
 	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml" `+strings.Join(flags, " "), "shim.log")
@@ -69,7 +70,7 @@ func (c *command) start(t *testing.T, flags ...string) {
 	}
 }
 
-// stop ends the shim by a signal and returns its exit code.
+// stop sends a signal to the shim and returns its exit code.
 func (c *command) stop(t *testing.T, signal string) string {
 	t.Helper()
 	code := c.end(t, c.pid, signal)
@@ -77,14 +78,14 @@ func (c *command) stop(t *testing.T, signal string) string {
 	return code
 }
 
-// ready returns nil when the shim has passed on a call.
+// ready returns nil when the shim has forwarded a call.
 func (c *command) ready() error {
 	_, err := get(&c.http, "http://"+shimAddress+"/readyz")
 	return err
 }
 
-// decisions returns how many requests for sandboxes had which outcome since the shim
-// started, without those that no request had.
+// decisions returns the sandbox requests since the start of the shim by outcome, without
+// the zeros.
 func (c *command) decisions(t *testing.T) map[string]string {
 	t.Helper()
 	body, err := get(&c.http, "http://"+shimAddress+"/metrics")
@@ -117,7 +118,7 @@ func (c *command) lineAbout(t *testing.T, pod string) string {
 	return ""
 }
 
-// render returns what the command says that a static pod gets.
+// render returns the result of the command render for a static pod.
 func (c *command) render(t *testing.T, pod *corev1.Pod) (dns resolvconf.Config, hostname string) {
 	t.Helper()
 	var problems bytes.Buffer

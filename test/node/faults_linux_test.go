@@ -16,44 +16,44 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// secondDNS is another address of the cluster DNS. Most clusters have one.
+// secondDNS is a second address of the cluster DNS, as some clusters have.
 var secondDNS = netip.MustParseAddr("10.96.0.11")
 
-// How long something is away: what is restarted, and what says nothing. The second is
-// more than a lookup takes that fails, save for glibc's with a list of domains.
+// The duration of a fault: a restart, and a server that does not reply. The second is
+// longer than a failing lookup takes, except for glibc's with a search list.
 const (
 	restartTime = 3 * time.Second
 	silenceTime = 12 * time.Second
 )
 
-// faults are what happens under load to a node and to the servers that it asks.
+// faults are the faults of a node cache and its servers under load.
 var faults = []struct {
-	story    string
+	name     string
 	two      bool // the cluster DNS has two addresses
 	fallback bool // it is also the second server of pods
 	lossless bool // no lookup may fail
 	pause    time.Duration
 	happens  func(t *testing.T, s *served, l load)
 }{
-	{story: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
-	{story: "the node cache is killed", happens: restartNodeCache},
-	{story: "the node cache is killed, the cluster DNS is the second server", fallback: true, happens: restartNodeCache},
-	{story: "the cluster DNS is killed", happens: func(t *testing.T, s *served, _ load) {
+	{name: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
+	{name: "the node cache is killed", happens: restartNodeCache},
+	{name: "the node cache is killed, the cluster DNS is the second server", fallback: true, happens: restartNodeCache},
+	{name: "the cluster DNS is killed", happens: func(t *testing.T, s *served, _ load) {
 		s.end(t, s.cluster[0], "KILL")
 		<-time.After(restartTime)
 		s.startCluster(t)
 	}},
-	{story: "the cluster DNS hangs", happens: hangCluster},
-	{story: "one of two cluster DNS servers hangs", two: true, happens: hangCluster},
-	{story: "the servers of a host suffix say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
-	{story: "the node's servers say nothing", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
-	{story: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
+	{name: "the cluster DNS hangs", happens: hangCluster},
+	{name: "one of two cluster DNS servers hangs", two: true, happens: hangCluster},
+	{name: "the servers of a host suffix do not reply", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
+	{name: "the node's servers do not reply", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
+	{name: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
 
-// TestFaults looks a thousand names up while something fails: what exists is never denied,
-// a lookup fails in the way that has programs try again, none fails when it is over, and
-// none at all over upgrades. How long lookups take is told and not judged;
-// docs/node-cache.md has the figures.
+// TestFaults looks up a thousand names during each fault. A name that exists is never
+// denied, a failing lookup returns EAI_AGAIN, none fails after the fault, and none at all
+// during upgrades. The durations are logged, not checked; docs/node-cache.md has the
+// figures.
 func TestFaults(t *testing.T) {
 	install(t)
 	program, dir := process.Build(t, t.TempDir()), t.TempDir()
@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 	compile(t, "gcc", "ask.c", ask["glibc"], "-lresolv")
 	compile(t, "musl-gcc", "ask.c", ask["musl"])
 	for _, f := range faults {
-		t.Run(f.story, func(t *testing.T) {
+		t.Run(f.name, func(t *testing.T) {
 			s := newServed(t, program, f.two)
 			l := s.startLoad(t, ask, f.fallback, cmp.Or(f.pause, pause))
 			l.reach(t, 15)
@@ -71,20 +71,20 @@ func TestFaults(t *testing.T) {
 				c := l.tally(t, p)
 				t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p, c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
 				if len(c.wrong) > 0 {
-					t.Errorf("%s: %d wrong:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
+					t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
 				}
 				if c.late > 0 {
-					t.Errorf("%s: lookups fail when it is over", p)
+					t.Errorf("%s: lookups fail after the fault", p)
 				}
 				if f.lossless && c.again > 0 {
-					t.Errorf("%s: %d lookups are lost", p, c.again)
+					t.Errorf("%s: %d lookups failed", p, c.again)
 				}
 			}
 		})
 	}
 }
 
-// served is a machine with a node cache, the cluster DNS, and the internet.
+// served is a machine with a node cache, the cluster DNS and an upstream server.
 type served struct {
 	*machine
 	*internet
@@ -92,7 +92,7 @@ type served struct {
 	addrs   []netip.Addr // of the cluster DNS
 	cluster []string     // process IDs
 	cache   string
-	caches  int // that were started
+	caches  int // started
 }
 
 func newServed(t *testing.T, program string, two bool) *served {
@@ -118,7 +118,7 @@ func (s *served) startCluster(t *testing.T) {
 	}
 }
 
-// startNodeCache starts another node cache. It returns when that has the address.
+// startNodeCache starts another node cache and returns when it serves.
 func (s *served) startNodeCache(t *testing.T) {
 	t.Helper()
 	s.caches++
@@ -158,15 +158,15 @@ func upgradeNodeCache(t *testing.T, s *served, l load) {
 	}
 }
 
-// hangCluster stops the first server of the cluster DNS for a while: it takes packets,
-// and says nothing.
+// hangCluster stops the first server of the cluster DNS for a while: it receives packets
+// and does not reply.
 func hangCluster(t *testing.T, s *served, _ load) {
 	s.run(t, "kill -STOP "+s.cluster[0]+" && echo stopped")
 	<-time.After(silenceTime)
 	s.run(t, "kill -CONT "+s.cluster[0]+" && echo goes on")
 }
 
-// silence has the internet say nothing about a domain for a while.
+// silence drops the queries for a domain for a while.
 func (i *internet) silence(d time.Duration, domain string) {
 	i.silent.Store(&domain)
 	<-time.After(d)

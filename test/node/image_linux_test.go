@@ -16,21 +16,21 @@ import (
 	"testing"
 )
 
-// The images. Each holds busybox; the two others also static programs of their C
-// library: tell tells what it makes of /etc/resolv.conf, ask looks a name up.
+// The images. Each has busybox; the two others also have static programs of their C
+// library: tell prints how the library reads /etc/resolv.conf, ask looks up a name.
 const (
 	pauseImage = "localhost/pause:1"
 	glibcImage = "localhost/glibc:1"
 	muslImage  = "localhost/musl:1"
 )
 
-// sleep is what containers do.
+// sleep is the command of containers.
 var sleep = []string{"/bin/busybox", "sleep", "1000000"}
 
-// image is one that has a single layer.
+// image is an image with a single layer.
 type image struct {
 	name  string
-	files map[string]string // by the name inside, where it is outside
+	files map[string]string // paths outside by paths inside
 }
 
 // buildImages writes the images into one archive and returns its path.
@@ -56,7 +56,7 @@ func buildImages(t testing.TB, dir string) string {
 	return path
 }
 
-// compile builds a program of test/libc, where its output is described.
+// compile builds a program of test/libc, which describes its output.
 func compile(t testing.TB, compiler, source, program string, flags ...string) {
 	t.Helper()
 	args := append([]string{"-static", "-O1", "-o", program, filepath.Join("..", "libc", "testdata", source)}, flags...)
@@ -65,8 +65,8 @@ func compile(t testing.TB, compiler, source, program string, flags ...string) {
 	}
 }
 
-// archive returns what `docker save` makes of the images: a manifest, and for each
-// image its configuration and its layer.
+// archive returns the images in the format of `docker save`: a manifest, and the
+// configuration and the layer of each image.
 func archive(images []image) ([]byte, error) {
 	type entry struct {
 		Config   string

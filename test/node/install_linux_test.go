@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// tools are the programs that the test runs, and Debian's packages for them.
+// tools are the programs that the tests run, and their Debian packages.
 var tools = []struct{ program, pkg string }{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
@@ -27,7 +27,7 @@ var tools = []struct{ program, pkg string }{
 
 const bridgePlugin = "/usr/lib/cni/bridge"
 
-// install sees to it that the tools are there. It does nothing when they are.
+// install installs the missing tools.
 func install(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -49,30 +49,30 @@ func install(t testing.TB) {
 	if aptGet(args...).Run() == nil {
 		return
 	}
-	_ = aptGet("update").Run() // install says what is wrong
+	_ = aptGet("update").Run() // install reports the error
 	if out, err := aptGet(args...).CombinedOutput(); err != nil {
 		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
 	}
 }
 
-// aptGet waits for the other packages' tests that install: apt-get does not wait for
-// its locks.
+// aptGet returns an apt-get command that waits for those of other packages' tests:
+// apt-get does not wait for its locks.
 func aptGet(args ...string) *exec.Cmd {
 	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	return cmd
 }
 
-// buildKubelet returns the path of the kubelet's program. Go keeps it in its build
-// cache, with the packages that it has in common with the tests of test/cluster.
+// buildKubelet returns the path of a kubelet. Go keeps it in its build cache, with the
+// packages that it shares with the tests of test/cluster.
 func buildKubelet(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(runGo(t, "test/cluster", "tool", "-n", "kubelet"))
 }
 
-// buildContainerd returns a directory with a containerd of the newest line. Debian's
-// is of the line before: without GetContainerEvents and RuntimeConfig, and with
-// another answer to an empty DNS configuration.
+// buildContainerd returns a directory with a containerd of the newest release line.
+// Debian's is of the line before: it lacks GetContainerEvents and RuntimeConfig, and
+// treats an empty DNS configuration differently.
 func buildContainerd(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func buildContainerd(t *testing.T) string {
 	return dir
 }
 
-// runGo runs the go command in a directory of the repository, and returns its output.
+// runGo runs the go command in a directory of the repository and returns its output.
 func runGo(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	start := time.Now()
@@ -97,8 +97,7 @@ func runGo(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// busybox returns the path of a busybox that runs without libraries; "": there is
-// none.
+// busybox returns the path of a statically linked busybox, "" if there is none.
 func busybox() string {
 	path, err := exec.LookPath("busybox")
 	if err != nil {

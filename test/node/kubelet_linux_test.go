@@ -22,8 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// kubelet plays the part of the machine's kubelet towards what answers on runtime:
-// containerd or a shim.
+// kubelet simulates the machine's kubelet for a runtime: containerd or a shim.
 type kubelet struct {
 	runtime runtimeapi.RuntimeServiceClient
 	cgroup  string
@@ -36,8 +35,9 @@ func (m *machine) kubelet(t testing.TB, socket, label string) kubelet {
 	return kubelet{runtimeapi.NewRuntimeServiceClient(connect(t, socket)), m.cgroup, &m.timings, label}
 }
 
-// sandboxOf returns what a kubelet sends for pod. It knows no annotation of ours,
-// and the engine without them gives what it computes (test/cluster has the proof).
+// sandboxOf returns a kubelet's request for pod. A kubelet ignores the annotations of the
+// project, and the engine without them computes the kubelet's result (proved in
+// test/cluster).
 func (k kubelet) sandboxOf(e *policy.Engine, host resolvconf.File, pod *corev1.Pod) *runtimeapi.PodSandboxConfig {
 	p := kube.FromPod(pod)
 	p.Override = ""
@@ -75,17 +75,17 @@ type view struct {
 	ResolvConf   string // /etc/resolv.conf
 }
 
-const look = `set -e
+const viewScript = `set -e
 busybox hostname
 echo "$HOSTNAME"
 busybox cat /etc/hostname
 busybox cat /etc/resolv.conf`
 
-// config returns the DNS configuration that v holds.
+// config returns the DNS configuration in v.
 func (v view) config() resolvconf.Config { return resolvconf.Parse(v.ResolvConf).Config() }
 
-// runPod runs a pod with one container from its start to its end, and returns what
-// the container saw.
+// runPod runs a pod with one container from its start to its end, and returns the view of
+// the container.
 func (k kubelet) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig) (v view, err error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -136,14 +136,14 @@ func (k kubelet) startContainer(ctx context.Context, sandbox string, config *run
 }
 
 func (k kubelet) view(ctx context.Context, container string) (view, error) {
-	out, err := k.exec(ctx, container, "/bin/busybox", "sh", "-c", look)
+	out, err := k.exec(ctx, container, "/bin/busybox", "sh", "-c", viewScript)
 	if err != nil {
 		return view{}, err
 	}
 	return parseView(out)
 }
 
-// parseView reads what look writes.
+// parseView parses the output of viewScript.
 func parseView(out string) (view, error) {
 	part := strings.SplitN(out, "\n", 4)
 	if len(part) != 4 {
@@ -169,7 +169,7 @@ func (k kubelet) remove(ctx context.Context, sandbox string) error {
 	return errors.Join(err1, err2)
 }
 
-// timings are how long things took.
+// timings are durations by what was measured.
 type timings struct {
 	mu    sync.Mutex
 	times map[string][]time.Duration
@@ -190,7 +190,7 @@ func (l *timings) report(t *testing.T) {
 	defer l.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(l.times)) {
 		times := slices.Sorted(slices.Values(l.times[what]))
-		t.Logf("%-40s %4d times, median %v, most %v", what, len(times),
+		t.Logf("%-40s %4d times, median %v, max %v", what, len(times),
 			times[(len(times)-1)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
 	}
 }

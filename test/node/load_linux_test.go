@@ -20,18 +20,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// A load is a thousand lookups: four pods, each with programs that look one name up after
-// the other.
+// A load is a thousand lookups: four pods, each with programs that look up one name at a
+// time.
 const (
 	programs = 5
-	names    = 50                     // of a program
-	pause    = 150 * time.Millisecond // of a program, before each lookup: 130 lookups a second in all
-	upgrade  = 3 * pause              // while a node cache is upgraded: a busy machine takes seconds to start one
+	names    = 50                     // of each program
+	pause    = 150 * time.Millisecond // before each lookup of a program: 130 lookups a second in all
+	upgrade  = 3 * pause              // during upgrades: a busy machine takes seconds to start a node cache
 	lookedUp = 4 * programs * names
 )
 
-// loadObjects are the names of the cluster: more Services than are asked for before
-// something fails, so that some are asked for the first time while it does.
+// loadObjects returns the objects of the cluster: more Services than are looked up before
+// the fault, so that some are looked up for the first time during it.
 func loadObjects() string {
 	text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: payments, name: db}\nspec: {clusterIPs: [10.96.1.2]}\n"
 	for n := range names {
@@ -46,9 +46,10 @@ www.example.com.      5 IN A 198.51.100.1
 *.hosts.corp.example. 5 IN A 198.51.100.3
 `
 
-// nameOf is the n-th name of the i-th program in a pod, and what is found; "": nothing.
-// Half of them nobody else asks for. At no time do all programs ask for names of one kind.
-func nameOf(p loadPod, i, n int) (name, want string) {
+// lookupName returns the n-th name of the i-th program in a pod and its address, "" for a
+// name that does not exist. Half of the names are unique to the program. At no time do
+// all programs look up names of one kind.
+func lookupName(p loadPod, i, n int) (name, want string) {
 	own := fmt.Sprintf("%s%d-%d", p, i, n)
 	switch (i + n) % 6 {
 	case 0:
@@ -66,8 +67,7 @@ func nameOf(p loadPod, i, n int) (name, want string) {
 	}
 }
 
-// loadPod is a pod as far as its lookups go: the resolv.conf that the engine gives it,
-// and a C library.
+// loadPod is the resolv.conf and the C library of a pod.
 type loadPod struct {
 	library, policy string
 	resolvConf      string
@@ -75,8 +75,8 @@ type loadPod struct {
 
 func (p loadPod) String() string { return p.library + "-" + p.policy }
 
-// loadPods are one of each library and policy on a node whose pods all ask the node cache,
-// and with fallback the cluster DNS if that does not answer.
+// loadPods returns a pod of each library and policy on a node with a node cache. With
+// fallback the cluster DNS is the second server.
 func loadPods(t *testing.T, m *machine, fallback bool) (pods []loadPod) {
 	autopath, listed := facts(), facts()
 	autopath.Autopath.ClusterDNSFallback = fallback
@@ -103,15 +103,15 @@ func loadPods(t *testing.T, m *machine, fallback bool) (pods []loadPod) {
 	return pods
 }
 
-// load is one that runs.
+// load is a running load.
 type load struct {
 	*machine
 	pods []loadPod
 	pid  string // of the shell that waits for all programs
 }
 
-// startLoad starts the programs. Those of a pod are in a mount namespace that has its
-// resolv.conf, and write to one file. ask has a program for each library.
+// startLoad starts the programs. The programs of a pod share a mount namespace with its
+// resolv.conf and write to one file. ask holds the program of each library.
 func (m *machine) startLoad(t *testing.T, ask map[string]string, fallback bool, pause time.Duration) load {
 	t.Helper()
 	l := load{machine: m, pods: loadPods(t, m, fallback)}
@@ -122,7 +122,7 @@ func (m *machine) startLoad(t *testing.T, ask map[string]string, fallback bool, 
 		for i := range programs {
 			inside += fmt.Sprintf("%s each %d", ask[p.library], pause.Milliseconds())
 			for n := range names {
-				name, _ := nameOf(p, i, n)
+				name, _ := lookupName(p, i, n)
 				inside += " " + name
 			}
 			inside += fmt.Sprintf(" >>%s &\n", l.output(p))
@@ -137,9 +137,9 @@ func (m *machine) startLoad(t *testing.T, ask map[string]string, fallback bool, 
 
 func (l load) output(p loadPod) string { return filepath.Join(l.dir, p.String()+".lookups") }
 
-// lines are the lookups of a pod that have ended.
+// lines returns the completed lookups of a pod.
 func (l load) lines(p loadPod) []string {
-	text, _ := os.ReadFile(l.output(p)) // the file comes with the first
+	text, _ := os.ReadFile(l.output(p)) // the file exists from the first lookup on
 	lines := strings.SplitAfter(string(text), "\n")
 	return lines[:len(lines)-1]
 }
@@ -151,7 +151,7 @@ func (l load) done() (n int) {
 	return n
 }
 
-// reach waits until so many percent of the lookups have ended.
+// reach waits until percent of the lookups are complete.
 func (l load) reach(t *testing.T, percent int) {
 	t.Helper()
 	err := poll(func() error {
@@ -165,18 +165,18 @@ func (l load) reach(t *testing.T, percent int) {
 	}
 }
 
-// wait returns when all lookups have ended.
+// wait waits until all lookups are complete.
 func (l load) wait(t *testing.T) {
 	t.Helper()
 	l.reach(t, 100)
 	l.run(t, "wait "+l.pid+"; echo ended")
 }
 
-// tally is what the lookups of a pod have given.
+// tally counts the results of a pod's lookups.
 type tally struct {
-	found, absent int // as it is
-	again         int // EAI_AGAIN: the program may try again
-	late          int // of these, those among the last of all
+	found, absent int // correctly
+	again         int // EAI_AGAIN
+	late          int // those of again at the end of the load
 	wrong         []string
 	delays        []time.Duration // in order
 }
@@ -186,7 +186,7 @@ func (l load) tally(t *testing.T, p loadPod) (c tally) {
 	want := map[string]string{}
 	for i := range programs {
 		for n := range names {
-			name, addr := nameOf(p, i, n)
+			name, addr := lookupName(p, i, n)
 			want[name] = addr
 		}
 	}
@@ -217,7 +217,7 @@ func (l load) tally(t *testing.T, p loadPod) (c tally) {
 	return c
 }
 
-// part is the delay that so many of a thousand lookups do not exceed.
+// part returns a quantile of the delays, in thousandths.
 func (c tally) part(thousandths int) time.Duration {
 	return c.delays[(len(c.delays)-1)*thousandths/1000].Round(time.Millisecond / 10)
 }

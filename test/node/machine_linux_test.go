@@ -25,16 +25,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// nodeName is the host name of the machine.
+// nodeName is the hostname of the machine.
 const nodeName = "node1"
 
 // hostResolvConf is the machine's /etc/resolv.conf.
 const hostResolvConf = "nameserver 192.0.2.53\nsearch node.example corp.example\noptions timeout:1 attempts:3\n"
 
-// machine is a node with a container runtime, in namespaces of its own. Its first
-// process is a shell that takes commands from the test: it ends when the test does,
-// and the kernel then ends all other processes of the namespaces, and undoes their
-// mounts and networks. Only cgroups outlive it.
+// machine is a node with a container runtime, in its own namespaces. Its first process is
+// a shell that runs commands of the test. When the test ends, the shell ends, and the
+// kernel ends all other processes of the namespaces and removes their mounts and
+// networks. Only cgroups remain.
 type machine struct {
 	dir        string // has the same path inside and outside; $DIR in commands
 	cgroup     string // the parent of all pods
@@ -42,12 +42,12 @@ type machine struct {
 	init       *exec.Cmd
 	shell      io.Writer
 	answers    *bufio.Scanner
-	containerd string // the process ID inside; "": it does not run
+	containerd string // the process ID inside; "": not running
 	timings    timings
 }
 
-// setup makes the inside. What a runtime leaves outside its own directories goes to
-// /run and /var/lib.
+// setup prepares the namespaces. The files that a runtime writes outside its own
+// directories go to /run and /var/lib.
 const setup = `mount --make-rprivate / &&
 mount -t proc proc /proc &&
 mount -t tmpfs tmpfs /run &&
@@ -57,7 +57,7 @@ ip link set lo up &&
 echo ` + nodeName + ` >/proc/sys/kernel/hostname &&
 echo ready`
 
-// A configuration of version 2 is understood by containerd 1.6 and all later ones.
+// containerd 1.6 and later read version 2.
 const containerdConfig = `version = 2
 [grpc]
   address = "DIR/containerd.sock"
@@ -76,8 +76,8 @@ const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
 ]}`
 
-// newMachine returns a machine on which containerd runs and has the images. programs
-// is where containerd is; "": $PATH.
+// newMachine returns a machine with a running containerd that has the images. programs is
+// the directory of containerd, "" for $PATH.
 func newMachine(t testing.TB, programs string) *machine {
 	t.Helper()
 	m := newBareMachine(t, programs)
@@ -86,11 +86,11 @@ func newMachine(t testing.TB, programs string) *machine {
 	return m
 }
 
-// newBareMachine returns a machine on which nothing runs.
+// newBareMachine returns a machine without containerd.
 func newBareMachine(t testing.TB, programs string) *machine {
 	t.Helper()
 	install(t)
-	// The paths of sockets are short: not the directory that testing makes.
+	// Paths of sockets are limited to 107 bytes, which t.TempDir exceeds (unix(7)).
 	dir, err := os.MkdirTemp("", "dnsconfigurer-node")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func newBareMachine(t testing.TB, programs string) *machine {
 	return m
 }
 
-// write writes a file of the machine's directory.
+// write writes a file in the machine's directory.
 func (m *machine) write(t testing.TB, name, text string) {
 	t.Helper()
 	path := filepath.Join(m.dir, name)
@@ -143,27 +143,27 @@ func (m *machine) boot(t testing.TB) {
 	m.run(t, setup)
 }
 
-// run runs a command inside that writes one line, and returns this line.
+// run runs a command inside that writes one line, and returns the line.
 func (m *machine) run(t testing.TB, command string) string {
 	t.Helper()
 	if _, err := fmt.Fprintf(m.shell, "%s || exit 1\n", command); err != nil {
 		t.Fatal(err)
 	}
 	if !m.answers.Scan() {
-		t.Fatalf("on the machine failed: %s", command) // close prints the log
+		t.Fatalf("the command failed on the machine: %s", command) // close prints the log
 	}
 	return m.answers.Text()
 }
 
-// spawn starts a program inside, which writes to the file called log in the machine's
-// directory, and returns its process ID.
+// spawn starts a program inside and returns its process ID. The output goes to the file
+// log in the machine's directory.
 func (m *machine) spawn(t testing.TB, command, log string) string {
 	t.Helper()
 	return m.run(t, fmt.Sprintf(`{ %s >>"$DIR/%s" 2>&1 & } && echo $!`, command, log))
 }
 
-// end sends signal to a process that spawn started, and returns its exit code when it
-// is gone.
+// end sends signal to a process that spawn started, waits for its end, and returns its
+// exit code.
 func (m *machine) end(t *testing.T, pid, signal string) string {
 	t.Helper()
 	return m.run(t, fmt.Sprintf("kill -%s %s && { wait %[2]s; echo $?; }", signal, pid))
@@ -171,7 +171,7 @@ func (m *machine) end(t *testing.T, pid, signal string) string {
 
 func (m *machine) log() string { return filepath.Join(m.dir, "log") }
 
-// close ends all that runs on the machine and removes what is left of it.
+// close ends the processes of the machine and removes its files.
 func (m *machine) close(t testing.TB) {
 	if m.init != nil && m.init.Process != nil {
 		_ = m.init.Process.Kill()
@@ -191,8 +191,8 @@ func (m *machine) close(t testing.TB) {
 	}
 }
 
-// removeCgroups removes the cgroups of the pods: children first, and again while
-// the kernel still takes leave of their processes.
+// removeCgroups removes the cgroups of the pods, children first. It repeats that while
+// the kernel still removes processes.
 func (m *machine) removeCgroups() error {
 	one, _ := filepath.Glob("/sys/fs/cgroup/*" + m.cgroup) // version 1: a tree for each controller
 	for _, top := range append(one, "/sys/fs/cgroup"+m.cgroup) {
@@ -228,8 +228,7 @@ func tail(path string, size int) string {
 	return string(text[max(0, len(text)-size):])
 }
 
-// patience is how long a step may take on a busy machine before the test fails. A step
-// that succeeds does not wait for it.
+// patience limits each step, on a busy machine too.
 const patience = 2 * time.Minute
 
 // poll calls try until it succeeds, for changes that another process makes without
@@ -247,7 +246,7 @@ func poll(try func() error) error {
 
 func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.sock") }
 
-// startContainerd returns when containerd can run pods.
+// startContainerd starts containerd and returns when it can run pods.
 func (m *machine) startContainerd(t testing.TB) {
 	t.Helper()
 	start := time.Now()
@@ -272,15 +271,15 @@ func (m *machine) startContainerd(t testing.TB) {
 	m.timings.add("start of "+v.RuntimeName+" "+v.RuntimeVersion, start)
 }
 
-// killContainerd ends containerd as a crash does. Its pods go on.
+// killContainerd ends containerd as a crash does. Its pods keep running.
 func (m *machine) killContainerd(t *testing.T) {
 	t.Helper()
 	m.end(t, m.containerd, "KILL")
 	m.containerd = ""
 }
 
-// importImages returns when pods can use the images: containerd hears of an import
-// by an event.
+// importImages imports the images and returns when pods can use them: containerd
+// processes the event of an import later.
 func (m *machine) importImages(t testing.TB) {
 	t.Helper()
 	cmd := exec.Command("ctr", "--address", m.endpoint(), "--namespace", "k8s.io", "images", "import", buildImages(t, m.dir))
@@ -302,14 +301,14 @@ func (m *machine) importImages(t testing.TB) {
 	}
 }
 
-// connect returns a connection to the socket at path. A call fails while nobody
-// listens there, and the next one tries again.
+// connect returns a connection to the socket at path. A call fails while there is no
+// listener, and the next call connects again.
 func connect(t testing.TB, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
-			MinConnectTimeout: 10 * time.Second, // 0: a connection that takes longer than the backoff is given up
+			MinConnectTimeout: 10 * time.Second, // with 0, a connection attempt ends with the backoff
 		}))
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +317,7 @@ func connect(t testing.TB, path string) *grpc.ClientConn {
 	return c
 }
 
-// within limits the time that a pod takes from its start to its end.
+// within limits the time from the start to the end of a pod.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }

@@ -26,8 +26,8 @@ func (m *machine) dial(ctx context.Context, network, address string) (c net.Conn
 func (m *machine) inside(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// A socket belongs to the network of the thread that made it. This thread
-		// stays there, and ends with its goroutine because it is never unlocked.
+		// A socket belongs to the network of the thread that created it. This thread
+		// stays there and ends with its goroutine, because it is never unlocked.
 		runtime.LockOSThread()
 		if err := enterNetwork(m.init.Process.Pid); err != nil {
 			done <- err

@@ -30,7 +30,7 @@ func TestNode(t *testing.T) {
 	t.Run("limits", m.testLimits)
 	t.Run("libraries", m.testLibraries)
 	t.Run("search lists", m.testSearchLists)
-	t.Run("doubts", m.testDoubts)
+	t.Run("outcomes", m.testOutcomes)
 	t.Run("injection", m.testInjection)
 	t.Run("many at once", m.testManyAtOnce)
 	t.Run("restart of containerd", m.testRestart)
@@ -77,7 +77,7 @@ type shim struct {
 	reports chan cri.Report
 }
 
-// hook returns one that knows pods, and the machine.
+// hook returns a hook that finds pods and the machine's host file.
 func (m *machine) hook(t *testing.T, pods ...*corev1.Pod) *cri.Hook {
 	t.Helper()
 	known := map[string]policy.Pod{}
@@ -96,7 +96,7 @@ func (m *machine) hook(t *testing.T, pods ...*corev1.Pod) *cri.Hook {
 	}
 }
 
-// startShim runs a shim until t ends. The reports of hook go to the shim's channel.
+// startShim runs a shim until t ends. The shim's channel receives the reports of hook.
 func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	t.Helper()
 	dir, err := os.MkdirTemp(m.dir, "shim")
@@ -108,7 +108,7 @@ func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports := make(chan cri.Report, 100) // more than any test makes before it reads
+	reports := make(chan cri.Report, 100) // more than any test causes before it reads them
 	hook.Report = func(r cri.Report) { reports <- r }
 	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint()}
 	s.SetHook(hook)
@@ -118,16 +118,16 @@ func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("the shim ended: %v", err)
+			t.Errorf("the shim failed: %v", err)
 		}
 	})
 	return shim{m.kubelet(t, path, "shim"), reports}
 }
 
-// directly returns a kubelet without a shim.
+// directly returns a kubelet that uses containerd without a shim.
 func (m *machine) directly(t *testing.T) kubelet { return m.kubelet(t, m.endpoint(), "direct") }
 
-// newPod returns a pod as the API server has it.
+// newPod returns a pod with the defaults of the API server.
 func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	kube.SetDefaults(&spec)
 	return &corev1.Pod{
@@ -139,18 +139,18 @@ func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	}
 }
 
-// decide returns what pod is to get from a shim with hook.
+// decide returns the decision for pod in a shim with hook.
 func (m *machine) decide(hook *cri.Hook, pod *corev1.Pod) policy.Decision {
 	return hook.Engine.Decide(kube.FromPod(pod), m.host())
 }
 
-// annotated sets an annotation of pod, and returns pod.
-func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
+// withAnnotation sets an annotation of pod, and returns pod.
+func withAnnotation(pod *corev1.Pod, key, value string) *corev1.Pod {
 	pod.Annotations[key] = value
 	return pod
 }
 
-// check compares what a container of pod saw with d.
+// check compares the view of a container of pod with d.
 func check(t *testing.T, v view, pod *corev1.Pod, d policy.Decision) {
 	t.Helper()
 	hostname := d.Hostname
@@ -174,24 +174,24 @@ func checkView(t *testing.T, v view, dns resolvconf.Config, hostname string) {
 	}
 }
 
-// reported returns the next report, which must be about pod.
-func (s shim) reported(t *testing.T, pod *corev1.Pod) cri.Report {
+// nextReport returns the next report, which must be about pod.
+func (s shim) nextReport(t *testing.T, pod *corev1.Pod) cri.Report {
 	t.Helper()
 	select {
 	case r := <-s.reports:
 		if got, want := [...]string{r.Sandbox.Namespace, r.Sandbox.Name, r.Sandbox.UID}, [...]string{pod.Namespace, pod.Name, string(pod.UID)}; got != want {
-			t.Fatalf("a report about %q, want %q", got, want)
+			t.Fatalf("report about %q, want %q", got, want)
 		}
 		return r
-	default: // Report comes before the request goes on
+	default: // Report is called before the request is forwarded
 		t.Fatal("no report")
 		return cri.Report{}
 	}
 }
 
-// compare runs pod directly and through a shim. It checks that the first gives what
-// the kubelet asks for and the second what the engine decides, that the shim reports
-// want, and returns what the pod saw through the shim.
+// compare runs pod directly and through a shim. It checks that the first has the
+// kubelet's configuration, that the second has the engine's decision, and that the shim
+// reports want. It returns the view of the pod behind the shim.
 func (m *machine) compare(t *testing.T, pod *corev1.Pod, want cri.Outcome) view {
 	t.Helper()
 	hook := m.hook(t, pod)
@@ -205,16 +205,16 @@ func (m *machine) compare(t *testing.T, pod *corev1.Pod, want cri.Outcome) view 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := s.reported(t, pod); r.Outcome != want {
+	if r := s.nextReport(t, pod); r.Outcome != want {
 		t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, want)
 	}
 	if want != cri.Edited {
 		if diff := cmp.Diff(direct, through); diff != "" {
-			t.Errorf("not edited, and not the same (-direct +through the shim):\n%s", diff)
+			t.Errorf("not edited but different (-direct +through the shim):\n%s", diff)
 		}
 	}
 	if want == cri.EmptyDecision {
-		return through // the file is the runtime's choice
+		return through // the runtime chooses the file
 	}
 	plain := pod.DeepCopy()
 	delete(plain.Annotations, policy.OverrideAnnotation)
@@ -223,7 +223,7 @@ func (m *machine) compare(t *testing.T, pod *corev1.Pod, want cri.Outcome) view 
 	return through
 }
 
-// dnsConfig adds to every list of the base.
+// dnsConfig returns a dnsConfig that adds to every list of the base.
 func dnsConfig() *corev1.PodDNSConfig {
 	ndots := "2"
 	return &corev1.PodDNSConfig{
@@ -233,7 +233,7 @@ func dnsConfig() *corev1.PodDNSConfig {
 	}
 }
 
-// testPolicies is every policy, on both networks, with and without a dnsConfig.
+// testPolicies runs every policy, on both networks, with and without a dnsConfig.
 func (m *machine) testPolicies(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -261,7 +261,7 @@ func (m *machine) testPolicies(t *testing.T) {
 						want = cri.EmptyDecision
 					}
 					if c.annotation != "" {
-						annotated(pod, policy.OverrideAnnotation, c.annotation)
+						withAnnotation(pod, policy.OverrideAnnotation, c.annotation)
 					}
 					m.compare(t, pod, want)
 				})

@@ -15,13 +15,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// internet is the server of all names outside of the cluster.
+// internet is the DNS server of all names outside the cluster.
 type internet struct {
 	records []dns.RR
-	silent  atomic.Pointer[string] // the domain for which there are no answers; nil: none
+	silent  atomic.Pointer[string] // the domain without replies; nil: none
 }
 
-// startOutside serves records until t ends. Names that it does not have do not exist.
+// startOutside serves records until t ends. Other names do not exist.
 func (m *machine) startOutside(t *testing.T, text string) *internet {
 	t.Helper()
 	i := new(internet)
@@ -61,7 +61,7 @@ func (m *machine) startOutside(t *testing.T, text string) *internet {
 	return i
 }
 
-// reply answers with the records of the name, or else with those of the wildcard above it.
+// reply returns the records of the name, or those of the wildcard above it.
 func (i *internet) reply(q *dns.Msg, soa dns.RR) *dns.Msg {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable, m.Rcode = true, dns.RcodeNameError

@@ -27,12 +27,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// autopathPod returns a pod whose DNS is not what its kubelet computes.
+// autopathPod returns a pod whose DNS differs from the kubelet's.
 func autopathPod(name string) *corev1.Pod {
-	return annotated(newPod(name, corev1.PodSpec{}), policy.OverrideAnnotation, "ClusterFirstWithAutopath")
+	return withAnnotation(newPod(name, corev1.PodSpec{}), policy.OverrideAnnotation, "ClusterFirstWithAutopath")
 }
 
-// testHostnames has the names that the kernel, the runtime and $HOSTNAME must take.
+// testHostnames compares the names in the kernel, the runtime and $HOSTNAME.
 func (m *machine) testHostnames(t *testing.T) {
 	yes := true
 	rest := ".web.shop.svc.cluster.local"
@@ -47,7 +47,7 @@ func (m *machine) testHostnames(t *testing.T) {
 		"on-host-network":                {corev1.PodSpec{Hostname: "one", Subdomain: "web", HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet}, nodeName},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := m.compare(t, annotated(newPod(name, c.spec), policy.OverrideAnnotation, "ClusterFirstWithAutopath"), cri.Edited)
+			v := m.compare(t, withAnnotation(newPod(name, c.spec), policy.OverrideAnnotation, "ClusterFirstWithAutopath"), cri.Edited)
 			if v.Hostname != c.want {
 				t.Errorf("the host name is %q, want %q", v.Hostname, c.want)
 			}
@@ -55,7 +55,8 @@ func (m *machine) testHostnames(t *testing.T) {
 	}
 }
 
-// testLimits has the longest search lists. With None nothing else is in them.
+// testLimits runs pods with the longest search lists. The policy None adds nothing to
+// them.
 func (m *machine) testLimits(t *testing.T) {
 	domain := strings.Repeat("d", 59) + ".x" // 61 bytes and a number of two
 	var searches []string
@@ -73,7 +74,7 @@ func (m *machine) testLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(name, corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.53"}, Searches: c.searches}})
-			v := m.compare(t, annotated(pod, policy.OverrideAnnotation, "None"), cri.Edited)
+			v := m.compare(t, withAnnotation(pod, policy.OverrideAnnotation, "None"), cri.Edited)
 			if got := v.config().Searches; !cmp.Equal(got, c.searches[:c.kept]) {
 				t.Errorf("the pod has %d search domains, want %d:\n%s", len(got), c.kept, v.ResolvConf)
 			}
@@ -84,7 +85,8 @@ func (m *machine) testLimits(t *testing.T) {
 	}
 }
 
-// testLibraries asks the C libraries in containers what they make of the file.
+// testLibraries compares how the C libraries in containers read the file with package
+// resolvconf.
 func (m *machine) testLibraries(t *testing.T) {
 	libraries := map[string]func(string) resolvconf.Resolver{glibcImage: resolvconf.Glibc, muslImage: resolvconf.Musl}
 	long := newPod("long", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{strings.Repeat("long.", 40) + "example"}}})
@@ -110,7 +112,7 @@ func (m *machine) testLibraries(t *testing.T) {
 					t.Fatal(err)
 				}
 				r := library(d.Config().String())
-				if diff := cmp.Diff(told{fmt.Sprint(r.Nameservers), r.Search, fmt.Sprint(r.Ndots)}, parseTold(t, out)); diff != "" {
+				if diff := cmp.Diff(parsed{fmt.Sprint(r.Nameservers), r.Search, fmt.Sprint(r.Ndots)}, parseOutput(t, out)); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", image, diff)
 				}
 			}
@@ -121,14 +123,14 @@ func (m *machine) testLibraries(t *testing.T) {
 	}
 }
 
-// told is what a library says that it read.
-type told struct {
+// parsed is a resolv.conf as a library reads it.
+type parsed struct {
 	Nameservers string
 	Search      []string
 	Ndots       string
 }
 
-func parseTold(t *testing.T, out string) (r told) {
+func parseOutput(t *testing.T, out string) (r parsed) {
 	t.Helper()
 	var servers []string
 	for line := range strings.Lines(out) {
@@ -151,9 +153,10 @@ func parseTold(t *testing.T, out string) (r told) {
 	return r
 }
 
-// testDoubts has the cases in which the shim knows too little, knows better, or is
-// told to stay away. The pod would get other DNS from us than from its kubelet.
-func (m *machine) testDoubts(t *testing.T) {
+// testOutcomes covers the outcomes of the shim: unknown pods, failing lookups, facts that
+// differ from the kubelet's, modes and annotations. The engine's decision always differs
+// from the kubelet's.
+func (m *machine) testOutcomes(t *testing.T) {
 	otherDNS, otherDomain := facts(), facts()
 	otherDNS.ClusterDNS = []netip.Addr{netip.MustParseAddr("10.96.0.11")}
 	otherDomain.ClusterDomain = "cluster.example"
@@ -161,14 +164,14 @@ func (m *machine) testDoubts(t *testing.T) {
 	foreign := func(c *runtimeapi.PodSandboxConfig) { c.DnsConfig.Servers = []string{"192.0.2.99"} }
 	for _, c := range []struct {
 		name    string
-		hook    func(*cri.Hook)                    // what is special about the shim
-		request func(*runtimeapi.PodSandboxConfig) // and about the kubelet
+		hook    func(*cri.Hook)                    // changes the shim
+		request func(*runtimeapi.PodSandboxConfig) // changes the kubelet's request
 		want    cri.Outcome
 	}{
 		{"known", nil, nil, cri.Edited},
 		{"unknown", func(h *cri.Hook) { h.Lookup = fail(cri.ErrUnknownPod) }, nil, cri.UnknownPod},
 		{"lookup-late", func(h *cri.Hook) { h.Lookup = fail(context.DeadlineExceeded) }, nil, cri.LookupTimeout},
-		{"lookup-failed", func(h *cri.Hook) { h.Lookup = fail(errors.New("the API server is away")) }, nil, cri.LookupFailed},
+		{"lookup-failed", func(h *cri.Hook) { h.Lookup = fail(errors.New("the API server is down")) }, nil, cri.LookupFailed},
 		{"lookup-panics", func(h *cri.Hook) { h.Lookup = nil }, nil, cri.Panicked},
 		{"other-cluster-dns", func(h *cri.Hook) { h.Engine = engine(t, otherDNS) }, nil, cri.FactsMismatch},
 		{"other-domain", func(h *cri.Hook) { h.Engine = engine(t, otherDomain) }, nil, cri.FactsMismatch},
@@ -205,14 +208,14 @@ func (m *machine) testDoubts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := s.reported(t, pod)
+			r := s.nextReport(t, pod)
 			if r.Outcome != c.want {
 				t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, c.want)
 			}
 			d := right.Decide(kube.FromPod(pod), m.host())
 			want := d.Config()
 			if c.want != cri.Edited {
-				want = asked(request, m.host())
+				want = requested(request, m.host())
 			}
 			if diff := cmp.Diff(want, v.config()); diff != "" {
 				t.Errorf("resolv.conf (-want +got):\n%s", diff)
@@ -225,9 +228,9 @@ func fail(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
 	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
 }
 
-// asked returns what the runtime makes of a request: without a DNS configuration it
-// copies the host's file.
-func asked(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resolvconf.Config {
+// requested returns the configuration that the runtime writes for a request. Without a
+// DNS configuration it copies the host's file.
+func requested(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resolvconf.Config {
 	dns := request.DnsConfig
 	if dns == nil {
 		return host.Config()
@@ -235,8 +238,8 @@ func asked(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resolvcon
 	return resolvconf.Config{Nameservers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 }
 
-// testInjection has a pod whose search domain holds a line of its own. Kubelet and
-// runtime write it through (docs/divergences.md, D3).
+// testInjection runs a pod whose search domain contains a line break and a nameserver
+// line. Kubelet and runtime write it as it is (docs/divergences.md, D3).
 func (m *machine) testInjection(t *testing.T) {
 	pod := newPod("injection", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{"a.example\nnameserver 203.0.113.66"}}})
 	hook := m.hook(t, pod)
@@ -250,19 +253,19 @@ func (m *machine) testInjection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Contains(direct.config().Nameservers, "203.0.113.66") {
-		t.Errorf("the runtime did not write the line through:\n%s", direct.ResolvConf)
+		t.Errorf("the runtime did not write the line:\n%s", direct.ResolvConf)
 	}
 	through, err := s.runPod(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := s.reported(t, pod); r.Outcome != cri.Edited {
+	if r := s.nextReport(t, pod); r.Outcome != cri.Edited {
 		t.Errorf("the shim reports %s (%s)", r.Outcome, r.Detail)
 	}
 	check(t, through, pod, clean)
 }
 
-// testManyAtOnce starts pods at once, as a kubelet does after a boot.
+// testManyAtOnce starts 20 pods at once, as a kubelet does after a boot.
 func (m *machine) testManyAtOnce(t *testing.T) {
 	var pods []*corev1.Pod
 	for i := range 20 {
@@ -296,8 +299,8 @@ func (m *machine) testManyAtOnce(t *testing.T) {
 	}
 }
 
-// testRestart kills containerd under a shim. Pods go on; calls fail as they do
-// without a shim, until containerd is back.
+// testRestart kills containerd behind a shim. Running pods continue. Calls fail as
+// without a shim until containerd is back.
 func (m *machine) testRestart(t *testing.T) {
 	before, after := autopathPod("before"), autopathPod("after")
 	hook := m.hook(t, before, after)
@@ -330,7 +333,7 @@ func (m *machine) testRestart(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the shim connected to containerd after %v", took)
 	}
-	m.timings.add("the shim's way back to containerd", start)
+	m.timings.add("reconnection of the shim to containerd", start)
 
 	v, err := s.view(ctx, container)
 	if err != nil {

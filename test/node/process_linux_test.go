@@ -27,19 +27,19 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// program is the command as `make build` leaves it.
+// program is the result of `make build`.
 const program = "../../bin/dnsconfigurer"
 
-// shimProcess is `dnsconfigurer shim` as it runs on a node: its own process, with an API
-// server, the host's file and static manifests.
+// shimProcess is `dnsconfigurer shim` in its own process, with an API server, a host file
+// and static manifests.
 type shimProcess struct {
 	kubelet
 	pid  int
 	addr string // of its metrics
 }
 
-// startProcess runs the shim in front of the runtime at socket until b ends, and
-// returns when it knows the pods of api and has found the runtime.
+// startProcess runs the shim in front of the runtime at socket until b ends. It returns
+// when the shim has listed the pods of api and reaches the runtime.
 func startProcess(b *testing.B, socket string, api *apiServer) *shimProcess {
 	b.Helper()
 	if _, err := os.Stat(program); err != nil {
@@ -107,7 +107,7 @@ users: [{name: u, user: {token: t}}]
 `, server.URL, base64.StdEncoding.EncodeToString(authority))
 }
 
-// edited returns how many sandboxes the process says to have given their DNS.
+// edited returns the process's count of edited sandboxes.
 func (p *shimProcess) edited(b *testing.B) int {
 	b.Helper()
 	r, err := http.Get("http://" + p.addr + "/metrics")
@@ -128,7 +128,7 @@ func (p *shimProcess) edited(b *testing.B) int {
 	return n
 }
 
-// cpu returns the time that the threads of the process have had on processors.
+// cpu returns the processor time of the threads of the process.
 func (p *shimProcess) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
@@ -151,8 +151,8 @@ func (p *shimProcess) cpu(b *testing.B) time.Duration {
 	return sum
 }
 
-// memory returns what the kernel says of the process's memory, in kB, by the names
-// of proc_pid_status(5) and, for Pss, of proc_pid_smaps(5).
+// memory returns the memory of the process in kB, by the names of proc_pid_status(5) and,
+// for Pss, of proc_pid_smaps(5).
 func (p *shimProcess) memory(b *testing.B) map[string]float64 {
 	b.Helper()
 	m := map[string]float64{}
@@ -172,7 +172,7 @@ func (p *shimProcess) memory(b *testing.B) map[string]float64 {
 	return m
 }
 
-// staticManifest is a control plane's pod as kubeadm writes it.
+// staticManifest returns a control plane's pod as kubeadm writes it.
 func staticManifest(name string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -191,7 +191,7 @@ spec:
 `, name)
 }
 
-// shortDir returns a directory for sockets, whose paths are short.
+// shortDir returns a directory for sockets, whose paths are limited to 107 bytes.
 func shortDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "dnsconfigurer-bench")

@@ -19,14 +19,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// The servers of the machine: what pods know, and what is behind it.
+// The servers of the machine.
 var (
 	clusterDNS = facts().ClusterDNS[0]
 	nodeCache  = facts().Autopath.NodeCache
-	outside    = netip.MustParseAddr("192.0.2.53") // as the machine's resolv.conf says
+	outside    = netip.MustParseAddr("192.0.2.53") // as in the machine's resolv.conf
 )
 
-// clusterObjects are the names of the cluster. The namespace intranet has the name of a
+// clusterObjects are the objects of the cluster. The namespace intranet has the name of a
 // host of corp.example.
 const clusterObjects = `apiVersion: v1
 kind: Service
@@ -43,7 +43,7 @@ kind: Namespace
 metadata: {name: intranet}
 `
 
-// outsideRecords are the names outside of the cluster.
+// outsideRecords are the names outside the cluster.
 const outsideRecords = `
 www.example.com.       300 IN A 198.51.100.1
 www.example.com.       300 IN AAAA 2001:db8::1
@@ -51,10 +51,10 @@ intranet.corp.example. 300 IN A 198.51.100.2
 hosted.node.example.   300 IN A 198.51.100.3
 `
 
-// lookups are what pods look up, and how often they ask, for both families together:
-// along the search list of ClusterFirst, and with the one name of autopath.
+// lookups are the lookups of the pods, with the number of queries for both families: with
+// the search list of ClusterFirst, and with the single search domain of autopath.
 var lookups = []struct {
-	story, name, want string
+	title, name, want string
 	listed, searched  int
 }{
 	{"a Service of the pod's namespace", "web", "10.96.1.1 fd00:96::1", 2, 2},
@@ -67,9 +67,9 @@ var lookups = []struct {
 	{"a full name", "www.example.com.", "198.51.100.1 2001:db8::1", 2, 2},
 }
 
-// testSearchLists looks names up in pods, from the C library to servers outside of the
-// cluster, and counts the packets. What glibc finds with a search list is what all must
-// find.
+// testSearchLists looks up names in pods, from the C library to servers outside the
+// cluster, and counts the packets. The result of glibc with a search list is the expected
+// one.
 func (m *machine) testSearchLists(t *testing.T) {
 	program := process.Build(t, t.TempDir())
 	m.addAddresses(t, clusterDNS, nodeCache, outside)
@@ -87,7 +87,7 @@ func (m *machine) testSearchLists(t *testing.T) {
 	})
 }
 
-// addAddresses gives the machine addresses that no packet leaves it for.
+// addAddresses adds addresses to the machine's loopback interface.
 func (m *machine) addAddresses(t *testing.T, addrs ...netip.Addr) {
 	t.Helper()
 	for _, a := range addrs {
@@ -95,17 +95,17 @@ func (m *machine) addAddresses(t *testing.T, addrs ...netip.Addr) {
 	}
 }
 
-// at is where a server of names listens.
+// at returns the address of a DNS server.
 func at(addr netip.Addr) string { return netip.AddrPortFrom(addr, 53).String() }
 
-// serveNames runs a command until t ends, and waits until it answers at addrs.
+// serveNames runs a command until t ends, and waits until it replies at addrs.
 func (m *machine) serveNames(t *testing.T, program string, args []string, addrs ...netip.Addr) {
 	t.Helper()
 	pid := m.startNames(t, program, args, addrs...)
 	t.Cleanup(func() { m.end(t, pid, "TERM") })
 }
 
-// startNames runs a command, waits until it answers at addrs, and returns its process ID.
+// startNames runs a command, waits until it replies at addrs, and returns its process ID.
 func (m *machine) startNames(t *testing.T, program string, args []string, addrs ...netip.Addr) string {
 	t.Helper()
 	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
@@ -166,14 +166,14 @@ func (m *machine) lookUp(t *testing.T, cached bool) {
 					t.Fatal(err)
 				}
 				if got := found(out); got != want {
-					t.Errorf("%s, %s, %s: %s, want %s", pod.Name, image, l.story, got, want)
+					t.Errorf("%s, %s, %s: %s, want %s", pod.Name, image, l.title, got, want)
 				}
 				if got := queries.take(t); len(got) != count {
-					t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod.Name, image, l.story, len(got), count, strings.Join(got, "\n"))
+					t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod.Name, image, l.title, len(got), count, strings.Join(got, "\n"))
 				}
 				passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
 				if first := cached && pod.Name == "autopath" && image == glibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
-					t.Errorf("%s: the node cache has asked %q", l.story, passed)
+					t.Errorf("%s: the node cache sent %q", l.title, passed)
 				}
 			}
 		}
@@ -183,7 +183,7 @@ func (m *machine) lookUp(t *testing.T, cached bool) {
 	}
 }
 
-// found is what the program ask has found: addresses in order, or an error by its name.
+// found returns the result of the program ask: sorted addresses, or the name of an error.
 func found(out string) string {
 	if failure, _, ok := strings.Cut(out, ":"); ok && strings.HasPrefix(failure, "error ") {
 		return failure

@@ -24,28 +24,24 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// standalone is the kubelet itself, of the Kubernetes that test/cluster compares us
-// with. It has no API server: its pods are the manifests of a directory.
+// standalone is the kubelet of the Kubernetes release in test/cluster. It has no API
+// server: its pods are the manifests of a directory.
 type standalone struct {
 	*machine
 	program  string
 	gates    string // feature gates, as in YAML
 	endpoint string // of the runtime, or of a shim
-	dns      string // the cluster's
-	pid      string // inside; "": it does not run
+	dns      string // the cluster DNS
+	pid      string // inside; "": not running
 	http     http.Client
 }
 
-// hostFile is the resolv.conf for pods. It is not the machine's own, which runtimes
-// give to pods for want of a better one.
+// hostFile is the resolv.conf for pods. It differs from the machine's own, which runtimes
+// use as the default.
 const hostFile = "search corp.example node.example\nnameserver 192.0.2.54\noptions timeout:3 attempts:1\n"
 
-// kubeletConfiguration has what pods see, then what a kubelet needs to live here:
-// nothing of the machine is reserved, watched for shortage, or cleaned up.
-//
-// The kubelet of 1.37 still takes a runtime without RuntimeConfig, which came with
-// containerd 2.0, and then uses cgroupDriver; 1.38 will not (its own metric
-// cri_losing_support).
+// kubeletConfiguration has the settings that pods see, and those that a kubelet needs in
+// this machine: no resources are reserved, monitored or cleaned up.
 const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 featureGates: {GATES}
@@ -73,15 +69,15 @@ localStorageCapacityIsolation: false
 makeIPTablesUtilChains: false
 `
 
-// nodeAddress is the machine's: a node may not have a loopback address.
+// nodeAddress is the node's address, which must not be a loopback address.
 const nodeAddress = "192.0.2.1"
 
-// kernelSettings are those that a kubelet changes (setupKernelTunables in
+// kernelSettings are the settings that a kubelet changes (setupKernelTunables in
 // pkg/kubelet/cm). They have no namespace.
 const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
 
-// forKubelet is what a kubelet needs beyond setup. It gets copies of the kernel's
-// settings, and its links to logs go away with the machine.
+// forKubelet prepares the machine for a kubelet, beyond setup: copies of the kernel's
+// settings, and a /var/log for the links to logs.
 const forKubelet = `mount -t tmpfs tmpfs /var/log &&
 mkdir /run/sysctl &&
 for s in ` + kernelSettings + `; do
@@ -90,12 +86,12 @@ done &&
 ip addr add ` + nodeAddress + `/32 dev lo &&
 echo ready`
 
-// newStandalone returns a kubelet for m, which does not run yet.
+// newStandalone returns a kubelet for m that is not running yet.
 func newStandalone(t *testing.T, m *machine, program, gates string) *standalone {
 	t.Helper()
 	k := &standalone{machine: m, program: program, gates: gates, endpoint: m.endpoint(), dns: "10.96.0.10"}
 	k.http.Timeout = time.Minute
-	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // it signs for itself
+	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed
 	t.Cleanup(k.http.CloseIdleConnections)
 	before := readKernelSettings(t)
 	t.Cleanup(func() {
@@ -108,7 +104,7 @@ func newStandalone(t *testing.T, m *machine, program, gates string) *standalone 
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755),
 		os.WriteFile(filepath.Join(m.dir, "pods-resolv.conf"), []byte(hostFile), 0o644),
-		os.WriteFile(filepath.Join(m.dir, "etc/passwd"), nil, 0o644), // nobody has user IDs for pods
+		os.WriteFile(filepath.Join(m.dir, "etc/passwd"), nil, 0o644), // without user IDs for pods
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +124,15 @@ func readKernelSettings(t *testing.T) map[string]string {
 	return settings
 }
 
-// makeCgroups makes the cgroup that is the root of everything of the kubelet's: it
-// wants to find it, with all controllers. removeCgroups removes it.
+// makeCgroups creates the root cgroup of the kubelet, which must exist with all
+// controllers. removeCgroups removes it.
 func (m *machine) makeCgroups(t *testing.T) {
 	t.Helper()
 	const top = "/sys/fs/cgroup"
 	trees := []string{top}
 	if controllers, err := os.ReadFile(top + "/cgroup.controllers"); err == nil {
 		for _, c := range strings.Fields(string(controllers)) {
-			_ = os.WriteFile(top+"/cgroup.subtree_control", []byte("+"+c), 0) // as runc does; the kubelet says what it misses
+			_ = os.WriteFile(top+"/cgroup.subtree_control", []byte("+"+c), 0) // as runc does; the kubelet reports missing controllers
 		}
 	} else { // version 1: a tree for each controller
 		trees, _ = filepath.Glob(top + "/*")
@@ -150,7 +146,7 @@ func (m *machine) makeCgroups(t *testing.T) {
 
 func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.yaml") }
 
-// start returns when the kubelet is healthy.
+// start starts the kubelet and returns when it is healthy.
 func (k *standalone) start(t *testing.T) {
 	t.Helper()
 	text := strings.NewReplacer("DIR", k.dir, "GATES", k.gates, "ENDPOINT", k.endpoint, "CLUSTERDNS", k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
@@ -165,7 +161,7 @@ func (k *standalone) start(t *testing.T) {
 	k.timings.add("start of the kubelet", began)
 }
 
-// stop ends the kubelet as a service manager does. Its pods go on.
+// stop ends the kubelet as a service manager does. Its pods keep running.
 func (k *standalone) stop(t *testing.T) {
 	t.Helper()
 	k.end(t, k.pid, "TERM")
@@ -174,7 +170,7 @@ func (k *standalone) stop(t *testing.T) {
 
 const kubeletServer = "127.0.0.1:10250"
 
-// get asks the kubelet's server.
+// get sends a request to the kubelet's server.
 func (k *standalone) get(path string, query url.Values) ([]byte, error) {
 	u := url.URL{Scheme: "https", Host: kubeletServer, Path: path, RawQuery: query.Encode()}
 	return get(&k.http, u.String())
@@ -211,7 +207,7 @@ func (k *standalone) pods() (map[string]corev1.Pod, error) {
 }
 
 // exec runs a command in the container of a pod as kubectl does: over a stream to the
-// runtime, which the kubelet passes on.
+// runtime, which the kubelet forwards.
 func (k *standalone) exec(ctx context.Context, pod string, command ...string) (string, error) {
 	query := url.Values{"output": {"1"}, "error": {"1"}, "command": command}
 	config, err := websocket.NewConfig("wss://"+kubeletServer+"/exec/"+namespace+"/"+pod+"/"+containerName+"?"+query.Encode(), "https://"+kubeletServer)
@@ -247,13 +243,14 @@ func (k *standalone) exec(ctx context.Context, pod string, command ...string) (s
 	}
 }
 
-// logs returns what the container of a pod has written.
+// logs returns the output of the container of a pod.
 func (k *standalone) logs(pod string) (string, error) {
 	body, err := k.get("/containerLogs/"+namespace+"/"+pod+"/"+containerName, nil)
 	return string(body), err
 }
 
-// removePods removes all pods and what tells a kubelet that they have run before.
+// removePods removes all pods and the logs by which a kubelet recognizes that they ran
+// before.
 func (m *machine) removePods(t *testing.T) {
 	t.Helper()
 	k := m.directly(t)

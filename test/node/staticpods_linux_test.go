@@ -21,9 +21,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// TestKubelet has the kubelet itself where TestNode plays one: it reads static pods,
-// and runs them first without a shim and then through one. `make test-unit` leaves it
-// out, for the time that it takes to build a kubelet.
+// TestKubelet runs a real kubelet, where TestNode simulates one. The kubelet reads static
+// pods, and runs them first without a shim and then through one. `make test-unit` skips
+// it because the build of a kubelet takes minutes.
 func TestKubelet(t *testing.T) {
 	install(t)
 	kubelet, dnsconfigurer := buildKubelet(t), process.Build(t, t.TempDir())
@@ -32,7 +32,7 @@ func TestKubelet(t *testing.T) {
 		{"containerd 2", buildContainerd(t), eventedPLEG},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // a kubelet waits for most of the time
+			t.Parallel() // a kubelet mostly waits
 			m := newMachine(t, c.programs)
 			t.Cleanup(func() { m.timings.report(t) })
 			testKubelet(t, newStandalone(t, m, kubelet, c.gates), newCommand(t, m, dnsconfigurer))
@@ -40,7 +40,8 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// eventedPLEG has the kubelet hear of containers by a stream of events, too.
+// eventedPLEG lets the kubelet receive container events as a stream, in addition to its
+// polls.
 const eventedPLEG = "EventedPLEG: true, PLEGOnDemandRelist: true"
 
 func testKubelet(t *testing.T, k *standalone, c *command) {
@@ -70,7 +71,7 @@ func testKubelet(t *testing.T, k *standalone, c *command) {
 	t.Run("stale facts", n.testStaleFacts)
 }
 
-// node is a kubelet and a shim in front of it.
+// node is a kubelet with a shim between it and the runtime.
 type node struct {
 	*standalone
 	shim   *command
@@ -82,11 +83,11 @@ const (
 	containerName = "main"
 )
 
-// mortal is the pod whose container the kubelet looks after, and starts again when it
-// is not well: once every second, also while it cannot look.
-const mortal = "autopath-" + nodeName
+// restarted is the pod whose container the kubelet probes every second, and starts again
+// when the probe fails.
+const restarted = "autopath-" + nodeName
 
-// staticPods are manifests, by the names that the kubelet gives to their pods.
+// staticPods returns manifests, by the names that the kubelet gives to their pods.
 func staticPods() map[string]*corev1.Pod {
 	yes := true
 	pods := map[string]*corev1.Pod{}
@@ -109,17 +110,17 @@ func staticPods() map[string]*corev1.Pod {
 	} {
 		pods[podName(name)] = withAutopath(staticPod(name, spec))
 	}
-	pods[mortal].Spec.Containers[0].LivenessProbe = probe("test", "!", "-e", "/dead")
+	pods[restarted].Spec.Containers[0].LivenessProbe = probe("test", "!", "-e", "/dead")
 	return pods
 }
 
 func podName(manifest string) string { return manifest + "-" + nodeName }
 
-// staticPod returns a manifest. Its pod is ready when commands can be run in it, and
-// writes a line.
+// staticPod returns a manifest. Its pod writes a line, and is ready when it can run
+// commands.
 func staticPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	pod := newPod(name, spec)
-	pod.UID = "" // the kubelet computes one from the manifest
+	pod.UID = "" // the kubelet computes it from the manifest
 	second, none := int64(1), false
 	pod.Spec.TerminationGracePeriodSeconds = &second
 	pod.Spec.AutomountServiceAccountToken, pod.Spec.EnableServiceLinks = &none, &none
@@ -140,7 +141,7 @@ func probe(command ...string) *corev1.Probe {
 }
 
 func withAutopath(pod *corev1.Pod) *corev1.Pod {
-	return annotated(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
+	return withAnnotation(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
 }
 
 func manifestText(t *testing.T, pod *corev1.Pod) []byte {
@@ -154,8 +155,8 @@ func manifestText(t *testing.T, pod *corev1.Pod) []byte {
 	return text
 }
 
-// write puts a manifest where the kubelet finds it, whole from the start. It returns
-// the pod's name.
+// write writes a manifest to the kubelet's directory atomically. It returns the pod's
+// name.
 func (k *standalone) write(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	dir := filepath.Join(k.dir, "manifests")
@@ -169,8 +170,8 @@ func (k *standalone) write(t *testing.T, pod *corev1.Pod) string {
 	return podName(pod.Name)
 }
 
-// await returns a pod as the kubelet has it when good is true of it, which means that
-// it is what.
+// await waits until good is true for a pod of the kubelet, and returns the pod. what
+// describes good.
 func (k *standalone) await(t *testing.T, name, what string, good func(corev1.Pod) bool) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
@@ -196,13 +197,13 @@ func isReady(pod corev1.Pod) bool {
 	})
 }
 
-// view returns what a pod sees when it is ready.
+// view waits until a pod is ready and returns what it sees.
 func (k *standalone) view(t *testing.T, name string) view {
 	t.Helper()
 	k.await(t, name, "ready", isReady)
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	out, err := k.exec(ctx, name, "/bin/busybox", "sh", "-c", look)
+	out, err := k.exec(ctx, name, "/bin/busybox", "sh", "-c", viewScript)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +246,8 @@ func (n node) running(t *testing.T) map[string][]corev1.ContainerStatus {
 	return running
 }
 
-// checkKubelets checks that v has what the kubelet computes for pod, which has no
-// annotation of ours.
+// checkKubelets checks that v is the kubelet's result for pod, which has no annotation of
+// the project.
 func (n node) checkKubelets(t *testing.T, v view, pod *corev1.Pod) {
 	t.Helper()
 	dns, hostname := n.shim.render(t, pod)
@@ -256,15 +257,15 @@ func (n node) checkKubelets(t *testing.T, v view, pod *corev1.Pod) {
 	}
 }
 
-// sorted returns v with its options in order: the kubelet's is random.
+// sorted returns v with its options in order: the kubelet's order is random.
 func sorted(v view) any {
 	dns := v.config()
 	slices.Sort(dns.Options)
 	return []any{dns, v.Hostname, v.HostnameEnv, v.HostnameFile}
 }
 
-// testSettings compares what pods saw through the shim with what they saw without it,
-// and with what render says of their manifests.
+// testSettings compares the views of pods with and without the shim, and both with the
+// output of render.
 func (n node) testSettings(t *testing.T, pods map[string]*corev1.Pod, through map[string]view) {
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +282,7 @@ func (n node) testSettings(t *testing.T, pods map[string]*corev1.Pod, through ma
 	}
 	for outcome := range n.shim.decisions(t) {
 		if outcome != "edited" && outcome != "unchanged" { // which of them: the kubelet's order of options is random
-			t.Errorf("the shim counts %s", outcome)
+			t.Errorf("the shim counted %s", outcome)
 		}
 	}
 	for name, containers := range n.running(t) {
@@ -291,8 +292,8 @@ func (n node) testSettings(t *testing.T, pods map[string]*corev1.Pod, through ma
 	}
 }
 
-// testStreams has what does not answer with one message: logs are files, commands a
-// stream to the runtime.
+// testStreams covers the requests that are not answered by one message: logs are files,
+// commands a stream to the runtime.
 func (n node) testStreams(t *testing.T) {
 	for name := range n.direct {
 		if log, err := n.logs(name); err != nil || log != "started\n" {
@@ -304,28 +305,29 @@ func (n node) testStreams(t *testing.T) {
 	const size = 3 << 20
 	out, err := n.exec(ctx, podName("none"), "/bin/busybox", "head", "-c", fmt.Sprint(size), "/dev/zero")
 	if err != nil || len(out) != size {
-		t.Errorf("%d bytes came, %v", len(out), err)
+		t.Errorf("%d bytes received, %v", len(out), err)
 	}
 	if _, err := n.exec(ctx, podName("none"), "/bin/busybox", "false"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
 		t.Errorf("a command that fails: %v", err)
 	}
 }
 
-// testLiveness has a container that its kubelet starts again: the sandbox stays.
+// testLiveness restarts a container in its sandbox by a failing probe.
 func (n node) testLiveness(t *testing.T) {
-	before := n.view(t, mortal)
+	before := n.view(t, restarted)
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	if _, err := n.exec(ctx, mortal, "/bin/busybox", "touch", "/dead"); err != nil {
+	if _, err := n.exec(ctx, restarted, "/bin/busybox", "touch", "/dead"); err != nil {
 		t.Fatal(err)
 	}
-	n.await(t, mortal, "restarted", func(p corev1.Pod) bool { return restarts(p.Status.ContainerStatuses) == 1 && isReady(p) })
-	if diff := cmp.Diff(before, n.view(t, mortal)); diff != "" {
+	n.await(t, restarted, "restarted", func(p corev1.Pod) bool { return restarts(p.Status.ContainerStatuses) == 1 && isReady(p) })
+	if diff := cmp.Diff(before, n.view(t, restarted)); diff != "" {
 		t.Errorf("the container sees (-before +after its restart):\n%s", diff)
 	}
 }
 
-// testEvents has the kubelet's stream of events: it never broke, and brought some.
+// testEvents checks the kubelet's stream of container events: it was opened once, never
+// failed, and had events.
 func (n node) testEvents(t *testing.T) {
 	body, err := n.get("/metrics", nil)
 	if err != nil {
@@ -338,9 +340,9 @@ func (n node) testEvents(t *testing.T) {
 	}
 	const prefix = "kubelet_evented_pleg_connection_"
 	if s, e := metrics[prefix+"success_count"], metrics[prefix+"error_count"]; s != "1" || e != "0" {
-		t.Errorf("%s streams came, %s broke; want 1 and 0", s, e)
+		t.Errorf("%s streams were opened, %s failed; want 1 and 0", s, e)
 	}
 	if events := metrics[prefix+"latency_seconds_count"]; events == "" || events == "0" {
-		t.Errorf("the stream brought %q events", events)
+		t.Errorf("the stream had %q events", events)
 	}
 }

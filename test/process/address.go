@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// Loopback returns n addresses of this machine with a port that nobody has, over TCP or
-// UDP. They are not those of other tests, nor of connections to the outside, so that a
-// server finds its port free when it comes back.
+// Loopback returns n free addresses of the loopback interface, for TCP and UDP. Their
+// host and ports are not those of other tests or of outgoing connections, so that a
+// restarted server finds its port free.
 func Loopback(t testing.TB, n int) []string {
 	t.Helper()
 	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
 	var free []string
 	var last error
 	for range 100 {
-		// Below the ports that the kernel gives to clients (ip(7), ip_local_port_range).
+		// Below the ports that the kernel assigns to clients (ip_local_port_range in
+		// ip(7)).
 		address := net.JoinHostPort(host, strconv.Itoa(10_000+mathrand.IntN(20_000)))
 		if last = isFree(address); last == nil && !slices.Contains(free, address) {
 			free = append(free, address)

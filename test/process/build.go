@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Build builds dnsconfigurer as `make build` does, into a directory, and returns its path.
+// Build builds dnsconfigurer as `make build` does, into dir, and returns its path.
 func Build(t testing.TB, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "dnsconfigurer")

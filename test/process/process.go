@@ -13,22 +13,22 @@ import (
 	"syscall"
 )
 
-// Process is a server that can be started and ended any number of times. Its methods
+// Process is a server that can be started and stopped any number of times. Its methods
 // are for one goroutine.
 type Process struct {
 	Program string // path
 	Args    []string
-	LogFile string // path; what it writes is appended
+	LogFile string // path; the output is appended
 
-	cmd   *exec.Cmd     // nil: it does not run
+	cmd   *exec.Cmd     // nil: not running
 	ended chan struct{} // closed when cmd has ended
-	err   error         // how; read when it has
+	err   error         // of the process; valid when it has ended
 }
 
-// Start starts the server. It is not ready then.
+// Start starts the server. It does not wait until the server is ready.
 func (p *Process) Start() error {
 	if p.cmd != nil {
-		return fmt.Errorf("%s runs already", p.Program)
+		return fmt.Errorf("%s is running already", p.Program)
 	}
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -49,24 +49,24 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Kill ends the server without giving it time for anything.
+// Kill ends the server at once.
 func (p *Process) Kill() { _ = p.end(syscall.SIGKILL) }
 
-// Stop asks the server to end, and waits until it has. The error is about an end that is
-// not a good one.
+// Stop terminates the server and waits for its end. The error is the one of an
+// unsuccessful exit.
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
 func (p *Process) end(s syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}
-	_ = p.cmd.Process.Signal(s) // it may have ended by itself
+	_ = p.cmd.Process.Signal(s) // the process may have ended
 	<-p.ended
 	p.cmd = nil
 	return p.err
 }
 
-// PID returns the number of the process, 0 if it does not run.
+// PID returns the ID of the process, 0 if it is not running.
 func (p *Process) PID() int {
 	if p.cmd == nil {
 		return 0
@@ -74,7 +74,7 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Alive says why the server does not run.
+// Alive returns an error if the server is not running.
 func (p *Process) Alive() error {
 	if p.cmd == nil {
 		return errors.New(p.Program + " was not started")
@@ -87,10 +87,10 @@ func (p *Process) Alive() error {
 	}
 }
 
-// logTail is how much of a log a person wants to see, in bytes.
+// logTail is the size of the end of a log that is shown, in bytes.
 const logTail = 6 << 10
 
-// Log returns the last lines that the server has written.
+// Log returns the end of the server's output.
 func (p *Process) Log() string {
 	f, err := os.Open(p.LogFile)
 	if err != nil {

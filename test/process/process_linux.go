@@ -8,5 +8,5 @@ import (
 	"syscall"
 )
 
-// endWithParent ends the server with the test, also when that is killed.
+// endWithParent lets the kernel end the server when the test ends or is killed.
 func endWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

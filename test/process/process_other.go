@@ -7,5 +7,5 @@ package process
 
 import "os/exec"
 
-// endWithParent does nothing: only Linux can.
+// endWithParent is a no-op: only Linux has this.
 func endWithParent(*exec.Cmd) {}
