@@ -91,12 +91,12 @@ func TestParseUnit(t *testing.T) {
 // defaults of the program.
 func TestUnitsAgree(t *testing.T) {
 	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
-	path := strings.TrimPrefix(v1alpha1.DefaultListen, "unix://")
+	path := strings.TrimPrefix(v1alpha1.DefaultShimListen, "unix://")
 	socketName, serviceName := filepath.Base(socketFile), filepath.Base(serviceFile)
 	for _, c := range []struct{ what, got, want string }{
 		{"the socket's path", socket.get("Socket.ListenStream"), path},
 		{"where the service writes", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
-		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultListen},
+		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
 		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
 		{"what the service stands and falls with", service.get("Unit.Requires"), socketName},
 		{"what is enabled with it", service.get("Install.Also"), socketName},

@@ -5,13 +5,30 @@ package v1alpha1
 
 import (
 	"bytes"
+	"embed"
 	"errors"
 	"fmt"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// ReadTypeMeta returns the type that data, YAML or JSON, says it has.
+//go:embed defaults/*.yaml
+var defaults embed.FS
+
+// Kinds returns the kinds of configuration files.
+func Kinds() []string { return []string{KindShim, KindDNS, KindNodeCache, KindWebhook} }
+
+// Defaults returns a configuration file of the given kind that has and explains every
+// field, at its default.
+func Defaults(kind string) ([]byte, error) {
+	text, err := defaults.ReadFile("defaults/" + kind + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("unknown kind %q: want one of %q", kind, Kinds())
+	}
+	return text, nil
+}
+
+// ReadTypeMeta returns the apiVersion and kind of data, which is YAML or JSON.
 func ReadTypeMeta(data []byte) (TypeMeta, error) {
 	var t TypeMeta
 	js, err := toJSON(data)
@@ -19,12 +36,12 @@ func ReadTypeMeta(data []byte) (TypeMeta, error) {
 		return t, err
 	}
 	if err := document.Decode(js, &t); err != nil {
-		return t, fmt.Errorf("is not a configuration file: %w", err)
+		return t, fmt.Errorf("not a configuration file: %w", err)
 	}
 	return t, nil
 }
 
-// toJSON refuses what follows a first document: the decoder would not see it.
+// toJSON rejects a second YAML document, which the decoder would ignore.
 func toJSON(data []byte) ([]byte, error) {
 	begun := false
 	for line := range bytes.Lines(data) {
@@ -80,7 +97,7 @@ func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	}
 	problems := document.DecodeStrict(js, c)
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
-		return t // there is no field to look at
+		return t // the document is not a mapping: it has no fields
 	}
 	if meta.APIVersion != GroupVersion {
 		problems = append(problems, fmt.Errorf("apiVersion: is %q, must be %q", meta.APIVersion, GroupVersion))

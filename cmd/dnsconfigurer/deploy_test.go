@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -52,7 +54,7 @@ func TestDeployed(t *testing.T) {
 	args := slices.Clone(pod.Containers[0].Args)
 	at := slices.Index(args, "--config") + 1
 	dir := t.TempDir()
-	config, kubeconfig := filepath.Join(dir, filepath.Base(args[at])), filepath.Join(dir, "kubeconfig")
+	configFile, kubeconfig := filepath.Join(dir, filepath.Base(args[at])), filepath.Join(dir, "kubeconfig")
 	api := kubeapi.New()
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
@@ -65,25 +67,25 @@ func TestDeployed(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
-	text := deployedObject[*corev1.ConfigMap](t, "cluster-dns/config.yaml").Data[filepath.Base(config)]
-	for file, text := range map[string]string{config: text, kubeconfig: kubeapi.Kubeconfig(server.URL)} {
+	text := deployedObject[*corev1.ConfigMap](t, "cluster-dns/config.yaml").Data[filepath.Base(configFile)]
+	for file, text := range map[string]string{configFile: text, kubeconfig: kubeapi.Kubeconfig(server.URL)} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"config", "check", config}, nil, &stdout, &stderr); code != exitOK {
+	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
 	}
-	s, err := (&dnsFlags{config: config}).load(dnsCommand().Flags())
+	c, err := config.DNSKind().FromFile(configFile).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < s.lameduck+dnsDrain+5*time.Second {
-		t.Errorf("the pod has %v to end, and needs %v for queries to come and %v for those under way", grace, s.lameduck, dnsDrain)
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+forward.Drain+5*time.Second {
+		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight", grace, c.LameduckTime, forward.Drain)
 	}
 
-	args[at] = config
+	args[at] = configFile
 	p := &dnsProcess{t: t, addr: freeAddr(t), http: freeAddr(t)}
 	_, p.stop = startCommand(t, append(args, "--listen", p.addr, "--http", p.http, "--kubeconfig", kubeconfig, "--lameduck", "0s",
 		"--resolv-conf", "", "--snapshot", filepath.Join(dir, "dns.snapshot")), &p.log)
@@ -113,16 +115,13 @@ func TestDeployed(t *testing.T) {
 
 // TestNodeCacheDeployed: the configuration of the node cache's manifests is good.
 func TestNodeCacheDeployed(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "nodecache.yaml")
-	text := deployedObject[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(config)]
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	configFile := filepath.Join(t.TempDir(), "nodecache.yaml")
+	text := deployedObject[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(configFile)]
+	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"config", "check", config}, nil, &stdout, &stderr); code != exitOK {
+	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
-	}
-	if _, err := (&nodeCacheFlags{config: config}).load(nodeCacheCommand().Flags()); err != nil {
-		t.Error(err)
 	}
 }

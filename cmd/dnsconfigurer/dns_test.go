@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,15 +19,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // dnsProcess is the command dns as a process, with a file that can be changed.
@@ -37,7 +34,7 @@ type dnsProcess struct {
 	config string // the file
 	addr   string
 	http   string
-	log    lockedBuffer
+	log    logbuffer.Buffer
 	signal func(os.Signal) error
 	stop   func()
 }
@@ -135,8 +132,8 @@ func upstreamSaying(t *testing.T, text string) (addr string) {
 	})).Addr.String()
 }
 
-// TestDNSReload has the file change under a running server.
-func TestDNSReload(t *testing.T) {
+// TestDNS_Reload has the file change under a running server.
+func TestDNS_Reload(t *testing.T) {
 	one, two := upstreamSaying(t, "one"), upstreamSaying(t, "two")
 	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", one))
 	expect := func(name, want string) {
@@ -153,32 +150,32 @@ func TestDNSReload(t *testing.T) {
 	}
 	expect("a.corp.example.", `"one"`)
 
-	p.hangup(fmt.Sprintf("upstreams: [%q]\n", two), "settings in force")
+	p.hangup(fmt.Sprintf("upstreams: [%q]\n", two), "configuration applied")
 	expect("a.corp.example.", `"two"`) // the cache had the other
 
 	stub := fmt.Sprintf("upstreams: [%q]\nstubDomains: [{zone: corp.example, servers: [%q]}]\n", two, one)
-	p.hangup(stub, "settings in force")
+	p.hangup(stub, "configuration applied")
 	expect("a.corp.example.", `"one"`)
 	expect("a.example.", `"two"`)
 	success("1")
 
-	p.hangup("upstreams: [nowhere]\n", `dns.yaml: upstreams[0]`, "stays in force")
+	p.hangup("upstreams: [nowhere]\n", `dns.yaml: upstreams[0]`, "keeping the previous one")
 	expect("b.example.", `"two"`)
 	success("0")
 
 	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\nednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
-		"settings in force", `needs a restart`, `fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
+		"configuration applied", `take effect after a restart`, `fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
 	success("1")
-	p.hangup("resolvConf: ''\n", "settings in force")
+	p.hangup("resolvConf: ''\n", "configuration applied")
 	expect("c.example.", "REFUSED")
 	if got := p.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
 		t.Errorf("a Service of the examples: %s", got)
 	}
 }
 
-// TestDNSAutopath: names with a search list lead through the cluster to the file's
+// TestDNS_Autopath: names with a search list lead through the cluster to the file's
 // domains.
-func TestDNSAutopath(t *testing.T) {
+func TestDNS_Autopath(t *testing.T) {
 	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\nhostSuffixes: [corp.example]\n", upstreamSaying(t, "one")))
 	for _, tt := range []struct {
 		name  string
@@ -194,74 +191,9 @@ func TestDNSAutopath(t *testing.T) {
 	}
 }
 
-// TestDNSFlags has every flag set what its field sets, and every field a flag.
-func TestDNSFlags(t *testing.T) {
-	flagCheck[v1alpha1.DNSConfiguration]{
-		head: dnsHead, names: dnsFlagNames, command: dnsCommand(), parse: v1alpha1.ParseDNS,
-		given: map[string]string{
-			"listen": "[\"192.0.2.1:53\"]", "http": "\":1\"", "kubeconfig": "k", "manifests": "[m]", "snapshot": "s", "snapshot-wait": "1s", "snapshot-max-age": "1h",
-			"cluster-domain": "d", "reverse-cidr": "[10.0.0.0/8]", "pods": "verified", "ttl": "0", "upstream": "[192.0.2.1]", "resolv-conf": "\"\"",
-			"stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "host-suffix": "[h]", "autopath-suffix": "s", "edns-option": "65001", "autopath-network": "[203.0.113.0/24]",
-			"lameduck": "1s", "log-format": "json",
-		},
-		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},
-		over: func(arg string, flags *pflag.FlagSet) (v1alpha1.DNSConfiguration, error) {
-			d := dnsFlags{}
-			d.register(flags)
-			err := flags.Parse([]string{arg})
-			return d.over(v1alpha1.DNSConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindDNS}}, flags), err
-		},
-	}.run(t)
-}
-
-// flagCheck holds flags to the fields of a configuration that they stand for.
-type flagCheck[T any] struct {
-	head         string
-	names        fieldNames
-	command      *cobra.Command
-	parse        func([]byte) (T, error)
-	given, typed map[string]string // by flag: the field's value in the file, and on the command line where that is something else
-	over         func(arg string, flags *pflag.FlagSet) (T, error)
-}
-
-func (c flagCheck[T]) run(t *testing.T) {
-	t.Helper()
-	for field, flag := range c.names {
-		value := c.given[flag]
-		arg, ok := c.typed[flag]
-		if !ok {
-			arg = strings.Trim(value, "[]\"")
-		}
-		file := c.head + field + ": " + value + "\n"
-		if outer, inner, nested := strings.Cut(field, "."); nested {
-			file = c.head + outer + ": {" + inner + ": " + value + "}\n"
-		}
-		want, err := c.parse([]byte(file))
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		got, err := c.over("--"+flag+"="+arg, pflag.NewFlagSet("", pflag.ContinueOnError))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("--%s (-file +flag):\n%s", flag, diff)
-		}
-		delete(c.given, flag)
-	}
-	if len(c.given) > 0 {
-		t.Errorf("flags without a field: %v", c.given)
-	}
-	c.command.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && !slices.Contains(slices.Collect(maps.Values(c.names)), f.Name) {
-			t.Errorf("--%s has no field", f.Name)
-		}
-	})
-}
-
-// TestDNSLameduck: after the signal to end queries are answered for a while, and with
+// TestDNS_Lameduck: after the signal to end queries are answered for a while, and with
 // what changes meanwhile.
-func TestDNSLameduck(t *testing.T) {
+func TestDNS_Lameduck(t *testing.T) {
 	dir := t.TempDir()
 	service := func(addr string) {
 		text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: {clusterIP: " + addr + "}\n"
@@ -278,10 +210,10 @@ func TestDNSLameduck(t *testing.T) {
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
 }
 
-// TestDNSMetrics holds the names, types and labels of metrics to what is on record: to
+// TestDNS_Metrics holds the names, types and labels of metrics to what is on record: to
 // people's alerts and dashboards they are an interface. New ones go into
 // docs/cluster-dns.md.
-func TestDNSMetrics(t *testing.T) {
+func TestDNS_Metrics(t *testing.T) {
 	api := kubeapi.New()
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})

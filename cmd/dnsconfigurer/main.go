@@ -21,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 )
 
 func main() {
@@ -73,11 +72,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		output.WriteError(stderr, usage.error)
+		report(stderr, usage.error)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	case !errors.Is(err, errReported):
-		output.WriteError(stderr, err)
+		report(stderr, err)
 	}
 	return exitInput
 }

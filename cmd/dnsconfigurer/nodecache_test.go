@@ -13,12 +13,6 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
-	"github.com/spf13/pflag"
-
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 const nodeCacheHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"
@@ -126,9 +120,9 @@ func TestNodeCache(t *testing.T) {
 	}
 }
 
-// TestNodeCacheAgrees: the cluster DNS expands for a node that has its option and is in its
+// TestNodeCache_Agrees: the cluster DNS expands for a node that has its option and is in its
 // networks. For others it does not, and pods get the same.
-func TestNodeCacheAgrees(t *testing.T) {
+func TestNodeCache_Agrees(t *testing.T) {
 	const other = "autopathSuffix: ap.example\nednsOption: 65400\n"
 	for _, tt := range []struct{ name, cluster, node, want string }{
 		{"another suffix and option on both", other, other, "expanded"},
@@ -156,8 +150,8 @@ func TestNodeCacheAgrees(t *testing.T) {
 	}
 }
 
-// TestNodeCacheReload has another cluster DNS in the file.
-func TestNodeCacheReload(t *testing.T) {
+// TestNodeCache_Reload has another cluster DNS in the file.
+func TestNodeCache_Reload(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	other := upstreamSaying(t, "other")
 	reread := func(fields string, words ...string) {
@@ -171,7 +165,7 @@ func TestNodeCacheReload(t *testing.T) {
 			n.eventually(w, func() bool { return strings.Contains(n.log.String()[before:], w) })
 		}
 	}
-	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\n", other, other), "settings in force", `fields="[autopathSuffix ednsOption]"`)
+	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\n", other, other), "configuration applied", `fields="[autopathSuffix ednsOption]"`)
 	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)
 	}
@@ -179,68 +173,25 @@ func TestNodeCacheReload(t *testing.T) {
 	if got := n.ask("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "a.shop.svc.cluster.local." {
 		t.Errorf("a search list leads to %s", got)
 	}
-	reread("upstreams: []\n", "stays in force", "nodecache.yaml: clusterDNS: is missing")
+	reread("upstreams: []\n", "keeping the previous one", "nodecache.yaml: clusterDNS: missing")
 	if got := n.ask("b.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)
 	}
 }
 
-// TestNodeCacheDeadDomain: what is behind a domain that nobody answers for is found at the
+// TestNodeCache_DeadDomain: what is behind a domain that nobody answers for is found at the
 // first try, though the cluster DNS takes all the time that a walk may take.
-func TestNodeCacheDeadDomain(t *testing.T) {
+func TestNodeCache_DeadDomain(t *testing.T) {
 	n := newNodeCache(t, deadDomain)
 	if got := n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "intranet." {
 		t.Errorf("%s\n%s", got, n.log.String())
 	}
 }
 
-// TestNodeCacheFlags has every flag set what its field sets, and every field a flag.
-func TestNodeCacheFlags(t *testing.T) {
-	flagCheck[v1alpha1.NodeCacheConfiguration]{
-		head: nodeCacheHead, names: nodeCacheFlagNames, command: nodeCacheCommand(), parse: v1alpha1.ParseNodeCache,
-		given: map[string]string{
-			"listen": "[\"192.0.2.1:53\"]", "interface": "i", "http": "\":1\"", "cluster-dns": "[192.0.2.2]", "cluster-domain": "d", "upstream": "[192.0.2.1]",
-			"resolv-conf": "\"\"", "stub-domain": "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", "autopath-suffix": "s", "edns-option": "65001", "log-format": "json",
-		},
-		typed: map[string]string{"stub-domain": "z=192.0.2.1,192.0.2.2", "resolv-conf": ""},
-		over: func(arg string, flags *pflag.FlagSet) (v1alpha1.NodeCacheConfiguration, error) {
-			n := nodeCacheFlags{}
-			n.register(flags)
-			err := flags.Parse([]string{arg})
-			return n.over(v1alpha1.NodeCacheConfiguration{TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindNodeCache}}, flags), err
-		},
-	}.run(t)
-}
-
-// TestNodeCacheMetrics is TestDNSMetrics for docs/node-cache.md.
-func TestNodeCacheMetrics(t *testing.T) {
+// TestNodeCache_Metrics is TestDNS_Metrics for docs/node-cache.md.
+func TestNodeCache_Metrics(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
-}
-
-// TestNodeCacheFlagCompletesFile: what the file leaves out the flag may give.
-func TestNodeCacheFlagCompletesFile(t *testing.T) {
-	n := nodeCacheFlags{}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	n.register(flags)
-	path := filepath.Join(t.TempDir(), "nodecache.yaml")
-	if err := os.WriteFile(path, []byte(nodeCacheHead), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := flags.Parse([]string{"--config", path, "--cluster-dns", "192.0.2.1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.load(flags); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestNodeCacheDefaults: the API's defaults are those of the packages.
-func TestNodeCacheDefaults(t *testing.T) {
-	suffix, err := fqdn.ParseName(v1alpha1.DefaultAutopathSuffix)
-	if err != nil || suffix != dnsserver.DefaultAutopathSuffix || v1alpha1.DefaultEDNSOption != autopath.DefaultOption {
-		t.Errorf("suffix %s, %v, option %d", suffix, err, v1alpha1.DefaultEDNSOption)
-	}
 }

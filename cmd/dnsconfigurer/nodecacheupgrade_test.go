@@ -72,7 +72,7 @@ func TestNodeCacheUnfit(t *testing.T) {
 	unfit := []string{"nodecache", "--listen", n.addr, "--cluster-dns", freeAddr(t), "--upstream", freeAddr(t)}
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), unfit, nil, &stdout, &stderr)
-	if said := stderr.String(); code != exitInput || !strings.Contains(said, n.addr+" is left to the server that has it") {
+	if said := stderr.String(); code != exitInput || !strings.Contains(said, "not taking over "+n.addr) {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 	if got := n.ask(name, dns.TypeA); got != want {

@@ -176,7 +176,7 @@ func TestShimFollowsTheKubeletsFile(t *testing.T) {
 // hangup tells the command to read its files, and waits until it has.
 func (n *shimNode) hangup() {
 	n.t.Helper()
-	const done = "settings in force"
+	const done = "configuration applied"
 	before := strings.Count(n.log.String(), done)
 	if err := n.signal(syscall.SIGHUP); err != nil {
 		n.t.Fatal(err)

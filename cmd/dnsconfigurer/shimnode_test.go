@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -30,6 +29,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // sandboxes is a runtime that remembers what it was asked for.
@@ -98,7 +98,7 @@ type shimNode struct {
 	runtime *sandboxes
 	kubelet runtimeapi.RuntimeServiceClient
 	http    string
-	log     lockedBuffer
+	log     logbuffer.Buffer
 	signal  func(os.Signal) error
 	stop    func() // waits for its end
 }
@@ -154,7 +154,7 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 
 // startCommand runs the command as a process until the test ends, or until stop is
 // called, which waits.
-func startCommand(t *testing.T, args []string, log *lockedBuffer) (signal func(os.Signal) error, stop func()) {
+func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal func(os.Signal) error, stop func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -258,22 +258,4 @@ func get(t *testing.T, addr, path string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +27,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	admissionserver "github.com/dnsconfigurer/dnsconfigurer/internal/admission/server"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 
@@ -62,17 +63,17 @@ func TestWebhook(t *testing.T) {
 	dir, addr, health := t.TempDir(), freeAddr(t), freeAddr(t)
 	authority := certs.NewAuthority(t)
 	certFile, keyFile := authority.Write(t, dir, "webhook")
-	config := filepath.Join(dir, "webhook.yaml")
+	file := filepath.Join(dir, "webhook.yaml")
 	write := func(domain string) {
 		t.Helper()
 		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: " + domain + "}\n"
-		if err := errors.Join(os.WriteFile(config+".new", []byte(text), 0o600), os.Rename(config+".new", config)); err != nil {
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("cluster.local")
 	p := &dnsProcess{t: t, http: health}
-	p.signal, p.stop = startCommand(t, []string{"webhook", "--config", config, "--listen", addr, "--http", health, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
+	p.signal, p.stop = startCommand(t, []string{"webhook", "--config", file, "--listen", addr, "--http", health, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
 	p.ready()
 	expect := func(what string, serial int64, want string) {
 		t.Helper()
@@ -95,7 +96,7 @@ func TestWebhook(t *testing.T) {
 	if err := p.signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the error", func() bool { return strings.Contains(p.log.String(), "the configuration has an error") })
+	p.eventually("the error", func() bool { return strings.Contains(p.log.String(), "invalid configuration") })
 	expect("what was before", 2, `"allowed":false`)
 
 	if err := os.Remove(keyFile); err != nil {
@@ -212,26 +213,23 @@ func TestWebhookManifests(t *testing.T) {
 	// The configuration is good, and the command takes its arguments.
 	data := one[*corev1.ConfigMap](t, objects).Data
 	args := pod.Spec.Containers[0].Args
-	config := filepath.Join(dir, filepath.Base(args[len(args)-1]))
-	if err := os.WriteFile(config, []byte(data[filepath.Base(config)]), 0o600); err != nil {
+	file := filepath.Join(dir, filepath.Base(args[len(args)-1]))
+	if err := os.WriteFile(file, []byte(data[filepath.Base(file)]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"config", "check", config}, nil, &stdout, &stderr); code != exitOK || !slices.Equal(args[:2], []string{"webhook", "--config"}) {
+	if code := run(t.Context(), []string{"config", "check", file}, nil, &stdout, &stderr); code != exitOK || !slices.Equal(args[:2], []string{"webhook", "--config"}) {
 		t.Errorf("%v: exit code %d\n%s", args, code, &stderr)
 	}
-	w, flags := webhookFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-	w.register(flags)
-	w.node.Config = config
-	s, err := w.load(flags)
+	c, err := config.WebhookKind().FromFile(file).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.node.ClusterDomain != "corp.example" || len(s.node.ClusterDNS) != 2 {
-		t.Errorf("the node is %+v", s.node)
+	if c.Node.ClusterDomain != "corp.example" || len(c.Node.ClusterDNS) != 2 {
+		t.Errorf("the node is %+v", c.Node)
 	}
-	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < s.lameduck+webhookDrain+5*time.Second {
-		t.Errorf("the pod has %v to end, and needs %v and %v", grace, s.lameduck, webhookDrain)
+	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+admissionserver.Drain+5*time.Second {
+		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, c.LameduckTime, admissionserver.Drain)
 	}
 }
 

@@ -4,7 +4,7 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
@@ -86,12 +85,14 @@ func TestWebhookScale(t *testing.T) {
 	p.stop()
 }
 
-// TestWebhookScaleAlone: outside of a cluster, without a kubeconfig, scales are admitted
-// unseen, and the log says so once. A kubeconfig that is named has to be there.
-func TestWebhookScaleAlone(t *testing.T) {
-	named := webhookSettings{WebhookConfiguration: v1alpha1.WebhookConfiguration{Kubeconfig: "nowhere"}}
-	if _, err := named.statefulSets(nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "kubeconfig nowhere") {
-		t.Errorf("without the kubeconfig: %v", err)
+// TestWebhookScale_NoAPI: outside a cluster, without a kubeconfig, scaling is admitted
+// unchecked, and the log says so once. A configured kubeconfig must exist.
+func TestWebhookScale_NoAPI(t *testing.T) {
+	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"webhook", "--listen", freeAddr(t), "--kubeconfig", "nowhere", "--tls-cert", certFile, "--tls-key", keyFile}, nil, &stdout, &stderr)
+	if code != exitInput || !strings.Contains(stderr.String(), "kubeconfig nowhere: stat nowhere: no such file") {
+		t.Errorf("without the kubeconfig: exit code %d, %s", code, &stderr)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	p, addr := newScaledWebhook(t)
@@ -100,7 +101,7 @@ func TestWebhookScaleAlone(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if log := p.log.String(); strings.Count(log, "scale") != 1 || strings.Contains(log, "level=WARN") {
+	if log := p.log.String(); strings.Count(log, "scaling of StatefulSets not checked") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("the log:\n%s", log)
 	}
 	p.stop()

@@ -11,19 +11,19 @@ import (
 	"path/filepath"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
-// Files reads configuration files and remembers a digest of each, to detect changes. The
-// zero value is ready for use, by one goroutine.
-type Files struct {
-	read map[string]Digest // by path
+// files reads configuration files and detects when they change. The zero value is ready for
+// use, by one goroutine.
+type files struct {
+	asRead map[string]digest // by path
+	polled map[string]digest // as they were at the last poll
 }
 
-// Digest identifies the content of a file, or the error for which it cannot be read.
-type Digest [sha256.Size]byte
+// digest identifies the content of a file, or the error for which it cannot be read.
+type digest [sha256.Size]byte
 
-func readDigest(path string) ([]byte, Digest, error) {
+func readDigest(path string) ([]byte, digest, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, sha256.Sum256([]byte("\x00" + err.Error())), err
@@ -31,60 +31,31 @@ func readDigest(path string) ([]byte, Digest, error) {
 	return data, sha256.Sum256(data), nil
 }
 
-// Read reads a file.
-func (f *Files) Read(path string) ([]byte, error) {
+func (f *files) read(path string) ([]byte, error) {
 	data, d, err := readDigest(path)
-	if f.read == nil {
-		f.read = map[string]Digest{}
+	if f.asRead == nil {
+		f.asRead = map[string]digest{}
 	}
-	f.read[path] = d
+	f.asRead[path] = d
 	return data, err
 }
 
-// AsRead returns the digests of the files as they were read.
-func (f *Files) AsRead() map[string]Digest { return f.read }
+// reset forgets which files were read.
+func (f *files) reset() { clear(f.asRead) }
 
-// Now returns the digests of the same files as they are now. A path that is not a regular
-// file, such as a pipe, can be read once only and keeps its digest.
-func (f *Files) Now() map[string]Digest {
-	now := maps.Clone(f.read)
+// changed reports whether the files differ from what was read, and are the same as at the
+// previous call.
+func (f *files) changed() bool {
+	now := maps.Clone(f.asRead)
 	for path := range now {
+		// What is not a regular file, such as a pipe, can be read only once.
 		if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
 			_, now[path], _ = readDigest(path)
 		}
 	}
-	return now
-}
-
-// Reset forgets all files.
-func (f *Files) Reset() { clear(f.read) }
-
-// ReadAs reads a configuration file strictly and checks its values. Without a path it
-// returns the zero configuration.
-func ReadAs[T any](f *Files, path string, parse func([]byte) (T, error), check func(T) error) (c T, err error) {
-	if path == "" {
-		return c, nil
-	}
-	data, err := f.Read(path)
-	if err != nil {
-		return c, fmt.Errorf("reading the configuration: %w", err)
-	}
-	if c, err = parse(data); err == nil {
-		err = check(c)
-	}
-	if err != nil {
-		return c, multierr.Prefix(path, err)
-	}
-	return c, nil
-}
-
-// relativeTo resolves name from the directory of file, as the kubelet does in its own
-// file. "" stays "".
-func relativeTo(file, name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(file), name)
+	settled := maps.Equal(now, f.polled)
+	f.polled = now
+	return settled && !maps.Equal(now, f.asRead)
 }
 
 // ReadKind returns the kind of the configuration file at path.
@@ -98,4 +69,13 @@ func ReadKind(path string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return t.Kind, nil
+}
+
+// relativeTo resolves name from the directory of file, as the kubelet does in its own
+// file. "" stays "".
+func relativeTo(file, name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(file), name)
 }

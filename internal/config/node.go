@@ -4,77 +4,20 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
-	"strings"
-
-	"github.com/spf13/pflag"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
-
-// NodeFlags are the facts about a node on a command line. A later source overrides an
-// earlier one: the defaults, the kubelet's file, the ShimConfiguration, the flags.
-type NodeFlags struct {
-	Config        string // path of the ShimConfiguration; "": there is none
-	kubeletConfig string
-	clusterDNS    []string
-	clusterDomain string
-	resolvConf    string
-	nodeIPs       []string
-	nodeName      string
-
-	required bool // there are no defaults
-
-	Files Files // as read by Load
-}
-
-// A FlagError is an error in the command line.
-type FlagError struct{ error }
-
-// Unwrap returns the error.
-func (e FlagError) Unwrap() error { return e.error }
-
-// Register adds the flags to a command that explains pods. The facts default to those of a
-// usual cluster.
-func (f *NodeFlags) Register(flags *pflag.FlagSet) {
-	f.registerFacts(flags, nodeFacts{dns: []string{"10.96.0.10"}, domain: "cluster.local", resolvConf: kube.DefaultResolvConf})
-	f.RegisterName(flags)
-}
-
-// RegisterWithoutHost is Register for commands whose result must not depend on the machine
-// that they run on: resolv-conf has no default.
-func (f *NodeFlags) RegisterWithoutHost(flags *pflag.FlagSet) {
-	f.registerFacts(flags, nodeFacts{dns: []string{"10.96.0.10"}, domain: "cluster.local"})
-	flags.Lookup("resolv-conf").Usage = "`PATH` of a node's resolv.conf, to count what its pods get from it; without the flag it is unknown, empty: none, as with the kubelet"
-}
-
-// RegisterWithoutDefaults is Register for servers of a node, where a default that differs
-// from the kubelet's value breaks pods. Load fails if a fact is not set.
-func (f *NodeFlags) RegisterWithoutDefaults(flags *pflag.FlagSet) {
-	f.registerFacts(flags, nodeFacts{})
-	f.RegisterName(flags)
-	f.required = true
-}
-
-// RegisterName adds --node-name.
-func (f *NodeFlags) RegisterName(flags *pflag.FlagSet) {
-	flags.StringVar(&f.nodeName, "node-name", "", "`NAME` of the node; Pod manifests then count as its static pods and get its name in theirs")
-}
-
-func (f *NodeFlags) registerFacts(flags *pflag.FlagSet, defaults nodeFacts) {
-	flags.StringVar(&f.Config, "config", "", "`FILE` with a ShimConfiguration of the node")
-	flags.StringVar(&f.kubeletConfig, "kubelet-config", "", "`FILE` with the node's KubeletConfiguration: clusterDNS, clusterDomain, resolvConf")
-	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", defaults.dns, "`IP,..` of the cluster's DNS; empty: none")
-	flags.StringVar(&f.clusterDomain, "cluster-domain", defaults.domain, "`DOMAIN` of the cluster; empty: none")
-	flags.StringVar(&f.resolvConf, "resolv-conf", defaults.resolvConf, "`PATH` of the host's resolv.conf for pods; empty: none, as with the kubelet")
-	flags.StringSliceVar(&f.nodeIPs, "node-ip", nil, "`IP,..` of the node; they matter when --resolv-conf is empty")
-}
 
 // Node is a node whose pods get their DNS configuration from a policy.Engine.
 type Node struct {
@@ -124,6 +67,32 @@ func (n Node) Host() (resolvconf.File, []policy.Finding) {
 	return resolvconf.Read(f), nil
 }
 
+// Check returns the findings about the facts and the node's resolv.conf.
+func (n Node) Check() ([]policy.Finding, error) {
+	engine, err := n.Engine()
+	if err != nil {
+		return nil, err
+	}
+	host, uplink := n.Host()
+	found := slices.Concat(n.Findings, uplink)
+	if len(n.ClusterDNS) == 0 {
+		found = append(found, policy.Finding{
+			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
+			Message: "the node has no cluster DNS: pods with a cluster policy get the host's DNS",
+			Field:   policy.FieldClusterDNS, Hint: "set the address of the cluster DNS Service",
+		})
+	}
+	found = append(found, engine.CheckHost(host)...)
+	for _, i := range host.Ignored {
+		found = append(found, policy.Finding{
+			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
+			Message: fmt.Sprintf("%s:%d: %q has no effect on pods: %s", cmp.Or(host.Path, n.ResolvConf), i.Line, i.Text, i.Reason),
+			Field:   policy.FieldResolvConf, Hint: "nothing to do if that is intended",
+		})
+	}
+	return found, nil
+}
+
 // uplinkFindings reports a stub of systemd-resolved whose uplink file cannot be used.
 func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	if !s.Stub || s.Uplink || s.Problem.Err == nil {
@@ -131,81 +100,166 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	}
 	return []policy.Finding{{
 		Code: policy.CodeUplinkUnusable, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("%s is the stub of systemd-resolved, and pods get it as it is: %v", s.Path, s.Problem.Err),
+		Message: fmt.Sprintf("%s is the stub of systemd-resolved, and pods get it unchanged: %v", s.Path, s.Problem.Err),
 		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved, or correct node.uplinkResolvConf",
 	}}
 }
 
-// Load reads the files and returns the node. The flags are those that f is registered with.
-func (f *NodeFlags) Load(flags *pflag.FlagSet) (Node, error) {
-	c, err := ReadShim(&f.Files, f.Config)
-	if err != nil {
-		return Node{}, err
-	}
-	return f.Merge(flags, c)
+// nodeFacts are the facts that the kubelet's file has, too, and their origins for messages.
+type nodeFacts struct {
+	dns                []string
+	domain, resolvConf string
+
+	dnsOrigin, domainOrigin string
+	dnsOfKubelet            bool
+
+	findings []policy.Finding
 }
 
-// Merge returns the node by c, the kubelet's file and the flags.
-func (f *NodeFlags) Merge(flags *pflag.FlagSet, c v1alpha1.ShimConfiguration) (Node, error) {
-	if f.kubeletConfig != "" {
-		c.Node.KubeletConfig = f.kubeletConfig
-	}
-	if err := errors.Join(addressFlag("--cluster-dns", f.clusterDNS), addressFlag("--node-ip", f.nodeIPs)); err != nil {
-		return Node{}, FlagError{err}
-	}
-	facts := nodeFacts{dns: f.clusterDNS, dnsFrom: "--cluster-dns", domain: f.clusterDomain, domainFrom: "--cluster-domain", resolvConf: f.resolvConf}
-	if c.Node.KubeletConfig != "" {
-		if err := facts.readKubelet(&f.Files, c.Node.KubeletConfig); err != nil {
+// clusterFacts are the facts of a cluster with default settings.
+func clusterFacts() nodeFacts {
+	return nodeFacts{dns: []string{v1alpha1.DefaultClusterDNS}, domain: v1alpha1.DefaultClusterDomain, domainOrigin: "--cluster-domain"}
+}
+
+// newNode returns the node by c, which is valid. Facts that c does not have are those of
+// the kubelet's file that it names, or without one the given.
+func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts, f *files, origin func(path string) string) (Node, error) {
+	if c.KubeletConfig != "" {
+		var err error
+		if facts, err = readKubelet(f, c.KubeletConfig); err != nil {
 			return Node{}, err
 		}
 	}
-	facts.configure(c.Node, f.Config)
-	if flags.Changed("cluster-dns") {
-		facts.dns, facts.dnsFrom, facts.kubeletDNS = f.clusterDNS, "--cluster-dns", false
+	if c.ClusterDNS != nil {
+		facts.dns, facts.dnsOfKubelet = *c.ClusterDNS, false
 	}
-	if flags.Changed("cluster-domain") {
-		facts.domain, facts.domainFrom = f.clusterDomain, "--cluster-domain"
+	if c.ClusterDomain != nil {
+		facts.domain, facts.domainOrigin = *c.ClusterDomain, origin("node.clusterDomain")
 	}
-	if flags.Changed("resolv-conf") {
-		facts.resolvConf = f.resolvConf
+	if c.ResolvConf != nil {
+		facts.resolvConf = *c.ResolvConf
 	}
-	if flags.Changed("node-ip") {
-		c.Node.NodeIPs = f.nodeIPs
+	n := Node{
+		Name: c.NodeName, uplink: c.UplinkResolvConf, Findings: facts.findings,
+		origins: map[string]string{"clusterDomain": facts.domainOrigin, "autopath.suffix": origin("autopath.suffix")},
 	}
-	if flags.Changed("node-name") {
-		c.Node.NodeName = f.nodeName
+	n.ClusterDomain, n.ResolvConf = facts.domain, facts.resolvConf
+	n.ClusterDNS = parseAddrs(facts.dns)
+	if facts.dnsOfKubelet {
+		n.Findings = append(n.Findings, facts.invalidDNS()...)
 	}
-	if given := c.Node.KubeletConfig != "" ||
-		(c.Node.ClusterDNS != nil || flags.Changed("cluster-dns")) &&
-			(c.Node.ClusterDomain != nil || flags.Changed("cluster-domain")) &&
-			(c.Node.ResolvConf != nil || flags.Changed("resolv-conf")); f.required && !given {
-		return Node{}, errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
-	}
-	return facts.node(c, f.Config)
+	n.IPs = parseAddrs(c.NodeIPs)
+	n.Autopath = policy.Autopath{Suffix: autopath.Suffix, ClusterDNSFallback: autopath.ClusterDNSFallback}
+	n.Autopath.NodeCache, _ = ParseAddr(autopath.NodeCache)
+	var err error
+	n.uplinkMode, err = hostresolv.ParseUplinkMode(c.HostResolver)
+	return n, err
 }
 
-// addressFlag checks a flag that lists addresses.
-func addressFlag(name string, texts []string) error {
-	var problems []error
-	for _, s := range texts {
-		if _, ok := ParseAddr(s); !ok {
-			problems = append(problems, fmt.Errorf("%s: %q is not an IP address", name, s))
+// readKubelet returns the facts in a KubeletConfiguration.
+func readKubelet(f *files, path string) (nodeFacts, error) {
+	data, err := f.read(path)
+	if err != nil {
+		return nodeFacts{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	k, err := kube.ParseKubeletConfiguration(data)
+	if err != nil {
+		return nodeFacts{}, multierr.Prefix(path, err)
+	}
+	facts := nodeFacts{
+		dns: k.ClusterDNS, dnsOrigin: path + ": clusterDNS", dnsOfKubelet: true,
+		domain: k.ClusterDomain, domainOrigin: path + ": clusterDomain",
+		resolvConf: kube.DefaultResolvConf,
+	}
+	if k.ResolvConf != nil {
+		facts.resolvConf = relativeTo(path, *k.ResolvConf)
+	}
+	for _, key := range k.Misspelled {
+		facts.findings = append(facts.findings, policy.Finding{
+			Code: policy.CodeMisspelledField, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
+			Message: fmt.Sprintf("%s: %s: unknown field, ignored by the kubelet and by dnsconfigurer", path, key),
+			Field:   key, Hint: "spell it " + kube.KubeletField(key),
+		})
+	}
+	return facts, nil
+}
+
+// invalidDNS reports invalid addresses in the kubelet's clusterDNS. They are not errors,
+// because the kubelet skips them.
+func (f *nodeFacts) invalidDNS() (findings []policy.Finding) {
+	for i, text := range f.dns {
+		if _, ok := ParseAddr(text); ok {
+			continue
+		}
+		findings = append(findings, policy.Finding{
+			Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
+			Message: fmt.Sprintf("%s[%d]: %q is not an IP address: skipped by the kubelet", f.dnsOrigin, i, text),
+			Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
+		})
+	}
+	return findings
+}
+
+// parseAddrs returns the valid ones of texts.
+func parseAddrs(texts []string) (addrs []netip.Addr) {
+	for _, text := range texts {
+		if a, ok := ParseAddr(text); ok {
+			addrs = append(addrs, a)
 		}
 	}
-	return errors.Join(problems...)
+	return addrs
 }
 
-// ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration
-// or KubeletConfiguration.
-func ReadNode(path, kind string) (Node, error) {
-	f := NodeFlags{resolvConf: kube.DefaultResolvConf}
-	switch kind {
-	case v1alpha1.KindShim:
-		f.Config = path
-	case kube.KubeletKind:
-		f.kubeletConfig = path
-	default:
-		return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+// resolveNodePaths resolves the relative paths in c from the directory of file.
+func resolveNodePaths(c *v1alpha1.NodeConfiguration, file string) {
+	c.KubeletConfig = relativeTo(file, c.KubeletConfig)
+	c.UplinkResolvConf = relativeTo(file, c.UplinkResolvConf)
+	if c.ResolvConf != nil {
+		*c.ResolvConf = relativeTo(file, *c.ResolvConf)
 	}
-	return f.Load(pflag.NewFlagSet("", pflag.ContinueOnError))
+}
+
+// nodeFields returns the fields below "node".
+func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
+	return []Field[C]{
+		{
+			Path: "node.kubeletConfig", Flag: "kubelet-config", At: func(c *C) any { return &at(c).KubeletConfig },
+			Usage: "`FILE` with the node's KubeletConfiguration, for clusterDNS, clusterDomain and resolvConf",
+		},
+		{
+			Path: "node.clusterDNS", Flag: "cluster-dns", At: func(c *C) any { return &at(c).ClusterDNS },
+			Usage: "`IP,..` of the cluster DNS; empty: none",
+			Check: func(c *C) error {
+				if list := at(c).ClusterDNS; list != nil {
+					return checkAddrs(*list)
+				}
+				return nil
+			},
+		},
+		{
+			Path: "node.clusterDomain", Flag: "cluster-domain", At: func(c *C) any { return &at(c).ClusterDomain },
+			Usage: "`DOMAIN` of the cluster; empty: none",
+		},
+		{
+			Path: "node.resolvConf", Flag: "resolv-conf", At: func(c *C) any { return &at(c).ResolvConf },
+			Usage: "`PATH` of the resolv.conf that pods inherit; empty: none, as with the kubelet",
+		},
+		{
+			Path: "node.hostResolver", At: func(c *C) any { return &at(c).HostResolver }, Values: []string{"never", "auto"},
+			Check: func(c *C) error { return setDefault(&at(c).HostResolver, "never") },
+		},
+		{
+			Path: "node.uplinkResolvConf", At: func(c *C) any { return &at(c).UplinkResolvConf },
+			Check: func(c *C) error { return setDefault(&at(c).UplinkResolvConf, hostresolv.DefaultUplinkPath) },
+		},
+		{
+			Path: "node.nodeIPs", Flag: "node-ip", At: func(c *C) any { return &at(c).NodeIPs },
+			Usage: "`IP,..` of the node; used if --resolv-conf is empty",
+			Check: func(c *C) error { return checkAddrs(at(c).NodeIPs) },
+		},
+		{
+			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName }, Restart: true,
+			Usage: "`NAME` of the node; Pod manifests are then its static pods, whose names end in it",
+		},
+	}
 }

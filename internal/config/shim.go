@@ -6,43 +6,184 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// ReadShim reads a ShimConfiguration. Relative paths of its node field are resolved from
-// the directory of the file, as in the kubelet's file.
-func ReadShim(f *Files, path string) (v1alpha1.ShimConfiguration, error) {
-	c, err := ReadAs(f, path, v1alpha1.ParseShim, func(c v1alpha1.ShimConfiguration) error {
-		_, mode := cri.ParseMode(c.Mode)
-		_, drain := ParseDrainTimeout(c.DrainTimeout)
-		return errors.Join(mode, drain)
-	})
-	if err == nil {
-		ResolveNodePaths(path, &c.Node)
-	}
-	return c, err
+// Shim is a validated ShimConfiguration.
+type Shim struct {
+	v1alpha1.ShimConfiguration
+
+	Drain  time.Duration
+	Node   Node
+	Engine *policy.Engine
 }
 
-// ResolveNodePaths resolves the relative paths in c from the directory of file.
-func ResolveNodePaths(file string, c *v1alpha1.NodeConfiguration) {
-	c.KubeletConfig = relativeTo(file, c.KubeletConfig)
-	c.UplinkResolvConf = relativeTo(file, c.UplinkResolvConf)
-	if c.ResolvConf != nil {
-		*c.ResolvConf = relativeTo(file, *c.ResolvConf)
+// ShimKind describes the file of the command shim.
+func ShimKind() *Kind[Shim] {
+	return &Kind[Shim]{
+		Name: v1alpha1.KindShim,
+		parse: func(data []byte) (Shim, error) {
+			c, err := v1alpha1.ParseShim(data)
+			return Shim{ShimConfiguration: c}, err
+		},
+		resolve: func(c *Shim, file string) { resolveNodePaths(&c.ShimConfiguration.Node, file) },
+		finish:  finishShim,
+		Fields:  slices.Concat(shimFields, shimNodeFields()),
 	}
 }
 
-// ParseDrainTimeout parses the field of that name. "" is the zero duration.
-func ParseDrainTimeout(s string) (time.Duration, error) {
-	if s == "" {
-		return 0, nil
+// finishShim makes the node. Its facts have no defaults: one that differs from the kubelet's
+// value would break pods.
+func finishShim(c *Shim, s *Source[Shim]) (err error) {
+	n := c.ShimConfiguration.Node
+	if n.KubeletConfig == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
+		return errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("drainTimeout %q: want a duration of more than 0, such as 4s", s)
+	if c.Node, err = newNode(n, c.Autopath, nodeFacts{}, &s.files, s.origin); err != nil {
+		return err
 	}
-	return d, nil
+	c.Engine, err = c.Node.Engine()
+	return err
+}
+
+// Mode returns the mode of the shim.
+func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
+
+// shimFields are the fields of the server. The others describe the node.
+var shimFields = []Field[Shim]{
+	{
+		Path: "listen", Flag: "listen", Restart: true, At: func(c *Shim) any { return &c.Listen },
+		Usage: "`SOCKET` for the kubelet",
+		Check: func(c *Shim) error { return setDefault(&c.Listen, v1alpha1.DefaultShimListen) },
+	},
+	{
+		Path: "runtimeEndpoint", Flag: "runtime-endpoint", Restart: true, At: func(c *Shim) any { return &c.RuntimeEndpoint },
+		Usage: "`SOCKET` of the container runtime",
+		Check: func(c *Shim) error { return setDefault(&c.RuntimeEndpoint, v1alpha1.DefaultRuntimeEndpoint) },
+	},
+	{
+		Path: "mode", At: func(c *Shim) any { return &c.ShimConfiguration.Mode },
+		Values: []string{string(cri.Generate), string(cri.Force), string(cri.Observe)},
+		Check:  func(c *Shim) error { return setDefault(&c.ShimConfiguration.Mode, string(cri.Generate)) },
+	},
+	{
+		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Shim) any { return &c.Kubeconfig },
+		Usage: "`FILE` with the API server, to look pods up; empty: none",
+	},
+	{
+		Path: "manifests", Flag: "manifests", Restart: true, At: func(c *Shim) any { return &c.Manifests },
+		Usage: "`DIR` of the kubelet's static pods; empty: none",
+	},
+	{
+		Path: "http", Flag: "http", Restart: true, At: func(c *Shim) any { return &c.HTTP },
+		Usage: httpUsage,
+	},
+	{
+		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },
+		Check: func(c *Shim) (err error) {
+			c.Drain, err = parsePositive(&c.DrainTimeout, v1alpha1.DefaultShimDrainTimeout)
+			return err
+		},
+	},
+}
+
+// shimNodeFields are the fields that the commands which explain pods read, too.
+func shimNodeFields() []Field[Shim] {
+	return append(nodeFields(func(c *Shim) *v1alpha1.NodeConfiguration { return &c.ShimConfiguration.Node }),
+		Field[Shim]{
+			Path: "autopath.nodeCache", At: func(c *Shim) any { return &c.Autopath.NodeCache },
+			Check: func(c *Shim) error {
+				if _, ok := ParseAddr(c.Autopath.NodeCache); !ok && c.Autopath.NodeCache != "" {
+					return fmt.Errorf("%q is not an IP address", c.Autopath.NodeCache)
+				}
+				return nil
+			},
+		},
+		Field[Shim]{
+			Path: "autopath.suffix", At: func(c *Shim) any { return &c.Autopath.Suffix },
+			Check: func(c *Shim) error { return setDefault(&c.Autopath.Suffix, v1alpha1.DefaultAutopathSuffix) },
+		},
+		Field[Shim]{Path: "autopath.clusterDNSFallback", At: func(c *Shim) any { return &c.Autopath.ClusterDNSFallback }},
+	)
+}
+
+// NodeFlags are the facts about a node for the commands that explain pods. A later source
+// overrides an earlier one: the defaults, the kubelet's file, the ShimConfiguration of
+// --config, the flags.
+type NodeFlags struct{ source *Source[Shim] }
+
+// Register adds the flags.
+func (f *NodeFlags) Register(flags *pflag.FlagSet) {
+	facts := clusterFacts()
+	facts.resolvConf = v1alpha1.DefaultResolvConf
+	f.register(flags, facts)
+}
+
+// RegisterWithoutHost is Register for commands whose result must not depend on the machine
+// that they run on: --resolv-conf has no default.
+func (f *NodeFlags) RegisterWithoutHost(flags *pflag.FlagSet) {
+	f.register(flags, clusterFacts())
+	flags.Lookup("resolv-conf").Usage = withoutHostUsage
+}
+
+// withoutHostUsage is of --resolv-conf where it has no default.
+const withoutHostUsage = "`PATH` of a node's resolv.conf, to apply the rules that depend on it; absent: unknown, empty: none, as with the kubelet"
+
+func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
+	kind := explainKind(facts)
+	defaults := kind.Defaults()
+	facts.show(&defaults.ShimConfiguration.Node)
+	f.source = kind.FromFlags(flags, defaults)
+	flags.Lookup("config").Usage += " of the node"
+}
+
+// show sets the facts in c, as flags show their defaults.
+func (f *nodeFacts) show(c *v1alpha1.NodeConfiguration) {
+	c.ClusterDNS, c.ClusterDomain, c.ResolvConf = &f.dns, &f.domain, &f.resolvConf
+}
+
+// explainKind describes a ShimConfiguration as the commands read it that explain pods. Facts
+// that are not configured are the given.
+func explainKind(facts nodeFacts) *Kind[Shim] {
+	fields := slices.Clone(shimFields)
+	for i := range fields {
+		fields[i].Flag = ""
+	}
+	k := ShimKind()
+	k.Fields = append(fields, shimNodeFields()...)
+	k.finish = func(c *Shim, s *Source[Shim]) error {
+		var err error
+		c.Node, err = newNode(c.ShimConfiguration.Node, c.Autopath, facts, &s.files, s.origin)
+		return err
+	}
+	return k
+}
+
+// Load returns the node.
+func (f *NodeFlags) Load() (Node, error) {
+	c, err := f.source.Load()
+	return c.Node, err
+}
+
+// ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration
+// or KubeletConfiguration.
+func ReadNode(path, kind string) (Node, error) {
+	facts := nodeFacts{resolvConf: kube.DefaultResolvConf, domainOrigin: "clusterDomain"}
+	switch kind {
+	case v1alpha1.KindShim:
+		c, err := explainKind(facts).FromFile(path).Load()
+		return c.Node, err
+	case kube.KubeletKind:
+		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, fieldPath)
+	}
+	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 }

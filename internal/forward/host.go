@@ -13,8 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// HostServers returns the servers of the host's file. Invalid ones are logged and skipped.
-func HostServers(snapshot hostresolv.Snapshot, log *slog.Logger) []upstream.Server {
+// hostServers returns the servers of the host's file. Invalid ones are logged and skipped.
+func hostServers(snapshot hostresolv.Snapshot, log *slog.Logger) []upstream.Server {
 	var servers []upstream.Server
 	for _, entry := range snapshot.File.Nameservers {
 		server, err := upstream.ParseServer(entry.Text)

@@ -20,18 +20,18 @@ import (
 
 // resolver is an upstream whose state the test sets. What it answers has the TTL 100,
 // and the number of the query in its address.
-type stubUpstream struct {
-	rcode   int
-	err     error
-	blocked chan struct{} // not nil: it answers when this is closed
-	queries atomic.Int32
+type resolver struct {
+	rcode int
+	err   error
+	hangs chan struct{} // not nil: it answers when this is closed
+	asked atomic.Int32
 }
 
-func (r *stubUpstream) exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-	n := r.queries.Add(1)
-	if r.blocked != nil {
+func (r *resolver) exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+	n := r.asked.Add(1)
+	if r.hangs != nil {
 		select {
-		case <-r.blocked:
+		case <-r.hangs:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -57,26 +57,26 @@ func (r *stubUpstream) exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, erro
 }
 
 // TestCacheStates goes through the life of an answer, minute by minute, in fake time.
-func TestForward_CacheStates(t *testing.T) {
+func TestCacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &stubUpstream{}
+		up := &resolver{}
 		s := newTestServer(t, noChange, "loaded", up.exchange)
 		begin := time.Now()
 		at := func(seconds int) { time.Sleep(time.Until(begin.Add(time.Duration(seconds) * time.Second))) }
 		expect := func(state, want string, asked int) {
 			t.Helper()
-			reply := s.direct(t, parseQuery("www.Example. A", true), overUDP)
+			reply := s.direct(t, asking("www.Example. A", true), overUDP)
 			got := dns.RcodeToString[reply.Rcode]
 			if len(reply.Answer) > 0 {
 				a := reply.Answer[0].(*dns.A)
 				got = fmt.Sprintf("%s %d %s", a.Hdr.Name, a.Hdr.Ttl, a.A)
 			}
-			if code := extendedCode(reply); code >= 0 {
+			if code := why(reply); code >= 0 {
 				got += " " + dns.ExtendedErrorCodeToString[uint16(code)]
 			}
 			synctest.Wait()
-			if got != want || int(up.queries.Load()) != asked {
-				t.Errorf("%s: %s after %d queries, want %s after %d", state, got, up.queries.Load(), want, asked)
+			if got != want || int(up.asked.Load()) != asked {
+				t.Errorf("%s: %s after %d queries, want %s after %d", state, got, up.asked.Load(), want, asked)
 			}
 		}
 		expect("nothing is known", "www.Example. 100 192.0.2.1", 1)
@@ -86,16 +86,16 @@ func TestForward_CacheStates(t *testing.T) {
 		at(89)
 		expect("before the last tenth", "www.Example. 11 192.0.2.1", 1)
 
-		up.blocked = make(chan struct{})
+		up.hangs = make(chan struct{})
 		at(91)
 		expect("expiring, refreshed in the background", "www.Example. 9 192.0.2.1", 2)
 		for range 100 {
 			expect("the refresh is one for all", "www.Example. 9 192.0.2.1", 2)
 		}
-		close(up.blocked)
+		close(up.hangs)
 		synctest.Wait()
 		expect("refreshed", "www.Example. 100 192.0.2.2", 2)
-		up.blocked = nil
+		up.hangs = nil
 
 		up.err = errors.New("connection refused")
 		at(192)
@@ -106,16 +106,16 @@ func TestForward_CacheStates(t *testing.T) {
 		at(222)
 		expect("stale again", "www.Example. 30 192.0.2.2 Stale Answer", 4)
 
-		up.err, up.blocked = nil, make(chan struct{})
+		up.err, up.hangs = nil, make(chan struct{})
 		at(260)
 		expect("upstream hangs: the client waits for its patience", "www.Example. 30 192.0.2.2 Stale Answer", 5)
 		if waited := time.Since(begin.Add(260 * time.Second)); waited != staleDelay {
 			t.Errorf("the client has waited for %v, want %v", waited, staleDelay)
 		}
-		close(up.blocked)
+		close(up.hangs)
 		synctest.Wait()
 		expect("the late answer counts", "www.Example. 100 192.0.2.5", 5)
-		up.blocked = nil
+		up.hangs = nil
 
 		up.err = errors.New("connection refused")
 		at(263 + 100 + 3600)
@@ -130,16 +130,16 @@ func TestForward_CacheStates(t *testing.T) {
 }
 
 // TestStaleDenial: that of a name has a code of its own (RFC 8914 section 4.20).
-func TestForward_StaleNXDOMAIN(t *testing.T) {
+func TestStaleDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &stubUpstream{rcode: dns.RcodeNameError}
+		up := &resolver{rcode: dns.RcodeNameError}
 		s := newTestServer(t, noChange, "namespace default\nservice default/gone external=none.example\nloaded", up.exchange)
-		s.direct(t, parseQuery("none.example. A", true), overUDP)
+		s.direct(t, asking("none.example. A", true), overUDP)
 		time.Sleep(101 * time.Second)
 		up.rcode = dns.RcodeServerFailure
 		for _, name := range []string{"none.example. A", "gone.default.svc.cluster.local. A"} {
-			reply := s.direct(t, parseQuery(name, true), overUDP)
-			if soa := reply.Ns[0].(*dns.SOA); reply.Rcode != dns.RcodeNameError || soa.Hdr.Ttl != 30 || extendedCode(reply) != int(dns.ExtendedErrorCodeStaleNXDOMAINAnswer) {
+			reply := s.direct(t, asking(name, true), overUDP)
+			if soa := reply.Ns[0].(*dns.SOA); reply.Rcode != dns.RcodeNameError || soa.Hdr.Ttl != 30 || why(reply) != int(dns.ExtendedErrorCodeStaleNXDOMAINAnswer) {
 				t.Errorf("%s: %v", name, reply)
 			}
 		}
@@ -148,7 +148,7 @@ func TestForward_StaleNXDOMAIN(t *testing.T) {
 
 // TestStubDomains: the longest zone that a name is in wins, label by label, and one of
 // the cluster goes before all.
-func TestForward_StubDomains(t *testing.T) {
+func TestStubDomains(t *testing.T) {
 	says := func(address string) Exchange {
 		return func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 			rr, err := dns.NewRR(q.Question[0].Name + " 60 IN A " + address)
@@ -164,7 +164,7 @@ func TestForward_StubDomains(t *testing.T) {
 		{Zone: fqdn.Join(fqdn.Root, "local"), Exchange: says("192.0.2.4")},
 	}
 	s := serve(t, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nservice default/ext external=db.eu.corp.example\nloaded", says("192.0.2.1"), zones...)
-	s.forEachTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
+	s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 		for name, want := range map[string]string{
 			"www.example.":                   "192.0.2.1",
 			"example.":                       "192.0.2.1",
@@ -181,33 +181,33 @@ func TestForward_StubDomains(t *testing.T) {
 		} {
 			reply := ask(name + " A")
 			if n := len(reply.Answer); n == 0 || reply.Answer[n-1].(*dns.A).A.String() != want {
-				t.Errorf("%s: %s, want %s", name, replyText(reply), want)
+				t.Errorf("%s: %s, want %s", name, text(reply), want)
 			}
 		}
 		if reply := ask("none.default.svc.cluster.local. A"); reply.Rcode != dns.RcodeNameError {
-			t.Errorf("the stub domain above the cluster's was asked for a name of the cluster: %s", replyText(reply))
+			t.Errorf("the stub domain above the cluster's was asked for a name of the cluster: %s", text(reply))
 		}
 	})
 }
 
 // TestOwnerCase: each client gets its own spelling, whoever asked first (RFC 4343), and
 // what else is in the answer as upstream wrote it.
-func TestForward_OwnerCase(t *testing.T) {
+func TestOwnerCase(t *testing.T) {
 	known := parseRecords(t, "www.example. 60 IN CNAME Target.Example.\nTarget.Example. 60 IN A 192.0.2.1")
 	asked := atomic.Int32{}
 	s := serve(t, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 		asked.Add(1)
 		return known.exchange(ctx, q)
 	})
-	s.forEachTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
+	s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 		for _, name := range []string{"WwW.eXaMpLe.", "www.example.", "WWW.EXAMPLE."} {
 			want := "NOERROR\n" + name + " 60 IN CNAME Target.Example.\nTarget.Example. 60 IN A 192.0.2.1\n"
-			if got := replyText(ask(name + " A")); got != want && got != strings.ReplaceAll(want, " 60 ", " 59 ") {
+			if got := text(ask(name + " A")); got != want && got != strings.ReplaceAll(want, " 60 ", " 59 ") {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
 		for _, name := range []string{"WEB.default.svc.cluster.LOCAL.", "Web.Default.Svc.Cluster.Local."} {
-			if got, want := replyText(ask(name+" A")), "NOERROR aa\n"+name+" 5 IN A 10.96.0.7\n"; got != want {
+			if got, want := text(ask(name+" A")), "NOERROR aa\n"+name+" 5 IN A 10.96.0.7\n"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
@@ -218,15 +218,15 @@ func TestForward_OwnerCase(t *testing.T) {
 }
 
 // TestReason: an error may be longer than what a client takes.
-func TestForward_LongReason(t *testing.T) {
-	up := &stubUpstream{err: errors.New(strings.Repeat("é", 40_000))}
+func TestReason(t *testing.T) {
+	up := &resolver{err: errors.New(strings.Repeat("é", 40_000))}
 	s := serve(t, "loaded", up.exchange)
 	long := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 61) + "."
 	q := new(dns.Msg).SetQuestion(long, dns.TypeA).SetEdns0(minUDP, true)
 	for _, network := range []string{"udp", "tcp"} {
 		s.cache.Clear()
 		reply := s.exchange(t, network, q)
-		if reply.Rcode != dns.RcodeServerFailure || reply.Truncated || extendedCode(reply) != int(dns.ExtendedErrorCodeNetworkError) || reply.Len() > minUDP {
+		if reply.Rcode != dns.RcodeServerFailure || reply.Truncated || why(reply) != int(dns.ExtendedErrorCodeNetworkError) || reply.Len() > minUDP {
 			t.Errorf("%s: %d octets, %s", network, reply.Len(), reply)
 		}
 	}
@@ -234,9 +234,9 @@ func TestForward_LongReason(t *testing.T) {
 
 // TestPanicInBackground: a fault in a refresh that nobody waits for is counted, and the
 // refresh is tried again.
-func TestForward_PanicInRefresh(t *testing.T) {
+func TestPanicInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := &stubUpstream{}
+		up := &resolver{}
 		s := newTestServer(t, noChange, "loaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 			if up.err != nil {
 				panic(up.err)
@@ -245,7 +245,7 @@ func TestForward_PanicInRefresh(t *testing.T) {
 		})
 		expect := func(want string) {
 			t.Helper()
-			if got := addresses(s.direct(t, parseQuery("www.example. A", false), overUDP)); got != want {
+			if got := addresses(s.direct(t, asking("www.example. A", false), overUDP)); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 			synctest.Wait()
@@ -258,7 +258,7 @@ func TestForward_PanicInRefresh(t *testing.T) {
 		expect("192.0.2.1") // expiring
 		time.Sleep(10 * time.Second)
 		expect("192.0.2.1") // stale, after the client's patience
-		if got := s.counterSum(t, "dnsconfigurer_dns_panics_total"); got != 2 {
+		if got := s.count(t, "dnsconfigurer_dns_panics_total"); got != 2 {
 			t.Errorf("%d panics, want 2", got)
 		}
 		up.err = nil

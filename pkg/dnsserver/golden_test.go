@@ -23,24 +23,24 @@ var update = flag.Bool("update", false, "rewrite the goldens; read the diff befo
 // story is a golden. A file holds the objects ("cluster", in the notation of
 // cluster_test.go), what upstream knows ("upstream", as zone file), the domains that
 // hosts search ("hosts") and then questions with their replies.
-type goldenFile struct {
-	name     string
-	path     string
-	file     *txtar.Archive
-	cluster  string
-	upstream recordSet
-	hosts    []fqdn.Name
-	replies  []*txtar.File // of file
+type story struct {
+	name      string
+	path      string
+	file      *txtar.Archive
+	cluster   string
+	upstream  knownNames
+	hosts     []fqdn.Name
+	questions []*txtar.File // of file
 }
 
 // readStories reads the goldens of a directory.
-func readGoldenFiles(t *testing.T, dir string) []goldenFile {
+func readStories(t *testing.T, dir string) []story {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no goldens", err)
 	}
-	list := make([]goldenFile, len(paths))
+	list := make([]story, len(paths))
 	for i, path := range paths {
 		s := &list[i]
 		s.name, s.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
@@ -59,7 +59,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 					s.hosts = append(s.hosts, mustName(t, text))
 				}
 			default:
-				s.replies = append(s.replies, f)
+				s.questions = append(s.questions, f)
 			}
 		}
 	}
@@ -67,9 +67,9 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 }
 
 // check compares the replies to the questions with the golden, or writes them there.
-func (s *goldenFile) check(t *testing.T, ask func(question string) (reply string)) {
+func (s *story) check(t *testing.T, ask func(question string) (reply string)) {
 	t.Helper()
-	for _, q := range s.replies {
+	for _, q := range s.questions {
 		got := ask(q.Name)
 		if !*update && got != string(q.Data) {
 			t.Errorf("%s\n got:\n%s\nwant:\n%s", q.Name, got, q.Data)
@@ -87,17 +87,17 @@ func (s *goldenFile) check(t *testing.T, ask func(question string) (reply string
 // and TCP, with and without EDNS0, which must agree; one with a search list behind the
 // type has that as option.
 func TestGolden(t *testing.T) {
-	for _, story := range readGoldenFiles(t, "testdata") {
+	for _, story := range readStories(t, "testdata") {
 		t.Run(story.name, func(t *testing.T) {
 			server := serveConfig(t, story.cluster, Config{Upstream: story.upstream.exchange, Autopath: Autopath{HostSuffixes: story.hosts}})
-			story.check(t, func(question string) string { return server.consistentReply(t, question) })
+			story.check(t, func(question string) string { return server.everyWay(t, question) })
 		})
 	}
 }
 
 // everyWay asks "NAME TYPE" in the four ways, or "NAME TYPE PATHS" in the two that have
 // EDNS0, and returns the one reply.
-func (s *testServer) consistentReply(t *testing.T, question string) string {
+func (s *testServer) everyWay(t *testing.T, question string) string {
 	t.Helper()
 	name, qtype, _ := strings.Cut(question, " ")
 	qtype, paths, searched := strings.Cut(qtype, " ")
@@ -120,7 +120,7 @@ func (s *testServer) consistentReply(t *testing.T, question string) string {
 			if (reply.IsEdns0() != nil) != edns {
 				t.Errorf("%s over %s: OPT in the query %t, in the reply %t", question, network, edns, !edns)
 			}
-			text := replyText(reply)
+			text := text(reply)
 			if one != "" && text != one {
 				t.Errorf("%s: %s\n%s\nbut over %s, EDNS0 %t\n%s", question, how, one, network, edns, text)
 			}

@@ -19,7 +19,7 @@ import (
 )
 
 // TestRefusals has what no source is asked, and the rcode that it gets.
-func TestHandle_RejectedQueries(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	s := serve(t, "loaded", nil)
 	query := func(change func(*dns.Msg)) []byte {
 		m := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
@@ -54,7 +54,7 @@ func TestHandle_RejectedQueries(t *testing.T) {
 		{"nobody to forward to", query(func(m *dns.Msg) { m.Question[0].Name = "example.com." }), dns.RcodeRefused},
 	}
 	for _, tt := range tests {
-		reply := s.exchangePacket(t, tt.packet, 5*time.Second)
+		reply := s.raw(t, tt.packet, 5*time.Second)
 		if len(reply) < headerLen || !bytes.Equal(reply[:2], tt.packet[:2]) || reply[2]&0x80 == 0 {
 			t.Errorf("%s: the reply is %x", tt.what, reply)
 			continue
@@ -70,7 +70,7 @@ func TestHandle_RejectedQueries(t *testing.T) {
 }
 
 // TestSilence has what must not be answered; the server answers the next query.
-func TestHandle_DroppedPackets(t *testing.T) {
+func TestSilence(t *testing.T) {
 	s := serve(t, "loaded", nil)
 	reply, err := new(dns.Msg).SetQuestion("a.example.", dns.TypeA).Pack()
 	if err != nil {
@@ -81,18 +81,18 @@ func TestHandle_DroppedPackets(t *testing.T) {
 		if _, isQuery := new(query).parse(packet); isQuery {
 			t.Errorf("%x is a query", packet)
 		}
-		if reply := handlePacket(t.Context(), s.Server, packet, overUDP, pod()); reply != nil {
+		if reply := handled(t.Context(), s.Server, packet, overUDP, pod()); reply != nil {
 			t.Errorf("%x gets %x", packet, reply)
 		}
 	}
-	if replyText(s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))) == "" {
+	if text(s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))) == "" {
 		t.Error("no reply")
 	}
 }
 
 // TestSize holds replies to what the client takes: 600 addresses fit into no UDP reply,
 // and all come over TCP.
-func TestReply_Size(t *testing.T) {
+func TestSize(t *testing.T) {
 	cluster := "namespace default\nservice default/big\nslice default/big"
 	for i := range 600 {
 		cluster += fmt.Sprintf(" 10.96.%d.%d", i/250, i%250)
@@ -107,7 +107,7 @@ func TestReply_Size(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply := s.exchangePacket(t, packet, 5*time.Second)
+		reply := s.raw(t, packet, 5*time.Second)
 		if len(reply) > tt.most || len(reply) < tt.most-16 || reply[2]&0x02 == 0 {
 			t.Errorf("a client that takes %d gets %d octets, TC %t; want almost %d", tt.announced, len(reply), reply[2]&0x02 != 0, tt.most)
 		}
@@ -125,8 +125,8 @@ func TestReply_Size(t *testing.T) {
 func TestParse_AgreesWithLibrary(t *testing.T) {
 	accepted := 0
 	for _, name := range []string{".", "web.default.svc.cluster.local.", `a\.b\000\255.EXAMPLE.`} {
-		for _, qtype := range queryTypes {
-			for _, m := range queryVariants(name, qtype) {
+		for _, qtype := range questionTypes {
+			for _, m := range variants(name, qtype) {
 				packet, err := m.Pack()
 				if err != nil {
 					t.Fatal(err)
@@ -151,7 +151,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(packet)
 	f.Add(packet[:len(packet)-11])
-	for _, packet := range seedQueries(f) {
+	for _, packet := range seeds(f) {
 		f.Add(packet)
 	}
 	f.Fuzz(func(t *testing.T, packet []byte) {
@@ -215,13 +215,13 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 }
 
 // TestPanic has an upstream with a fault of ours in it.
-func TestHandle_Panic(t *testing.T) {
+func TestPanic(t *testing.T) {
 	s := serve(t, "loaded", func(context.Context, *dns.Msg) (*dns.Msg, error) { panic("fault") })
 	packet, err := new(dns.Msg).SetQuestion("a.example.", dns.TypeA).Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply := s.exchangePacket(t, packet, 100*time.Millisecond); reply != nil {
+	if reply := s.raw(t, packet, 100*time.Millisecond); reply != nil {
 		t.Errorf("the reply is %x", reply)
 	}
 	s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))

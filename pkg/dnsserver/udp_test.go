@@ -19,7 +19,7 @@ import (
 
 // TestLastQueries: queries that the kernel holds when the server is told to end are
 // answered.
-func TestRun_QueuedPackets(t *testing.T) {
+func TestLastQueries(t *testing.T) {
 	const queries = 200 // more than one batch
 	s := bare(t, benchCluster(1), nil)
 	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
@@ -58,14 +58,14 @@ func TestRun_QueuedPackets(t *testing.T) {
 // counted once.
 func TestHandle_NeverBlocks(t *testing.T) {
 	var asked atomic.Int32
-	s := configured(t, noChange, shopCluster+"\nservice shop/outside external=www.example", Config{
+	s := configured(t, noChange, shop+"\nservice shop/outside external=www.example", Config{
 		Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}},
 		Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 			asked.Add(1)
 			return nil, context.Canceled
 		},
 	})
-	denied := new(dns.Msg).SetRcode(newQuery("www.corp.example.", dns.TypeA), dns.RcodeNameError)
+	denied := new(dns.Msg).SetRcode(question("www.corp.example.", dns.TypeA), dns.RcodeNameError)
 	denied.Ns = []dns.RR{&dns.SOA{Hdr: header("corp.example.", dns.TypeSOA, 60), Ns: "ns.corp.example.", Mbox: "a.corp.example.", Minttl: 60}}
 	for _, tt := range []struct {
 		what    string
@@ -73,19 +73,19 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		atOnce  bool
 		lookups int // in the cache
 	}{
-		{"a Service", newQuery("web.shop.svc.cluster.local.", dns.TypeSRV), true, 0},
-		{"a Service that does not exist", newQuery("none.shop.svc.cluster.local.", dns.TypeMX), true, 0},
-		{"a search list with a name of the zone, by name", newQuery("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), true, 0},
-		{"the same, as option", newQuery("web.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), true, 0},
-		{"a rejected query", newQuery("web.shop.svc.cluster.local.", dns.TypeAXFR), true, 0},
-		{"a cached name", newQuery("www.corp.example.", dns.TypeA), true, 1},
-		{"an upstream name", newQuery("www.example.", dns.TypeA), false, 1},
-		{"an alias of an upstream name", newQuery("outside.shop.svc.cluster.local.", dns.TypeA), false, 1},
-		{"a search list with an upstream name, by name", newQuery("www.example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 4},
-		{"the same, as option", newQuery("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false, 2},
-		{"a search list with an alias", newQuery("outside.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 2},
-		{"a search list with a domain that the cache denies", newQuery("www.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 3},
-		{"a search list that is ignored", newQuery("other.example.", dns.TypeA, "a b"), false, 1},
+		{"a Service", question("web.shop.svc.cluster.local.", dns.TypeSRV), true, 0},
+		{"a Service that does not exist", question("none.shop.svc.cluster.local.", dns.TypeMX), true, 0},
+		{"a search list with a name of the zone, by name", question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), true, 0},
+		{"the same, as option", question("web.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), true, 0},
+		{"a rejected query", question("web.shop.svc.cluster.local.", dns.TypeAXFR), true, 0},
+		{"a cached name", question("www.corp.example.", dns.TypeA), true, 1},
+		{"an upstream name", question("www.example.", dns.TypeA), false, 1},
+		{"an alias of an upstream name", question("outside.shop.svc.cluster.local.", dns.TypeA), false, 1},
+		{"a search list with an upstream name, by name", question("www.example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 4},
+		{"the same, as option", question("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false, 2},
+		{"a search list with an alias", question("outside.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 2},
+		{"a search list with a domain that the cache denies", question("www.search.shop.cluster.local.ap.k8s.io.", dns.TypeA), false, 3},
+		{"a search list that is ignored", question("other.example.", dns.TypeA, "a b"), false, 1},
 	} {
 		packet, err := tt.query.Pack()
 		if err != nil {
@@ -95,7 +95,7 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		if q, ok := cache.NewQuestion(denied, nil); !ok || !s.cache.Put(q, denied, time.Now()) {
 			t.Fatal("the denial is not cached")
 		}
-		before, queries, lookups := asked.Load(), s.counterSum(t, "dnsconfigurer_dns_queries_total"), s.counterSum(t, "dnsconfigurer_dns_cache_lookups_total")
+		before, queries, lookups := asked.Load(), s.count(t, "dnsconfigurer_dns_queries_total"), s.count(t, "dnsconfigurer_dns_cache_lookups_total")
 		q := &query{via: overUDP, client: pod(), received: time.Now()}
 		r, wait := s.handle(t.Context(), q, packet, nil)
 		if (wait == nil) != tt.atOnce || (r.wire != nil) != tt.atOnce || asked.Load() != before {
@@ -106,10 +106,10 @@ func TestHandle_NeverBlocks(t *testing.T) {
 			s.running.Wait()
 		}
 		s.metrics.observeSent(q, r)
-		if n := s.counterSum(t, "dnsconfigurer_dns_queries_total") - queries; n != 1 {
+		if n := s.count(t, "dnsconfigurer_dns_queries_total") - queries; n != 1 {
 			t.Errorf("%s: counted %d times", tt.what, n)
 		}
-		if n := s.counterSum(t, "dnsconfigurer_dns_cache_lookups_total") - lookups; n != tt.lookups {
+		if n := s.count(t, "dnsconfigurer_dns_cache_lookups_total") - lookups; n != tt.lookups {
 			t.Errorf("%s: %d cache lookups, want %d", tt.what, n, tt.lookups)
 		}
 	}

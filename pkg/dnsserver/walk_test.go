@@ -21,17 +21,17 @@ import (
 // "found" or "failed". After a colon: how long other servers take to answer; before it,
 // "cluster/" for a name of the cluster. The candidates are named 0, 1, 2 and so on.
 type script struct {
-	steps      []string
-	queried    []atomic.Bool // of other servers
-	waiting    atomic.Int32
-	maxWaiting atomic.Int32 // the maximum of waiting
+	words   []string
+	asked   []atomic.Bool // of other servers
+	waiting atomic.Int32
+	most    atomic.Int32 // the maximum of waiting
 }
 
 // run walks along the candidates of the script, as Server.walk does.
 func (s *script) run(ctx context.Context, t *testing.T) (finding, *walk) {
 	t.Helper()
 	w := &walk{lookup: s.lookup}
-	for i := range s.steps {
+	for i := range s.words {
 		w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
 	}
 	if !w.advance() {
@@ -42,13 +42,13 @@ func (s *script) run(ctx context.Context, t *testing.T) (finding, *walk) {
 
 func parseScript(text string) *script {
 	words := strings.Fields(text)
-	return &script{steps: words, queried: make([]atomic.Bool, len(words))}
+	return &script{words: words, asked: make([]atomic.Bool, len(words))}
 }
 
 func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding) {
 	i := 0
 	fmt.Sscan(name.String(), &i)
-	word, after, waits := strings.Cut(s.steps[i], ":")
+	word, after, waits := strings.Cut(s.words[i], ":")
 	word, cluster := strings.CutPrefix(word, "cluster/")
 	f := finding{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
 	f.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
@@ -60,8 +60,8 @@ func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding)
 		panic(err)
 	}
 	return finding{cluster: cluster}, func(ctx context.Context) finding {
-		s.queried[i].Store(true)
-		s.maxWaiting.Store(max(s.maxWaiting.Load(), s.waiting.Add(1)))
+		s.asked[i].Store(true)
+		s.most.Store(max(s.most.Load(), s.waiting.Add(1)))
 		defer s.waiting.Add(-1)
 		select {
 		case <-time.After(took):
@@ -122,8 +122,8 @@ func TestWalk(t *testing.T) {
 				got := fmt.Sprintf("%v %v, TTL %d", r.outcome, of, r.ttl)
 				got = strings.Replace(got, fmt.Sprintf("TTL %d", uint32(noLimit)), "any TTL", 1)
 				asked := ""
-				for i := range s.queried {
-					if s.queried[i].Load() {
+				for i := range s.asked {
+					if s.asked[i].Load() {
 						asked += fmt.Sprintf(" %d", i)
 					}
 				}
@@ -148,13 +148,13 @@ func TestWalk(t *testing.T) {
 }
 
 // TestWalkLongest has the maximum of candidates, each of which other servers answer.
-func TestWalk_MaxCandidates(t *testing.T) {
+func TestWalkLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		s := parseScript(strings.Repeat("absent:1s ", autopath.MaxPaths) + "found:1s")
 		r, w := s.run(t.Context(), t)
-		if r.outcome != found || len(w.steps) != autopath.MaxPaths+1 || s.maxWaiting.Load() != autopath.MaxPaths+1 {
-			t.Errorf("%v after %d candidates, %d at once", r.outcome, len(w.steps), s.maxWaiting.Load())
+		if r.outcome != found || len(w.steps) != autopath.MaxPaths+1 || s.most.Load() != autopath.MaxPaths+1 {
+			t.Errorf("%v after %d candidates, %d at once", r.outcome, len(w.steps), s.most.Load())
 		}
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("took %v of the clock", took)
@@ -163,7 +163,7 @@ func TestWalk_MaxCandidates(t *testing.T) {
 }
 
 // TestWalkEnds: when its context ends, the walk fails. It never denies a name.
-func TestWalk_ContextEnds(t *testing.T) {
+func TestWalkEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

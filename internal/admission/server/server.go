@@ -1,0 +1,91 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+)
+
+// Drain is the time that reviews get to finish when the server stops: longer than an API
+// server waits for one.
+const Drain = 15 * time.Second
+
+// Server is an admission webhook.
+type Server struct {
+	Source  *config.Source[config.Webhook]
+	Reload  <-chan os.Signal // reloads the configuration; nil: only changed files do
+	Version string           // for the API server's log
+	Log     *slog.Logger
+}
+
+// Run serves by c until ctx ends or a part of the server fails.
+func (s *Server) Run(ctx context.Context, c config.Webhook) error {
+	certificate, err := s.newCertificate(c)
+	if err != nil {
+		return err
+	}
+	statefulSets, err := s.openStatefulSets(c)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newExpiry(certificate.current))
+	handler := webhook.New(webhook.Config{Rules: c.Rules, Logger: s.Log, Register: registry, OpenStatefulSet: statefulSets})
+	reloader := &daemon.Reloader[config.Webhook]{
+		Source: s.Source, Signal: s.Reload, Log: s.Log,
+		Apply: func(next config.Webhook) (daemon.Task, error) {
+			s.apply(handler, next)
+			return nil, nil
+		},
+	}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	server := &webhook.Server{Handler: handler, Certificate: certificate.current, Lameduck: c.LameduckTime, Drain: Drain, Logger: s.Log}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return daemon.SocketHint(err, "listen")
+	}
+	group := daemon.Group{Tasks: []daemon.Task{
+		reloader.Run, certificate.run,
+		func(ctx context.Context) error { return server.Run(ctx, l) },
+	}}
+	if c.HTTP != "" {
+		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return nil, server.Ready() }}
+		group.Last = []daemon.Task{http.Serve} // until the last review
+	}
+	s.Log.Info("serving", "listen", l.Addr())
+	return group.Run(ctx)
+}
+
+// apply applies the rules of c.
+func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
+	handler.SetRules(c.Rules)
+	s.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	for _, found := range c.Node.Findings {
+		s.Log.Warn(found.Message, "hint", found.Hint)
+	}
+}
+
+// apiConfig returns how to reach the API server.
+func (s *Server) apiConfig(kubeconfig string) (*rest.Config, error) {
+	cfg, err := client.LoadConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = "dnsconfigurer-webhook/" + s.Version
+	return cfg, nil
+}

@@ -1,0 +1,100 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterdns
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+)
+
+// Server is a cluster DNS server.
+type Server struct {
+	Source  *config.Source[config.DNS]
+	Reload  <-chan os.Signal // reloads the configuration; nil: only changed files do
+	Version string           // for the API server's log
+	Log     *slog.Logger
+}
+
+// Run serves by c until ctx ends or a part of the server fails.
+func (s *Server) Run(ctx context.Context, c config.DNS) error {
+	z, err := newZone(c)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	data, err := s.newSource(c, z, registry)
+	if err != nil {
+		return err
+	}
+	server, err := forward.New(dnsserver.Config{
+		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath,
+	}, registry, s.Log)
+	if err != nil {
+		return err
+	}
+	reloader := &daemon.Reloader[config.DNS]{
+		Source: s.Source, Signal: s.Reload, Log: s.Log,
+		Apply: func(next config.DNS) (daemon.Task, error) { return server.Apply(next.Forward) },
+	}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	sockets, err := dnsserver.Listen(ctx, c.Addrs)
+	if err != nil {
+		return daemon.SocketHint(err, "listen")
+	}
+	group := daemon.Group{
+		Tasks: []daemon.Task{reloader.Run, func(ctx context.Context) error { return server.Run(ctx, sockets) }},
+		Last:  []daemon.Task{data.run}, // names change in the lameduck time, too
+	}
+	if c.HTTP != "" {
+		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return data.ready(z) }}
+		group.Tasks = append(group.Tasks, http.Serve)
+	}
+	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
+	return group.Run(ctx)
+}
+
+// newZone returns the zone of the cluster, without names.
+func newZone(c config.DNS) (*zone.Zone, error) {
+	local, err := addrsOf(c.Addrs)
+	if err != nil {
+		return nil, err
+	}
+	return zone.New(zone.Config{Domain: c.Domain, Pods: c.PodMode(), Reverse: c.Reverse, Local: local})
+}
+
+// addrsOf returns the addresses of a server that listens there. An unspecified address, or
+// one that others cannot reach, stands for all addresses of the machine.
+func addrsOf(listen []netip.AddrPort) ([]netip.Addr, error) {
+	var local []netip.Addr
+	for _, l := range listen {
+		if addr := l.Addr(); !addr.IsUnspecified() && !addr.IsLoopback() {
+			local = append(local, addr.Unmap())
+			continue
+		}
+		all, err := net.InterfaceAddrs()
+		if err != nil {
+			return nil, fmt.Errorf("reading the machine's addresses: %w", err)
+		}
+		for _, a := range all {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
+				local = append(local, p.Addr().Unmap())
+			}
+		}
+	}
+	return local, nil
+}

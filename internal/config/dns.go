@@ -1,0 +1,239 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// maxTTL is the longest TTL of the cluster's records in seconds. Services and pods change
+// while clients and caches keep a record.
+const maxTTL = 3600
+
+// Usage texts of flags that several commands have.
+const (
+	listenUsage        = "`ADDR:PORT` to serve on, UDP and TCP; repeatable"
+	httpUsage          = "`ADDR` of /metrics, /livez and /readyz; empty: none"
+	clusterDomainUsage = "`DOMAIN` of the cluster"
+	stubDomainUsage    = "`ZONE=ADDR,..`: a domain with servers of its own; repeatable"
+	suffixUsage        = "autopath `DOMAIN`: names below it are expanded"
+	logFormatUsage     = "`FORMAT` of the log: text or json"
+)
+
+var logFormats = []string{"text", "json"}
+
+// DNS is a validated DNSConfiguration.
+type DNS struct {
+	v1alpha1.DNSConfiguration
+
+	Addrs          []netip.AddrPort // of Listen
+	Domain         fqdn.Name        // of ClusterDomain
+	Reverse        []netip.Prefix   // of ReverseCIDRs
+	Autopath       dnsserver.Autopath
+	Forward        Forward
+	SnapshotWait   time.Duration
+	SnapshotMaxAge time.Duration
+	LameduckTime   time.Duration
+
+	ManifestsOrigin string // where Manifests is set, for errors
+}
+
+// PodMode returns which pod names exist.
+func (c *DNS) PodMode() zone.PodMode {
+	return map[string]zone.PodMode{"disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}[c.Pods]
+}
+
+// DNSKind describes the file of the command dns.
+func DNSKind() *Kind[DNS] {
+	return &Kind[DNS]{
+		Name: v1alpha1.KindDNS,
+		parse: func(data []byte) (DNS, error) {
+			c, err := v1alpha1.ParseDNS(data)
+			return DNS{DNSConfiguration: c}, err
+		},
+		finish: func(c *DNS, s *Source[DNS]) error {
+			c.ManifestsOrigin = s.origin("manifests")
+			return nil
+		},
+		Fields: dnsFields,
+	}
+}
+
+var dnsFields = []Field[DNS]{
+	{
+		Path: "listen", Flag: "listen", Restart: true, At: func(c *DNS) any { return &c.Listen },
+		Usage: listenUsage,
+		Check: func(c *DNS) (err error) {
+			c.Addrs, err = parseListen(&c.Listen, v1alpha1.DefaultDNSListen)
+			return err
+		},
+	},
+	{
+		Path: "http", Flag: "http", Restart: true, At: func(c *DNS) any { return &c.HTTP },
+		Usage: httpUsage, Check: func(c *DNS) error { return checkAddress(c.HTTP) },
+	},
+	{
+		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *DNS) any { return &c.Kubeconfig },
+		Usage: "`FILE` with the API server; empty: the server's own cluster",
+	},
+	{
+		Path: "manifests", Flag: "manifests", Restart: true, At: func(c *DNS) any { return &c.Manifests },
+		Usage: "`DIR` of manifests to serve instead of a cluster's objects; watched; repeatable",
+		Check: func(c *DNS) error {
+			if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
+				return conflictError{[]string{"kubeconfig", "snapshot.path"}}
+			}
+			return nil
+		},
+	},
+	{
+		Path: "snapshot.path", Flag: "snapshot", Restart: true, At: func(c *DNS) any { return &c.Snapshot.Path },
+		Usage: "`FILE` that keeps the cluster's names for a start without API server; empty: none",
+	},
+	{
+		Path: "snapshot.wait", Flag: "snapshot-wait", Restart: true, At: func(c *DNS) any { return &c.Snapshot.Wait },
+		Usage: "`TIME` without a reply of the API server after which --snapshot is used",
+		Check: func(c *DNS) (err error) {
+			c.SnapshotWait, err = parsePositive(&c.Snapshot.Wait, v1alpha1.DefaultSnapshotWait)
+			return err
+		},
+	},
+	{
+		Path: "snapshot.maxAge", Flag: "snapshot-max-age", Restart: true, At: func(c *DNS) any { return &c.Snapshot.MaxAge },
+		Usage: "`TIME` after which --snapshot is too old",
+		Check: func(c *DNS) (err error) {
+			c.SnapshotMaxAge, err = parsePositive(&c.Snapshot.MaxAge, v1alpha1.DefaultSnapshotMaxAge)
+			return err
+		},
+	},
+	{
+		Path: "clusterDomain", Flag: "cluster-domain", Restart: true, At: func(c *DNS) any { return &c.ClusterDomain },
+		Usage: clusterDomainUsage,
+		Check: func(c *DNS) (err error) {
+			c.Domain, err = parseClusterDomain(&c.ClusterDomain)
+			return err
+		},
+	},
+	{
+		Path: "reverseCIDRs", Flag: "reverse-cidr", Restart: true, At: func(c *DNS) any { return &c.ReverseCIDRs },
+		Usage: "`CIDR` of Services and pods, whose unknown addresses have no name; repeatable",
+		Check: func(c *DNS) (err error) {
+			c.Reverse, err = parseNetworks(c.ReverseCIDRs)
+			return err
+		},
+	},
+	{
+		Path: "pods", Flag: "pods", Restart: true, At: func(c *DNS) any { return &c.Pods },
+		Usage:  "`MODE` of pod names: disabled, insecure or verified",
+		Values: []string{"disabled", "insecure", "verified"},
+		Check:  func(c *DNS) error { return setDefault(&c.Pods, v1alpha1.DefaultPods) },
+	},
+	{
+		Path: "ttl", Flag: "ttl", Restart: true, At: func(c *DNS) any { return &c.TTL },
+		Usage: "`SECONDS` of TTL of the cluster's records",
+		Check: func(c *DNS) error {
+			if c.TTL == nil {
+				c.TTL = new(uint32(v1alpha1.DefaultTTL))
+			}
+			if *c.TTL > maxTTL {
+				return fmt.Errorf("%d: want at most %d seconds", *c.TTL, maxTTL)
+			}
+			return nil
+		},
+	},
+	{
+		Path: "upstreams", Flag: "upstream", At: func(c *DNS) any { return &c.Upstreams },
+		Usage: "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME to forward to, instead of --resolv-conf; repeatable",
+		Check: func(c *DNS) (err error) {
+			c.Forward.Upstreams, err = parseServers(c.Upstreams)
+			return err
+		},
+	},
+	{
+		Path: "resolvConf", Flag: "resolv-conf", At: func(c *DNS) any { return &c.ResolvConf },
+		Usage: "`PATH` of a resolv.conf with the servers to forward to; watched; empty: nothing is forwarded",
+		Check: func(c *DNS) error {
+			c.Forward.ResolvConf = parseResolvConf(&c.ResolvConf)
+			return nil
+		},
+		Clear: func(c *DNS) { c.Upstreams = nil }, // which would take precedence
+	},
+	{
+		Path: "stubDomains", Flag: "stub-domain", At: func(c *DNS) any { return &c.StubDomains },
+		Usage: stubDomainUsage,
+		Check: func(c *DNS) (err error) {
+			c.Forward.Stubs, err = parseStubDomains(c.StubDomains)
+			return err
+		},
+	},
+	{
+		Path: "hostSuffixes", Flag: "host-suffix", Restart: true, At: func(c *DNS) any { return &c.HostSuffixes },
+		Usage: "search `DOMAIN` of the nodes; repeatable",
+		Check: func(c *DNS) (err error) {
+			c.Autopath.HostSuffixes, err = parseHostSuffixes(c.HostSuffixes)
+			return err
+		},
+	},
+	{
+		Path: "autopathSuffix", Flag: "autopath-suffix", Restart: true, At: func(c *DNS) any { return &c.AutopathSuffix },
+		Usage: suffixUsage,
+		Check: func(c *DNS) (err error) {
+			c.Autopath.Suffix, err = parseAutopathSuffix(&c.AutopathSuffix, c.Domain)
+			return err
+		},
+	},
+	{
+		Path: "ednsOption", Flag: "edns-option", Restart: true, At: func(c *DNS) any { return &c.EDNSOption },
+		Usage: "`CODE` of the EDNS0 option with the search lists of node caches, 65001 to 65534",
+		Check: func(c *DNS) (err error) {
+			c.Autopath.Option, err = parseOption(&c.EDNSOption)
+			return err
+		},
+	},
+	{
+		Path: "autopathNetworks", Flag: "autopath-network", Restart: true, At: func(c *DNS) any { return &c.AutopathNetworks },
+		Usage: "`CIDR` of clients that may send a search list; repeatable; empty: loopback, link-local, private and shared addresses",
+		Check: func(c *DNS) (err error) {
+			c.Autopath.Allowed, err = parseNetworks(c.AutopathNetworks)
+			return err
+		},
+	},
+	{
+		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *DNS) any { return &c.Lameduck },
+		Usage: "`TIME` for which queries are answered after the signal to terminate",
+		Check: func(c *DNS) (err error) {
+			c.LameduckTime, err = parseDuration(&c.Lameduck, v1alpha1.DefaultDNSLameduck)
+			return err
+		},
+	},
+	{
+		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *DNS) any { return &c.LogFormat },
+		Usage: logFormatUsage, Values: logFormats,
+		Check: func(c *DNS) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
+	},
+}
+
+// parseHostSuffixes parses the search domains of the nodes.
+func parseHostSuffixes(texts []string) (suffixes []fqdn.Name, _ error) {
+	var problems []error
+	for i, text := range texts {
+		name, err := fqdn.ParseName(text)
+		if err != nil {
+			problems = append(problems, itemError{i, fmt.Errorf("%q %w", text, err)})
+		}
+		suffixes = append(suffixes, name)
+	}
+	if n := len(texts); n > dnsserver.MaxHostSuffixes {
+		problems = append(problems, fmt.Errorf("%d domains: want at most %d", n, dnsserver.MaxHostSuffixes))
+	}
+	return suffixes, errors.Join(problems...)
+}

@@ -1,0 +1,123 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+)
+
+// A Field is one setting of a configuration of type C. Its row is all that the commands
+// know about the setting: flags, error messages, restarts and the reference page
+// docs/configuration.md are derived from it.
+type Field[C any] struct {
+	Path    string // in the file, such as "snapshot.path"
+	Flag    string // that overrides the file; "": there is none
+	Usage   string // of the flag
+	Restart bool   // a change takes effect when the server restarts
+
+	// At returns a pointer to the setting as it is in the file.
+	At func(*C) any
+
+	// Check validates the setting, sets it to its default if it is empty, and stores its
+	// parsed value in C. It must not change what slices and pointers refer to. nil: every
+	// value is valid.
+	Check func(*C) error
+
+	Values []string // the only valid ones, besides ""; nil: there are others
+	Clear  func(*C) // what else in the file the flag overrides; nil: nothing
+}
+
+// A Kind is a kind of configuration file.
+type Kind[C any] struct {
+	Name   string
+	Fields []Field[C]
+
+	parse   func(data []byte) (C, error)
+	resolve func(c *C, file string)             // resolves relative paths; nil: there are none
+	finish  func(c *C, source *Source[C]) error // checks fields together, reads other files
+}
+
+// Defaults returns the configuration of an empty file.
+func (k *Kind[C]) Defaults() C {
+	var c C
+	_ = k.check(&c, fieldPath) // required fields are checked by finish
+	return c
+}
+
+// NeedRestart returns the paths of the fields that differ in next and take effect when the
+// server restarts.
+func (k *Kind[C]) NeedRestart(running, next C) []string {
+	var paths []string
+	for _, f := range k.Fields {
+		if f.Restart && !reflect.DeepEqual(f.At(&running), f.At(&next)) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+// check validates all fields of c. The error joins all problems; name returns what a field
+// is called in them.
+func (k *Kind[C]) check(c *C, name func(path string) string) error {
+	var problems []error
+	for _, f := range k.Fields {
+		err := f.checkValues(c)
+		if err == nil && f.Check != nil {
+			err = f.Check(c)
+		}
+		if err == nil {
+			continue
+		}
+		for _, e := range multierr.Unjoin(err) {
+			problems = append(problems, describe(f.Path, e, name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (f *Field[C]) checkValues(c *C) error {
+	text, ok := f.At(c).(*string)
+	if f.Values == nil || !ok || *text == "" || slices.Contains(f.Values, *text) {
+		return nil
+	}
+	last := len(f.Values) - 1
+	return fmt.Errorf("%q: want %s or %s", *text, strings.Join(f.Values[:last], ", "), f.Values[last])
+}
+
+// describe adds the name of the field at path to its error.
+func describe(path string, err error, name func(path string) string) error {
+	if item, ok := errors.AsType[itemError](err); ok {
+		return fmt.Errorf("%s: %w", name(fmt.Sprintf("%s[%d]", path, item.index)), item.error)
+	}
+	if other, ok := errors.AsType[conflictError](err); ok {
+		names := make([]string, len(other.paths))
+		for i, p := range other.paths {
+			names[i] = name(p)
+		}
+		return fmt.Errorf("%s: cannot be combined with %s", name(path), strings.Join(names, " or "))
+	}
+	return fmt.Errorf("%s: %w", name(path), err)
+}
+
+// fieldPath calls a field what the file does.
+func fieldPath(path string) string { return path }
+
+// An itemError is about one item of a list.
+type itemError struct {
+	index int
+	error
+}
+
+// A conflictError says that a field excludes others.
+type conflictError struct{ paths []string }
+
+func (e conflictError) Error() string {
+	return "cannot be combined with " + strings.Join(e.paths, " or ")
+}

@@ -1,0 +1,162 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+)
+
+// maxInterface is the longest name of a network interface in octets: IFNAMSIZ without the
+// final NUL.
+const maxInterface = 15
+
+// NodeCache is a validated NodeCacheConfiguration.
+type NodeCache struct {
+	v1alpha1.NodeCacheConfiguration
+
+	Addrs    []netip.AddrPort // of Listen
+	Cluster  Cluster
+	Autopath dnsserver.Autopath
+	Forward  Forward
+}
+
+// NodeCacheKind describes the file of the command nodecache.
+func NodeCacheKind() *Kind[NodeCache] {
+	return &Kind[NodeCache]{
+		Name: v1alpha1.KindNodeCache,
+		parse: func(data []byte) (NodeCache, error) {
+			c, err := v1alpha1.ParseNodeCache(data)
+			return NodeCache{NodeCacheConfiguration: c}, err
+		},
+		finish: func(c *NodeCache, s *Source[NodeCache]) error {
+			cluster := c.Cluster
+			c.Forward.Cluster = &cluster
+			switch {
+			case len(c.ClusterDNS) > 0:
+				return nil
+			case s.path != "":
+				return s.missing("clusterDNS")
+			}
+			// There is no default: a wrong server would deny names that exist.
+			return errors.New("no cluster DNS server configured: set --cluster-dns or clusterDNS")
+		},
+		Fields: nodeCacheFields,
+	}
+}
+
+var nodeCacheFields = []Field[NodeCache]{
+	{
+		Path: "listen", Flag: "listen", Restart: true, At: func(c *NodeCache) any { return &c.Listen },
+		Usage: listenUsage,
+		Check: func(c *NodeCache) (err error) {
+			if c.Addrs, err = parseListen(&c.Listen, v1alpha1.DefaultNodeCacheListen); err != nil || c.Interface == "" {
+				return err
+			}
+			return checkInterfaceAddrs(c.Addrs)
+		},
+	},
+	{
+		Path: "interface", Flag: "interface", Restart: true, At: func(c *NodeCache) any { return &c.Interface },
+		Usage: "`NAME` of a dummy interface for these addresses, created if it does not exist; empty: the node has them",
+		Check: func(c *NodeCache) error { return checkInterfaceName(c.Interface) },
+	},
+	{
+		Path: "http", Flag: "http", Restart: true, At: func(c *NodeCache) any { return &c.HTTP },
+		Usage: httpUsage, Check: func(c *NodeCache) error { return checkAddress(c.HTTP) },
+	},
+	{
+		Path: "clusterDNS", Flag: "cluster-dns", At: func(c *NodeCache) any { return &c.ClusterDNS },
+		Usage: "`ADDR[:PORT]` or tcp://ADDR[:PORT] of the cluster DNS; repeatable",
+		Check: func(c *NodeCache) (err error) {
+			c.Cluster.Servers, err = parseServers(c.ClusterDNS)
+			return err
+		},
+	},
+	{
+		Path: "clusterDomain", Flag: "cluster-domain", Restart: true, At: func(c *NodeCache) any { return &c.ClusterDomain },
+		Usage: clusterDomainUsage,
+		Check: func(c *NodeCache) (err error) {
+			c.Cluster.Domain, err = parseClusterDomain(&c.ClusterDomain)
+			return err
+		},
+	},
+	{
+		Path: "upstreams", Flag: "upstream", At: func(c *NodeCache) any { return &c.Upstreams },
+		Usage: "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME for names outside the cluster, instead of the servers in --resolv-conf; repeatable",
+		Check: func(c *NodeCache) (err error) {
+			c.Forward.Upstreams, err = parseServers(c.Upstreams)
+			return err
+		},
+	},
+	{
+		Path: "resolvConf", Flag: "resolv-conf", At: func(c *NodeCache) any { return &c.ResolvConf },
+		Usage: "`PATH` of the node's resolv.conf, for servers and search domains; watched; empty: none",
+		Check: func(c *NodeCache) error {
+			c.Forward.ResolvConf = parseResolvConf(&c.ResolvConf)
+			return nil
+		},
+	},
+	{
+		Path: "stubDomains", Flag: "stub-domain", At: func(c *NodeCache) any { return &c.StubDomains },
+		Usage: stubDomainUsage,
+		Check: func(c *NodeCache) (err error) {
+			c.Forward.Stubs, err = parseStubDomains(c.StubDomains)
+			return err
+		},
+	},
+	{
+		Path: "autopathSuffix", Flag: "autopath-suffix", Restart: true, At: func(c *NodeCache) any { return &c.AutopathSuffix },
+		Usage: suffixUsage,
+		Check: func(c *NodeCache) (err error) {
+			c.Autopath.Allowed = []netip.Prefix{} // pods put their search lists into names only
+			c.Autopath.Suffix, err = parseAutopathSuffix(&c.AutopathSuffix, c.Cluster.Domain)
+			return err
+		},
+	},
+	{
+		Path: "ednsOption", Flag: "edns-option", Restart: true, At: func(c *NodeCache) any { return &c.EDNSOption },
+		Usage: "`CODE` of the EDNS0 option in which search lists are sent to the cluster DNS, 65001 to 65534",
+		Check: func(c *NodeCache) (err error) {
+			c.Autopath.Option, err = parseOption(&c.EDNSOption)
+			c.Cluster.Option = c.Autopath.Option
+			return err
+		},
+	},
+	{
+		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *NodeCache) any { return &c.LogFormat },
+		Usage: logFormatUsage, Values: logFormats,
+		Check: func(c *NodeCache) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
+	},
+}
+
+// checkInterfaceName checks the name of a network interface; "" is valid.
+func checkInterfaceName(name string) error {
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:%", r) }
+	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsFunc(name, invalid) {
+		return fmt.Errorf("%q is not the name of a network interface: want at most %d octets without blanks and /", name, maxInterface)
+	}
+	return nil
+}
+
+// checkInterfaceAddrs checks that an interface can have the addresses, and pods can use
+// them.
+func checkInterfaceAddrs(addrs []netip.AddrPort) error {
+	var problems []error
+	for i, addr := range addrs {
+		a := addr.Addr()
+		switch {
+		case a.IsUnspecified() || a.IsLoopback() || a.Zone() != "":
+			problems = append(problems, itemError{i, fmt.Errorf("%s cannot be assigned to an interface", a)})
+		case a.Is6() && a.IsLinkLocalUnicast():
+			problems = append(problems, itemError{i, fmt.Errorf("%s is link-local, and pods would have to name an interface: use an address in fc00::/7", a)})
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,222 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+)
+
+// A Source is a configuration file and the flags that override its fields. It is for use by
+// one goroutine.
+type Source[C any] struct {
+	*Kind[C]
+	flags *pflag.FlagSet
+	given C // values of the flags
+	path  string
+	files files
+}
+
+// A FlagError is an error in the command line.
+type FlagError struct{ error }
+
+// Unwrap returns the error.
+func (e FlagError) Unwrap() error { return e.error }
+
+// FromFile returns a source without flags.
+func (k *Kind[C]) FromFile(path string) *Source[C] {
+	return &Source[C]{Kind: k, flags: pflag.NewFlagSet("", pflag.ContinueOnError), path: path}
+}
+
+// FromFlags adds --config and the flags of all fields to set. Their help texts show the
+// values of defaults.
+func (k *Kind[C]) FromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
+	s := &Source[C]{Kind: k, flags: set, given: defaults}
+	set.StringVar(&s.path, "config", "", "`FILE` with a "+k.Name)
+	for _, f := range k.Fields {
+		if f.Flag != "" {
+			addFlag(set, f.Flag, f.Usage, f.At(&s.given))
+		}
+	}
+	return s
+}
+
+// addFlag adds a flag that sets *at.
+func addFlag(set *pflag.FlagSet, name, usage string, at any) {
+	switch at := at.(type) {
+	case *string:
+		set.StringVar(at, name, *at, usage)
+	case *[]string:
+		set.StringSliceVar(at, name, *at, usage)
+	case *bool:
+		set.BoolVar(at, name, *at, usage)
+	case *uint16:
+		set.Uint16Var(at, name, *at, usage)
+	case **uint32:
+		*at = allocate(*at)
+		set.Uint32Var(*at, name, **at, usage)
+	case **string:
+		*at = allocate(*at)
+		set.StringVar(*at, name, **at, usage)
+	case **[]string:
+		*at = allocate(*at)
+		set.StringSliceVar(*at, name, **at, usage)
+	case *[]v1alpha1.StubDomain:
+		set.Var((*stubDomainFlag)(at), name, usage)
+	default:
+		panic(fmt.Sprintf("--%s: no flag can set a %T", name, at))
+	}
+}
+
+// allocate returns a pointer to a copy of *p, or to the zero value.
+func allocate[T any](p *T) *T {
+	v := new(T)
+	if p != nil {
+		*v = *p
+	}
+	return v
+}
+
+// stubDomainFlag is the value of a repeatable flag ZONE=ADDR,...
+type stubDomainFlag []v1alpha1.StubDomain
+
+func (f *stubDomainFlag) Type() string { return "stringArray" }
+
+func (f *stubDomainFlag) Set(text string) error {
+	zone, servers, found := strings.Cut(text, "=")
+	stub := v1alpha1.StubDomain{Zone: zone}
+	if found {
+		stub.Servers = strings.Split(servers, ",")
+	}
+	*f = append(*f, stub)
+	return nil
+}
+
+func (f *stubDomainFlag) String() string {
+	var texts []string
+	for _, d := range *f {
+		texts = append(texts, d.Zone+"="+strings.Join(d.Servers, ","))
+	}
+	return strings.Join(texts, " ")
+}
+
+// Load reads the files and returns the validated configuration. An error in the command
+// line is a FlagError.
+func (s *Source[C]) Load() (C, error) {
+	var c, none C
+	s.applyFlags(&c)
+	if err := s.check(&c, s.flagName); err != nil {
+		return none, FlagError{err}
+	}
+	s.files.reset()
+	c, err := s.read()
+	if err != nil {
+		return none, err
+	}
+	s.applyFlags(&c)
+	if err := s.check(&c, s.origin); err != nil {
+		return none, err
+	}
+	if err := s.finish(&c, s); err != nil {
+		return none, err
+	}
+	return c, nil
+}
+
+// Changed polls the files that Load read. It reports whether they are to be loaded again:
+// they differ from what was read, and are the same as at the previous call, so that a file
+// is not read while it is being written.
+func (s *Source[C]) Changed() bool { return s.files.changed() }
+
+// read reads and checks the file. Without one the configuration is empty.
+func (s *Source[C]) read() (c C, err error) {
+	if s.path == "" {
+		return c, nil
+	}
+	data, err := s.files.read(s.path)
+	if err != nil {
+		return c, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err = s.parse(data)
+	if err == nil {
+		checked := c // the defaults are for what the flags leave empty, too
+		err = s.check(&checked, fieldPath)
+	}
+	if err != nil {
+		return c, multierr.Prefix(s.path, err)
+	}
+	if s.resolve != nil {
+		s.resolve(&c, s.path)
+	}
+	return c, nil
+}
+
+// applyFlags overrides the fields of c whose flag is set.
+func (s *Source[C]) applyFlags(c *C) {
+	for _, f := range s.Fields {
+		if s.isSet(&f) && f.Clear != nil {
+			f.Clear(c)
+		}
+	}
+	for _, f := range s.Fields {
+		if s.isSet(&f) {
+			reflect.ValueOf(f.At(c)).Elem().Set(reflect.ValueOf(f.At(&s.given)).Elem())
+		}
+	}
+}
+
+// isSet reports whether the flag of f is on the command line.
+func (s *Source[C]) isSet(f *Field[C]) bool { return f.Flag != "" && s.flags.Changed(f.Flag) }
+
+// field returns the field at path, without the index of a list's item.
+func (s *Source[C]) field(path string) *Field[C] {
+	path, _, _ = strings.Cut(path, "[")
+	for i := range s.Fields {
+		if s.Fields[i].Path == path {
+			return &s.Fields[i]
+		}
+	}
+	return &Field[C]{Path: path}
+}
+
+// flagName returns what the field at path is called on the command line.
+func (s *Source[C]) flagName(path string) string {
+	if f := s.field(path); f.Flag != "" {
+		return "--" + f.Flag
+	}
+	return path
+}
+
+// origin returns where the field at path is set: its flag, or the file and the path.
+func (s *Source[C]) origin(path string) string {
+	switch {
+	case s.isSet(s.field(path)):
+		return s.flagName(path)
+	case s.path == "":
+		return path
+	}
+	return s.path + ": " + path
+}
+
+// Completions returns the values of the flags that have few, by flag.
+func (s *Source[C]) Completions() map[string][]string {
+	values := map[string][]string{}
+	for _, f := range s.Fields {
+		if f.Flag != "" && f.Values != nil {
+			values[f.Flag] = f.Values
+		}
+	}
+	return values
+}
+
+// missing is the error about a required field. It names the file if there is one.
+func (s *Source[C]) missing(path string) error {
+	return fmt.Errorf("%s: missing: set it here, or as %s", s.origin(path), s.flagName(path))
+}

@@ -1,0 +1,157 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	netutils "k8s.io/utils/net"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// setDefault sets *text to standard if it is empty.
+func setDefault(text *string, standard string) error {
+	*text = cmp.Or(*text, standard)
+	return nil // as a Field.Check has it
+}
+
+// parseListen parses addresses to serve on. It sets *texts to their canonical form.
+func parseListen(texts *[]string, standard string) ([]netip.AddrPort, error) {
+	if len(*texts) == 0 {
+		*texts = []string{standard}
+	}
+	var addrs []netip.AddrPort
+	var canonical []string
+	var problems []error
+	for i, text := range *texts {
+		addr, err := netip.ParseAddrPort(text)
+		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+		switch {
+		case err != nil:
+			problems = append(problems, itemError{i, fmt.Errorf("%q is not an IP address with a port", text)})
+		case addr.Port() != 0 && slices.Contains(addrs, addr): // port 0 is a different one each time
+			problems = append(problems, itemError{i, fmt.Errorf("duplicate address %s", addr)})
+		}
+		addrs, canonical = append(addrs, addr), append(canonical, addr.String())
+	}
+	if problems == nil {
+		*texts = canonical
+	}
+	return addrs, errors.Join(problems...)
+}
+
+// parseDomain parses a domain other than the root; rootProblem says what is wrong with the
+// root. It sets *text to its canonical form.
+func parseDomain(text *string, standard, rootProblem string) (fqdn.Name, error) {
+	*text = cmp.Or(*text, standard)
+	name, err := fqdn.ParseName(*text)
+	if err == nil && name == fqdn.Root {
+		err = fmt.Errorf("is the root: %s", rootProblem)
+	}
+	if err != nil {
+		return name, fmt.Errorf("%q %w", *text, err)
+	}
+	*text = strings.TrimSuffix(name.String(), ".")
+	return name, nil
+}
+
+func parseClusterDomain(text *string) (fqdn.Name, error) {
+	return parseDomain(text, v1alpha1.DefaultClusterDomain, "want a domain such as "+v1alpha1.DefaultClusterDomain)
+}
+
+// parseNetworks parses networks. An empty list is nil.
+func parseNetworks(texts []string) (list []netip.Prefix, _ error) {
+	var problems []error
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is4In6() { // clients with IPv4 addresses have these as IPv4
+			problems = append(problems, itemError{i, fmt.Errorf("%q is not a network such as 10.96.0.0/12", text)})
+		}
+		list = append(list, p.Masked())
+	}
+	return list, errors.Join(problems...)
+}
+
+// parseOption parses the code of the EDNS0 option for search lists.
+func parseOption(code *uint16) (uint16, error) {
+	*code = cmp.Or(*code, v1alpha1.DefaultEDNSOption)
+	if *code < autopath.MinOption || *code > autopath.MaxOption {
+		return *code, fmt.Errorf("%d: want %d to %d, the codes for local use", *code, autopath.MinOption, autopath.MaxOption)
+	}
+	return *code, nil
+}
+
+// parseAutopathSuffix parses the autopath domain. The domain of the cluster must not be
+// below it.
+func parseAutopathSuffix(text *string, cluster fqdn.Name) (fqdn.Name, error) {
+	suffix, err := parseDomain(text, v1alpha1.DefaultAutopathSuffix, "all names are below it")
+	if err == nil && len(cluster) > len(fqdn.Root) { // otherwise the cluster's domain has an error
+		_, err = autopath.NewZone(suffix, cluster)
+	}
+	return suffix, err
+}
+
+// parseDuration parses a duration of at least 0. It sets *text to the default if it is
+// empty.
+func parseDuration(text *string, standard string) (time.Duration, error) {
+	*text = cmp.Or(*text, standard)
+	d, err := time.ParseDuration(*text)
+	if err != nil || d < 0 {
+		return d, fmt.Errorf("%q is not a duration such as 10s", *text)
+	}
+	return d, nil
+}
+
+// parsePositive is parseDuration without 0.
+func parsePositive(text *string, standard string) (time.Duration, error) {
+	d, err := parseDuration(text, standard)
+	if err == nil && d == 0 {
+		err = fmt.Errorf("%q: want a duration of more than 0", *text)
+	}
+	return d, err
+}
+
+// checkAddress checks an address for TCP. Its host may be empty or a name; "" is valid.
+func checkAddress(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q is not an address with a port", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: the port is not a number of at most 65535", addr)
+	}
+	return nil
+}
+
+// checkAddrs checks IP addresses without a port.
+func checkAddrs(texts []string) error {
+	var problems []error
+	for i, text := range texts {
+		if _, ok := ParseAddr(text); !ok {
+			problems = append(problems, itemError{i, fmt.Errorf("%q is not an IP address", text)})
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ParseAddr parses an address as the kubelet does: leading zeros are allowed, zones are
+// not, and IPv4 in IPv6 is IPv4.
+func ParseAddr(s string) (netip.Addr, bool) {
+	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
+	return a.Unmap(), ok
+}

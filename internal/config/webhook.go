@@ -1,0 +1,173 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Webhook is a validated WebhookConfiguration.
+type Webhook struct {
+	v1alpha1.WebhookConfiguration
+
+	LameduckTime time.Duration
+	Node         Node
+	Rules        *admission.Rules
+}
+
+// WebhookKind describes the file of the command webhook.
+func WebhookKind() *Kind[Webhook] {
+	return &Kind[Webhook]{
+		Name: v1alpha1.KindWebhook,
+		parse: func(data []byte) (Webhook, error) {
+			c, err := v1alpha1.ParseWebhook(data)
+			return Webhook{WebhookConfiguration: c}, err
+		},
+		resolve: func(c *Webhook, file string) { resolveNodePaths(&c.WebhookConfiguration.Node, file) },
+		finish:  finishWebhook,
+		Fields:  slices.Concat(webhookFields, webhookNodeFields()),
+	}
+}
+
+// WebhookFlags adds --config and the flags of the command webhook to set.
+func WebhookFlags(set *pflag.FlagSet) *Source[Webhook] {
+	kind, facts := WebhookKind(), clusterFacts()
+	defaults := kind.Defaults()
+	facts.show(&defaults.WebhookConfiguration.Node)
+	s := kind.FromFlags(set, defaults)
+	set.Lookup("resolv-conf").Usage = withoutHostUsage
+	return s
+}
+
+func finishWebhook(c *Webhook, s *Source[Webhook]) (err error) {
+	node := c.WebhookConfiguration.Node
+	if c.Node, err = newNode(node, v1alpha1.AutopathConfiguration{}, clusterFacts(), &s.files, s.origin); err != nil {
+		return err
+	}
+	if _, err := c.Node.Engine(); err != nil { // names the flag or the field
+		return err
+	}
+	if err := c.loadRules(s, node.ResolvConf != nil); err != nil {
+		return err
+	}
+	return checkCertificate(c, s)
+}
+
+// loadRules makes the rules for the nodes. Their resolv.conf is watched like the
+// configuration.
+func (c *Webhook) loadRules(s *Source[Webhook], hostKnown bool) (err error) {
+	if !hostKnown {
+		c.Rules, err = admission.New(c.Node.Node, nil)
+		return err
+	}
+	if c.Node.ResolvConf != "" {
+		if _, err := s.files.read(c.Node.ResolvConf); err != nil {
+			return fmt.Errorf("reading the nodes' resolv.conf: %w", err)
+		}
+	}
+	host, _ := c.Node.Host()
+	c.Rules, err = admission.New(c.Node.Node, &host)
+	return err
+}
+
+// checkCertificate checks that there is a certificate.
+func checkCertificate(c *Webhook, s *Source[Webhook]) error {
+	noCert, noKey := c.TLS.CertFile == "", c.TLS.KeyFile == ""
+	switch {
+	case c.SelfSigned || !noCert && !noKey:
+		return nil
+	case s.path == "":
+		return errors.New("no certificate configured: set --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")
+	}
+	var problems []error
+	if noCert {
+		problems = append(problems, fmt.Errorf("%w; not required if selfSigned is true", s.missing("tls.certFile")))
+	}
+	if noKey {
+		problems = append(problems, fmt.Errorf("%w; not required if selfSigned is true", s.missing("tls.keyFile")))
+	}
+	return errors.Join(problems...)
+}
+
+var webhookFields = []Field[Webhook]{
+	{
+		Path: "listen", Flag: "listen", Restart: true, At: func(c *Webhook) any { return &c.Listen },
+		Usage: "`ADDR:PORT` for admission reviews, over HTTPS",
+		Check: func(c *Webhook) error {
+			c.Listen = cmp.Or(c.Listen, v1alpha1.DefaultWebhookListen)
+			return checkAddress(c.Listen)
+		},
+	},
+	{
+		Path: "http", Flag: "http", Restart: true, At: func(c *Webhook) any { return &c.HTTP },
+		Usage: httpUsage, Check: func(c *Webhook) error { return checkAddress(c.HTTP) },
+	},
+	{
+		Path: "tls.certFile", Flag: "tls-cert", Restart: true, At: func(c *Webhook) any { return &c.TLS.CertFile },
+		Usage: "`FILE` with the certificate, PEM; watched",
+	},
+	{
+		Path: "tls.keyFile", Flag: "tls-key", Restart: true, At: func(c *Webhook) any { return &c.TLS.KeyFile },
+		Usage: "`FILE` with the certificate's key, PEM; watched",
+	},
+	{
+		Path: "selfSigned", Flag: "self-signed", Restart: true, At: func(c *Webhook) any { return &c.SelfSigned },
+		Usage: "issue the certificate, from an authority that the replicas share in a Secret",
+		Check: func(c *Webhook) error {
+			if c.SelfSigned && c.TLS != (v1alpha1.TLSConfiguration{}) {
+				return conflictError{[]string{"tls.certFile", "tls.keyFile"}}
+			}
+			return nil
+		},
+	},
+	{
+		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Webhook) any { return &c.Kubeconfig },
+		Usage: "`FILE` with the API server, for --self-signed and the scale of StatefulSets; empty: the server's own cluster",
+	},
+	{
+		Path: "namespace", Flag: "namespace", Restart: true, At: func(c *Webhook) any { return &c.Namespace },
+		Usage: "`NAMESPACE` of the Secret and the Service, for --self-signed",
+		Check: func(c *Webhook) error {
+			c.Namespace = cmp.Or(c.Namespace, v1alpha1.DefaultWebhookNamespace)
+			if fqdn.LabelProblems(c.Namespace) != nil {
+				return fmt.Errorf("%q is not a DNS label", c.Namespace)
+			}
+			return nil
+		},
+	},
+	{
+		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *Webhook) any { return &c.Lameduck },
+		Usage: "`TIME` for which connections are accepted after the signal to terminate",
+		Check: func(c *Webhook) (err error) {
+			c.LameduckTime, err = parseDuration(&c.Lameduck, v1alpha1.DefaultWebhookLameduck)
+			return err
+		},
+	},
+	{
+		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *Webhook) any { return &c.LogFormat },
+		Usage: logFormatUsage, Values: logFormats,
+		Check: func(c *Webhook) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
+	},
+}
+
+// webhookNodeFields are the fields of the nodes, of which a webhook has many.
+func webhookNodeFields() []Field[Webhook] {
+	fields := nodeFields(func(c *Webhook) *v1alpha1.NodeConfiguration { return &c.WebhookConfiguration.Node })
+	for i := range fields {
+		if fields[i].Path == "node.nodeName" {
+			fields[i].Flag, fields[i].Restart = "", false
+		}
+	}
+	return fields
+}

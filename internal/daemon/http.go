@@ -1,0 +1,92 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// HTTP serves the endpoints /metrics, /livez and /readyz of a server.
+type HTTP struct {
+	Listen  func(ctx context.Context) (net.Listener, error)
+	Metrics prometheus.Gatherer
+
+	// Ready returns why the server is not ready, nil if it is. The details are served by
+	// /readyz?verbose, and with an error.
+	Ready func() (details []string, err error)
+}
+
+// ListenTCP returns what listens on addr.
+func ListenTCP(addr string) func(context.Context) (net.Listener, error) {
+	return func(ctx context.Context) (net.Listener, error) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	}
+}
+
+// Serve serves until ctx ends.
+func (h HTTP) Serve(ctx context.Context) error {
+	l, err := h.Listen(ctx)
+	if err != nil {
+		return fmt.Errorf("serving metrics and health: %w", SocketHint(err, "http"))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", h.serveReady)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics and health: %w", err)
+	}
+	return nil
+}
+
+func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
+	details, err := h.Ready()
+	status := "ok"
+	if err != nil {
+		status = err.Error()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, status)
+	if err == nil && !r.URL.Query().Has("verbose") {
+		return
+	}
+	for _, line := range details {
+		fmt.Fprintln(w, line)
+	}
+}
+
+// httpRetry is the pause before a port that is in use is tried again.
+const httpRetry = 10 * time.Second
+
+// KeepServing is Serve for servers that must not stop because of their metrics: it logs an
+// error once and tries again.
+func (h HTTP) KeepServing(ctx context.Context, log *slog.Logger) error {
+	logged := ""
+	for {
+		err := h.Serve(ctx)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		if err.Error() != logged {
+			logged = err.Error()
+			log.Error("metrics and health not served, retrying", "error", err, "interval", httpRetry)
+		}
+		select {
+		case <-time.After(httpRetry):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"k8s.io/klog/v2"
+)
+
+// NewLogger returns the log of a server, in format text or json. It gets the lines of
+// client-go, too.
+func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
+	var h slog.Handler
+	switch format {
+	case "text":
+		h = slog.NewTextHandler(w, nil)
+	case "json":
+		h = slog.NewJSONHandler(w, nil)
+	default:
+		return nil, fmt.Errorf("log format %q: want text or json", format)
+	}
+	log := slog.New(h)
+	klog.SetSlogLogger(log)
+	return log, nil
+}
+
+// TuneRuntime tunes Go's runtime for a process that passes short messages and shares the
+// node with pods. A message passes half a dozen goroutines: on one processor they run one
+// after the other; on several each wakes a thread for the next, which doubles the time of a
+// call. Garbage is collected when the heap has grown by half instead of doubled.
+// $GOMAXPROCS and $GOGC take precedence.
+func TuneRuntime() (restore func()) {
+	processors, percent := runtime.GOMAXPROCS(0), debug.SetGCPercent(50)
+	if os.Getenv("GOGC") != "" {
+		debug.SetGCPercent(percent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+	return func() {
+		runtime.GOMAXPROCS(processors)
+		debug.SetGCPercent(percent)
+	}
+}
+
+// SocketHint adds to the error of opening a socket what to do about it. Its address is set
+// by field, and by the flag of that name.
+func SocketHint(err error, field string) error {
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = fmt.Sprintf("stop the other server, or set another address with --%s or %[1]s in the configuration", field)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		hint = fmt.Sprintf("set an address of the node with --%s or %[1]s in the configuration", field)
+	case errors.Is(err, syscall.EACCES):
+		hint = "ports below 1024 need CAP_NET_BIND_SERVICE"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, hint)
+}

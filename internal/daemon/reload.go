@@ -1,0 +1,110 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+)
+
+// pollPeriod is how often configuration files are compared with what was read. They are
+// small. Reading them detects changes that inotify on a directory does not: bind mounts,
+// replaced links, network file systems.
+const pollPeriod = 5 * time.Second
+
+// A Reloader applies the configuration of a server when its files change: when a change is
+// the same at two polls, or at once on a signal. An invalid configuration changes nothing.
+type Reloader[C any] struct {
+	Source *config.Source[C]
+	Signal <-chan os.Signal // such as that of Sighup
+
+	// Apply applies a configuration. If background is not nil, it replaces the background
+	// task that runs.
+	Apply func(next C) (background Task, err error)
+
+	Log *slog.Logger
+
+	started C    // the configuration that the server started with
+	first   Task // its background task
+	success prometheus.Gauge
+}
+
+// Start applies the configuration with which the server starts, and registers the metrics.
+func (r *Reloader[C]) Start(c C, register prometheus.Registerer) (err error) {
+	if r.first, err = r.Apply(c); err != nil {
+		return err
+	}
+	r.started = c
+	r.success = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_config_last_reload_success",
+		Help: "1 if the configuration files were valid when they were last read, 0 if the server keeps a previous configuration.",
+	})
+	r.success.Set(1)
+	register.MustRegister(r.success)
+	return nil
+}
+
+// Run runs the background task, and reloads until ctx ends.
+func (r *Reloader[C]) Run(ctx context.Context) error {
+	stop := start(ctx, r.first)
+	defer func() { stop() }()
+	poll := time.NewTicker(pollPeriod)
+	defer poll.Stop()
+	r.Source.Changed() // the first poll
+	for {
+		var background Task
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Signal:
+			background = r.reload()
+		case <-poll.C:
+			if r.Source.Changed() {
+				background = r.reload()
+			}
+		}
+		if background != nil {
+			stop()
+			stop = start(ctx, background)
+		}
+	}
+}
+
+// reload reads and applies the configuration. It returns what Apply does, nil after an
+// error.
+func (r *Reloader[C]) reload() Task {
+	next, err := r.Source.Load()
+	var background Task
+	if err == nil {
+		background, err = r.Apply(next)
+	}
+	if err != nil {
+		r.success.Set(0)
+		for _, e := range multierr.Unjoin(err) {
+			r.Log.Error("invalid configuration, keeping the previous one", "error", e)
+		}
+		return nil
+	}
+	r.success.Set(1)
+	if fields := r.Source.NeedRestart(r.started, next); fields != nil {
+		r.Log.Warn("changed fields take effect after a restart", "fields", fields)
+	}
+	return background
+}
+
+// Sighup returns a channel that receives SIGHUP until stop is called.
+func Sighup() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
+}

@@ -1,0 +1,109 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+)
+
+// TestForwarder_HostFileChanged: the servers in the host's file are used from the first
+// query on. Only a change of the servers is reported.
+func TestForwarder_HostFileChanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	write := func(text string) {
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
+	var log logbuffer.Buffer
+	used := make(chan bool, 1)
+	f, err := newForwarder(config.Forward{ResolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(*forwarder, change) { used <- true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		var servers []upstream.Server
+		for _, s := range f.clients[0].Status() {
+			servers = append(servers, s.Server)
+		}
+		if got := fmt.Sprint(servers); got != want {
+			t.Errorf("the servers are %s, want %s\n%s", got, want, log.String())
+		}
+	}
+	expect("[192.0.2.1:53]")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.run(ctx) }()
+	write("nameserver 192.0.2.1\nsearch other.example\n")
+	write("nameserver 192.0.2.2\nnameserver 192.0.2.1\n")
+	<-used
+	expect("[192.0.2.2:53 192.0.2.1:53]")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-used:
+		t.Error("reported a change of the search domains only")
+	default:
+	}
+}
+
+// TestServer_ReplacedForwarder has the host's file change while its forwarder is replaced:
+// the cached replies are dropped for a change of the present forwarder only.
+func TestServer_ReplacedForwarder(t *testing.T) {
+	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(c config.Forward, wantTask bool) {
+		t.Helper()
+		background, err := server.Apply(c)
+		if err != nil || (background != nil) != wantTask {
+			t.Fatalf("a background task: %v, want %v; %v", background != nil, wantTask, err)
+		}
+	}
+	c := config.Forward{ResolvConf: filepath.Join(t.TempDir(), "resolv.conf")}
+	apply(c, true)
+	apply(c, false) // nothing to replace
+	previous := server.forwarder
+	c.Upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
+	apply(c, true)
+	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
+	question, _ := cache.NewQuestion(query, nil)
+	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now())
+	for _, tt := range []struct {
+		name string
+		of   *forwarder
+		want int
+	}{{"the previous forwarder", previous, 1}, {"the present forwarder", server.forwarder, 0}} {
+		server.hostChanged(tt.of, serversChanged)
+		if got := server.cache.Stats().Entries; got != tt.want {
+			t.Errorf("after a change of %s the cache has %d replies, want %d", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+)
+
+// Server is the DNS cache of a node.
+type Server struct {
+	Source *config.Source[config.NodeCache]
+	Reload <-chan os.Signal // reloads the configuration; nil: only changed files do
+	Log    *slog.Logger
+}
+
+// Run serves by c until ctx ends or a part of the server fails.
+func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
+	registry := prometheus.NewRegistry()
+	server, err := forward.New(dnsserver.Config{Domain: c.Cluster.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath}, registry, s.Log)
+	if err != nil {
+		return err
+	}
+	reloader := &daemon.Reloader[config.NodeCache]{
+		Source: s.Source, Signal: s.Reload, Log: s.Log,
+		Apply: func(next config.NodeCache) (daemon.Task, error) { return server.Apply(next.Forward) },
+	}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	if err := ensureInterface(c); err != nil {
+		return err
+	}
+	if err := checkTakeover(ctx, c.Addrs, server.Cluster().Exchange, c.Cluster.Domain); err != nil {
+		return err
+	}
+	sockets, err := dnsserver.ListenShared(ctx, c.Addrs)
+	switch {
+	case c.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w: set --interface, or an address of the node", err)
+	case err != nil:
+		return daemon.SocketHint(err, "listen")
+	}
+	tasks := []daemon.Task{reloader.Run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	if c.HTTP != "" {
+		// Shared, too: readiness is that of the instance that gets the queries.
+		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
+		http := daemon.HTTP{Listen: listen, Metrics: registry, Ready: server.ClusterReady}
+		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
+	}
+	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Cluster.Servers)
+	return daemon.RunAll(ctx, tasks...)
+}
+
+// ensureInterface assigns the addresses to the interface of c, if it has one.
+func ensureInterface(c config.NodeCache) error {
+	if c.Interface == "" {
+		return nil
+	}
+	var addrs []netip.Addr
+	for _, l := range c.Addrs {
+		addrs = append(addrs, l.Addr())
+	}
+	return nodeaddr.Ensure(c.Interface, addrs)
+}

@@ -1,0 +1,68 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+const (
+	// takeoverTimeout is how long a new instance tries to reach the cluster DNS before it
+	// leaves the addresses to the running one. minReadySeconds in deploy/node-cache is
+	// longer: until then the pod does not count as available.
+	takeoverTimeout = 5 * time.Second
+
+	takeoverRetry = 200 * time.Millisecond
+)
+
+// checkTakeover returns an error if another instance has one of the addresses and this one
+// does not reach the cluster DNS. The running instance may reach it, and has a cache.
+func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserver.Exchange, domain fqdn.Name) error {
+	addr, inUse := findInUse(addrs)
+	if !inUse {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
+	defer cancel()
+	query := new(dns.Msg).SetQuestion(domain.String(), dns.TypeSOA)
+	for {
+		reply, err := cluster(ctx, query)
+		if err == nil && reply.Rcode == dns.RcodeSuccess {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], domain)
+		}
+		select {
+		case <-time.After(takeoverRetry):
+		case <-ctx.Done():
+			return fmt.Errorf("not taking over %s: cluster DNS unreachable for %v: %w", addr, takeoverTimeout, err)
+		}
+	}
+}
+
+// findInUse returns the first address that another server listens on.
+func findInUse(addrs []netip.AddrPort) (netip.AddrPort, bool) {
+	for _, addr := range addrs {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return addr, true
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	return netip.AddrPort{}, false
+}

@@ -1,0 +1,226 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+)
+
+// reloadTest is a reloader that runs in a bubble, on real files.
+type reloadTest struct {
+	*testing.T
+	dir     string
+	hangup  chan os.Signal
+	metrics *prometheus.Registry
+	log     logbuffer.Buffer
+	read    int // length of the log that was compared
+}
+
+func (r *reloadTest) write(name, text string) {
+	r.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// poll lets the reloader poll the files once, and wants these words in the new lines of
+// the log. Without words it wants no new line.
+func (r *reloadTest) poll(words ...string) {
+	r.Helper()
+	time.Sleep(pollPeriod)
+	r.logged(words...)
+}
+
+func (r *reloadTest) logged(words ...string) {
+	r.Helper()
+	synctest.Wait()
+	text := r.log.String()[r.read:]
+	r.read += len(text)
+	if len(words) == 0 && text != "" {
+		r.Errorf("the log says:\n%s", text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			r.Errorf("the log does not say %q:\n%s", w, text)
+		}
+	}
+}
+
+// success wants this value of the gauge.
+func (r *reloadTest) success(want float64) {
+	r.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if got := families[0].GetMetric()[0].GetGauge().GetValue(); families[0].GetName() != "dnsconfigurer_config_last_reload_success" || got != want {
+		r.Errorf("%s is %v, want %v", families[0].GetName(), got, want)
+	}
+}
+
+// pollPeriod is that of a daemon.Reloader.
+const pollPeriod = 5 * time.Second
+
+const (
+	reloadedShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+		"node: {kubeletConfig: kubelet.yaml, nodeName: worker}\n"
+	reloadedKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: \"\"\n"
+)
+
+// withReloader runs test with a reloader of shim.yaml, which refers to kubelet.yaml.
+func withReloader(t *testing.T, test func(*reloadTest)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reloadTest{T: t, dir: t.TempDir(), hangup: make(chan os.Signal), metrics: prometheus.NewRegistry()}
+		r.write("shim.yaml", reloadedShim)
+		r.write("kubelet.yaml", reloadedKubelet)
+		source := config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml"))
+		started, err := source.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := slog.New(slog.NewTextHandler(&r.log, nil))
+		applier := &applier{shim: &cri.Shim{}, log: log}
+		reloader := &daemon.Reloader[config.Shim]{Source: source, Signal: r.hangup, Apply: applier.apply, Log: log}
+		if err := reloader.Start(started, r.metrics); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- reloader.Run(ctx) }()
+		r.logged("configuration applied", "mode=Generate", "clusterDNS=[10.96.0.10]")
+		r.success(1)
+		synctest.Wait() // for the first poll
+		test(r)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReload(t *testing.T) {
+	withReloader(t, func(r *reloadTest) {
+		r.poll()
+
+		r.write("shim.yaml", reloadedShim+"mode: Observe\n")
+		r.poll() // the file may be incomplete
+		r.poll("configuration applied", "mode=Observe")
+		r.poll()
+
+		r.write("kubelet.yaml", strings.Replace(reloadedKubelet, "10.96.0.10", "10.96.0.99", 1))
+		r.poll()
+		r.poll("configuration applied", "clusterDNS=[10.96.0.99]", "mode=Observe")
+
+		r.write("other.yaml", reloadedKubelet)
+		r.write("shim.yaml", strings.Replace(reloadedShim, "kubelet.yaml", "other.yaml", 1))
+		r.poll()
+		r.poll("configuration applied", "clusterDNS=[10.96.0.10]", "mode=Generate")
+		r.write("kubelet.yaml", "no longer read")
+		r.poll()
+		r.poll()
+		r.success(1)
+	})
+}
+
+// TestReload_HalfWritten writes a file in pieces: only a content that lasts is applied.
+func TestReload_HalfWritten(t *testing.T) {
+	withReloader(t, func(r *reloadTest) {
+		text := reloadedShim + "mode: Observe\n"
+		for end := 10; end < len(text); end += 10 {
+			r.write("shim.yaml", text[:end])
+			r.poll()
+		}
+		r.write("shim.yaml", text)
+		r.poll()
+		r.poll("configuration applied", "mode=Observe")
+		r.write("shim.yaml", "mode: Force")
+		r.poll()
+		r.write("shim.yaml", text) // as applied
+		r.poll()
+		r.poll()
+	})
+}
+
+// TestReload_InvalidFile keeps the previous configuration, and logs the reason once.
+func TestReload_InvalidFile(t *testing.T) {
+	for _, bad := range []struct{ name, file, text, want string }{
+		{"unknown field", "shim.yaml", reloadedShim + "mod: Observe\n", `shim.yaml: unknown field \"mod\"`},
+		{"bad value", "shim.yaml", reloadedShim + "mode: Observe\ndrainTimeout: soon\n", `shim.yaml: drainTimeout: \"soon\"`},
+		{"bad address", "shim.yaml", reloadedShim + "autopath: {nodeCache: localhost}\n", `shim.yaml: autopath.nodeCache: \"localhost\" is not an IP address`},
+		{"not YAML", "shim.yaml", "node: [", "shim.yaml: "},
+		{"empty", "shim.yaml", "", "shim.yaml: apiVersion: is"},
+		{"bad domain", "kubelet.yaml", strings.Replace(reloadedKubelet, "cluster.local", "a b", 1), `kubelet.yaml: clusterDomain: \"a b\" must be one word`},
+		{"another kind", "kubelet.yaml", "apiVersion: v1\nkind: Pod\n", "kubelet.yaml: is "},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			withReloader(t, func(r *reloadTest) {
+				r.write(bad.file, bad.text)
+				r.poll()
+				r.poll("level=ERROR", bad.want)
+				r.success(0)
+				r.poll()
+				r.write("shim.yaml", reloadedShim+"mode: Observe\n")
+				r.write("kubelet.yaml", reloadedKubelet)
+				r.poll()
+				r.poll("configuration applied", "mode=Observe")
+				r.success(1)
+			})
+		})
+	}
+}
+
+// TestReload_MissingFile removes a file for a while, as an update without rename does.
+func TestReload_MissingFile(t *testing.T) {
+	withReloader(t, func(r *reloadTest) {
+		path := filepath.Join(r.dir, "kubelet.yaml")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		r.poll()
+		r.poll("level=ERROR", "no such file or directory")
+		r.success(0)
+		r.write("kubelet.yaml", reloadedKubelet)
+		r.poll()
+		r.poll("configuration applied")
+		r.success(1)
+	})
+}
+
+func TestReload_Signal(t *testing.T) {
+	withReloader(t, func(r *reloadTest) {
+		r.write("shim.yaml", reloadedShim+"mode: Force\n")
+		r.hangup <- os.Interrupt // any
+		r.logged("configuration applied", "mode=Force")
+		r.poll()
+		r.poll()
+	})
+}
+
+// TestReload_NeedsRestart changes fields of both kinds.
+func TestReload_NeedsRestart(t *testing.T) {
+	withReloader(t, func(r *reloadTest) {
+		r.write("shim.yaml", strings.Replace(reloadedShim, "worker", "other", 1)+
+			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nmanifests: m\nhttp: h\ndrainTimeout: 1s\n")
+		r.poll()
+		r.poll("configuration applied", "mode=Observe", "take effect after a restart",
+			`fields="[listen runtimeEndpoint kubeconfig manifests http drainTimeout node.nodeName]"`)
+		r.success(1)
+		r.poll()
+	})
+}

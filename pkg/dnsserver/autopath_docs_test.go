@@ -1,0 +1,83 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// TestAutopathDocs: what docs/autopath.md shows of the wire is what goes over it, and its
+// numbers are ours. Others build on them.
+func TestAutopathDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/autopath.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(what, text string) {
+		t.Helper()
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/autopath.md does not show %s:\n%s", what, text)
+		}
+	}
+
+	paths, err := autopath.Encode([]fqdn.Name{mustName(t, "shop.svc.cluster.local"), mustName(t, "corp.example")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question("web.", dns.TypeA, string(paths))
+	q.Id = 0x2a2a
+	query, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{})
+	reply := handled(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
+	shows("the query", dump(query))
+	shows("the reply", dump(reply))
+	_, records, _ := strings.Cut(text(from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))), "\n")
+	for line := range strings.Lines(records) {
+		shows("an answer", "    "+line)
+	}
+
+	for _, row := range []string{
+		fmt.Sprintf("| option code | %d; may be any from %d to %d:", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
+		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
+		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
+		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),
+		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
+		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxWalked),
+	} {
+		shows("a limit", row)
+	}
+	for _, p := range DefaultAllowed() {
+		shows("a network", "`"+p.String()+"`")
+	}
+}
+
+// dump is a message in lines of 16 octets, with the text that is in it.
+func dump(packet []byte) string {
+	var b strings.Builder
+	for at := 0; at < len(packet); at += 16 {
+		line := packet[at:min(at+16, len(packet))]
+		var text []byte
+		for _, c := range line {
+			if c < '!' || c > '~' {
+				c = '.'
+			}
+			text = append(text, c)
+		}
+		fmt.Fprintf(&b, "    %04x  %-47s  %s\n", at, fmt.Sprintf("% x", line), text)
+	}
+	return b.String()
+}

@@ -1,0 +1,129 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/miekg/dns"
+)
+
+// TestWildcard: a reply leaves from the address that was asked, whatever the routing
+// table would take. The client's socket is not connected: it sees where the reply comes
+// from.
+func TestWildcard(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a network namespace")
+	}
+	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	addLoopback(t, "2001:db8::1", "2001:db8::2", "fe80::53")
+	v4 := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
+	v6 := []string{"::1", "2001:db8::1", "2001:db8::2", "fe80::53%lo"}
+	for listen, addresses := range map[string][]string{
+		"0.0.0.0:0":       v4,
+		"[::]:0":          append(v4, v6...),
+		"127.0.0.2:0":     {"127.0.0.2"},
+		"[2001:db8::2]:0": {"2001:db8::2"},
+		"[fe80::53%lo]:0": {"fe80::53%lo"},
+	} {
+		s := newTestServer(t, noChange, small, nil)
+		s.run(t, listen)
+		for _, a := range addresses {
+			at := netip.AddrPortFrom(netip.MustParseAddr(a), s.addr.Port())
+			for _, edns := range []bool{false, true} {
+				fromWhereAsked(t, listen, at, asking("web.default.svc.cluster.local. A", edns))
+				c := dns.Client{Net: "tcp", Timeout: 5 * time.Second}
+				if reply, _, err := c.Exchange(asking("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
+					t.Errorf("listening on %s, asked at %v over TCP: %v, %v", listen, at, reply, err)
+				}
+			}
+		}
+	}
+}
+
+// addLoopback sets the loopback interface up and gives it addresses (netdevice(7)).
+func addLoopback(t *testing.T, addresses ...string) {
+	t.Helper()
+	ioctl := func(family int, request uintptr, arg unsafe.Pointer) {
+		t.Helper()
+		fd, err := syscall.Socket(family, syscall.SOCK_DGRAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	up := struct {
+		name  [syscall.IFNAMSIZ]byte
+		flags uint16
+		_     [22]byte
+	}{name: [syscall.IFNAMSIZ]byte{'l', 'o'}, flags: syscall.IFF_UP}
+	ioctl(syscall.AF_INET, syscall.SIOCSIFFLAGS, unsafe.Pointer(&up))
+	for _, a := range addresses {
+		const loopback = 1 // its index in every namespace
+		add := struct {
+			addr         [16]byte
+			prefix, ifix uint32
+		}{netip.MustParseAddr(a).As16(), 128, loopback}
+		ioctl(syscall.AF_INET6, syscall.SIOCSIFADDR, unsafe.Pointer(&add))
+		waitUntilBound(t, a)
+	}
+}
+
+// waitUntilBound waits until sockets can use an IPv6 address of lo. The kernel ends the
+// tentative state of the address in a work queue (addrconf_dad_work), which a busy machine
+// may run later than the test.
+func waitUntilBound(t *testing.T, address string) {
+	t.Helper()
+	addr := netip.MustParseAddr(address)
+	if addr.IsLinkLocalUnicast() {
+		addr = addr.WithZone("lo")
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		if err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fromWhereAsked asks at an address and wants the reply from there.
+func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) {
+	t.Helper()
+	client := "[2001:db8::1]:0"
+	if at.Addr().Is4() {
+		client = "127.0.0.1:0"
+	}
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(client)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.WriteToUDPAddrPort(wire(t, q), at); err != nil {
+		t.Fatalf("%v: %v", at, err)
+	}
+	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	var buf [maxUDP]byte
+	n, from, err := c.ReadFromUDPAddrPort(buf[:])
+	m := new(dns.Msg)
+	if err != nil || from != at || m.Unpack(buf[:n]) != nil || m.Id != q.Id || len(m.Answer) != 1 {
+		t.Errorf("listening on %s, asked at %v: a reply from %v, %v: %v", listen, at, from, err, m)
+	}
+}
