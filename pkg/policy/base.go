@@ -11,54 +11,54 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// base fills d with what pod's policy takes from the node. It reports false when
-// the pod cannot start for want of the host's file.
-func (e *Engine) base(d *Decision, pod *Pod, host *resolvconf.File) bool {
+// applyBase adds the entries that pod's policy gives. It reports whether the pod can start;
+// it cannot if it needs the host's file and the kubelet refuses the file.
+func (e *Engine) applyBase(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	rule := e.chooseBase(d, pod)
-	d.step(rule)
+	d.addStep(rule)
 	if rule == ruleBaseHost && host.Err != nil {
-		d.step(ruleHostRefused)
+		d.addStep(ruleHostRefused)
 		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
-			"correct "+d.hostFile+" on the node, or create it; pods with another policy start without it")
-		d.turnAway(pod, host)
+			"correct or create "+d.hostFile+" on the node; pods with other policies start without it")
+		d.dropAll(pod, host)
 		return false
 	}
 	if slices.Contains(d.Steps, ruleWithoutClusterDNS) {
 		d.missingClusterDNS(pod)
 	}
 	if host.Err != nil {
-		d.find(Finding{
+		d.addFinding(Finding{
 			Code: CodeHostFileNotNeeded, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "the kubelet starts no pod with this host file: " + host.Err.Error(),
 			Field:   FieldResolvConf,
-			Hint:    "correct " + d.hostFile + " on the node, or create it; this pod does not need what is missing",
+			Hint:    "correct or create " + d.hostFile + " on the node; this pod does not use what is missing",
 		})
 	}
 	switch rule {
 	case ruleBaseNone:
-		d.reserve(pod.Config, 0, 0, 0, entryCount(host))
-		d.dropFile(host, ruleNoneWithoutHost)
+		d.allocate(pod.Config, 0, 0, 0, entryCount(host))
+		d.dropHostFile(host, ruleNoneWithoutHost)
 	case ruleBaseHost:
-		e.hostBase(d, pod.Config, host)
+		e.applyHostBase(d, pod.Config, host)
 	case ruleBaseCluster:
-		e.clusterBase(d, pod, host)
+		e.applyClusterBase(d, pod, host)
 	case ruleBaseAutopath:
-		e.autopathBase(d, pod, host)
+		e.applyAutopathBase(d, pod, host)
 	}
 	return true
 }
 
-// chooseBase picks one of the four ruleBase rules, by rules P1, P2, P4, A1 and A2.
+// chooseBase returns one of the four ruleBase rules, by the rules P1, P2, P4, A1 and A2.
 func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
-	policy := d.effective(pod)
+	policy := d.effectivePolicy(pod)
 	switch {
 	case policy == None:
 		return ruleBaseNone
 	case policy == Default:
 		return ruleBaseHost
 	case policy == ClusterFirst && pod.HostNetwork:
-		d.step(ruleHostNetworkAsDefault)
-		d.find(Finding{
+		d.addStep(ruleHostNetworkAsDefault)
+		d.addFinding(Finding{
 			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
 			Field:   "spec.dnsPolicy",
@@ -72,19 +72,19 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 		return ruleBaseAutopath
 	}
 	if len(e.servers) == 0 {
-		d.step(ruleWithoutClusterDNS)
+		d.addStep(ruleWithoutClusterDNS)
 		return ruleBaseHost
 	}
 	return ruleBaseCluster
 }
 
-// hostBase is rule P5.
-func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
+// applyHostBase is rule P5.
+func (e *Engine) applyHostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
 	if e.node.ResolvConf != "" {
-		d.reserve(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
-		d.takeHost(host.Nameservers, KindNameserver, ruleHostEntry)
-		d.takeHost(host.Searches, KindSearch, ruleHostEntry)
-		d.takeHost(host.Options, KindOption, ruleHostEntry)
+		d.allocate(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
+		d.addHostEntries(host.Nameservers, KindNameserver, ruleHostEntry)
+		d.addHostEntries(host.Searches, KindSearch, ruleHostEntry)
+		d.addHostEntries(host.Options, KindOption, ruleHostEntry)
 		return
 	}
 	for i, ip := range e.node.IPs {
@@ -92,80 +92,80 @@ func (e *Engine) hostBase(d *Decision, config *DNSConfig, host *resolvconf.File)
 		if ip.Unmap().Is6() {
 			server = "::1"
 		}
-		d.take(Entry{server, KindNameserver, ruleNodeServer, Source{FromNodeIP, int32(i)}})
+		d.add(Entry{server, KindNameserver, ruleNodeServer, Source{FromNodeIP, int32(i)}})
 	}
 	if len(e.node.IPs) == 0 {
-		d.take(Entry{"127.0.0.1", KindNameserver, ruleNodeServer, Source{Origin: FromRule}})
+		d.add(Entry{"127.0.0.1", KindNameserver, ruleNodeServer, Source{Origin: FromRule}})
 	}
-	d.take(Entry{".", KindSearch, ruleNodeRootDomain, Source{Origin: FromRule}})
+	d.add(Entry{".", KindSearch, ruleNodeRootDomain, Source{Origin: FromRule}})
 }
 
-// clusterBase is rule P3. Without a cluster domain the host's search domains
-// stay as they are; with one, each domain is kept once.
-func (e *Engine) clusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
-	d.reserve(pod.Config, len(e.servers), 3+len(host.Searches), 1, len(host.Nameservers)+len(host.Options))
+// applyClusterBase is rule P3. If there is a cluster domain, duplicate search domains are
+// dropped; otherwise the host's search domains stay as they are.
+func (e *Engine) applyClusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	d.allocate(pod.Config, len(e.servers), 3+len(host.Searches), 1, len(host.Nameservers)+len(host.Options))
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
-		d.takeHost(host.Searches, KindSearch, ruleClusterHostDomain)
+		d.addHostEntries(host.Searches, KindSearch, ruleClusterHostDomain)
 	} else {
-		d.take(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, ruleClusterDomain, domain})
-		d.take(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})
-		d.take(Entry{e.node.ClusterDomain, KindSearch, ruleClusterDomain, domain})
-		d.takeHost(host.Searches, KindSearch, ruleClusterHostDomain)
+		d.add(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, ruleClusterDomain, domain})
+		d.add(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})
+		d.add(Entry{e.node.ClusterDomain, KindSearch, ruleClusterDomain, domain})
+		d.addHostEntries(host.Searches, KindSearch, ruleClusterHostDomain)
 		d.dedupe(KindSearch, MaxSearches)
 	}
-	d.take(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
-	d.dropHost(host.Nameservers, KindNameserver, ruleClusterWithoutHost)
-	d.dropHost(host.Options, KindOption, ruleClusterWithoutHost)
+	d.add(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
+	d.dropHostEntries(host.Nameservers, KindNameserver, ruleClusterWithoutHost)
+	d.dropHostEntries(host.Options, KindOption, ruleClusterWithoutHost)
 }
 
-// autopathBase is rule A1: one server, one search domain.
-func (e *Engine) autopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
-	d.reserve(pod.Config, 2, 1, 1, entryCount(host))
+// applyAutopathBase is rule A1: one server, one search domain.
+func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
+	d.allocate(pod.Config, 2, 1, 1, entryCount(host))
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
-		d.take(Entry{a.Unmap().String(), KindNameserver, ruleAutopathServer, Source{Origin: FromNodeCache}})
+		d.add(Entry{a.Unmap().String(), KindNameserver, ruleAutopathServer, Source{Origin: FromNodeCache}})
 	} else {
-		d.take(withRule(servers[0], ruleAutopathServer))
+		d.add(withRule(servers[0], ruleAutopathServer))
 		servers = servers[1:]
 	}
 	if e.node.Autopath.ClusterDNSFallback && len(servers) > 0 {
-		d.take(withRule(servers[0], ruleAutopathServer))
+		d.add(withRule(servers[0], ruleAutopathServer))
 	}
-	d.take(Entry{e.autopathDomain(pod), KindSearch, ruleAutopathDomain, Source{Origin: FromClusterDomain}})
-	d.take(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
-	d.dropFile(host, ruleAutopathWithoutHost)
+	d.add(Entry{e.autopathDomain(pod), KindSearch, ruleAutopathDomain, Source{Origin: FromClusterDomain}})
+	d.add(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
+	d.dropHostFile(host, ruleAutopathWithoutHost)
 }
 
 func (e *Engine) autopathDomain(pod *Pod) string {
 	return "search." + pod.Namespace + e.suffix
 }
 
-// canAutopath is rule A2: without a server, a cluster domain or room for the
-// suffix the pod is served as with ClusterFirstWithHostNet.
+// canAutopath is rule A2. It reports whether there is a server, a cluster domain and a
+// valid autopath domain; if not, the pod is treated as ClusterFirstWithHostNet.
 func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
-	var why string
+	var problem string
 	switch {
 	case !e.node.Autopath.NodeCache.IsValid() && len(e.servers) == 0:
-		why = "the node has neither a node cache nor a cluster DNS server"
+		problem = "the node has neither a node cache nor a cluster DNS server"
 	case e.node.ClusterDomain == "":
-		why = "the node has no cluster domain"
+		problem = "the node has no cluster domain"
 	default:
 		domain := e.autopathDomain(pod)
 		if p := fqdn.DomainProblem(domain); p != "" {
-			why = "its search domain " + domain + " " + p
-		} else if unsafe(KindSearch, domain) {
-			why = fmt.Sprintf("its search domain %q is not one word", domain)
+			problem = "its search domain " + domain + " " + p
+		} else if isUnsafe(KindSearch, domain) {
+			problem = fmt.Sprintf("its search domain %q is not one word", domain)
 		}
 	}
-	if why == "" {
+	if problem == "" {
 		return true
 	}
-	d.step(ruleWithoutAutopath)
-	d.find(Finding{
+	d.addStep(ruleWithoutAutopath)
+	d.addFinding(Finding{
 		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: "ClusterFirstWithAutopath is treated as ClusterFirstWithHostNet: " + why,
+		Message: "ClusterFirstWithAutopath is treated as ClusterFirstWithHostNet: " + problem,
 		Field:   "spec.dnsPolicy",
 		Hint:    "configure a cluster DNS and a cluster domain for the node, or use ClusterFirst",
 	})
@@ -173,28 +173,28 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 }
 
 func (d *Decision) unknownPolicy(p Policy) {
-	d.step(ruleUnknownAsCluster)
+	d.addStep(ruleUnknownAsCluster)
 	hint := "use Default, ClusterFirst, ClusterFirstWithHostNet, None or ClusterFirstWithAutopath"
-	if p == "Custom" { // the first draft of the KEP, still found in old manifests
+	if p == "Custom" { // the name of None in the first draft of its KEP, still found in manifests
 		hint = "Custom became None: use dnsPolicy: None with dnsConfig"
 	}
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: CodeUnknownPolicy, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
 		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(p)),
 		Field:   "spec.dnsPolicy", Hint: hint,
 	})
 }
 
-// missingClusterDNS is the events of rule P4, which come only when the host file can
-// be used (H2). The kubelet says ClusterFirst whatever the policy.
+// missingClusterDNS adds the events of rule P4. The kubelet sends them only if it can read
+// the host file (H2), and names ClusterFirst for every policy.
 func (d *Decision) missingClusterDNS(pod *Pod) {
 	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
 	const hint = "set clusterDNS in the KubeletConfiguration"
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 		Reason: reasonMissing, Message: message, Field: FieldClusterDNS, Hint: hint,
 	})
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: CodeMissingClusterDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
 		Reason:  reasonMissing,
 		Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), message),
@@ -202,35 +202,35 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 	})
 }
 
-// turnAway drops all that a pod which does not start was offered.
-func (d *Decision) turnAway(pod *Pod, host *resolvconf.File) {
-	d.dropFile(host, ruleHostRefused)
+// dropAll drops the entries of the host and of a pod that does not start.
+func (d *Decision) dropAll(pod *Pod, host *resolvconf.File) {
+	d.dropHostFile(host, ruleHostRefused)
 	for e := range pod.Config.entries {
 		d.drop(e, ruleHostRefused)
 	}
 }
 
-// reserve makes room, in one piece, for so many entries and those of c. A list that
-// outgrows its part grows by itself, as does one of a hostile file.
-func (d *Decision) reserve(c *DNSConfig, nameservers, searches, options, dropped int) {
+// allocate allocates the lists in one piece, for the given numbers of entries plus those of
+// c, but at most 64 each. A longer list, such as that of a hostile file, grows as needed.
+func (d *Decision) allocate(c *DNSConfig, nameservers, searches, options, dropped int) {
 	if c != nil {
 		nameservers += len(c.Nameservers)
 		searches += len(c.Searches)
 		options += len(c.Options)
-		dropped += len(c.Options) // each may override one
+		dropped += len(c.Options) // each may override another one
 	}
-	const most = 64
-	sizes := [...]int{min(nameservers, most), min(searches, most), min(options, most), min(dropped, most)}
-	room := make([]Entry, sizes[0]+sizes[1]+sizes[2]+sizes[3])
+	const limit = 64
+	sizes := [...]int{min(nameservers, limit), min(searches, limit), min(options, limit), min(dropped, limit)}
+	buf := make([]Entry, sizes[0]+sizes[1]+sizes[2]+sizes[3])
 	for i, list := range [...]*[]Entry{&d.Nameservers, &d.Searches, &d.Options, &d.Dropped} {
-		*list = room[:0:sizes[i]]
-		room = room[sizes[i]:]
+		*list = buf[:0:sizes[i]]
+		buf = buf[sizes[i]:]
 	}
 }
 
-// take appends e to its list, unless it would break the file.
-func (d *Decision) take(e Entry) {
-	if unsafe(e.Kind, e.Text) {
+// add appends e to its list, or drops it if it is unsafe.
+func (d *Decision) add(e Entry) {
+	if isUnsafe(e.Kind, e.Text) {
 		d.dropUnsafe(e)
 		return
 	}
@@ -238,19 +238,19 @@ func (d *Decision) take(e Entry) {
 	*list = append(*list, e)
 }
 
-func (d *Decision) takeHost(entries []resolvconf.Entry, k Kind, r Rule) {
+func (d *Decision) addHostEntries(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
-		d.take(Entry{e.Text, k, r, Source{FromHost, int32(e.Line)}})
+		d.add(Entry{e.Text, k, r, Source{FromHost, int32(e.Line)}})
 	}
 }
 
-func (d *Decision) dropFile(host *resolvconf.File, r Rule) {
-	d.dropHost(host.Nameservers, KindNameserver, r)
-	d.dropHost(host.Searches, KindSearch, r)
-	d.dropHost(host.Options, KindOption, r)
+func (d *Decision) dropHostFile(host *resolvconf.File, r Rule) {
+	d.dropHostEntries(host.Nameservers, KindNameserver, r)
+	d.dropHostEntries(host.Searches, KindSearch, r)
+	d.dropHostEntries(host.Options, KindOption, r)
 }
 
-func (d *Decision) dropHost(entries []resolvconf.Entry, k Kind, r Rule) {
+func (d *Decision) dropHostEntries(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
 		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, int32(e.Line)}}, r)
 	}

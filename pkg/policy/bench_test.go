@@ -10,8 +10,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// BenchmarkDecide is the engine alone. test/cluster measures it beside the
-// kubelet's code.
+// BenchmarkDecide measures the engine. test/cluster compares it with the kubelet's code.
 func BenchmarkDecide(b *testing.B) {
 	host := resolvconf.Parse("nameserver 192.0.2.53\nnameserver 192.0.2.54\nsearch a.example b.example c.example\noptions timeout:1 edns0\n")
 	config := &policy.DNSConfig{Nameservers: []string{"198.51.100.1"}, Searches: []string{"d.example"}, Options: []policy.Option{{Name: "ndots", Value: "2"}}}

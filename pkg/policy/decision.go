@@ -9,61 +9,75 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Decision is what a pod gets, and why. It shares no memory with the Pod that
-// it was made for.
+// Decision is the DNS configuration and the host name of a pod, with the reason for every
+// entry. It shares no memory with the Pod. Ignored shares memory with the File.
 type Decision struct {
-	// What the pod's resolv.conf holds, in order.
+	// The entries of the pod's resolv.conf, in order.
 	Nameservers []Entry
 	Searches    []Entry
 	Options     []Entry
 
-	// Hostname is the kernel's host name in the pod; "" on the host's network,
-	// where it is the node's, and when Error says that there is none.
+	// Hostname is the kernel's host name in the pod. It is "" on the host's network,
+	// where the pod has the node's, and if the kubelet refuses the name.
 	Hostname string
 
-	// FQDN is Hostname with the domain that spec.subdomain gives the pod; ""
-	// without such a domain.
+	// FQDN is Hostname with the domain of spec.subdomain; "" without a subdomain.
 	FQDN string
 
-	// Error is the kubelet's error when it would not make the pod's sandbox; ""
-	// when it would. A refused host file leaves the three lists empty, a refused
-	// host name leaves them as they are.
+	// Error is the error with which the kubelet refuses to create the pod's sandbox; ""
+	// if it creates the sandbox. If the kubelet refuses the host file, the three lists
+	// are empty; if it refuses the host name, they are complete.
 	Error string
 
-	// Dropped lists the entries of the host's file, the base and the pod that the
-	// pod does not get, each with the rule that says why. Facts of the node that
-	// the policy has no use for are not entries.
+	// Dropped holds the entries of the host's file, of the base and of the pod that are
+	// not in the pod's resolv.conf, each with the rule that dropped it.
 	Dropped []Entry
 
-	// Ignored are the lines and values of the host's file that the kubelet's
-	// reader passes over. They belong to the File that was decided on.
+	// Ignored holds the lines and values of the host's file that the kubelet ignores
+	// when it reads the file.
 	Ignored []resolvconf.IgnoredEntry
 
-	// Steps are the rules that chose the way, in order.
+	// Steps holds the rules that apply to the pod as a whole, in order.
 	Steps []Rule
 
-	// Findings in the order in which the kubelet would report them.
+	// Findings is in the order in which the kubelet reports them.
 	Findings []Finding
 
-	hostFile string // for people
+	hostFile string // path of the host's file, for messages
 	path     string // Pod.Path
 }
 
-// Config returns the resolv.conf of the pod.
+// Config returns the pod's resolv.conf.
 func (d *Decision) Config() resolvconf.Config {
 	all := make([]string, 0, len(d.Nameservers)+len(d.Searches)+len(d.Options))
-	part := func(entries []Entry) []string {
+	texts := func(entries []Entry) []string {
 		from := len(all)
 		for i := range entries {
 			all = append(all, entries[i].Text)
 		}
 		return all[from:len(all):len(all)]
 	}
-	return resolvconf.Config{Nameservers: part(d.Nameservers), Searches: part(d.Searches), Options: part(d.Options)}
+	return resolvconf.Config{Nameservers: texts(d.Nameservers), Searches: texts(d.Searches), Options: texts(d.Options)}
 }
 
-// Starts tells whether the pod would start, as far as this package looks: at what
-// the kubelet refuses, and of the API server's rules at the policy and the name.
+// Matches reports whether config, which a kubelet computed, is the configuration of d. It
+// ignores the order of options, and the unsafe values that a kubelet writes and an Engine
+// drops (docs/divergences.md, D4 and D3).
+//
+// A kubelet ignores Pod.Override. If a decision for a pod without an override does not
+// match, the Node or the host file of the decision is not the kubelet's.
+func (d *Decision) Matches(config resolvconf.Config) bool {
+	safe := resolvconf.Config{
+		Nameservers: withoutUnsafe(config.Nameservers, KindNameserver),
+		Searches:    withoutUnsafe(config.Searches, KindSearch),
+		Options:     withoutUnsafe(config.Options, KindOption),
+	}
+	return d.Config().Equal(safe)
+}
+
+// Starts reports whether the pod starts. It considers everything for which the kubelet
+// refuses a pod, and those rules of the API server that concern dnsPolicy and the pod's
+// name.
 func (d *Decision) Starts() bool {
 	for _, f := range d.Findings {
 		if f.Severity == SeverityError && f.EnforcedBy != EnforcedByDNSConfigurer {
@@ -73,12 +87,12 @@ func (d *Decision) Starts() bool {
 	return d.Error == ""
 }
 
-func (d *Decision) step(r Rule) { d.Steps = append(d.Steps, r) }
+func (d *Decision) addStep(r Rule) { d.Steps = append(d.Steps, r) }
 
-// find adds f, whose field is a path from the pod.
-func (d *Decision) find(f Finding) {
+// addFinding adds f. It puts Pod.Path before a Field of the pod.
+func (d *Decision) addFinding(f Finding) {
 	if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
-		f.Field = d.path + f.Field // names and namespaces are the owner's
+		f.Field = d.path + f.Field // not metadata.name: a template has none
 	}
 	d.Findings = append(d.Findings, f)
 }
@@ -88,7 +102,7 @@ func (d *Decision) drop(e Entry, r Rule) {
 	d.Dropped = append(d.Dropped, e)
 }
 
-// list returns the list that entries of kind k go to.
+// list returns the list of the entries of kind k.
 func (d *Decision) list(k Kind) *[]Entry {
 	switch k {
 	case KindNameserver:

@@ -11,14 +11,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Engine decides for the pods of one node, in this order:
+// Engine decides the DNS configuration of the pods of one node, in four stages:
 //
-//  1. base: what the policy takes from the node and from the host's file;
-//  2. merge: the pod's dnsConfig after it;
-//  3. hostname: the host name and the FQDN;
-//  4. limits: what does not fit is cut.
+//  1. base: the entries that the policy gives, of the node and of the host's resolv.conf
+//  2. merge: the entries of the pod's dnsConfig
+//  3. hostname: the host name and the FQDN
+//  4. limits: entries beyond the kubelet's limits are dropped
 //
-// An Engine does not change after New and may be used by many goroutines.
+// An Engine is immutable and safe for concurrent use. Create one with [New].
 type Engine struct {
 	node Node
 
@@ -27,8 +27,8 @@ type Engine struct {
 	suffix    string  // ".<cluster domain>.<autopath suffix>"
 }
 
-// New returns an Engine for n, or a *NodeError that names the field of n which no pod
-// could live with.
+// New returns an Engine for n. The error is a *[NodeError] if a field of n would make the
+// resolv.conf of every pod unusable. New copies n.
 func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
@@ -44,66 +44,68 @@ func New(n Node) (*Engine, error) {
 	return e, nil
 }
 
-// Decide says what pod gets on a node whose resolv.conf is host. It is total and
-// deterministic, and reads nothing else. A file that could not be opened is a File
-// with that error; the File of a node without one (Node.ResolvConf "") is not
-// looked at.
+// Decide returns the DNS configuration and the host name of pod on a node whose
+// resolv.conf is host. It is deterministic and depends on nothing else. It never fails: if
+// the pod cannot start, the Decision says so.
+//
+// If the file cannot be opened, pass a File with the error. If Node.ResolvConf is "", host
+// is ignored.
 func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
-	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.nameOf(host), path: pod.Path}
+	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.hostFilePath(host), path: pod.Path}
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
-		d.step(ruleHostDisabled)
+		d.addStep(ruleHostDisabled)
 	}
 	d.Ignored = host.Ignored
 
-	if e.base(&d, &pod, &host) {
-		d.merge(pod.Config)
-		e.name(&d, &pod)
-		d.fit()
+	if e.applyBase(&d, &pod, &host) {
+		d.mergeConfig(pod.Config)
+		e.setHostname(&d, &pod)
+		d.applyLimits()
 		e.advise(&d, &pod)
 	}
 	return d
 }
 
-// nameOf returns the path of the host's file for people: where it was read, which
-// need not be where the kubelet reads.
-func (e *Engine) nameOf(host resolvconf.File) string {
+// hostFilePath returns the path of the host's file for messages: the path from which it was
+// read, which may differ from the kubelet's.
+func (e *Engine) hostFilePath(host resolvconf.File) string {
 	if host.Path != "" {
 		return host.Path
 	}
 	return e.node.ResolvConf
 }
 
-// refuse records that the kubelet does not start the pod because of text.
+// refuse sets the kubelet's error, with which it does not start the pod.
 func (d *Decision) refuse(code Code, field, text, hint string) {
 	d.Error = text
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: code, Severity: SeverityError, EnforcedBy: EnforcedByNode,
 		Reason: reasonSandbox, Message: "Failed to create pod sandbox: " + text,
 		Field: field, Hint: hint,
 	})
 }
 
-// effective returns the policy that counts: the override when it is one we know,
-// else the pod's own.
-func (d *Decision) effective(pod *Pod) Policy {
+// effectivePolicy returns the override if it is a known policy, otherwise the pod's own.
+// It returns "" if the pod's own is unknown.
+func (d *Decision) effectivePolicy(pod *Pod) Policy {
 	if pod.Override == "" {
-		return known(pod.Policy)
+		return canonicalPolicy(pod.Policy)
 	}
-	if p := known(pod.Override); p != "" {
+	if p := canonicalPolicy(pod.Override); p != "" {
 		return p
 	}
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: CodeUnknownOverride, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("annotation %s: %q is not a DNS policy, spec.dnsPolicy applies", OverrideAnnotation, pod.Override),
 		Field:   "metadata.annotations[" + OverrideAnnotation + "]",
 		Hint:    "use ClusterFirstWithAutopath or one of the policies of the API",
 	})
-	return known(pod.Policy)
+	return canonicalPolicy(pod.Policy)
 }
 
-// known returns p in its own spelling, "" for a policy that nobody knows.
-func known(p Policy) Policy {
+// canonicalPolicy returns the constant for p, or "" if p is unknown.
+func canonicalPolicy(p Policy) Policy {
 	switch p {
 	case Default, ClusterFirst, ClusterFirstWithHostNet, None:
 		return p

@@ -5,7 +5,7 @@ package policy
 
 import "strconv"
 
-// Kind is the list of a resolv.conf that an entry belongs to.
+// Kind is the list of a resolv.conf to which an entry belongs.
 type Kind uint8
 
 // The kinds.
@@ -21,7 +21,7 @@ var kinds = [...]struct{ keyword, list string }{
 	KindOption:     {"options", "options"},
 }
 
-// String returns the keyword of resolv.conf(5); "" for a number that is no kind.
+// String returns the keyword of resolv.conf(5), or "" if k is not one of the constants.
 func (k Kind) String() string {
 	if int(k) >= len(kinds) {
 		return ""
@@ -29,28 +29,27 @@ func (k Kind) String() string {
 	return kinds[k].keyword
 }
 
-// Origin is where an entry comes from.
+// Origin is the file or setting that an entry comes from.
 type Origin uint8
 
-// The origins. The word after each is what Source.Index counts.
+// The origins, each with the meaning of Source.Index.
 const (
-	FromHost          Origin = iota // the host's resolv.conf: the line, from 1
-	FromClusterDNS                  // Node.ClusterDNS: the place, from 0
-	FromClusterDomain               // Node.ClusterDomain: nothing
-	FromNodeCache                   // Node.Autopath.NodeCache: nothing
-	FromNodeIP                      // Node.IPs: the place, from 0
-	FromRule                        // the rule itself: nothing
-	FromPod                         // the list of the pod's dnsConfig: the place, from 0
+	FromHost          Origin = iota // the host's resolv.conf; line number, from 1
+	FromClusterDNS                  // Node.ClusterDNS; index in the slice
+	FromClusterDomain               // Node.ClusterDomain; always 0
+	FromNodeCache                   // Node.Autopath.NodeCache; always 0
+	FromNodeIP                      // Node.IPs; index in the slice
+	FromRule                        // the rule itself, such as ndots:5; always 0
+	FromPod                         // the list of the pod's DNSConfig; index in the slice
 )
 
-// Source is where an entry comes from, precisely.
+// Source is the position that an entry comes from.
 type Source struct {
 	Origin Origin
 	Index  int32 // a host file has fewer than resolvconf.MaxFile lines
 }
 
-// Entry is one value that a pod's resolv.conf was offered, where it came from,
-// and the rule that took it or turned it away.
+// Entry is one value, with its source and the rule that kept or dropped it.
 type Entry struct {
 	Text   string
 	Kind   Kind
@@ -58,7 +57,7 @@ type Entry struct {
 	Source Source
 }
 
-// source names the place of e for a reader.
+// source returns the source of e as text, such as "clusterDNS[0]".
 func (d *Decision) source(e Entry) string {
 	index := strconv.Itoa(int(e.Source.Index))
 	switch e.Source.Origin {
@@ -79,18 +78,18 @@ func (d *Decision) source(e Entry) string {
 	}
 }
 
-// dnsConfigField names an entry of a pod's dnsConfig by its path from the pod.
+// dnsConfigField returns the path of an entry of a pod's dnsConfig.
 func dnsConfigField(k Kind, i int32) string {
 	return "spec.dnsConfig." + kinds[k].list + "[" + strconv.Itoa(int(i)) + "]"
 }
 
-// field names what to change to be rid of e.
+// field returns the field to change to remove e.
 func (e Entry) field() string {
 	switch e.Source.Origin {
 	case FromPod:
 		return dnsConfigField(e.Kind, e.Source.Index)
 	case FromClusterDomain:
-		return "metadata.namespace" // New has checked the rest
+		return "metadata.namespace" // New has checked the cluster domain
 	default:
 		return FieldResolvConf
 	}

@@ -39,7 +39,7 @@ func ExampleEngine_Decide() {
 	// hostname cart-0
 }
 
-// A pod that cannot start gets a Decision too: it says why, and what to do.
+// A pod that cannot start gets a Decision with the reason and a hint.
 func ExampleDecision_Starts() {
 	engine, err := policy.New(policy.Node{ClusterDomain: "cluster.local"})
 	if err != nil {
@@ -67,7 +67,7 @@ func ExampleDecision_Starts() {
 	// shorten the host name, the subdomain or the namespace by 3, or drop setHostnameAsFQDN
 }
 
-// Every entry that a pod gets or does not get carries its source and its rule.
+// Explain shows the source and the rule of every entry, kept or dropped.
 func ExampleDecision_Explain() {
 	engine, err := policy.New(policy.Node{
 		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},

@@ -11,17 +11,16 @@ import (
 	"unicode"
 )
 
-// Explain returns the decision as text for a person: the steps, then every entry
-// that the pod gets and every one that it was offered and does not get, each with
-// its source and the rule that decided, then names and findings. The text is for
-// reading; its form may change.
+// Explain returns d as text for people: the steps, the entries kept and dropped, each with
+// its source and its rule, the host name, the error and the findings. The format may
+// change in any release.
 func (d *Decision) Explain() string {
 	var b strings.Builder
 	for _, r := range d.Steps {
 		fmt.Fprintf(&b, "%-10s  %s %s\n", rules[r].stage, r, r.Text())
 	}
 	kept, dropped := d.keptRows(), d.droppedRows()
-	width := widths(slices.Concat(kept, dropped))
+	width := columnWidths(slices.Concat(kept, dropped))
 	b.WriteString("kept\n")
 	width.write(&b, kept)
 	if len(dropped) > 0 {
@@ -40,7 +39,7 @@ func (d *Decision) Explain() string {
 	return b.String()
 }
 
-// row is a line of the explanation: what it is, its text, where it comes from, why.
+// row is one line of the explanation: kind, text, source and rule.
 type row [4]string
 
 func (d *Decision) row(e Entry) row {
@@ -62,11 +61,11 @@ func (d *Decision) keptRows() []row {
 func (d *Decision) droppedRows() []row {
 	var rows []row
 	for _, i := range d.Ignored {
-		why := i.Reason.Rule() + " " + i.Reason.String()
+		reason := i.Reason.Rule() + " " + i.Reason.String()
 		if i.ReplacedBy > 0 {
-			why += ", line " + strconv.Itoa(i.ReplacedBy)
+			reason += ", line " + strconv.Itoa(i.ReplacedBy)
 		}
-		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), why})
+		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), reason})
 	}
 	for _, e := range d.Dropped {
 		rows = append(rows, d.row(e))
@@ -77,14 +76,14 @@ func (d *Decision) droppedRows() []row {
 // columns are the widths of the first three columns of rows.
 type columns [3]int
 
-// widths fits the columns to rows. A text beyond the usual length pushes its own
-// line to the right, not the whole table.
-func widths(rows []row) columns {
-	const usual = 44
+// columnWidths returns the widths for rows. A text of more than 44 bytes makes its own line
+// longer, not the whole table wider.
+func columnWidths(rows []row) columns {
+	const limit = 44
 	var c columns
 	for _, r := range rows {
 		for i := range c {
-			if n := len(r[i]); n <= usual {
+			if n := len(r[i]); n <= limit {
 				c[i] = max(c[i], n)
 			}
 		}
@@ -100,7 +99,7 @@ func (c columns) write(b *strings.Builder, rows []row) {
 	}
 }
 
-// printable quotes a text that would be invisible or break the table.
+// printable quotes s if it is invisible or would break the table.
 func printable(s string) string {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' || !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)

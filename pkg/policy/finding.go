@@ -3,29 +3,29 @@
 
 package policy
 
-// Finding is something that the owner of a pod or of a node should know.
+// Finding is a problem of a pod or of a node, for its owner.
 type Finding struct {
 	Code       Code
 	Severity   Severity
-	EnforcedBy Enforcer // who acts on it
+	EnforcedBy Enforcer // the component that acts on it
 
-	// Reason is the reason of the event that the kubelet sends for this, and
-	// Message then its exact text; "" when the kubelet sends none.
+	// Reason is the reason of the kubelet's event about the problem, and Message is then
+	// the exact text of this event. Reason is "" if the kubelet sends no event.
 	Reason  string
 	Message string
 
 	Field string // the field to change: a path in the pod's object, or FieldResolvConf or FieldClusterDNS
-	Hint  string // what to do
+	Hint  string // what to change
 }
 
-// The values of Field that name a fact about the node, as its KubeletConfiguration
-// does. Every other Field is a path in the object that the pod is in.
+// The values of Finding.Field for settings of the node, named as in its
+// KubeletConfiguration. Every other value is a path in the pod's object.
 const (
 	FieldResolvConf = "resolvConf"
 	FieldClusterDNS = "clusterDNS"
 )
 
-// IsError tells whether f is of severity error.
+// IsError reports whether f has severity error.
 func (f Finding) IsError() bool { return f.Severity == SeverityError }
 
 // Severity ranks findings.
@@ -33,22 +33,22 @@ type Severity string
 
 // The severities.
 const (
-	SeverityError   Severity = "error"   // the pod does not start, or not as it says
-	SeverityWarning Severity = "warning" // the pod starts with other DNS than it asks for, or with a trap
-	SeverityInfo    Severity = "info"    // it works, but not everywhere
+	SeverityError   Severity = "error"   // the pod does not start, or not as specified
+	SeverityWarning Severity = "warning" // the pod starts, but its DNS is not as specified or is likely to fail
+	SeverityInfo    Severity = "info"    // the pod's DNS works, but not with every C library or system
 )
 
-// Enforcer is the component that acts on what a Finding says.
+// Enforcer is the component that acts on the problem of a Finding.
 type Enforcer string
 
 // The enforcers.
 const (
 	EnforcedByAPIServer     Enforcer = "apiserver"     // refuses the object
-	EnforcedByNode          Enforcer = "node"          // the kubelet, or what runs on its answer
-	EnforcedByDNSConfigurer Enforcer = "dnsconfigurer" // nobody else looks
+	EnforcedByNode          Enforcer = "node"          // the kubelet, or the runtime, with the kubelet's configuration
+	EnforcedByDNSConfigurer Enforcer = "dnsconfigurer" // no other component checks it
 )
 
-// Code names a kind of Finding. Codes are stable.
+// Code identifies a kind of Finding. Codes are stable.
 type Code string
 
 // The codes.

@@ -20,30 +20,30 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-var update = flag.Bool("update", false, "write what the engine says into the golden files; read the diff before you keep it")
+var update = flag.Bool("update", false, "write the decisions into the golden files")
 
-// TestGolden runs the stories in testdata. Each has a pod, may have a host file
-// and a node, and says what the pod gets and why.
-func TestGolden(t *testing.T) {
+// TestDecide_Golden compares decisions with the files in testdata. Each file has a pod, the
+// expected resolv.conf and explanation, and optionally a host file and a node.
+func TestDecide_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 20 {
-		t.Fatalf("found %d stories, %v", len(files), err)
+		t.Fatalf("found %d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { checkStory(t, file) })
+		t.Run(filepath.Base(file), func(t *testing.T) { checkGolden(t, file) })
 	}
 }
 
-func checkStory(t *testing.T, path string) {
-	story, err := txtar.ParseFile(path)
+func checkGolden(t *testing.T, path string) {
+	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := map[string][]byte{}
-	for _, f := range story.Files {
+	for _, f := range archive.Files {
 		in[f.Name] = f.Data
 	}
-	engine, err := policy.New(storyNode(t, in["node.yaml"]))
+	engine, err := policy.New(goldenNode(t, in["node.yaml"]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func checkStory(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	host := resolvconf.Parse(string(in["host"]))
-	if _, there := in["host"]; !there {
+	if _, found := in["host"]; !found {
 		_, err := os.Open("/nonexistent/resolv.conf")
 		host = resolvconf.File{Err: err}
 	}
@@ -60,30 +60,30 @@ func checkStory(t *testing.T, path string) {
 	d := engine.Decide(kube.FromPod(&pod), host)
 
 	got := map[string]string{"resolv.conf": d.Config().String(), "explain": d.Explain()}
-	for i, f := range story.Files {
-		text, ours := got[f.Name]
-		if !ours {
+	for i, f := range archive.Files {
+		text, found := got[f.Name]
+		if !found {
 			continue
 		}
 		delete(got, f.Name)
 		if *update {
-			story.Files[i].Data = []byte(text)
+			archive.Files[i].Data = []byte(text)
 		} else if diff := cmp.Diff(string(f.Data), text); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", f.Name, diff)
 		}
 	}
 	if *update {
-		if err := os.WriteFile(path, txtar.Format(story), 0o644); err != nil {
+		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name := range got {
-		t.Errorf("the story has no %s", name)
+		t.Errorf("the file has no section %s", name)
 	}
 }
 
-// storyNode reads a node; without one it is a kubeadm node.
-func storyNode(t *testing.T, text []byte) policy.Node {
+// goldenNode parses a node; the default is a node as kubeadm configures it.
+func goldenNode(t *testing.T, text []byte) policy.Node {
 	in := struct {
 		ClusterDNS    []netip.Addr `json:"clusterDNS"`
 		ClusterDomain string       `json:"clusterDomain"`

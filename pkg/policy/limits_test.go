@@ -32,7 +32,7 @@ var kubeadm = policy.Node{
 	ResolvConf:    "/etc/resolv.conf",
 }
 
-// domains returns n different domains of the given length.
+// domains returns n different domains of the given length each.
 func domains(n, length int) []string {
 	list := make([]string, n)
 	for i := range list {
@@ -45,18 +45,18 @@ func domains(n, length int) []string {
 	return list
 }
 
-// pair returns two domains of these lengths.
+// pair returns two domains, of a and b bytes.
 func pair(a, b int) []string { return []string{domains(1, a)[0], domains(2, b)[1]} }
 
-// joining returns domains whose text, joined by blanks, has total bytes.
-func joining(total int) []string {
+// domainsOfTotal returns domains that have total bytes when joined by spaces.
+func domainsOfTotal(total int) []string {
 	list := domains(8, 252)
 	rest := total - len(strings.Join(list, " ")) - 1
 	return append(list, domains(1, rest)[0])
 }
 
-// TestLimits stands on both sides of every limit.
-func TestLimits(t *testing.T) {
+// TestDecide_Limits checks the last value within each limit and the first beyond it.
+func TestDecide_Limits(t *testing.T) {
 	servers := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}
 	tests := []struct {
 		name      string
@@ -72,8 +72,8 @@ func TestLimits(t *testing.T) {
 		{name: "a domain of 253 bytes", searches: domains(1, 253), wantKept: 1},
 		{name: "a domain of 254 bytes", searches: domains(1, 254), wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
 		{name: "the final dot counts", searches: []string{domains(1, 253)[0] + "."}, wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "2048 bytes", searches: joining(2048), wantKept: 9},
-		{name: "2049 bytes", searches: joining(2049), wantKept: 8, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "2048 bytes", searches: domainsOfTotal(2048), wantKept: 9},
+		{name: "2049 bytes", searches: domainsOfTotal(2049), wantKept: 8, wantCodes: []policy.Code{policy.CodeSearchLimit}},
 		{name: "a label of 63 bytes", searches: []string{strings.Repeat("l", 63)}, wantKept: 1},
 		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1, wantCodes: []policy.Code{policy.CodeUnusableDomain}},
 		{name: "a line of 254 bytes for musl", searches: domains(2, (254-8)/2), wantKept: 2},
@@ -96,8 +96,8 @@ func TestLimits(t *testing.T) {
 			}
 			var codes []policy.Code
 			for _, f := range d.Findings {
-				// Long lists trouble the C libraries too, and an empty one everybody;
-				// rows about other limits leave that aside.
+				// Ignore the findings that any long or empty list has, unless the row is
+				// about them.
 				libc := f.Code == policy.CodeMuslSearchLine || f.Code == policy.CodeOldGlibcSearch || f.Code == policy.CodeEmptyConfig
 				if !libc || slices.Contains(tt.wantCodes, f.Code) || strings.Contains(tt.name, "libc") || strings.Contains(tt.name, "musl") {
 					codes = append(codes, f.Code)
@@ -110,8 +110,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestHostnameLimits stands on both sides of 63 and 64 bytes.
-func TestHostnameLimits(t *testing.T) {
+// TestDecide_HostnameLimits checks host names of 63 and 64 bytes.
+func TestDecide_HostnameLimits(t *testing.T) {
 	name := func(n int) string { return strings.Repeat("h", n) }
 	fqdn := func(n int) policy.Pod { // "h.<subdomain>.n.svc.cluster.local" of n bytes
 		return policy.Pod{Name: "h", Namespace: "n", Subdomain: name(n - len("h..n.svc.cluster.local")), SetHostnameAsFQDN: true}
@@ -134,8 +134,8 @@ func TestHostnameLimits(t *testing.T) {
 		{"override of 254", policy.Pod{HostnameOverride: new(name(254))}, 0, []policy.Code{policy.CodeInvalidOverride}},
 		{"FQDN of 64", fqdn(64), 64, nil},
 		{"FQDN of 65", fqdn(65), 0, []policy.Code{policy.CodeFQDNTooLong}},
-		{"nothing left of the name", policy.Pod{Name: strings.Repeat(".", 64)}, 0, []policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
-		// The kubelet does not look at the pod's name. It is checked, never edited.
+		{"name of dots only", policy.Pod{Name: strings.Repeat(".", 64)}, 0, []policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
+		// The kubelet does not validate the pod's name. The engine reports it and keeps it.
 		{"a newline in the pod's name", policy.Pod{Name: "a\nb"}, 3, []policy.Code{policy.CodeInvalidName}},
 		{"a NUL in hostname", policy.Pod{Hostname: "a\x00"}, 0, []policy.Code{policy.CodeInvalidHostname}},
 		{"a blank in the override", policy.Pod{HostnameOverride: new("a b")}, 0, []policy.Code{policy.CodeInvalidOverride}},
@@ -164,8 +164,8 @@ func TestHostnameLimits(t *testing.T) {
 	}
 }
 
-// TestCheckHost is rule L4: what the kubelet says of its own file when it starts.
-func TestCheckHost(t *testing.T) {
+// TestCheckHost_Messages checks rule L4, the kubelet's check of its own file.
+func TestCheckHost_Messages(t *testing.T) {
 	search := func(list []string) string { return "search " + strings.Join(list, " ") + "\n" }
 	tests := []struct {
 		name, domain, host string
@@ -177,8 +177,8 @@ func TestCheckHost(t *testing.T) {
 		{"33 domains", "", search(domains(33, 7)), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"},
 		{"253 bytes", "", search(domains(1, 253)), ""},
 		{"254 bytes", "", search(domains(1, 254)), `Resolv.conf file "/etc/resolv.conf" contains a search path which length is more than allowed 253 chars!`},
-		{"2048 bytes", "", search(joining(2048)), ""},
-		{"2049 bytes", "", search(joining(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
+		{"2048 bytes", "", search(domainsOfTotal(2048)), ""},
+		{"2049 bytes", "", search(domainsOfTotal(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
 		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
 		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
 	}
@@ -199,11 +199,11 @@ func TestCheckHost(t *testing.T) {
 		t.Errorf("missing file: %v", found)
 	}
 	if found := newEngine(t, policy.Node{}).CheckHost(missing); found != nil {
-		t.Errorf("a node without a file: %v", found)
+		t.Errorf("node without a host file: %v", found)
 	}
 }
 
-func TestNewRefusesNodes(t *testing.T) {
+func TestNew_Errors(t *testing.T) {
 	tests := []struct {
 		node policy.Node
 		want string
@@ -228,8 +228,9 @@ func TestNewRefusesNodes(t *testing.T) {
 	}
 }
 
-// An autopath domain that does not fit into a name serves the pod as without it.
-func TestAutopathDomainLimit(t *testing.T) {
+// TestDecide_AutopathDomainTooLong checks that a pod whose autopath domain is too long for a
+// name is treated as ClusterFirstWithHostNet.
+func TestDecide_AutopathDomainTooLong(t *testing.T) {
 	pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.ClusterFirstWithAutopath}
 	for _, tt := range []struct {
 		bytes int
@@ -245,8 +246,9 @@ func TestAutopathDomainLimit(t *testing.T) {
 	}
 }
 
-// A host file as large as the kubelet allows must not stop the node.
-func TestDecideHostileHostFile(t *testing.T) {
+// TestDecide_LargeHostFile decides with a host file of half the size that the kubelet allows.
+// It takes minutes if the work is quadratic in the number of domains.
+func TestDecide_LargeHostFile(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("search")
 	for i := 0; b.Len() < resolvconf.MaxFile/2; i++ {
@@ -261,8 +263,9 @@ func TestDecideHostileHostFile(t *testing.T) {
 	}
 }
 
-// Many options are kept as few are: each name once, in order, with its last value.
-func TestManyOptions(t *testing.T) {
+// TestDecide_ManyOptions checks that many options are merged like few: each name once, in
+// order, with its last value.
+func TestDecide_ManyOptions(t *testing.T) {
 	config := &policy.DNSConfig{}
 	want := []string{"ndots:5"}
 	for i := range 40 {
@@ -279,7 +282,7 @@ func TestManyOptions(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNothing(t *testing.T) {
+func TestString_InvalidNumbers(t *testing.T) {
 	if s := policy.Rule(200).String() + policy.Rule(200).Text() + policy.Kind(200).String(); s != "" {
 		t.Errorf("%q", s)
 	}

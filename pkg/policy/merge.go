@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// merge is rules M1 to M4: the pod's entries follow the base, each value is kept
-// once, and options are keyed by name. A dnsConfig that is there but empty still
-// dedupes the base and rewrites its options; nil does not.
-func (d *Decision) merge(c *DNSConfig) {
+// mergeConfig is the rules M1 to M4. The pod's entries follow the base, duplicates are
+// dropped, and options are keyed by name. An empty dnsConfig, unlike nil, still drops the
+// duplicates of the base and rewrites its options.
+func (d *Decision) mergeConfig(c *DNSConfig) {
 	if c == nil {
 		return
 	}
-	d.step(ruleMerge)
+	d.addStep(ruleMerge)
 	keys := d.rewriteOptions(len(c.Options))
 	for e := range c.entries {
 		if e.Kind == KindOption {
 			d.setOption(&keys, c.Options[e.Source.Index].Name, e)
 		} else {
-			d.take(e)
+			d.add(e)
 		}
 	}
 	d.dedupe(KindNameserver, MaxNameservers)
 	d.dedupe(KindSearch, MaxSearches)
 }
 
-// entries yields what the pod asks for, in order; c may be nil.
+// entries yields the entries of c, in order; c may be nil.
 func (c *DNSConfig) entries(yield func(Entry) bool) {
 	if c == nil {
 		return
@@ -51,24 +51,24 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 	}
 }
 
-// dedupe keeps the first of equal entries, compared as text: FD00::A and fd00::a
-// are two servers. Only the first limit+1 entries are compared with: what stands
-// behind them is cut by the limit in any case, and a host file may be large.
+// dedupe drops all but the first of equal entries. Entries are compared as text: FD00::A and
+// fd00::a are two servers. Only the first limit+1 entries kept are compared with, which
+// bounds the work for a large host file: the limit drops the entries after them anyway.
 func (d *Decision) dedupe(k Kind, limit int) {
 	list := d.list(k)
-	d.dropEach(list, ruleDuplicate, func(e *Entry, kept []Entry) bool {
+	d.dropFunc(list, ruleDuplicate, func(e *Entry, kept []Entry) bool {
 		return contains(kept[:min(len(kept), limit+1)], e.Text)
 	})
 }
 
-// dropEach drops the entries of list for which is holds; kept are those before them
-// that stay.
-func (d *Decision) dropEach(list *[]Entry, r Rule, is func(e *Entry, kept []Entry) bool) {
+// dropFunc drops the entries e of list for which del(e, kept) reports true, where kept holds
+// the entries before e that stay.
+func (d *Decision) dropFunc(list *[]Entry, r Rule, del func(e *Entry, kept []Entry) bool) {
 	n := 0
 	for i := range *list {
 		e := &(*list)[i]
 		switch {
-		case is(e, (*list)[:n]):
+		case del(e, (*list)[:n]):
 			d.drop(*e, r)
 			continue
 		case n != i:
@@ -88,10 +88,10 @@ func contains(entries []Entry, text string) bool {
 	return false
 }
 
-// rewriteOptions normalises the options of the base, whose keys end at the first
-// ":" ("ndots:" becomes "ndots"), and returns the keys, with room for more.
-func (d *Decision) rewriteOptions(more int) keyIndex {
-	keys := keyIndex{keys: make([]string, 0, len(d.Options)+more)}
+// rewriteOptions normalizes the options of the base ("ndots:" becomes "ndots") and returns
+// an index of their keys, with capacity for n more. A key ends at the first ":".
+func (d *Decision) rewriteOptions(n int) keyIndex {
+	keys := keyIndex{keys: make([]string, 0, len(d.Options)+n)}
 	for i := range d.Options {
 		o := &d.Options[i]
 		key, _, _ := strings.Cut(o.Text, ":")
@@ -103,54 +103,54 @@ func (d *Decision) rewriteOptions(more int) keyIndex {
 	return keys
 }
 
-// setOption is rule M4, in a stable order where the kubelet's is random: an option
-// of the base keeps its place, the pod's follow. The key of a pod's option is its
-// whole name, so that a name with a colon is an option of its own.
+// setOption is rule M4. The order is stable, where the kubelet's is random: an option of the
+// base keeps its place and the pod's options follow. The key of a pod's option is its whole
+// name, even if it contains a colon.
 func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
-	if unsafe(KindOption, e.Text) {
+	if isUnsafe(KindOption, e.Text) {
 		d.dropUnsafe(e)
-	} else if place, found := keys.find(name); found {
-		d.drop(d.Options[place], ruleOverriddenOption)
-		d.Options[place] = e
+	} else if i, found := keys.index(name); found {
+		d.drop(d.Options[i], ruleOverriddenOption)
+		d.Options[i] = e
 	} else {
 		keys.add(name)
 		d.Options = append(d.Options, e)
 	}
 }
 
-// keyIndex finds the places of keys. A handful is searched one by one; a pod may
-// bring a hundred thousand.
+// keyIndex maps keys to their indexes. It searches a few keys linearly and more in a map: a
+// pod may have a hundred thousand options.
 type keyIndex struct {
-	keys   []string
-	places map[string]int // once there are many
+	keys    []string
+	indexes map[string]int // nil for a few keys
 }
 
 func (x *keyIndex) add(key string) {
 	const few = 16
-	if x.places == nil && len(x.keys) == few {
-		x.places = make(map[string]int, 4*few)
+	if x.indexes == nil && len(x.keys) == few {
+		x.indexes = make(map[string]int, 4*few)
 		for i, k := range x.keys {
-			x.places[k] = i
+			x.indexes[k] = i
 		}
 	}
-	if x.places != nil {
-		x.places[key] = len(x.keys)
+	if x.indexes != nil {
+		x.indexes[key] = len(x.keys)
 	}
 	x.keys = append(x.keys, key)
 }
 
-func (x *keyIndex) find(key string) (place int, found bool) {
-	if x.places != nil {
-		place, found = x.places[key]
-		return place, found
+func (x *keyIndex) index(key string) (i int, found bool) {
+	if x.indexes != nil {
+		i, found = x.indexes[key]
+		return i, found
 	}
-	place = slices.Index(x.keys, key)
-	return place, place >= 0
+	i = slices.Index(x.keys, key)
+	return i, i >= 0
 }
 
 func (d *Decision) dropUnsafe(e Entry) {
 	d.drop(e, ruleUnsafeValue)
-	d.find(Finding{
+	d.addFinding(Finding{
 		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("%s %q would break out of its line in resolv.conf and is dropped", e.Kind, e.Text),
 		Field:   e.field(),

@@ -11,36 +11,36 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// DefaultAutopathSuffix is the domain under which servers expand search lists
-// (KEP-2009).
+// DefaultAutopathSuffix is the domain below which DNS servers expand names along a search
+// list (KEP-2009).
 const DefaultAutopathSuffix = "ap.k8s.io"
 
-// Node is what a node's kubelet knows, and what decides about all its pods. The
-// zero value is a kubelet without cluster DNS and without a resolv.conf.
+// Node holds the settings of a node's kubelet that decide the DNS of its pods. The zero
+// value is a kubelet without a cluster DNS and without a resolv.conf.
 type Node struct {
-	ClusterDNS    []netip.Addr // KubeletConfiguration clusterDNS, without entries that are no IP address; IPv4 in IPv6 counts as IPv4
+	ClusterDNS    []netip.Addr // clusterDNS of the KubeletConfiguration, valid addresses only; an IPv4-mapped address is an IPv4 address
 	ClusterDomain string       // clusterDomain, as written; "": cluster policies search the host's domains only
-	ResolvConf    string       // resolvConf; "": the kubelet hands no host file to pods
-	IPs           []netip.Addr // the node's own addresses, asked when ResolvConf is ""
+	ResolvConf    string       // resolvConf; "": pods get nothing of the host's file
+	IPs           []netip.Addr // addresses of the node, used if ResolvConf is ""
 
 	Autopath Autopath
 }
 
-// Autopath is how ClusterFirstWithAutopath works on a node. The zero value sends
-// pods to the cluster DNS.
+// Autopath configures ClusterFirstWithAutopath on a node. With the zero value, pods query
+// the cluster DNS.
 type Autopath struct {
-	NodeCache netip.Addr // the node's DNS cache; zero: none, the cluster DNS is asked
+	NodeCache netip.Addr // address of the node cache; zero: none, pods query the cluster DNS
 	Suffix    string     // "": DefaultAutopathSuffix
 
-	// ClusterDNSFallback adds the (next) cluster DNS server as a second one. The
-	// price: musl asks all servers at once, so each of its queries is sent twice.
+	// ClusterDNSFallback gives pods a cluster DNS server as their second server. It
+	// doubles the queries of musl, which queries all servers at once.
 	ClusterDNSFallback bool
 }
 
-// NodeError is a fact about a node with which no pod could live.
+// NodeError is the error of [New] for an invalid field of a [Node].
 type NodeError struct {
-	Field   string // as clusterDomain, clusterDNS[1] or autopath.suffix
-	Problem string // the rest of a sentence about it
+	Field   string // such as clusterDomain, clusterDNS[1] or autopath.suffix
+	Problem string // what is wrong, such as "is not an address"
 }
 
 func (e *NodeError) Error() string { return e.Field + ": " + e.Problem }
@@ -49,7 +49,7 @@ func nodeError(field, format string, args ...any) error {
 	return &NodeError{field, fmt.Sprintf(format, args...)}
 }
 
-// validate refuses what would make the resolv.conf of every pod unreadable.
+// validate returns an error if a field would make the resolv.conf of every pod unusable.
 func (n Node) validate() error {
 	for i, a := range n.ClusterDNS {
 		if !a.IsValid() || a.Zone() != "" {
@@ -61,11 +61,11 @@ func (n Node) validate() error {
 			return nodeError(fmt.Sprintf("nodeIPs[%d]", i), "is not an address")
 		}
 	}
-	if unsafe(KindSearch, n.ClusterDomain) {
+	if isUnsafe(KindSearch, n.ClusterDomain) {
 		return nodeError("clusterDomain", "%q must be one word of a search line", n.ClusterDomain)
 	}
 	if s := n.Autopath.Suffix; s != "" {
-		if p := fqdn.DomainProblem(s); p != "" || unsafe(KindSearch, s) || strings.HasSuffix(s, ".") {
+		if p := fqdn.DomainProblem(s); p != "" || isUnsafe(KindSearch, s) || strings.HasSuffix(s, ".") {
 			return nodeError("autopath.suffix", "%q must be a domain name without a final dot", s)
 		}
 	}

@@ -3,34 +3,33 @@
 
 package policy
 
-// Policy is a pod's dnsPolicy. Other values than the five below count as
-// ClusterFirst on every network, as in the kubelet; so does "".
+// Policy is a pod's dnsPolicy. The kubelet treats any other value, and "", as
+// ClusterFirst, also on the host's network.
 type Policy string
 
 // The policies.
 const (
 	Default                 Policy = "Default"                 // the host's resolv.conf
-	ClusterFirst            Policy = "ClusterFirst"            // the cluster's DNS; Default on the host's network
-	ClusterFirstWithHostNet Policy = "ClusterFirstWithHostNet" // the cluster's DNS on every network
-	None                    Policy = "None"                    // dnsConfig alone
+	ClusterFirst            Policy = "ClusterFirst"            // the cluster's DNS; on the host's network like Default
+	ClusterFirstWithHostNet Policy = "ClusterFirstWithHostNet" // the cluster's DNS on any network
+	None                    Policy = "None"                    // dnsConfig only
 
-	// ClusterFirstWithAutopath is the cluster's DNS with one search domain that
-	// the server expands (KEP-2009, which writes a small first letter: the case
-	// of this one is not looked at).
+	// ClusterFirstWithAutopath is the cluster's DNS with one search domain, which the
+	// server expands. It is not case-sensitive: KEP-2009 writes a lower-case "c".
 	ClusterFirstWithAutopath Policy = "ClusterFirstWithAutopath"
 )
 
-// Pod is what decides about a pod's DNS and host name. The zero value is a
-// nameless pod on the pod network.
+// Pod holds the fields of a pod that decide its DNS and its host name. The zero value is a
+// pod without a name on the pod network.
 type Pod struct {
 	Namespace string
 	Name      string
-	UID       string // only for the text of one event
-	Path      string // leads to the pod in the object that holds it, as "spec.template."; only for the fields that findings name
+	UID       string // used in the text of one event only
+	Path      string // prefix of Finding.Field, such as "spec.template." for the pod of a Deployment
 
 	Policy      Policy     // spec.dnsPolicy
-	Override    Policy     // from the annotation [OverrideAnnotation]; "": none
-	Config      *DNSConfig // spec.dnsConfig; nil is not the same as empty
+	Override    Policy     // value of the annotation OverrideAnnotation; "": none
+	Config      *DNSConfig // spec.dnsConfig; an empty one differs from nil, see rule M3
 	HostNetwork bool       // spec.hostNetwork
 	Windows     bool       // spec.os.name is windows
 
@@ -40,19 +39,19 @@ type Pod struct {
 	SetHostnameAsFQDN bool    // spec.setHostnameAsFQDN
 }
 
-// OverrideAnnotation names the annotation that replaces a pod's dnsPolicy. The
-// Kubernetes API accepts no policy of ours, so it travels here.
+// OverrideAnnotation is the annotation that overrides a pod's dnsPolicy. It exists because
+// the Kubernetes API accepts its own policies only, without ClusterFirstWithAutopath.
 const OverrideAnnotation = "dnsconfigurer.dev/policy"
 
-// DNSConfig is a pod's spec.dnsConfig. Values are what the pod says, unchecked.
+// DNSConfig is a pod's spec.dnsConfig. Its values are not validated.
 type DNSConfig struct {
 	Nameservers []string
 	Searches    []string
 	Options     []Option
 }
 
-// Option is a resolver option of a pod. A Value of "" means none, and takes away
-// the one that the base had.
+// Option is a resolver option of a pod. A Value of "" means no value; it replaces the value
+// that the base has for this option.
 type Option struct {
 	Name  string
 	Value string

@@ -20,15 +20,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// situation is one input of the engine.
-type situation struct {
+// input is one input of the engine.
+type input struct {
 	node policy.Node
 	pod  policy.Pod
 	host string
 	err  error // of opening the host file
 }
 
-func (s situation) file() resolvconf.File {
+func (s input) file() resolvconf.File {
 	f := resolvconf.Parse(s.host)
 	if s.err != nil {
 		return resolvconf.File{Err: s.err}
@@ -36,7 +36,7 @@ func (s situation) file() resolvconf.File {
 	return f
 }
 
-func (s situation) decide(t *testing.T) policy.Decision {
+func (s input) decide(t *testing.T) policy.Decision {
 	t.Helper()
 	e, err := policy.New(s.node)
 	if err != nil {
@@ -45,14 +45,14 @@ func (s situation) decide(t *testing.T) policy.Decision {
 	return e.Decide(s.pod, s.file())
 }
 
-// TestProperties checks what holds for every input on many that are made up, most
-// of them worse than any real one.
-func TestProperties(t *testing.T) {
+// TestDecide_Properties checks invariants on random inputs, most of them worse than any real
+// one.
+func TestDecide_Properties(t *testing.T) {
 	const cases = 20_000
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	stable := 0
 	for range cases {
-		s := g.situation()
+		s := g.input()
 		d := checkProperties(t, s)
 		if checkStable(t, &d) {
 			stable++
@@ -62,18 +62,18 @@ func TestProperties(t *testing.T) {
 		}
 	}
 	if stable < cases/10 {
-		t.Errorf("only %d cases could be decided again", stable)
+		t.Errorf("only %d cases were decided again", stable)
 	}
 }
 
-func checkProperties(t *testing.T, s situation) policy.Decision {
+func checkProperties(t *testing.T, s input) policy.Decision {
 	d := s.decide(t)
 	if again := s.decide(t); d.Explain() != again.Explain() || !cmp.Equal(d.Config(), again.Config()) {
 		t.Error("two decisions on the same input differ")
 	}
 	checkLimits(t, &d)
-	checkAccount(t, s, &d)
-	checkExplained(t, s, &d)
+	checkAccounting(t, s, &d)
+	checkExplanation(t, s, &d)
 	checkFindings(t, &d)
 	return d
 }
@@ -87,15 +87,15 @@ func checkLimits(t *testing.T, d *policy.Decision) {
 	}
 	c := d.Config()
 	if n := len(strings.Join(c.Searches, " ")); n > policy.MaxSearchLine {
-		t.Errorf("a search line of %d bytes", n)
+		t.Errorf("search line of %d bytes", n)
 	}
 	for _, s := range c.Searches {
 		if len(s) > policy.MaxDomain {
-			t.Errorf("a search domain of %d bytes", len(s))
+			t.Errorf("search domain of %d bytes", len(s))
 		}
 	}
 	if len(d.Hostname) > 64 {
-		t.Errorf("a host name of %d bytes", len(d.Hostname))
+		t.Errorf("host name of %d bytes", len(d.Hostname))
 	}
 	lines := len(c.Nameservers) + min(1, len(c.Searches)) + min(1, len(c.Options))
 	if text := c.String(); strings.Count(text, "\n") != lines || strings.Contains(text, "\x00") {
@@ -103,20 +103,20 @@ func checkLimits(t *testing.T, d *policy.Decision) {
 	}
 }
 
-// checkAccount checks that every entry of the host's file and of the pod's
-// dnsConfig is kept or dropped, once.
-func checkAccount(t *testing.T, s situation, d *policy.Decision) {
-	type place struct {
+// checkAccounting checks that every entry of the host's file and of the pod's dnsConfig is
+// kept or dropped exactly once.
+func checkAccounting(t *testing.T, s input, d *policy.Decision) {
+	type position struct {
 		kind   policy.Kind
 		source policy.Source
 		text   string
 	}
-	balance := map[place]int{}
+	balance := map[position]int{}
 	count := func(k policy.Kind, source policy.Source, text string, n int) {
 		if k == policy.KindOption {
 			text = strings.TrimRight(text, ":") // a merge rewrites "ndots:" to "ndots"
 		}
-		balance[place{k, source, text}] += n
+		balance[position{k, source, text}] += n
 	}
 	if s.node.ResolvConf != "" {
 		f := s.file()
@@ -144,14 +144,14 @@ func checkAccount(t *testing.T, s situation, d *policy.Decision) {
 	}
 	for p, n := range balance {
 		if n != 0 {
-			t.Errorf("%v is offered %d times more than it is accounted for", p, n)
+			t.Errorf("%v is kept or dropped %d times too few", p, n)
 		}
 	}
 }
 
-// checkExplained checks that the explanation has one row for each entry, with its
-// text, its source and its rule, one for each line that was ignored, and no others.
-func checkExplained(t *testing.T, s situation, d *policy.Decision) {
+// checkExplanation checks that the explanation has one row for each entry, with its text, its
+// source and its rule, one row for each ignored line, and no others.
+func checkExplanation(t *testing.T, s input, d *policy.Decision) {
 	want := map[string]int{}
 	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {
 		if e.Rule.String() == "" || e.Rule.Text() == "" {
@@ -162,11 +162,11 @@ func checkExplained(t *testing.T, s situation, d *policy.Decision) {
 	lines := map[int]bool{}
 	for _, i := range d.Ignored {
 		lines[i.Line] = true
-		why := i.Reason.String()
+		reason := i.Reason.String()
 		if i.ReplacedBy > 0 {
-			why += fmt.Sprintf(", line %d", i.ReplacedBy)
+			reason += fmt.Sprintf(", line %d", i.ReplacedBy)
 		}
-		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Reason.Rule(), why)]++
+		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Reason.Rule(), reason)]++
 	}
 	want[row("hostname", d.Hostname)]++
 	if d.FQDN != "" {
@@ -183,34 +183,34 @@ func checkExplained(t *testing.T, s situation, d *policy.Decision) {
 	}
 	for r, n := range want {
 		if n != 0 {
-			t.Errorf("%d rows too few or too many: %s", n, r)
+			t.Errorf("%d rows missing: %s", n, r)
 		}
 	}
 	checkLines(t, s, lines)
 }
 
-// checkLines checks that each line of the host's file that says anything is taken or
-// reported as ignored.
-func checkLines(t *testing.T, s situation, ignored map[int]bool) {
+// checkLines checks that each line of the host's file has an entry or is reported as
+// ignored, except empty lines and comments.
+func checkLines(t *testing.T, s input, seen map[int]bool) {
 	if s.node.ResolvConf == "" || s.err != nil {
 		return
 	}
 	f := s.file()
 	for _, e := range slices.Concat(f.Nameservers, f.Searches, f.Options) {
-		ignored[e.Line] = true
+		seen[e.Line] = true
 	}
 	number := 0
 	for line := range strings.SplitSeq(s.host, "\n") {
 		number++
 		line = strings.TrimSpace(line)
-		says := line != "" && line[0] != '#' && line != "search" && line != "options"
-		if says && !ignored[number] {
-			t.Errorf("line %d, %q, is neither taken nor reported", number, line)
+		hasValue := line != "" && line[0] != '#' && line != "search" && line != "options"
+		if hasValue && !seen[number] {
+			t.Errorf("line %d, %q, has no entry and is not reported", number, line)
 		}
 	}
 }
 
-// row is a row of the explanation with its columns at any width.
+// row returns a row of the explanation without its padding.
 func row(columns ...string) string {
 	if len(columns) > 1 && (columns[1] == "" || strings.ContainsFunc(columns[1], func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) })) {
 		columns[1] = strconv.Quote(columns[1])
@@ -218,7 +218,7 @@ func row(columns ...string) string {
 	return strings.Join(strings.Fields(strings.Join(columns, " ")), " ")
 }
 
-// sourceText is what an explanation must say about where e comes from.
+// sourceText returns the source of e as the explanation shows it.
 func sourceText(e policy.Entry) string {
 	switch e.Source.Origin {
 	case policy.FromHost:
@@ -252,30 +252,29 @@ func checkFindings(t *testing.T, d *policy.Decision) {
 	}
 }
 
-// checkStable checks that a pod that takes a decided resolv.conf from its host
-// gets the same one: limits cut nothing twice. It reports false for texts that a
-// reader changes, such as dots at the end and blanks.
+// checkStable checks that a host with the resolv.conf of d gives pods the same one. It
+// reports false without a check if the texts change when they are read, such as final dots.
 func checkStable(t *testing.T, d *policy.Decision) bool {
 	c := d.Config()
 	same := cmp.Transformer("text", func(s []string) string { return strings.Join(s, "\n") })
 	if d.Error != "" || !cmp.Equal(c, resolvconf.Parse(c.String()).Config(), same) {
 		return false
 	}
-	s := situation{node: policy.Node{ResolvConf: "/etc/resolv.conf"}, pod: policy.Pod{Policy: policy.Default}, host: c.String()}
+	s := input{node: policy.Node{ResolvConf: "/etc/resolv.conf"}, pod: policy.Pod{Policy: policy.Default}, host: c.String()}
 	if second := s.decide(t); !second.Config().Equal(c) {
 		t.Errorf("not stable (-first +second):\n%s", cmp.Diff(c, second.Config()))
 	}
 	return true
 }
 
-// generator makes up inputs. It draws from small pools, so that duplicates,
-// overrides and limits are common.
+// generator generates inputs. It draws from small pools, so that duplicates, overrides and
+// exceeded limits are common.
 type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
 
-func several[T any](g generator, most int, one func() T) []T {
-	list := make([]T, g.IntN(most+1))
+func several[T any](g generator, limit int, one func() T) []T {
+	list := make([]T, g.IntN(limit+1))
 	for i := range list {
 		list[i] = one()
 	}
@@ -327,8 +326,8 @@ func (g generator) hostFile() string {
 	return b.String()
 }
 
-func (g generator) situation() situation {
-	s := situation{host: g.hostFile()}
+func (g generator) input() input {
+	s := input{host: g.hostFile()}
 	s.node = policy.Node{
 		ClusterDomain: pick(g, "cluster.local", "cluster.local", "", "Cluster.Local.", strings.Repeat("c", 230)),
 		ResolvConf:    pick(g, "/etc/resolv.conf", "/etc/resolv.conf", "/etc/resolv.conf", ""),

@@ -3,16 +3,18 @@
 
 package policy
 
-// Rule is one rule of the engine. Its String is a stable identifier, which
-// docs/rules.md explains: H, P, M, L and N are the kubelet's rules, A the
-// autopath policy's, D those where this engine leaves the kubelet.
+// Rule is a rule of the engine. Its String is a stable identifier, explained in
+// docs/rules.md. H, P, M, N and L are rules of the kubelet, A are the rules of
+// ClusterFirstWithAutopath, and D are differences from the kubelet. Several Rules may have
+// the same identifier.
 type Rule uint8
 
-// The rules, in the order in which the engine comes to them.
+// The rules, in the order of the engine's stages. The rules of the limits are exported: they
+// distinguish the limits in Decision.Dropped.
 const (
 	_ Rule = iota
 
-	// Which base a pod gets.
+	// The choice of the base.
 	ruleBaseNone
 	ruleBaseCluster
 	ruleBaseHost
@@ -24,7 +26,7 @@ const (
 	ruleHostDisabled
 	ruleHostRefused
 
-	// What the base is made of, and what of the host it leaves out.
+	// The entries of the base.
 	ruleClusterServer
 	ruleClusterDomain
 	ruleClusterHostDomain
@@ -38,7 +40,7 @@ const (
 	ruleClusterWithoutHost
 	ruleAutopathWithoutHost
 
-	// How dnsConfig is merged.
+	// Merging dnsConfig.
 	ruleMerge
 	rulePodEntry
 	rulePodOption
@@ -46,7 +48,7 @@ const (
 	ruleOverriddenOption
 	ruleUnsafeValue
 
-	// How the host name comes about.
+	// The host name.
 	ruleHostnameOfNode
 	ruleHostnameOverridden
 	ruleHostnameOfPod
@@ -56,14 +58,14 @@ const (
 	ruleHostnameIsFQDN
 	ruleHostnameRefused
 
-	// What the limits cut.
+	// The limits.
 	RuleServerLimit
 	RuleSearchLimit
 	RuleDomainTooLong
 	RuleSearchLineTooLong
 )
 
-// stage is one of the steps that Engine numbers.
+// stage is a stage of an Engine.
 type stage string
 
 const (
@@ -73,7 +75,7 @@ const (
 	limits   stage = "4 limits"
 )
 
-var rules = [...]rule{
+var rules = [...]ruleInfo{
 	ruleBaseNone:             {"P1", base, "None uses nothing of the node"},
 	ruleBaseCluster:          {"P1", base, "the policy uses the cluster's DNS"},
 	ruleBaseHost:             {"P1", base, "Default uses the host's resolv.conf"},
@@ -120,20 +122,21 @@ var rules = [...]rule{
 	RuleSearchLineTooLong: {"L2", limits, "the search line has at most 2048 bytes, it is cut from its end"},
 }
 
-// String returns the identifier, such as "P3"; "" for a number that is no rule.
-func (r Rule) String() string { return r.known().id }
+// String returns the identifier, such as "P3", or "" if r is not a rule.
+func (r Rule) String() string { return r.info().id }
 
-// Text says in one sentence what the rule does; "" for a number that is no rule.
-func (r Rule) Text() string { return r.known().text }
+// Text describes the rule in one sentence; it returns "" if r is not a rule. The text may
+// change in any release.
+func (r Rule) Text() string { return r.info().text }
 
-func (r Rule) known() rule {
+func (r Rule) info() ruleInfo {
 	if int(r) >= len(rules) {
-		return rule{}
+		return ruleInfo{}
 	}
 	return rules[r]
 }
 
-type rule struct {
+type ruleInfo struct {
 	id    string
 	stage stage
 	text  string

@@ -1,0 +1,115 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// setHostname is the rules N1 to N7: it sets the host name and the FQDN, or the kubelet's
+// error. On the host's network the sandbox gets neither name nor error; there the kubelet
+// checks the name when it starts the containers, and starts none if it is invalid.
+func (e *Engine) setHostname(d *Decision, pod *Pod) {
+	if pod.HostNetwork {
+		d.addStep(ruleHostnameOfNode)
+		if _, _, refused := e.hostnameAndDomain(&Decision{}, pod); refused != nil {
+			d.addFinding(*refused)
+		}
+		return
+	}
+	host, domain, refused := e.hostnameAndDomain(d, pod)
+	if refused == nil && domain != "" {
+		d.FQDN = host + "." + domain
+		if pod.SetHostnameAsFQDN {
+			d.addStep(ruleHostnameIsFQDN)
+			host, refused = d.FQDN, fqdnTooLong(d.FQDN)
+		}
+	}
+	if refused != nil {
+		d.addStep(ruleHostnameRefused)
+		d.FQDN = ""
+		d.refuse(refused.Code, refused.Field, refused.Message, refused.Hint)
+		return
+	}
+	d.Hostname = host
+}
+
+// hostnameAndDomain returns the short host name and the domain of pod, or a finding with the
+// kubelet's error.
+func (e *Engine) hostnameAndDomain(d *Decision, pod *Pod) (host, domain string, refused *Finding) {
+	host, field := pod.Name, "metadata.name"
+	switch {
+	case pod.HostnameOverride != nil:
+		field = "spec.hostnameOverride"
+		d.addStep(ruleHostnameOverridden)
+		host = *pod.HostnameOverride
+		if p := fqdn.SubdomainProblems(host); p != nil {
+			return "", "", invalidName(CodeInvalidOverride, "spec.hostnameOverride",
+				fmt.Sprintf("pod HostnameOverride %q is not a valid DNS subdomain: %s", host, strings.Join(p, ";")))
+		}
+	case pod.Hostname != "":
+		d.addStep(ruleHostnameField)
+		host = pod.Hostname
+		if p := fqdn.LabelProblems(host); p != nil {
+			return "", "", invalidName(CodeInvalidHostname, "spec.hostname",
+				fmt.Sprintf("pod Hostname %q is not a valid DNS label: %s", host, strings.Join(p, ";")))
+		}
+	default:
+		d.addStep(ruleHostnameOfPod)
+	}
+	host, refused = d.truncateHostname(pod, host, field)
+	if refused != nil || pod.HostnameOverride != nil || pod.Subdomain == "" {
+		return host, "", refused
+	}
+	d.addStep(ruleDomainOfSubdomain)
+	if p := fqdn.LabelProblems(pod.Subdomain); p != nil {
+		return "", "", invalidName(CodeInvalidSubdomain, "spec.subdomain",
+			fmt.Sprintf("pod Subdomain %q is not a valid DNS label: %s", pod.Subdomain, strings.Join(p, ";")))
+	}
+	return host, pod.Subdomain + "." + pod.Namespace + "." + e.svcDomain, nil
+}
+
+// truncateHostname is rule N4.
+func (d *Decision) truncateHostname(pod *Pod, host, field string) (string, *Finding) {
+	truncated := fqdn.CutHostname(host)
+	if len(truncated) == len(host) {
+		return host, nil
+	}
+	d.addStep(ruleHostnameCut)
+	if truncated == "" {
+		return "", invalidName(CodeInvalidHostname, field, fmt.Sprintf("hostname for pod %q was invalid: %q", pod.Name, host))
+	}
+	d.addFinding(Finding{
+		Code: CodeHostnameCut, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+		Message: fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike", len(host), truncated),
+		Field:   field,
+		Hint:    fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname),
+	})
+	return truncated, nil
+}
+
+func invalidName(code Code, field, message string) *Finding {
+	return &Finding{
+		Code: code, Severity: SeverityError, EnforcedBy: EnforcedByNode,
+		Message: message, Field: field,
+		Hint: "use lower-case letters, digits and '-', with a letter or digit at both ends",
+	}
+}
+
+// fqdnTooLong is rule N6; it returns nil if name is short enough.
+func fqdnTooLong(name string) *Finding {
+	excess := len(name) - fqdn.MaxNodename
+	if excess <= 0 {
+		return nil
+	}
+	return &Finding{
+		Code: CodeFQDNTooLong, Field: "spec.setHostnameAsFQDN",
+		Message: fmt.Sprintf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+			name, fqdn.MaxNodename, len(name)),
+		Hint: fmt.Sprintf("shorten the host name, the subdomain or the namespace by %d, or drop setHostnameAsFQDN", excess),
+	}
+}
