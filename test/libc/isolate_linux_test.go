@@ -15,14 +15,13 @@ import (
 	"unsafe"
 )
 
-// hostname is the name of the host in the namespaces, with a domain: glibc
-// searches that when the file names none.
+// hostname is the hostname in the namespaces, with a domain: glibc searches it when the
+// file has no search list.
 const hostname, hostDomain = "here.host.example", "host.example"
 
-// isolate puts the goroutine of t, and each process and socket it makes from then
-// on, into new namespaces with nothing but a loopback interface, and puts a new
-// directory in the place of /etc there. It returns the path of resolv.conf in
-// that directory.
+// isolate moves the goroutine of t, and each process and socket that it creates later,
+// into new namespaces with only a loopback interface, and replaces /etc there with a new
+// directory. It returns the path of resolv.conf in that directory.
 func isolate(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -52,7 +51,7 @@ func enter(etc string) error {
 	return loopbackUp()
 }
 
-// loopbackUp gives the namespace 127.0.0.0/8 and ::1, see netdevice(7).
+// loopbackUp adds 127.0.0.0/8 and ::1 to the namespace (netdevice(7)).
 func loopbackUp() error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, 0)
 	if err != nil {
@@ -71,9 +70,9 @@ func loopbackUp() error {
 	return nil
 }
 
-// killed tells whether err is that of a process which died of itself: of an
-// assertion, a division by 0, or the limit on computing for one that hangs.
-func killed(err error) bool {
+// crashed reports whether err is that of a process that ended by a failed assertion, a
+// division by zero, or the limit on processor time for one that hangs.
+func crashed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return false

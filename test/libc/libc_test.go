@@ -22,7 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// answer is what a C library understood, in the words of its struct.
+// answer is a configuration as a C library has read it, in the terms of its struct.
 type answer struct {
 	Nameservers                       []string // with the number of the interface: "fe80::1 1"
 	Search                            []string
@@ -31,16 +31,16 @@ type answer struct {
 
 // The bits of the options in glibc's struct __res_state (resolv.h).
 const (
-	initialised, recurse, defnames, dnsrch = 0x1, 0x40, 0x80, 0x200 // always there
+	initialised, recurse, defnames, dnsrch = 0x1, 0x40, 0x80, 0x200 // always set
 
 	useVC, rotate, singleRequest, singleRequestReopen = 0x8, 0x4000, 0x200000, 0x400000
 	edns0, noTLDQuery, noReload, trustAD, noAAAA      = 0x100000, 0x1000000, 0x2000000, 0x4000000, 0x8000000
 )
 
-// interfaces are those of the namespace.
+// interfaces are the interfaces of the namespace.
 var interfaces = map[string]string{"lo": "1"}
 
-// want translates r to the words of glibc and musl.
+// want converts r to the terms of glibc and musl.
 func want(r resolvconf.Resolver) answer {
 	a := answer{Search: r.Search, Ndots: r.Ndots, Timeout: r.Timeout, Attempts: r.Attempts}
 	for _, s := range r.Nameservers {
@@ -68,8 +68,8 @@ func want(r resolvconf.Resolver) answer {
 	return a
 }
 
-// wantGlibc adds what the library knows of the host. A program that sees the
-// public struct alone sees six domains, or what 256 bytes can hold with a NUL
+// wantGlibc adds the defaults that glibc takes from the host. A program that uses the
+// public struct gets six search domains, or those that fit into 256 bytes with a NUL
 // after each.
 func wantGlibc(text string, public bool) answer {
 	a := want(resolvconf.Glibc(text))
@@ -95,7 +95,7 @@ func TestGlibc(t *testing.T) {
 	for _, text := range texts(2500, func(string) bool { return true }) {
 		write(t, file, text)
 		if resolvconf.Glibc(text).Crashes {
-			if _, err := tell(public); !killed(err) {
+			if _, err := tell(public); !crashed(err) {
 				t.Fatalf("%q: got %v, want a signal", text, err)
 			}
 			continue
@@ -128,8 +128,8 @@ func TestMusl(t *testing.T) {
 	}
 }
 
-// knownZones tells whether the zones of text are of the namespace: a Resolver
-// does not know interfaces, and musl passes over a line with another one.
+// knownZones reports whether the zones of text exist in the namespace: a Resolver does
+// not resolve interfaces, and musl ignores a line with an unknown one.
 func knownZones(text string) bool {
 	for _, s := range resolvconf.Musl(text).Nameservers {
 		_, err := strconv.ParseUint(s.Zone(), 10, 32)
@@ -140,23 +140,23 @@ func knownZones(text string) bool {
 	return true
 }
 
-// TestUnknownZone proves what Resolver.Nameservers says of a zone that is no
+// TestUnknownZone proves the comment on Resolver.Nameservers about a zone that is not an
 // interface.
 func TestUnknownZone(t *testing.T) {
 	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
 	write(t, isolate(t), "nameserver fe80::1%eth9\nnameserver 127.0.0.2\n")
 	if got, err := tell(glibc); err != nil || !cmp.Equal(got.Nameservers, []string{"fe80::1 0", "127.0.0.2 0"}) {
-		t.Errorf("glibc asks %q, %v", got.Nameservers, err)
+		t.Errorf("glibc has the servers %q, %v", got.Nameservers, err)
 	}
 	if got, err := tell(musl); err != nil || !cmp.Equal(got.Nameservers, []string{"127.0.0.2 0"}) {
-		t.Errorf("musl asks %q, %v", got.Nameservers, err)
+		t.Errorf("musl has the servers %q, %v", got.Nameservers, err)
 	}
 }
 
-// texts returns the telling texts and n random ones, of which each mixes pieces
-// that a library treats in its own way. It is the same list at each run.
+// texts returns the texts of oneRule and n random ones, which mix pieces that a library
+// treats specially. The list is the same in each run.
 func texts(n int, fit func(string) bool) []string {
-	list := telling()
+	list := oneRule()
 	random := rand.New(rand.NewPCG(2026, 36))
 	for len(list) < n {
 		var text string
@@ -199,7 +199,7 @@ func install(t *testing.T, packages ...string) {
 	if aptGet(args...).Run() == nil {
 		return
 	}
-	_ = aptGet("update").Run() // install says what is wrong
+	_ = aptGet("update").Run() // install reports the error
 	if out, err := aptGet(args...).CombinedOutput(); err != nil {
 		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
 	}
@@ -212,7 +212,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// run runs a program without the variables that glibc reads, and not for long.
+// run runs a program without the variables that glibc reads, with a time limit.
 func run(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -222,7 +222,7 @@ func run(program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// tell returns what the program says of the file.
+// tell returns the configuration that the program has read.
 func tell(program string) (answer, error) {
 	out, err := run(program)
 	if err != nil {
@@ -239,7 +239,7 @@ func parse(out string) (a answer, err error) {
 		case "":
 		case "nameserver":
 			address, scope, _ := strings.Cut(value, " ")
-			parsed, err := netip.ParseAddr(address) // the library may write it in another way
+			parsed, err := netip.ParseAddr(address) // the notations differ
 			if err != nil {
 				return a, err
 			}

@@ -18,15 +18,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// query is a packet that a server got.
+// query is a query that a server received.
 type query struct{ Server, Name string }
 
-// serverAddresses are those at which the servers of a lookup listen.
+// serverAddresses are the addresses of the servers.
 var serverAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"}
 
-// lookup lets the program look up the name, and returns the queries in the order
-// in which the servers got them, and the error of the program. The servers know
-// no name, or say nothing at all.
+// lookup runs the program to look up name. It returns the queries in the order in which
+// the servers received them, and the error of the program. The servers reply with
+// NXDOMAIN, or not at all if silent is set.
 func lookup(t *testing.T, program, name string, silent bool) ([]query, error) {
 	t.Helper()
 	var (
@@ -51,8 +51,8 @@ func lookup(t *testing.T, program, name string, silent bool) ([]query, error) {
 		})
 	}
 	_, failed := run(program, name)
-	// A packet on the loopback is in the socket when it is sent, so that the one
-	// that ends a server comes after all others.
+	// The loopback interface delivers a packet when it is sent, so that the packet that
+	// stops a server is the last one.
 	for _, conn := range conns {
 		if _, err := conn.WriteTo([]byte{0}, conn.LocalAddr()); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func lookup(t *testing.T, program, name string, silent bool) ([]query, error) {
 	return got, failed
 }
 
-// serve notes the name of each query until a packet comes that is none.
+// serve records the name of each query until a packet arrives that is not a query.
 func serve(conn net.PacketConn, silent bool, note func(name string)) {
 	buf := make([]byte, 512)
 	for {
@@ -76,14 +76,14 @@ func serve(conn net.PacketConn, silent bool, note func(name string)) {
 		}
 		note(strings.Join(labels, "."))
 		if !silent {
-			buf[2], buf[3] = buf[2]|0x80, 3 // a response, no such name
+			buf[2], buf[3] = buf[2]|0x80, 3 // a response, NXDOMAIN
 			_, _ = conn.WriteTo(buf[:n], from)
 		}
 	}
 }
 
-// TestLookup looks names up and compares the packets with what the Resolver says:
-// the proof that what the programs tell of their libraries is what these do.
+// TestLookup looks up names and compares the queries with the Resolver. It proves that
+// the programs of the other tests print what their libraries do.
 func TestLookup(t *testing.T) {
 	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
 	file := isolate(t)
@@ -108,9 +108,9 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// inTime repeats a comparison that fails, twice: the timers of a library run on, while a
-// busy machine keeps the library or its server waiting, and it sends other queries then.
-// A library that differs from its model differs every time.
+// inTime repeats a failing comparison twice. The timers of a library run on while a busy
+// machine delays the library or its server, and the library then sends other queries. A
+// library that differs from its model fails every time.
 func inTime(t *testing.T, compare func() (problem string)) {
 	t.Helper()
 	var problem string
@@ -123,8 +123,7 @@ func inTime(t *testing.T, compare func() (problem string)) {
 	t.Fatal(problem)
 }
 
-// lookupText returns a text whose servers are all there, and which kills neither
-// library.
+// lookupText returns a text whose servers all exist and which crashes neither library.
 func lookupText(r *rand.Rand) string {
 	lines := []string{
 		"nameserver 127.0.0.1", "nameserver 127.0.0.2", "nameserver 127.3", "nameserver 127.0.0.0x4", "nameserver ::1", "nameserver nowhere", "nameserver 127.0.0.2 x", " nameserver 127.0.0.3",
@@ -136,7 +135,8 @@ func lookupText(r *rand.Rand) string {
 	return strings.Join(lines[:n], "\n") + "\n"
 }
 
-// glibcQueries are those of a lookup in which the first server knows no name.
+// glibcQueries returns the queries of a lookup in which the first server replies with
+// NXDOMAIN.
 func glibcQueries(r resolvconf.Resolver, name string) []query {
 	var names []string
 	search := r.Search
@@ -160,8 +160,9 @@ func glibcQueries(r resolvconf.Resolver, name string) []query {
 	return list
 }
 
-// muslQueries are those of a lookup in which no server knows a name: all are
-// asked at once, and a name with enough dots is tried as it is and no other way.
+// muslQueries returns the queries of a lookup in which all servers reply with NXDOMAIN:
+// musl sends each query to all servers at once, and tries a name with enough dots only as
+// it is.
 func muslQueries(r resolvconf.Resolver, name string) []query {
 	names := []string{name}
 	if strings.Count(name, ".") < r.Ndots {
@@ -180,23 +181,23 @@ func muslQueries(r resolvconf.Resolver, name string) []query {
 	return list
 }
 
-// byServer sorts the queries by server, those of each in their order: of several
-// servers that are asked at once, any may be the first to note it.
+// byServer sorts the queries by server and keeps the order of each: of several servers
+// that receive a query at once, any may record it first.
 func byServer(list []query) []query {
 	slices.SortStableFunc(list, func(a, b query) int { return strings.Compare(a.Server, b.Server) })
 	return list
 }
 
-// TestSilence looks a name up at servers that do not answer: attempts, timeout and
-// the number of servers as the network has them.
+// TestSilence looks up a name at servers that do not reply: attempts, timeout and the
+// number of servers as seen on the network.
 func TestSilence(t *testing.T) {
 	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
 	const two = "nameserver 127.0.0.1\nnameserver 127.0.0.2\n"
 	const four = two + "nameserver 127.0.0.3\nnameserver 127.0.0.4\n"
 	for _, c := range []struct {
 		program, text string
-		servers       string // the last byte of each server asked, in order
-		seconds       int    // that it takes
+		servers       string // the last byte of the server of each query, in order
+		seconds       int    // of the lookup
 	}{
 		{glibc, "options timeout:1 attempts:1\n", "1", 1},
 		{glibc, four + "options timeout:1 attempts:1\n", "123", 3},
@@ -229,7 +230,7 @@ func TestSilence(t *testing.T) {
 				start := time.Now()
 				queries, err := lookup(t, c.program, "probe.", true)
 				took := time.Since(start)
-				if crashes := read(c.text).Crashes; crashes != (err != nil) || crashes != killed(err) {
+				if crashes := read(c.text).Crashes; crashes != (err != nil) || crashes != crashed(err) {
 					return fmt.Sprintf("got %v, but Crashes is %t", err, crashes)
 				}
 				got := ""
@@ -251,7 +252,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// inRounds sorts the servers of each round: musl asks all at once.
+// inRounds sorts the servers of each round: musl sends to all at once.
 func inRounds(servers string, n int) string {
 	b := []byte(servers)
 	for round := range slices.Chunk(b, n) {

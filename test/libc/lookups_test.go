@@ -13,14 +13,14 @@ import (
 
 	"github.com/miekg/dns"
 
-	player "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+	sim "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
-// How many lookups are compared, and how long the slowest may take.
+// The number of lookups, and limits of their duration.
 const (
 	lookupCount = 1200
 	slowest     = 6 * time.Second
-	allSlow     = 240 * time.Second // all that wait, by twelve workers
+	allSlow     = 240 * time.Second // of all waiting lookups, by twelve workers
 )
 
 // lookupCases returns the same cases at each run.
@@ -34,7 +34,7 @@ func lookupCases(t *testing.T) []lookupCase {
 			continue
 		}
 		var took time.Duration
-		synctest.Test(t, func(t *testing.T) { took = c.play(t.Context(), 0).took })
+		synctest.Test(t, func(t *testing.T) { took = c.simulate(t.Context(), 0).took })
 		if took > slowest || waiting+took > allSlow && took > 0 {
 			continue
 		}
@@ -45,7 +45,7 @@ func lookupCases(t *testing.T) []lookupCase {
 }
 
 func composeLookup(r *rand.Rand) lookupCase {
-	c := lookupCase{library: pickOne(r, player.Libraries()), how: askBoth}
+	c := lookupCase{library: pickOne(r, sim.Libraries()), how: askBoth}
 	if r.IntN(5) > 1 {
 		c.how = pickOne(r, []ask{askIPv4, askIPv6, ask(dns.TypeTXT), ask(dns.TypeSRV), ask(dns.TypeA), ask(dns.TypeAAAA), ask(dns.TypeCAA)})
 	}
@@ -71,7 +71,7 @@ func composeName(r *rand.Rand) string {
 }
 
 func composeServers(r *rand.Rand) []string {
-	all := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "127.0.0.9"} // nobody is at the last
+	all := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1", "127.0.0.9"} // there is no server at the last
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:pickOne(r, []int{1, 1, 2, 2, 3})]
 }
@@ -100,14 +100,14 @@ func composeConf(r *rand.Rand, servers []string) string {
 	return b.String() + "\n"
 }
 
-// composeWorld makes most names unknown, so that searches go on. What musl gets of
-// several servers that answer in several ways depends on who is faster; so its
-// servers differ in that some say nothing.
-func composeWorld(r *rand.Rand, l player.Library, servers []string) world {
+// composeWorld makes most names nonexistent, so that searches continue. What musl uses of
+// several servers with different replies depends on the fastest; so its servers differ
+// only in that some do not reply.
+func composeWorld(r *rand.Rand, l sim.Library, servers []string) world {
 	w := world{seed: r.Uint64(), moods: map[string]manner{}}
-	known := []manner{both, both, v4, v6, alias, badAlias, dangling, elsewhere, nodata, nodata, refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
+	known := []manner{both, both, v4, v6, alias, badAlias, dangling, otherName, nodata, nodata, refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
 	failing := []manner{servfail, servfail, halfFail, otherFail, cutFail}
-	if l == player.Glibc {
+	if l == sim.Glibc {
 		known = append(known, failing...)
 	} else if r.IntN(8) == 0 {
 		known = failing
@@ -122,13 +122,13 @@ func composeWorld(r *rand.Rand, l player.Library, servers []string) world {
 		w.manners = append(w.manners, pickOne(r, []manner{nxdomain, nxdomain, nxdomain, nodata}))
 	}
 	moods := []manner{servfail, refused, nxdomain, lame, silent}
-	if l == player.Musl {
+	if l == sim.Musl {
 		moods = []manner{refused, silent}
 	}
 	if r.IntN(4) == 0 {
 		w.moods[pickOne(r, servers)] = pickOne(r, moods)
 	}
-	if w.fails() && l == player.Musl {
+	if w.fails() && l == sim.Musl {
 		w.moods = nil
 	}
 	return w

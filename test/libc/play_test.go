@@ -22,10 +22,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
-	player "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+	sim "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
-// ask is how a name is looked up, as the first argument of ask.c.
+// ask is the first argument of ask.c: a family or a query type.
 type ask uint16
 
 const (
@@ -36,14 +36,14 @@ const (
 
 // lookupCase is one lookup in one world.
 type lookupCase struct {
-	library player.Library
+	library sim.Library
 	conf    string
 	how     ask
 	name    string
 	world   world
 }
 
-// outcome is what was sent, and what came of it.
+// outcome is the queries and the result of a lookup.
 type outcome struct {
 	Queries []string // "name type udp|tcp server"
 	Header  []string // the flags and OPT records of all queries, each once
@@ -52,31 +52,30 @@ type outcome struct {
 	took time.Duration
 }
 
-// disturbed is how many lookups a busy machine may disturb. Where more differ, it is
-// not the machine.
+// disturbed limits the lookups that a busy machine may affect. With more differences, the
+// machine is not the cause.
 const disturbed = 24
 
-// TestPlay looks names up with the libraries and with their players, at servers
-// that answer by one script, and compares what was sent and what came of it. On a
-// busy machine a reply may come later than a library waits for it; so what differs
-// is looked up again alone.
-func TestPlay(t *testing.T) {
-	programs := map[player.Library]string{
-		player.Glibc: build(t, "gcc", "ask.c", "-lresolv"),
-		player.Musl:  build(t, "musl-gcc", "ask.c", "-static"),
+// TestSimulator looks up names with the libraries and with their simulators, at servers
+// with the same script, and compares queries and results. On a busy machine a reply may
+// be later than the timeout of a library, so a lookup that differs is repeated alone.
+func TestSimulator(t *testing.T) {
+	programs := map[sim.Library]string{
+		sim.Glibc: build(t, "gcc", "ask.c", "-lresolv"),
+		sim.Musl:  build(t, "musl-gcc", "ask.c", "-static"),
 	}
 	cases := lookupCases(t)
-	played := make([]outcome, len(cases))
+	simulated := make([]outcome, len(cases))
 	todo := make([]int, len(cases))
 	for i, c := range cases {
 		todo[i] = i
-		synctest.Test(t, func(t *testing.T) { played[i] = c.play(t.Context(), 0) })
+		synctest.Test(t, func(t *testing.T) { simulated[i] = c.simulate(t.Context(), 0) })
 	}
-	slices.SortStableFunc(todo, func(a, b int) int { return cmp.Compare(played[b].took, played[a].took) })
-	checkReach(t, cases, played)
+	slices.SortStableFunc(todo, func(a, b int) int { return cmp.Compare(simulated[b].took, simulated[a].took) })
+	checkReach(t, cases, simulated)
 
 	diffs := make([]string, len(cases))
-	for _, workers := range []int{12, 1, 1} { // most of their time they wait for servers that say nothing
+	for _, workers := range []int{12, 1, 1} { // they mostly wait for servers that do not reply
 		todo = slices.DeleteFunc(todo, func(i int) bool {
 			return workers == 1 && diffs[i] == ""
 		})
@@ -85,19 +84,19 @@ func TestPlay(t *testing.T) {
 		}
 		actual := lookUp(t, workers, programs, cases, todo)
 		for _, i := range todo {
-			diffs[i] = cases[i].compare(t, played[i], actual[i])
+			diffs[i] = cases[i].compare(t, simulated[i], actual[i])
 		}
 	}
 	for _, i := range todo {
 		if c := cases[i]; diffs[i] != "" {
-			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-played +library):\n%s", i, c.library, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
+			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-simulator +library):\n%s", i, c.library, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
 		}
 	}
 }
 
-// lookUp runs the cases at todo with the libraries, each worker in namespaces of
-// its own.
-func lookUp(t *testing.T, workers int, programs map[player.Library]string, cases []lookupCase, todo []int) map[int]outcome {
+// lookUp runs the cases at the indexes in todo with the libraries. Each worker has its
+// own namespaces.
+func lookUp(t *testing.T, workers int, programs map[sim.Library]string, cases []lookupCase, todo []int) map[int]outcome {
 	var mu sync.Mutex
 	actual := map[int]outcome{}
 	work := make(chan int, len(todo))
@@ -128,21 +127,21 @@ func lookUp(t *testing.T, workers int, programs map[player.Library]string, cases
 	return actual
 }
 
-// checkReach proves that the cases reach what they are made for.
-func checkReach(t *testing.T, cases []lookupCase, played []outcome) {
+// checkReach checks that the cases cover all results.
+func checkReach(t *testing.T, cases []lookupCase, simulated []outcome) {
 	seen := map[string]bool{}
 	for i, c := range cases {
 		result := "found"
-		if len(played[i].Result) > 0 {
-			if rest, failed := strings.CutPrefix(played[i].Result[0], "error "); failed {
+		if len(simulated[i].Result) > 0 {
+			if rest, failed := strings.CutPrefix(simulated[i].Result[0], "error "); failed {
 				result, _, _ = strings.Cut(rest, ":")
 			}
 		}
 		seen[string(c.library)+" "+result] = true
 	}
-	for library, results := range map[player.Library][]string{
-		player.Glibc: {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
-		player.Musl:  {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
+	for library, results := range map[sim.Library][]string{
+		sim.Glibc: {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
+		sim.Musl:  {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
 	} {
 		for _, result := range results {
 			if !seen[string(library)+" "+result] {
@@ -152,34 +151,34 @@ func checkReach(t *testing.T, cases []lookupCase, played []outcome) {
 	}
 }
 
-// play lets the player look the name up, beginning with server first if the file
-// says rotate.
-func (c lookupCase) play(ctx context.Context, first int) outcome {
+// simulate looks up the name with the simulator, starting with the server first if the
+// file has the option rotate.
+func (c lookupCase) simulate(ctx context.Context, first int) outcome {
 	var headers headers
-	exchange := func(tcp bool) player.Exchange {
+	exchange := func(tcp bool) sim.Exchange {
 		return func(ctx context.Context, server netip.Addr, q *dns.Msg) (*dns.Msg, error) {
 			if slices.Contains(listening, server.String()) {
-				headers.note(q)
+				headers.record(q)
 			}
 			return c.world.exchange(ctx, server, q, tcp)
 		}
 	}
-	p := player.Simulator{
+	p := sim.Simulator{
 		Library: c.library, Resolver: c.library.Read(c.conf), Hostname: hostname, First: first,
-		Network: player.Network{UDP: exchange(false), TCP: exchange(true)},
+		Network: sim.Network{UDP: exchange(false), TCP: exchange(true)},
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*slowest) // glibc waits for TCP without end
+	ctx, cancel := context.WithTimeout(ctx, 2*slowest) // glibc waits for TCP without a limit
 	defer cancel()
 	start := time.Now()
-	var r player.Result
+	var r sim.Result
 	var err error
 	switch c.how {
 	case askBoth:
-		r, err = p.Lookup(ctx, c.name, player.Both)
+		r, err = p.Lookup(ctx, c.name, sim.Both)
 	case askIPv4:
-		r, err = p.Lookup(ctx, c.name, player.IPv4)
+		r, err = p.Lookup(ctx, c.name, sim.IPv4)
 	case askIPv6:
-		r, err = p.Lookup(ctx, c.name, player.IPv6)
+		r, err = p.Lookup(ctx, c.name, sim.IPv6)
 	default:
 		r, err = p.Search(ctx, c.name, uint16(c.how))
 	}
@@ -190,9 +189,9 @@ func (c lookupCase) play(ctx context.Context, first int) outcome {
 	}
 	for _, q := range r.Queries {
 		if !slices.Contains(listening, q.Server.String()) {
-			continue // nobody is there to note it
+			continue // no server records it
 		}
-		o.Queries = append(o.Queries, noted(q.Name, q.Type, q.Server.String(), q.TCP))
+		o.Queries = append(o.Queries, recorded(q.Name, q.Type, q.Server.String(), q.TCP))
 	}
 	for _, a := range r.Addresses {
 		o.Result = append(o.Result, a.String())
@@ -207,16 +206,16 @@ func (c lookupCase) play(ctx context.Context, first int) outcome {
 	return o
 }
 
-// compare returns how played and actual differ.
-func (c lookupCase) compare(t *testing.T, played, actual outcome) string {
+// compare returns the difference of simulated and actual.
+func (c lookupCase) compare(t *testing.T, simulated, actual outcome) string {
 	r := c.library.Read(c.conf)
 	actual.Queries = inOrder(actual.Queries)
-	if c.library == player.Glibc && r.Rotate {
-		// A process begins with any of its servers.
+	if c.library == sim.Glibc && r.Rotate {
+		// A process starts with any of its servers.
 		diffs := ""
 		for first := range r.Nameservers {
-			synctest.Test(t, func(t *testing.T) { played = c.play(t.Context(), first) })
-			diff := gocmp.Diff(played, actual, unexported)
+			synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), first) })
+			diff := gocmp.Diff(simulated, actual, unexported)
 			if diff == "" {
 				return ""
 			}
@@ -224,17 +223,17 @@ func (c lookupCase) compare(t *testing.T, played, actual outcome) string {
 		}
 		return diffs
 	}
-	if c.library == player.Musl {
-		// All are asked at once; of those that fail, any is asked again.
-		played.Queries, actual.Queries = c.unordered(played.Queries), c.unordered(actual.Queries)
+	if c.library == sim.Musl {
+		// musl sends to all servers at once, and repeats a query to any that failed.
+		simulated.Queries, actual.Queries = c.unordered(simulated.Queries), c.unordered(actual.Queries)
 	}
-	return gocmp.Diff(played, actual, unexported)
+	return gocmp.Diff(simulated, actual, unexported)
 }
 
 var unexported = gocmp.FilterPath(func(p gocmp.Path) bool { return p.String() == "took" }, gocmp.Ignore())
 
-// inOrder puts the UDP queries for a name before those over TCP. The first reply
-// that is truncated sends glibc there, while the second query may wait to be noted.
+// inOrder moves the UDP queries for a name before those over TCP. The first truncated
+// reply makes glibc use TCP while the server has not recorded the second query.
 func inOrder(queries []string) []string {
 	list := slices.Clone(queries)
 	for i := range list {
@@ -250,9 +249,9 @@ func overtakes(udp, tcp string) bool {
 	return u[2] == "udp" && t[2] == "tcp" && u[0] == t[0] && u[3] == t[3]
 }
 
-// unordered sorts the queries by server, those of each in their order: nobody can
-// tell which server was asked first. Where they fail, any is asked again for any
-// type, and the names are all that is certain.
+// unordered sorts the queries by server and keeps the order of each: the order among
+// servers is not defined. After a failure any server gets a query of any type again, and
+// only the names are certain.
 func (c lookupCase) unordered(queries []string) []string {
 	list := slices.Clone(queries)
 	if !c.world.fails() {
@@ -268,11 +267,11 @@ func (c lookupCase) unordered(queries []string) []string {
 	return list
 }
 
-func noted(name string, qtype uint16, server string, tcp bool) string {
+func recorded(name string, qtype uint16, server string, tcp bool) string {
 	if strings.HasSuffix(name, "..") {
 		return malformed + " udp " + server
 	}
-	var wire [300]byte // as the name is on its way, so is it noted
+	var wire [300]byte // names are recorded as they are in the packet
 	if _, err := dns.PackDomainName(name, wire[:], 0, nil, false); err == nil {
 		name, _, _ = dns.UnpackDomainName(wire[:], 0)
 	}
@@ -283,10 +282,10 @@ func noted(name string, qtype uint16, server string, tcp bool) string {
 	return fmt.Sprintf("%s %s %s %s", name, dns.Type(qtype), network, server)
 }
 
-// malformed is the note for a packet that is no query.
+// malformed is the record of a packet that is not a query.
 const malformed = "malformed ?"
 
-// run lets the library look the name up.
+// run looks up the name with the library.
 func (s *servers) run(t *testing.T, program, etc string, c lookupCase) outcome {
 	for name, text := range map[string]string{"resolv.conf": c.conf, "nsswitch.conf": "hosts: dns\n"} {
 		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
@@ -298,7 +297,7 @@ func (s *servers) run(t *testing.T, program, etc string, c lookupCase) outcome {
 	out, err := run(program, strconv.Itoa(int(c.how)), c.name)
 	o := outcome{took: time.Since(start)}
 	if err != nil {
-		out += "error killed"
+		out += "error crashed"
 	}
 	if out = strings.TrimSpace(out); out != "" {
 		o.Result = strings.Split(out, "\n")
@@ -308,8 +307,7 @@ func (s *servers) run(t *testing.T, program, etc string, c lookupCase) outcome {
 	return o
 }
 
-// TestGetent runs what people type: getent asks for both families, if the host has
-// both.
+// TestGetent runs getent, which queries both families if the host has both.
 func TestGetent(t *testing.T) {
 	file := isolate(t)
 	s := listen(t)
@@ -317,20 +315,20 @@ func TestGetent(t *testing.T) {
 	write(t, filepath.Join(filepath.Dir(file), "nsswitch.conf"), "hosts: dns\n")
 	for _, name := range []string{"a", "web.shop", "www.corp.example", "www.corp.example."} {
 		c := lookupCase{
-			library: player.Glibc, name: name,
+			library: sim.Glibc, name: name,
 			conf:  "nameserver 127.0.0.2\nsearch shop.svc.cluster.local svc.cluster.local\noptions ndots:2\n",
 			world: world{seed: 7, manners: []manner{both, alias, nxdomain, nodata, v4}},
 		}
-		var played outcome
-		synctest.Test(t, func(t *testing.T) { played = c.play(t.Context(), 0) })
+		var simulated outcome
+		synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), 0) })
 		write(t, file, c.conf)
 		s.begin(c.world)
 		out, _ := run("getent", "ahosts", name) // it fails when there is no address
 		queries, _ := s.end(t)
-		if diff := gocmp.Diff(played.Queries, queries); diff != "" {
-			t.Errorf("%s (-played +getent):\n%s", name, diff)
+		if diff := gocmp.Diff(simulated.Queries, queries); diff != "" {
+			t.Errorf("%s (-simulator +getent):\n%s", name, diff)
 		}
-		for _, address := range played.Result {
+		for _, address := range simulated.Result {
 			if !strings.HasPrefix(address, "error") && !strings.Contains(out, address+" ") {
 				t.Errorf("%s: getent does not say %s:\n%s", name, address, out)
 			}

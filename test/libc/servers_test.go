@@ -14,30 +14,30 @@ import (
 	"github.com/miekg/dns"
 )
 
-// listening are the addresses of the namespace at which servers listen. At all
-// others of the loopback nobody does.
+// listening are the addresses with a server. At other loopback addresses a connection is
+// refused.
 var listening = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "::1"}
 
-// servers answer by the script of a world and note each question.
+// servers reply with the script of a world and record each query.
 type servers struct {
 	packets   []net.PacketConn
 	listeners []net.Listener
 	flushed   chan struct{}
 	wait      sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	world   world
-	noted   []string
+	queries []string
 	headers *headers
 }
 
-// headers are what queries have besides their questions.
+// headers are the flags and OPT records of queries.
 type headers struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-func (h *headers) note(q *dns.Msg) {
+func (h *headers) record(q *dns.Msg) {
 	s := fmt.Sprintf("rd=%t ad=%t cd=%t", q.RecursionDesired, q.AuthenticatedData, q.CheckingDisabled)
 	if opt := q.IsEdns0(); opt != nil {
 		s += fmt.Sprintf(" edns=%d do=%t", opt.UDPSize(), opt.Do())
@@ -88,15 +88,15 @@ func (s *servers) close() {
 	s.wait.Wait()
 }
 
-// begin makes the servers ready for a lookup.
+// begin prepares the servers for a lookup.
 func (s *servers) begin(w world) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.world, s.noted, s.headers = w, nil, new(headers)
+	s.world, s.queries, s.headers = w, nil, new(headers)
 }
 
-// end returns the questions since begin. A packet on the loopback is in the socket
-// when it is sent, so that the one that is none comes after all others.
+// end returns the queries since begin. The loopback interface delivers a packet when it
+// is sent, so the packet that is not a query is the last one.
 func (s *servers) end(t *testing.T) (queries, header []string) {
 	for _, c := range s.packets {
 		if _, err := c.WriteTo([]byte{0}, c.LocalAddr()); err != nil {
@@ -106,19 +106,19 @@ func (s *servers) end(t *testing.T) (queries, header []string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.noted, s.headers.list()
+	return s.queries, s.headers.list()
 }
 
-// answer notes a question and returns the reply; nil is silence.
+// answer records a query and returns the reply, nil for none.
 func (s *servers) answer(server string, query []byte, tcp bool) []byte {
 	q := new(dns.Msg)
 	if err := q.Unpack(query); err != nil || len(q.Question) != 1 {
-		s.note(malformed + " udp " + server)
+		s.record(malformed + " udp " + server)
 		return nil
 	}
-	s.note(noted(q.Question[0].Name, q.Question[0].Qtype, server, tcp))
+	s.record(recorded(q.Question[0].Name, q.Question[0].Qtype, server, tcp))
 	s.mu.Lock()
-	s.headers.note(q)
+	s.headers.record(q)
 	reply := s.world.reply(server, q, tcp)
 	s.mu.Unlock()
 	if reply == nil {
@@ -126,18 +126,18 @@ func (s *servers) answer(server string, query []byte, tcp bool) []byte {
 	}
 	b, err := reply.Pack()
 	if err != nil {
-		s.note(err.Error())
+		s.record(err.Error())
 	}
 	return b
 }
 
-func (s *servers) note(line string) {
+func (s *servers) record(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noted = append(s.noted, line)
+	s.queries = append(s.queries, line)
 }
 
-// serveUDP answers one packet after the other.
+// serveUDP replies to one packet at a time.
 func (s *servers) serveUDP(c net.PacketConn, server string) {
 	buf := make([]byte, 65535)
 	for {

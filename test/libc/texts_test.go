@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// telling returns texts which each ask about one rule.
-func telling() []string {
+// oneRule returns texts that each test one rule.
+func oneRule() []string {
 	list := []string{
 		"", "\n", "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n",
 		// Lines, white space, comments.
@@ -32,7 +32,7 @@ func telling() []string {
 		"nameserver fd00::1%lo\n", "nameserver fd00::1%1\n", "nameserver fd00::1%1x\n", "nameserver fd00::1%4294967295\n", "nameserver fd00::1%4294967296\n",
 		"nameserver ff02::1%lo\n", "nameserver ff12::1%lo\n", "nameserver ff05::1%lo\n", "nameserver febf::1%lo\n", "nameserver fec0::1%lo\n",
 		"nameserver ::ffff:169.254.0.1%lo\n", "nameserver 10.0.0.1%lo\n", "nameserver fe80::1%18446744073709551616\n", "nameserver fe80::1%/\n",
-		// Servers: 3, 4, a name among them, twice.
+		// Servers: 3, 4, one of them a name, twice.
 		"nameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n", "nameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver ::3\nnameserver 10.0.0.4\n",
 		"nameserver 10.0.0.1\nnameserver a\nnameserver 10.0.0.3\nnameserver 10.0.0.4\nnameserver b\n", "nameserver 10.0.0.1\nnameserver 10.0.0.1\n",
 		// Search.
@@ -76,7 +76,7 @@ func telling() []string {
 	return list
 }
 
-// pieces of random texts, by their place in a line.
+// Pieces of random texts, by their position in a line.
 var (
 	keywords = []string{"nameserver", "nameserver", "nameserver", "nameserver", "search", "search", "search", "domain", "options", "options", "options", "options", "#", ";", "", " ", "Search", "option", "\ufeffsearch", "sortlist"}
 	blanks   = []string{" ", " ", " ", " ", "\t", "  ", " \t ", "\v", "\f", "\r", "", "\x00", "\u00a0"}
@@ -89,7 +89,7 @@ var (
 
 func pick(r *rand.Rand, list []string) string { return list[r.IntN(len(list))] }
 
-// compose returns a text of a few lines.
+// compose returns a random text of a few lines.
 func compose(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(7) {

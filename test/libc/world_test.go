@@ -16,15 +16,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// world is the script by which servers answer. It is a value: all that asks it is
-// told the same.
+// world is the script of the servers. It is a value: equal queries get equal replies.
 type world struct {
 	seed    uint64
-	manners []manner          // those of names, each as likely as another
-	moods   map[string]manner // of servers: "" is none
+	manners []manner          // of names, with equal probability
+	moods   map[string]manner // of servers; "": by name
 }
 
-// manner is how a name or a server answers.
+// manner is the kind of a reply.
 type manner string
 
 const (
@@ -32,17 +31,17 @@ const (
 	v4          manner = "v4"        // IPv4 alone
 	v6          manner = "v6"        // IPv6 alone
 	alias       manner = "alias"     // an alias of a name with both
-	badAlias    manner = "badalias"  // an alias of a name that is no host name
+	badAlias    manner = "badalias"  // an alias of a name that is not a hostname
 	dangling    manner = "dangling"  // an alias of a name without addresses
-	elsewhere   manner = "elsewhere" // addresses of another name
+	otherName   manner = "othername" // addresses of another name
 	nodata      manner = "nodata"
 	nxdomain    manner = "nxdomain"
 	servfail    manner = "servfail"
 	refused     manner = "refused"
 	notimp      manner = "notimp"
 	formerr     manner = "formerr"
-	lame        manner = "lame"      // refers to nobody knows whom
-	silent      manner = "silent"    // says nothing
+	lame        manner = "lame"      // an empty reply without recursion
+	silent      manner = "silent"    // no reply
 	cut         manner = "cut"       // truncated over UDP
 	halfFail    manner = "halffail"  // SERVFAIL for AAAA
 	otherFail   manner = "otherfail" // SERVFAIL for A
@@ -55,7 +54,7 @@ const (
 	cutFail     manner = "cutfail" // truncated over UDP, SERVFAIL over TCP
 )
 
-// of is the manner of a question.
+// of returns the manner of a question.
 func (w world) of(server, name string) manner {
 	if m := w.moods[server]; m != "" {
 		return m
@@ -67,12 +66,12 @@ func (w world) of(server, name string) manner {
 
 func pickOne[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-// fails tells whether a server may fail, so that musl asks it again.
+// fails reports whether a server may fail, so that musl repeats the query.
 func (w world) fails() bool {
 	return slices.ContainsFunc(w.manners, func(m manner) bool { return strings.Contains(string(m), "fail") })
 }
 
-// reply is the reply of a server; nil is silence.
+// reply returns the reply of a server, nil for none.
 func (w world) reply(server string, q *dns.Msg, tcp bool) *dns.Msg {
 	question := q.Question[0]
 	r := new(dns.Msg)
@@ -124,7 +123,7 @@ func (w world) reply(server string, q *dns.Msg, tcp bool) *dns.Msg {
 		r.Answer = append([]dns.RR{cname(question.Name, "not*host.example.")}, data(question, "not*host.example.", both)...)
 	case dangling:
 		r.Answer = []dns.RR{cname(question.Name, "nowhere.example.")}
-	case elsewhere:
+	case otherName:
 		r.Answer = data(question, "there.example.", both)
 	default:
 		r.Answer = data(question, question.Name, m)
@@ -136,7 +135,7 @@ func cname(owner, target string) dns.RR {
 	return &dns.CNAME{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 5}, Target: target}
 }
 
-// data are the records of a name: two addresses of each family that it has.
+// data returns the records of a name: two addresses of each of its families.
 func data(q dns.Question, owner string, m manner) (list []dns.RR) {
 	h := dns.RR_Header{Name: owner, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 5}
 	switch {
@@ -154,12 +153,12 @@ func data(q dns.Question, owner string, m manner) (list []dns.RR) {
 	return list
 }
 
-// exchange is the world as a player has it.
+// exchange is the network of a simulator.
 func (w world) exchange(ctx context.Context, server netip.Addr, q *dns.Msg, tcp bool) (*dns.Msg, error) {
 	if !slices.Contains(listening, server.String()) {
 		return nil, errors.New("connection refused")
 	}
-	wire, err := q.Pack() // as the servers get it
+	wire, err := q.Pack() // as the servers receive it
 	if err != nil {
 		return nil, err
 	}

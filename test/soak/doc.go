@@ -1,14 +1,13 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package soak looks at what only time and numbers show: the cluster DNS server as a
-// process of its own, with queries that nothing prepared it for, and its resident memory
-// below a figure with a name.
+// Package soak tests what only time and numbers show: the cluster DNS server in its own
+// process, with random queries and packets, and its resident memory below a ceiling.
 //
-//	random names   --> dnsconfigurer dns --> an upstream server that answers each otherwise
-//	random packets -->
-//	what is known  -->  must be right all the time
+//	random names   --> dnsconfigurer dns --> an upstream server with other replies for
+//	random packets -->                       each name
+//	known names    --> must have the right reply all the time
 //
-// TestRandomNames asks for -duration, TestRandomPackets sends -packets. By themselves they
-// take a look of seconds; `make test-soak` takes the ten minutes.
+// TestRandomNames runs for -duration, TestRandomPackets sends -packets packets. The
+// defaults take seconds; `make test-soak` takes ten minutes.
 package soak

@@ -22,24 +22,24 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-var duration = flag.Duration("duration", 5*time.Second, "how long random names are asked for")
+var duration = flag.Duration("duration", 5*time.Second, "the duration of the queries for random names")
 
 const (
-	// rate is how many queries a second are sent: a cluster of some hundred nodes that
-	// asks for nothing but new names, and a part of a processor.
+	// rate is the queries per second: a cluster of some hundred nodes with new names
+	// only, and part of a processor.
 	rate = 2000
 
-	// ceiling is the most resident memory that the server may have had, in MiB. It has
-	// 40 from the first minute to the tenth: the program, 1,000 Services, and a cache
-	// of 20,000 answers; a cache of as many bytes as it may have, 16 MiB, which the
-	// collector lets double, has as much again. What grows with the names asked for
-	// passes the ceiling: 1.2 million of 60 octets are 70 more.
+	// ceiling limits the peak of the resident memory, in MiB. The server has 40 from the
+	// first minute to the tenth: the program, 1,000 Services, and a cache of 20,000
+	// answers. A full cache of 16 MiB, which the garbage collector may double, has as
+	// much again. Memory per requested name exceeds the ceiling: 1.2 million names of 60
+	// octets are 70 MiB more.
 	ceiling = 96
 )
 
-// TestRandomNames asks for names that nobody has asked for before, of the cluster, which
-// do not exist, and of others, which miss the cache. Each gets the right answer, names
-// that exist do in between, and the memory stays below the ceiling.
+// TestRandomNames sends queries for new names: of the cluster, which do not exist, and
+// others, which miss the cache. Each gets the right reply, and so do existing names in
+// between, and the memory stays below the ceiling.
 func TestRandomNames(t *testing.T) {
 	s := start(t, dnstest.Start(t, dnstest.Reply(known)).Addr.String())
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.addr)))
@@ -65,20 +65,19 @@ func TestRandomNames(t *testing.T) {
 			case err != nil:
 				t.Error(err)
 			case reply.Rcode == dns.RcodeServerFailure && !strings.HasSuffix(reply.Question[0].Name, ".local."):
-				failed.Add(1) // upstream's word, or packets were lost
+				failed.Add(1) // from the upstream server, or after lost packets
 			default:
-				wantKnown(t, reply)
+				checkReply(t, reply)
 			}
 			answered.Add(1)
 		}
 	}()
 	sent := sendNames(t, s, conn)
-	conn.SetReadDeadline(time.Now().Add(6 * time.Second)) // what is in flight, and its retries
+	conn.SetReadDeadline(time.Now().Add(6 * time.Second)) // queries in flight, and their retries
 	<-received
 	now, most := s.resident(t)
 	t.Logf("%d names in %v, %d answered, %d of them SERVFAIL; resident %d MiB, at most %d MiB", sent, *duration, answered.Load(), failed.Load(), now, most)
-	// On a machine that is busy with other things packets get lost, and are not asked for
-	// again here.
+	// A busy machine loses packets, which are not sent again here.
 	if right := int(answered.Load() - failed.Load()); right < sent/2 {
 		t.Errorf("of %d queries %d were answered, %d of them with SERVFAIL", sent, answered.Load(), failed.Load())
 	}
@@ -90,8 +89,8 @@ func TestRandomNames(t *testing.T) {
 	}
 }
 
-// sendNames sends queries at the rate until the time is up, and a question with a known
-// answer over another socket with each hundredth. It returns how many it sent.
+// sendNames sends queries at the rate for the duration, and one with a known answer over
+// another socket after each hundred. It returns the number of queries.
 func sendNames(t *testing.T, s *server, conn *net.UDPConn) (sent int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -100,7 +99,7 @@ func sendNames(t *testing.T, s *server, conn *net.UDPConn) (sent int) {
 	report := begin.Add(time.Minute)
 	for time.Since(begin) < *duration {
 		<-tick.C
-		for range rate / 100 { // who was kept waiting does not make up for it
+		for range rate / 100 { // a late tick is not made up for
 			q := new(dns.Msg).SetQuestion(randomName(), dns.TypeA)
 			if rand.IntN(2) == 0 {
 				q.SetEdns0(1232, false)
@@ -126,7 +125,7 @@ func sendNames(t *testing.T, s *server, conn *net.UDPConn) (sent int) {
 	return sent
 }
 
-// randomName is one of many more than any test asks for.
+// randomName returns a new name.
 func randomName() string {
 	label := fmt.Sprintf("x%016x", rand.Uint64())
 	switch rand.IntN(8) {
@@ -143,8 +142,8 @@ func randomName() string {
 	}
 }
 
-// wantKnown compares a reply with what is known of the name.
-func wantKnown(t *testing.T, reply *dns.Msg) {
+// checkReply compares a reply with the known one for its name.
+func checkReply(t *testing.T, reply *dns.Msg) {
 	if len(reply.Question) != 1 {
 		t.Errorf("%d questions in a reply", len(reply.Question))
 		return
@@ -157,13 +156,13 @@ func wantKnown(t *testing.T, reply *dns.Msg) {
 		return
 	}
 	want := known(reply)
-	if want.Rcode != reply.Rcode || !reply.Truncated && !slices.Equal(datas(want.Answer), datas(reply.Answer)) {
+	if want.Rcode != reply.Rcode || !reply.Truncated && !slices.Equal(dataOf(want.Answer), dataOf(reply.Answer)) {
 		t.Errorf("%s: %v, want %v", name, reply, want)
 	}
 }
 
-// datas are records without their TTLs, in order.
-func datas(records []dns.RR) []string {
+// dataOf returns sorted records without their TTLs.
+func dataOf(records []dns.RR) []string {
 	var list []string
 	for _, rr := range records {
 		rr = dns.Copy(rr)
@@ -174,7 +173,7 @@ func datas(records []dns.RR) []string {
 	return list
 }
 
-// mustAnswer asks for a Service, three times if need be: as C libraries do.
+// mustAnswer sends a query for a Service, up to three times as C libraries do.
 func (s *server) mustAnswer(t *testing.T, network string) {
 	t.Helper()
 	i := rand.IntN(services)

@@ -17,16 +17,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-var packets = flag.Int("packets", 50_000, "how many random packets are sent")
+var packets = flag.Int("packets", 50_000, "the number of random packets")
 
-// TestRandomPackets sends what no client would, and with each 64th packet a query that is
-// answered rightly. None is a fault of the server.
+// TestRandomPackets sends packets that no client sends, and after each 64 a query whose
+// reply must be right. No packet may cause a panic.
 func TestRandomPackets(t *testing.T) {
 	s := start(t, dnstest.Start(t, dnstest.Reply(known)).Addr.String())
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	flood, err := net.Dial("udp", s.addr) // the replies stay in the kernel, which drops them
+	flood, err := net.Dial("udp", s.addr) // the kernel drops the replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +50,13 @@ func TestRandomPackets(t *testing.T) {
 	}
 }
 
-// tally says what became of the packets that are no queries.
+// tally returns the number of dropped packets.
 func (s *server) tally(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("%d dropped", s.count(t, "dnsconfigurer_dns_dropped_total"))
 }
 
-// randomPacket is octets, or a query that was right before something happened to it.
+// randomPacket returns random octets, or a valid query with random changes.
 func randomPacket(random *rand.Rand) []byte {
 	if random.IntN(4) == 0 {
 		packet := make([]byte, random.IntN(random.IntN(4200)+1))
@@ -69,11 +69,11 @@ func randomPacket(random *rand.Rand) []byte {
 	switch random.IntN(5) {
 	case 0: // truncated
 		return packet[:random.IntN(len(packet)+1)]
-	case 1: // of any opcode and flags
+	case 1: // any opcode and flags
 		binary.BigEndian.PutUint16(packet[2:], uint16(random.Uint32()))
-	case 2: // of other counts
+	case 2: // other counts
 		binary.BigEndian.PutUint16(packet[4+2*random.IntN(4):], uint16(random.IntN(4)))
-	case 3: // with pointers in it
+	case 3: // compression pointers
 		at := 12 + random.IntN(len(packet)-13)
 		binary.BigEndian.PutUint16(packet[at:], 0xC000|uint16(random.IntN(len(packet))))
 	}
@@ -83,7 +83,7 @@ func randomPacket(random *rand.Rand) []byte {
 	return packet
 }
 
-// randomQuery is right: about a name that is known or not, of any type and class.
+// randomQuery returns a valid query for a known or unknown name, of any type and class.
 func randomQuery(random *rand.Rand) []byte {
 	names := []string{"web-7.default.svc.cluster.local.", "_http._tcp.web-8.default.svc.cluster.local.", "none.default.svc.cluster.local.",
 		"7.0.96.10.in-addr.arpa.", "www.example.", "cluster.local.", ".", `a\000\.b\255.example.`}
@@ -100,7 +100,7 @@ func randomQuery(random *rand.Rand) []byte {
 	}
 	packet, err := q.Pack()
 	if err != nil {
-		panic(err) // none of these names
+		panic(err) // the names are valid
 	}
 	return packet
 }

@@ -22,19 +22,19 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// services is the number of Services in the cluster. That of number i is web-i in the
-// namespace default, with the address 10.96.0.0 + i.
+// services is the number of Services in the cluster. Number i is web-i in the namespace
+// default, with the address 10.96.0.0 + i.
 const services = 1000
 
-// server is `dnsconfigurer dns` in a process of its own.
+// server is `dnsconfigurer dns` in its own process.
 type server struct {
 	process.Process
 	addr string // of DNS
 	http string // of its metrics
 }
 
-// start builds the command as `make build` does and serves the cluster until the test
-// ends, before an upstream server. The process must end well, and without a panic.
+// start builds the command as `make build` does, and runs it until the test ends. It
+// forwards to upstream. The process must exit successfully and without a panic.
 func start(t *testing.T, upstream string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func cluster() []byte {
 
 func serviceAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/256, i%256) }
 
-// isRight tells whether a reply is that to a question about Service i.
+// isRight reports whether reply is the reply for Service i.
 func isRight(reply *dns.Msg, i int) bool {
 	if reply.Rcode != dns.RcodeSuccess || len(reply.Answer) != 1 {
 		return false
@@ -82,7 +82,7 @@ func isRight(reply *dns.Msg, i int) bool {
 	return ok && a.A.String() == serviceAddress(i)
 }
 
-// get returns what is at a path of the server's HTTP, or the error.
+// get returns the page at a path of the server, or the error.
 func (s *server) get(path string) string {
 	r, err := http.Get("http://" + s.http + path)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *server) count(t *testing.T, metric string) int {
 	return int(n)
 }
 
-// resident returns the process' resident memory in MiB, now and the most there was.
+// resident returns the process' resident memory in MiB: the present size and the peak.
 func (s *server) resident(t *testing.T) (now, most int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))

@@ -1,18 +1,18 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault holds the cluster DNS server to its promises while the control plane
-// dies, hangs, forgets and comes back: the program that people install, a real etcd and
-// kube-apiserver, and clients that ask all the while.
+// Package fault tests the cluster DNS server while the control plane is killed, hangs,
+// loses its history and comes back: with the released program, a real etcd and
+// kube-apiserver, and clients that send queries all the time.
 //
-// What a reply may say is not a question of time. An object has a sequence of states, as
-// it was written; a server that is cut off knows an old one. A reply is right if it is
-// what package spec says of one of the states,
+// The correct reply does not depend on time. An object has a sequence of states, in the
+// order in which they were written; a server without connection has an old one. A reply
+// is right if it is the reply of package spec for one of the states that is
 //
-//   - not a later one than was sent to the API server when the reply came,
-//   - not an earlier one than a reply had shown when the question was asked,
+//   - not later than the last one sent to the API server when the reply arrived,
+//   - not earlier than one in a reply that arrived before the query was sent.
 //
-// so that servers never go back, invent nothing, and call nothing absent that is there
-// in every state. In the end the last state has to be reached. Types of objects are
-// watched apart, so that the promise is for each object by itself.
+// So servers never go back, never invent data, and never deny a name that exists in
+// every state. At the end of a test they must reach the last state. Each resource has
+// its own watch, so the rule holds for each object by itself.
 package fault

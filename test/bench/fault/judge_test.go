@@ -12,24 +12,24 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 )
 
-// TestJudge: the judge of all other tests finds what is wrong.
-func TestJudge(t *testing.T) {
+// TestCheck: the check of all other tests finds wrong replies.
+func TestCheck(t *testing.T) {
 	absent, silent := ask.Reply{Rcode: dns.RcodeNameError, Authoritative: true, SOA: "cluster.local."}, ask.Reply{Silent: true}
 	for _, c := range []struct {
 		name   string
-		shown  []int // states of three that replies have, in turn
+		shown  []int // states of the replies, of three
 		other  *ask.Reply
 		floor  int
-		want   string // in the complaint; "": it is right
+		want   string // in the error; "": the reply is right
 		behind bool
 	}{
 		{"in order", []int{0, 1, 2}, nil, 0, "", false},
 		{"a state that is left out", []int{0, 2}, nil, 0, "", false},
 		{"not at the end", []int{0, 1}, nil, 0, "", true},
 		{"back", []int{2, 0}, nil, 2, "went back to state 0 after 2", true},
-		{"denied", nil, &absent, 0, "no state is so, of 0 to 2", true},
-		{"no reply", nil, &silent, 1, "no state is so, of 1 to 2", true},
-		{"no data", nil, &ask.Reply{Rcode: dns.RcodeServerFailure}, 0, "no state is so", true},
+		{"denied", nil, &absent, 0, "not in states 0 to 2", true},
+		{"no reply", nil, &silent, 1, "not in states 1 to 2", true},
+		{"no data", nil, &ask.Reply{Rcode: dns.RcodeServerFailure}, 0, "not in states", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newHeadless(nil, "db", 3)
@@ -42,10 +42,10 @@ func TestJudge(t *testing.T) {
 				if n == len(c.shown)-1 {
 					floor = c.floor
 				}
-				r.judge(0, r.states[state][0], floor)
+				r.check(0, r.states[state][0], floor)
 			}
 			if c.other != nil {
-				r.judge(0, *c.other, c.floor)
+				r.check(0, *c.other, c.floor)
 			}
 			got := strings.Join(r.wrong, "\n")
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

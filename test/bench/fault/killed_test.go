@@ -11,9 +11,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// TestControlPlaneKilled: endpoints, ports and Services change all the while, and nobody
-// who asks is told anything wrong (see the package's documentation) when the API server,
-// its store or both are killed, and when they are back. Then the last state is reached.
+// TestControlPlaneKilled kills the API server, its store or both while endpoints, ports
+// and Services change, and starts them again. No reply is wrong at any time, and the last
+// state is reached.
 func TestControlPlaneKilled(t *testing.T) {
 	c := apiserver.Start(t)
 	api := newClient(t, c)

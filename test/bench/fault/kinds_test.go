@@ -19,9 +19,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// TestKinds turns Services and slices into other kinds, by way of the API server's own
-// validation and defaults. After each step the server answers what package spec says of
-// the objects as the API server has them, in the end.
+// TestKinds turns Services and slices into other kinds, with the validation and the
+// defaults of the API server. After each step the server reaches the replies of package
+// spec for the objects in the API.
 func TestKinds(t *testing.T) {
 	c := apiserver.Start(t)
 	e := editor{t, newClient(t, c)}
@@ -93,7 +93,7 @@ func (e editor) steps() []step {
 	}
 	return []step{
 		{"an external name", external("www.example.com")},
-		{"endpoints of it, which do not count", slice("front-1", label("front"))},
+		{"endpoints of it, which are ignored", slice("front-1", label("front"))},
 		{"a cluster IP under the same name", clusterIP("")},
 		{"an external name again", external("alias.example.com.")},
 		{"headless", clusterIP(corev1.ClusterIPNone)},
@@ -107,23 +107,23 @@ func (e editor) steps() []step {
 		{"a node port", service("dual", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort })},
 
 		{"a slice without Service", slice("stray", func(s *discoveryv1.EndpointSlice) { s.Labels = nil })},
-		{"it gets one", slice("stray", label("dual"))},
-		{"and loses it", slice("stray", func(s *discoveryv1.EndpointSlice) { s.Labels = nil })},
-		{"a slice of an unknown Service", slice("stray", label("nobody"))},
-		{"whose Service comes", service("nobody", func(s *corev1.ServiceSpec) { s.ClusterIP, s.Ports = corev1.ClusterIPNone, ports })},
+		{"with a Service", slice("stray", label("dual"))},
+		{"without again", slice("stray", func(s *discoveryv1.EndpointSlice) { s.Labels = nil })},
+		{"a slice of an unknown Service", slice("stray", label("late"))},
+		{"the Service is created", service("late", func(s *corev1.ServiceSpec) { s.ClusterIP, s.Ports = corev1.ClusterIPNone, ports })},
 		{"not ready", slice("stray", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) })},
-		{"tolerated", service("nobody", func(s *corev1.ServiceSpec) { s.PublishNotReadyAddresses = true })},
+		{"tolerated", service("late", func(s *corev1.ServiceSpec) { s.PublishNotReadyAddresses = true })},
 		{"a second slice, of IPv6", slice("stray6", func(s *discoveryv1.EndpointSlice) {
-			label("nobody")(s)
+			label("late")(s)
 			s.AddressType, s.Endpoints[0].Addresses = discoveryv1.AddressTypeIPv6, []string{"fd00:10:244::7"}
 		})},
-		{"the Service goes, its slices stay", func() error {
-			return e.api.CoreV1().Services(namespace).Delete(e.t.Context(), "nobody", metav1.DeleteOptions{})
+		{"the Service is deleted, its slices stay", func() error {
+			return e.api.CoreV1().Services(namespace).Delete(e.t.Context(), "late", metav1.DeleteOptions{})
 		}},
 	}
 }
 
-// service makes a Service or changes it.
+// service creates or changes a Service.
 func (e editor) service(name string, f func(*corev1.ServiceSpec)) error {
 	services := e.api.CoreV1().Services(namespace)
 	s, err := services.Get(e.t.Context(), name, metav1.GetOptions{})
@@ -138,8 +138,7 @@ func (e editor) service(name string, f func(*corev1.ServiceSpec)) error {
 	return err
 }
 
-// slice makes a slice of one endpoint, of which much is left to the defaults, or changes
-// it.
+// slice creates a slice of one endpoint with few fields set, or changes it.
 func (e editor) slice(name string, f func(*discoveryv1.EndpointSlice)) error {
 	all := e.api.DiscoveryV1().EndpointSlices(namespace)
 	s, err := all.Get(e.t.Context(), name, metav1.GetOptions{})
@@ -159,7 +158,7 @@ func (e editor) slice(name string, f func(*discoveryv1.EndpointSlice)) error {
 	return err
 }
 
-// world returns the objects as the API server has them.
+// world returns the objects in the API.
 func (e editor) world() *world.World {
 	e.t.Helper()
 	ctx, all := e.t.Context(), metav1.ListOptions{}
@@ -184,7 +183,7 @@ func (e editor) world() *world.World {
 	return w
 }
 
-// questions returns those about all that the objects could mean.
+// questions returns the questions about all names of the objects.
 func questions(w *world.World) []ask.Question {
 	var list []ask.Question
 	add := func(name string, types ...uint16) {
@@ -193,7 +192,7 @@ func questions(w *world.World) []ask.Question {
 		}
 	}
 	reverse := func(ip string) {
-		if name, err := dns.ReverseAddr(ip); err == nil { // else it is None
+		if name, err := dns.ReverseAddr(ip); err == nil { // an error means None
 			add(name, dns.TypePTR, dns.TypeA)
 		}
 	}
@@ -209,7 +208,7 @@ func questions(w *world.World) []ask.Question {
 			}
 		}
 	}
-	for _, name := range []string{"front", "dual", "nobody", "stray"} {
+	for _, name := range []string{"front", "dual", "late", "stray"} {
 		own := name + "." + namespace + ".svc.cluster.local."
 		add(own, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeCNAME, dns.TypeTXT)
 		add("_http._tcp."+own, dns.TypeSRV, dns.TypeA)

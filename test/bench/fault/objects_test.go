@@ -36,7 +36,7 @@ func newClient(t *testing.T, c *apiserver.Cluster) kubernetes.Interface {
 	return api
 }
 
-// create makes the objects in their first states.
+// create creates the objects in their first states.
 func create(t *testing.T, api kubernetes.Interface, registers ...*register) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -45,7 +45,7 @@ func create(t *testing.T, api kubernetes.Interface, registers ...*register) {
 	}
 	for _, r := range registers {
 		state, w := r.next()
-		r.taken(state)
+		r.accepted(state)
 		for _, s := range w.Services {
 			if _, err := api.CoreV1().Services(namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -73,7 +73,7 @@ func newService(name, ip string, port int32) *corev1.Service {
 	}
 }
 
-// newSlice returns a slice of endpoints that are ready, the first with a hostname.
+// newSlice returns a slice of ready endpoints, the first with a hostname.
 func newSlice(name, service string, ips ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -87,14 +87,14 @@ func newSlice(name, service string, ips ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// address returns one that no other state and no other n has.
+// address returns an address that is unique for state and n.
 func address(state, n int) string { return fmt.Sprintf("10.%d.%d.%d", n, state>>8&255, state&255) }
 
 func question(name string, qtype uint16) ask.Question {
 	return ask.Question{Name: name + "." + namespace + ".svc.cluster.local.", Type: qtype, Payload: dns.DefaultMsgSize}
 }
 
-// newHeadless returns a Service whose endpoints change: n of them, another one each time.
+// newHeadless returns a Service with n endpoints that all change with each state.
 func newHeadless(api kubernetes.Interface, name string, n int) *register {
 	return &register{
 		name:      name,
@@ -128,7 +128,7 @@ func newPorts(api kubernetes.Interface, name, ip string) *register {
 	}
 }
 
-// newFleeting returns a Service that is there in every other state.
+// newFleeting returns a Service that exists in every other state.
 func newFleeting(api kubernetes.Interface, name string) *register {
 	return &register{
 		name:      name,
@@ -149,7 +149,7 @@ func newFleeting(api kubernetes.Interface, name string) *register {
 			} else if err := services.Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 				return err
 			}
-			return nil // it was so already
+			return nil // a repeated attempt
 		},
 	}
 }

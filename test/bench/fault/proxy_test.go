@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// proxy passes connections on, until it stalls: then it keeps them, takes new ones, and
-// nothing comes through either way, as behind a router that has lost its way.
+// proxy forwards connections until it stalls: then it keeps them, accepts new ones, and
+// forwards no bytes, like a router that drops packets.
 type proxy struct {
 	address, target string
 
@@ -47,7 +47,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-// stall holds everything back until flow.
+// stall holds all bytes until flow is called.
 func (p *proxy) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *proxy) flow() {
 	close(p.flowing)
 }
 
-// open waits until bytes may pass.
+// open waits until bytes are forwarded.
 func (p *proxy) open(ctx context.Context) error {
 	p.mu.Lock()
 	flowing := p.flowing
@@ -91,7 +91,7 @@ func (p *proxy) pass(ctx context.Context, client net.Conn) {
 	both.Wait()
 }
 
-// copy hands on what from says, and that it has ended.
+// copy forwards bytes and the end of from.
 func (p *proxy) copy(ctx context.Context, to, from net.Conn) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)

@@ -26,15 +26,14 @@ const (
 	busySize    = 10  // endpoints of each
 	busyClients = 4
 
-	// maxResident is the most memory that a server may have had, in kB. It had 35 MB when
-	// this was written, and what changes must not pile up.
+	// maxResident limits the peak of the resident memory, in kB. It was 35 MB when this
+	// was written; changes must not accumulate.
 	maxResident = 64 << 10
 )
 
-// TestChangeRate: a thousand changes of endpoints a second, and clients who ask for
-// them. The API is the stand-in: a real one and its store took 320 on two busy
-// processors, and left nothing for others. How soon a change is answered is logged, and
-// not judged.
+// TestChangeRate makes a thousand changes of endpoints a second while clients query them.
+// The API server is simulated: a real one and its store reached 320 changes on two
+// processors and left no time for others. The delay of changes is logged, not checked.
 func TestChangeRate(t *testing.T) {
 	api := kubeapi.New()
 	put := func(_ context.Context, w *world.World) error { api.Apply(w.Slices[0]); return nil }
@@ -83,15 +82,15 @@ func changeAll(t *testing.T, registers []*register) {
 		for due := int(time.Since(start).Seconds() * changeRate); n < due; n++ {
 			r := registers[n%len(registers)]
 			state, w := r.next()
-			_ = r.put(t.Context(), w) // cannot fail
-			r.taken(state)
+			_ = r.put(t.Context(), w) // the simulated API server accepts all
+			r.accepted(state)
 		}
 	}
 	t.Logf("%d changes in %v", n, time.Since(start).Round(time.Millisecond))
 }
 
-// probe changes an object and asks for it until the change is there, again and again
-// until ctx ends. It returns how long each time took.
+// probe changes an object and queries it until the reply has the change, repeatedly until
+// ctx ends. It returns the delays.
 func probe(ctx context.Context, t *testing.T, server string, r *register) (late []time.Duration) {
 	c, err := ask.Dial(server)
 	if err != nil {
@@ -103,7 +102,7 @@ func probe(ctx context.Context, t *testing.T, server string, r *register) (late 
 		state, w := r.next()
 		sent := time.Now()
 		_ = r.put(ctx, w)
-		r.taken(state)
+		r.accepted(state)
 		for r.settled(0) != nil && time.Since(sent) < patience {
 			r.ask(c, 0)
 		}
@@ -112,8 +111,8 @@ func probe(ctx context.Context, t *testing.T, server string, r *register) (late 
 	return late
 }
 
-// catchUp waits until all objects are served as they are now, fails the test for replies
-// that were wrong, and returns how many there were.
+// catchUp waits until all objects are served in their last state, fails the test for
+// wrong replies, and returns their number.
 func catchUp(t *testing.T, server string, registers []*register) (asked int) {
 	t.Helper()
 	c, err := ask.Dial(server)
@@ -125,7 +124,7 @@ func catchUp(t *testing.T, server string, registers []*register) (asked int) {
 		for i := range r.questions {
 			eventually(t, "the last state", func() error { r.ask(c, i); return r.settled(i) })
 		}
-		asked += r.asked
+		asked += r.count
 		for _, w := range r.wrong {
 			t.Errorf("%s: %s", r.name, w)
 		}
@@ -133,7 +132,7 @@ func catchUp(t *testing.T, server string, registers []*register) (asked int) {
 	return asked
 }
 
-// askAround asks for one object after the other until ctx ends.
+// askAround queries one object after the other until ctx ends.
 func askAround(ctx context.Context, t *testing.T, server string, registers []*register, n int) {
 	c, err := ask.Dial(server)
 	if err != nil {
@@ -147,7 +146,8 @@ func askAround(ctx context.Context, t *testing.T, server string, registers []*re
 	}
 }
 
-// residentPeak returns the most memory that a process has had, in kB (proc_pid_status(5)).
+// residentPeak returns the peak of the resident memory of a process, in kB
+// (proc_pid_status(5)).
 func residentPeak(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

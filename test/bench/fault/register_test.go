@@ -17,32 +17,32 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// register is the object that questions are about: its states in the order in which they
-// were written, and how far a server is with them.
+// register is an object that clients query: its states in the order in which they were
+// written, and the progress of a server.
 type register struct {
 	name      string
 	questions []ask.Question
 	world     func(state int) *world.World // the object in a state, and what it needs
 
-	// put brings a state to the API server. It may be called again for one that the
-	// server did not take, or took and did not say so.
+	// put writes a state to the API server. It may be called again for a state that the
+	// server did not accept, or accepted without a response.
 	put func(context.Context, *world.World) error
 
 	mu     sync.Mutex
-	states [][]ask.Reply // to each question
-	acked  int           // states that the API server has taken
-	seen   int           // a reply has shown this one, or one after it
-	last   []bool        // by question: the newest reply was as in the last state
-	asked  int
+	states [][]ask.Reply // of each question
+	acked  int           // states that the API server has accepted
+	seen   int           // a reply had this state, or a later one
+	last   []bool        // by question: the newest reply has the last state
+	count  int           // queries
 	wrong  []string
 }
 
 // maxWrong is how many wrong replies are kept to be printed.
 const maxWrong = 5
 
-// next adds a state, which may be seen from now on. There is one writer.
+// next adds a state, which replies may have from now on. There is one writer.
 func (r *register) next() (state int, w *world.World) {
-	state = len(r.states) // nobody else changes it
+	state = len(r.states) // there is one writer
 	w = r.world(state)
 	zone := spec.New(w, nil, "disabled")
 	replies := make([]ask.Reply, len(r.questions))
@@ -56,13 +56,13 @@ func (r *register) next() (state int, w *world.World) {
 	return state, w
 }
 
-func (r *register) taken(state int) {
+func (r *register) accepted(state int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acked = state + 1
 }
 
-// ask puts a question and judges the reply.
+// ask sends a query and checks the reply.
 func (r *register) ask(c *ask.Client, i int) {
 	r.mu.Lock()
 	floor := r.seen
@@ -70,36 +70,37 @@ func (r *register) ask(c *ask.Client, i int) {
 	m, err := c.Ask(r.questions[i])
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
+	r.count++
 	if err != nil {
-		r.complain("%v: %v", r.questions[i], err)
+		r.fail("%v: %v", r.questions[i], err)
 		return
 	}
-	r.judge(i, ask.Normal(r.questions[i], m), floor)
+	r.check(i, ask.Normal(r.questions[i], m), floor)
 }
 
-// judge holds a reply against the states; a reply had shown state floor when the
-// question was asked. The caller holds mu.
-func (r *register) judge(i int, got ask.Reply, floor int) {
+// check compares a reply with the states. An earlier reply had state floor when the query
+// was sent. The caller holds mu.
+func (r *register) check(i int, got ask.Reply, floor int) {
 	is := func(replies []ask.Reply) bool { return got.Equal(replies[i]) }
 	r.last[i] = is(r.states[len(r.states)-1])
-	// The first state that fits demands the least of later replies.
+	// Of several equal states the first one is assumed, which requires the least of later
+	// replies.
 	if n := slices.IndexFunc(r.states[floor:], is); n >= 0 {
 		r.seen = max(r.seen, floor+n)
 	} else if n := slices.IndexFunc(r.states, is); n >= 0 {
-		r.complain("%v: went back to state %d after %d: %v", r.questions[i], n, floor, got)
+		r.fail("%v: went back to state %d after %d: %v", r.questions[i], n, floor, got)
 	} else {
-		r.complain("%v: no state is so, of %d to %d: %v", r.questions[i], floor, len(r.states)-1, got)
+		r.fail("%v: not in states %d to %d: %v", r.questions[i], floor, len(r.states)-1, got)
 	}
 }
 
-func (r *register) complain(format string, args ...any) {
+func (r *register) fail(format string, args ...any) {
 	if len(r.wrong) < maxWrong {
 		r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 	}
 }
 
-// askOn puts all questions to server again and again until ctx ends.
+// askOn sends all questions to server repeatedly until ctx ends.
 func (r *register) askOn(ctx context.Context, t *testing.T, server string) {
 	c, err := ask.Dial(server)
 	if err != nil {
@@ -114,82 +115,81 @@ func (r *register) askOn(ctx context.Context, t *testing.T, server string) {
 	}
 }
 
-// writeOn writes state after state until ctx ends. The last one is written in any case.
+// writeOn writes state after state until ctx ends. The last one is always written.
 func (r *register) writeOn(ctx context.Context) {
 	forced := context.WithoutCancel(ctx)
 	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil; <-tick {
 		state, w := r.next()
 		for start := time.Now(); time.Since(start) < patience; <-tick {
-			// An API server that hangs has not taken it. An attempt that is given up does not
-			// come after the next state: the server compares versions as it writes.
+			// An API server that hangs has not accepted the state. An abandoned attempt
+			// cannot overwrite the next state: the server compares versions.
 			attempt, cancel := context.WithTimeout(forced, 2*time.Second)
 			err := r.put(attempt, w)
 			cancel()
 			if err == nil {
-				r.taken(state)
+				r.accepted(state)
 				break
 			}
 		}
 	}
 }
 
-// progress returns how many states the API server has taken, and how many questions were
-// asked.
+// progress returns the number of accepted states and of queries.
 func (r *register) progress() (acked, asked int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.acked, r.asked
+	return r.acked, r.count
 }
 
-// behind says whether the server has not reached the last state.
+// behind returns an error if the server has not reached the last state.
 func (r *register) behind() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Contains(r.last, false) {
-		return fmt.Errorf("%s is not as in state %d, of which the API server has taken %d", r.name, len(r.states)-1, r.acked)
+		return fmt.Errorf("%s has not reached state %d, of which the API server has accepted %d", r.name, len(r.states)-1, r.acked)
 	}
 	return nil
 }
 
-// settled says whether the reply to a question was not as in the last state.
+// settled returns an error if the reply to a question does not have the last state.
 func (r *register) settled(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.last[i] {
-		return fmt.Errorf("%v is not as in state %d", r.questions[i], len(r.states)-1)
+		return fmt.Errorf("%v has not reached state %d", r.questions[i], len(r.states)-1)
 	}
 	return nil
 }
 
-// report fails the test for replies that were wrong.
+// report fails the test for wrong replies.
 func (r *register) report(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Logf("%s: %d states, %d questions", r.name, len(r.states), r.asked)
+	t.Logf("%s: %d states, %d queries", r.name, len(r.states), r.count)
 	for _, w := range r.wrong {
 		t.Errorf("%s: %s", r.name, w)
 	}
 }
 
-// load is clients who ask for objects all the while, and those who change them.
+// load is the clients that query objects, and the writers that change them.
 type load struct {
 	t         *testing.T
 	registers []*register
 	stopAsked context.CancelFunc
-	askers    sync.WaitGroup
+	clients   sync.WaitGroup
 
 	stopWrites context.CancelFunc
 	writers    sync.WaitGroup
 }
 
-// askAll begins to ask server, until the test ends.
+// askAll sends queries to server until the test ends.
 func askAll(t *testing.T, server string, registers ...*register) *load {
 	l := &load{t: t, registers: registers, stopWrites: func() {}}
 	var ctx context.Context
 	ctx, l.stopAsked = context.WithCancel(t.Context())
 	for _, r := range registers {
-		l.askers.Go(func() { r.askOn(ctx, t, server) })
+		l.clients.Go(func() { r.askOn(ctx, t, server) })
 	}
 	t.Cleanup(func() { l.stopWriting(); l.stopAsking() })
 	return l
@@ -197,10 +197,10 @@ func askAll(t *testing.T, server string, registers ...*register) *load {
 
 func (l *load) stopAsking() {
 	l.stopAsked()
-	l.askers.Wait()
+	l.clients.Wait()
 }
 
-// write begins to change the objects.
+// write starts the changes.
 func (l *load) write() {
 	var ctx context.Context
 	ctx, l.stopWrites = context.WithCancel(l.t.Context())
@@ -214,7 +214,7 @@ func (l *load) stopWriting() {
 	l.writers.Wait()
 }
 
-// more waits until each object was changed so many times, and asked for.
+// more waits for a number of changes of each object, and of queries.
 func (l *load) more(changes, questions int) {
 	l.t.Helper()
 	type count struct{ acked, asked int }
@@ -230,7 +230,7 @@ func (l *load) more(changes, questions int) {
 				return fmt.Errorf("%s was changed %d times, want %d", r.name, acked, changes)
 			}
 			if asked -= before[r].asked; asked < questions {
-				return fmt.Errorf("%s was asked for %d times, want %d", r.name, asked, questions)
+				return fmt.Errorf("%s was queried %d times, want %d", r.name, asked, questions)
 			}
 			return nil
 		})
@@ -244,7 +244,7 @@ func (l *load) catchUp() (took time.Duration) {
 	return eventually(l.t, "the last states", func() error { return l.each((*register).behind) })
 }
 
-// each joins what is amiss with each object.
+// each joins the errors of the objects.
 func (l *load) each(f func(*register) error) error {
 	var errs []error
 	for _, r := range l.registers {
@@ -253,7 +253,7 @@ func (l *load) each(f func(*register) error) error {
 	return errors.Join(errs...)
 }
 
-// report ends the load, and fails the test for replies that were wrong.
+// report ends the load and fails the test for wrong replies.
 func (l *load) report() {
 	l.t.Helper()
 	l.stopWriting()
@@ -263,10 +263,10 @@ func (l *load) report() {
 	}
 }
 
-// patience is how long anything may take that has to happen in the end.
+// patience limits everything that must happen at some time, on a busy machine too.
 const patience = 3 * time.Minute
 
-// eventually waits for what to be without error.
+// eventually calls f until it returns nil.
 func eventually(t *testing.T, what string, f func() error) (took time.Duration) {
 	t.Helper()
 	start := time.Now()

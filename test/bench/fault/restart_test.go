@@ -17,8 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 )
 
-// staleDenial is how long the absence of a name may be remembered, at most, when it is
-// told from a snapshot; in seconds.
+// staleDenial limits the TTL of negative replies from a snapshot, in seconds.
 const staleDenial = 5
 
 // scene is a control plane with one headless Service, db, in its first state.
@@ -56,7 +55,7 @@ func (c *scene) change(t *testing.T) {
 	c.db.taken(state)
 }
 
-// serves says how what s answers differs from a state of db.
+// serves returns a function that compares the replies of s with a state of db.
 func (c *scene) serves(s *server, state int) func() error {
 	return func() error {
 		for _, q := range c.db.questions {
@@ -68,7 +67,8 @@ func (c *scene) serves(s *server, state int) func() error {
 	}
 }
 
-// leave has a server write a snapshot of the present state, and returns the file.
+// leave runs a server until it has written a snapshot of the present state, and returns
+// the file.
 func (c *scene) leave(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "snapshot")
@@ -79,9 +79,10 @@ func (c *scene) leave(t *testing.T) (file string) {
 	return file
 }
 
-// TestRestartWithoutAPIServer: a server that starts while the API server is gone has the
-// names of the snapshot, and says that they are old; one without a snapshot denies
-// nothing, and forwards. Both have the truth when the API server is back.
+// TestRestartWithoutAPIServer starts servers while the API server is down. One with a
+// snapshot serves its names and reports that they are old. One without a snapshot replies
+// SERVFAIL for the cluster and forwards. Both have the present state when the API server
+// is back.
 func TestRestartWithoutAPIServer(t *testing.T) {
 	c := newScene(t)
 	file := c.leave(t)
@@ -92,7 +93,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	start := time.Now()
 	with.start(t)
 	absent, outside := question("absent", dns.TypeA), ask.Question{Name: "www.example.com.", Type: dns.TypeA}
-	for rcode := -1; rcode != dns.RcodeSuccess; { // until it is there, it is silent or does not know
+	for rcode := -1; rcode != dns.RcodeSuccess; { // until the server is there, there is no reply, or SERVFAIL
 		if rcode, _ = with.rcode(c.db.questions[0]); rcode == dns.RcodeNameError || time.Since(start) > patience {
 			t.Fatalf("after %v the rcode is %d\n%s", time.Since(start), rcode, with.Log())
 		}
@@ -121,8 +122,8 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	hung := newServer(t, c.program, text, "--snapshot", file)
 	start = time.Now()
 	hung.start(t)
-	eventually(t, "the snapshot, with an API server that is silent", c.serves(hung, 0))
-	t.Logf("the same with an API server that is silent: %v", time.Since(start).Round(time.Millisecond))
+	eventually(t, "the snapshot, with an unreachable API server", c.serves(hung, 0))
+	t.Logf("the same with an unreachable API server: %v", time.Since(start).Round(time.Millisecond))
 
 	without.start(t)
 	eventually(t, "forwarding", func() error { return forwards(without, outside) })
@@ -146,16 +147,16 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	back := time.Now()
 	way.flow()
 	for _, s := range []*server{with, without, hung} {
-		eventually(t, "the truth", c.serves(s, 1))
+		eventually(t, "the present state", c.serves(s, 1))
 		eventually(t, "ready", func() error { return contains(s, "/readyz?verbose", "names: loaded") })
 		if age := s.metric(t, "dnsconfigurer_dns_snapshot_age_seconds", ""); age != 0 {
-			t.Errorf("the snapshot is %v s old, and is not served", age)
+			t.Errorf("the snapshot is %v s old, want 0: it is not served", age)
 		}
 		if n := s.metric(t, "dnsconfigurer_dns_objects", "endpointslices"); n != 2 { // db's and kubernetes'
 			t.Errorf("%v slices", n)
 		}
 	}
-	t.Logf("from an API server that is ready to the truth: %v", time.Since(back).Round(time.Millisecond))
+	t.Logf("from a ready API server to the present state: %v", time.Since(back).Round(time.Millisecond))
 	for _, s := range []*server{with, without, hung} {
 		if rcode, _ := s.rcode(absent); rcode != dns.RcodeNameError {
 			t.Errorf("%v: rcode %d", absent, rcode)
@@ -163,8 +164,8 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	}
 }
 
-// deniesBriefly says that s does not call a name absent for a short time, by the SOA
-// record's minimum (RFC 2308 section 4).
+// deniesBriefly returns an error unless s denies a name with a short TTL in the SOA
+// record (RFC 2308 section 4).
 func deniesBriefly(s *server, q ask.Question) error {
 	rcode, m := s.rcode(q)
 	if rcode != dns.RcodeNameError {

@@ -26,14 +26,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// server is a dnsconfigurer dns, on the same addresses whenever it is started.
+// server is a dnsconfigurer dns with the same addresses after a restart.
 type server struct {
 	process.Process
 	address string // of queries
 	http    string
 }
 
-// build returns the program, which is the same for all servers of a test.
+// build builds the program.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "dnsconfigurer")
@@ -43,8 +43,7 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// newServer returns a server that does not run yet. It forwards to a resolver of the
-// test.
+// newServer returns a server that is not running. It forwards to a resolver of the test.
 func newServer(t *testing.T, program, kubeconfig string, flags ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +72,7 @@ func (s *server) start(t *testing.T) {
 	}
 }
 
-// get returns what the server says over HTTP; a code of 0: nothing.
+// get returns a page of the server; code 0 means that there is no response.
 func (s *server) get(path string) (code int, text string) {
 	client := http.Client{Timeout: 5 * time.Second}
 	r, err := client.Get("http://" + s.http + path)
@@ -88,7 +87,7 @@ func (s *server) get(path string) (code int, text string) {
 	return r.StatusCode, string(b)
 }
 
-// ready says why the server is not ready.
+// ready returns an error unless the server is ready.
 func (s *server) ready() error {
 	if err := s.Alive(); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (s *server) ready() error {
 	return nil
 }
 
-// metric returns the sum of a metric's series that have the label, or all with "".
+// metric returns the sum of a metric's series with the label, or of all for "".
 func (s *server) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
 	_, text := s.get("/metrics")
@@ -122,7 +121,7 @@ func (s *server) metric(t *testing.T, name, label string) float64 {
 	return sum
 }
 
-// has says how the reply to q differs from what w has.
+// has compares the reply to q with that of w.
 func (s *server) has(w *world.World, q ask.Question) error {
 	m, err := ask.One(s.address, q)
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *server) has(w *world.World, q ask.Question) error {
 	return nil
 }
 
-// rcode returns that of the reply to q, -1 if there is none.
+// rcode returns the rcode of the reply to q, -1 without a reply.
 func (s *server) rcode(q ask.Question) (int, *dns.Msg) {
 	m, err := ask.One(s.address, q)
 	if err != nil || m == nil {
@@ -143,7 +142,7 @@ func (s *server) rcode(q ask.Question) (int, *dns.Msg) {
 	return m.Rcode, m
 }
 
-// contains says that a page of s lacks a text.
+// contains returns an error unless a page of s contains text.
 func contains(s *server, path, text string) error {
 	if code, got := s.get(path); !strings.Contains(got, text) {
 		return fmt.Errorf("%s has no %q: %d %s", path, text, code, got)
@@ -151,7 +150,7 @@ func contains(s *server, path, text string) error {
 	return nil
 }
 
-// logged says that s has not logged a text.
+// logged returns an error unless s has logged text.
 func logged(s *server, text string) error {
 	if log := s.Log(); !strings.Contains(log, text) {
 		return fmt.Errorf("no %q in the log:\n%s", text, log)
@@ -159,7 +158,7 @@ func logged(s *server, text string) error {
 	return nil
 }
 
-// forwards says that s does not answer a question as the upstream resolver does.
+// forwards compares the reply of s with that of the upstream resolver.
 func forwards(s *server, q ask.Question) error {
 	m, err := ask.One(s.address, q)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// TestOldSnapshot: a snapshot of a state that is no more does not come between clients
-// and an API server that answers within the wait. No reply has it.
+// TestOldSnapshot: a snapshot of an earlier state is not served if the API server replies
+// within the wait.
 func TestOldSnapshot(t *testing.T) {
 	c := newScene(t)
 	file := c.leave(t)
 	c.change(t)
-	// Not 2 s, which a busy machine may need for the lists.
+	// A busy machine may need more than the default of 2 s for the lists.
 	s := c.server(t, "", "--snapshot", file, "--snapshot-wait", patience.String())
 	start := time.Now()
 	s.start(t)
@@ -34,23 +34,23 @@ func TestOldSnapshot(t *testing.T) {
 	if err := c.serves(s, 1)(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("from the start of the process to the truth: %v", time.Since(start).Round(time.Millisecond))
+	t.Logf("from the start of the process to the present state: %v", time.Since(start).Round(time.Millisecond))
 	if err := logged(s, "served from the snapshot"); err == nil {
 		t.Error("the snapshot was read")
 	}
 }
 
-// TestSnapshotOfNoUse: what is too old, damaged or of another cluster is worse than
-// nothing. The log says why it is left alone.
-func TestSnapshotOfNoUse(t *testing.T) {
+// TestUnusableSnapshot: a snapshot that is too old, damaged or of another cluster is not
+// served, and the log has the reason.
+func TestUnusableSnapshot(t *testing.T) {
 	c := newScene(t)
 	file := c.leave(t)
 	damaged, foreign := t.TempDir()+"/damaged", t.TempDir()+"/foreign"
 	damage(t, file, damaged)
 	move(t, file, foreign)
 
-	// What keeps a server from the lists must not keep it from the UID by which it knows
-	// the cluster: this user may read namespaces, and no more.
+	// A server without the right to list must still know the cluster by its UID: this
+	// user may only read namespaces.
 	const limited = "namespaces-only"
 	allow(t, c, limited)
 	c.unusable(t, foreign, "is of another cluster", limited)
@@ -64,7 +64,8 @@ func TestSnapshotOfNoUse(t *testing.T) {
 	c.unusable(t, file, "old, the limit is 1ms", "", "--snapshot-max-age", "1ms")
 }
 
-// unusable starts a server with a snapshot that it must not serve, and must say why.
+// unusable starts a server with a snapshot that it must not serve, and waits for the
+// reason in the log.
 func (c *scene) unusable(t *testing.T, file, why, as string, flags ...string) {
 	t.Helper()
 	s := c.server(t, as, append([]string{"--snapshot", file}, flags...)...)
@@ -89,8 +90,7 @@ func damage(t *testing.T, from, to string) {
 	}
 }
 
-// move writes the snapshot of another cluster, with a header that is otherwise like that
-// of from.
+// move writes a snapshot of another cluster with a header that is otherwise that of from.
 func move(t *testing.T, from, to string) {
 	t.Helper()
 	state, err := snapshot.Read(from)
@@ -107,7 +107,7 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// allow lets a user read the namespaces.
+// allow gives a user the right to read namespaces.
 func allow(t *testing.T, c *scene, user string) {
 	t.Helper()
 	rbac := newClient(t, c.Cluster).RbacV1()

@@ -18,10 +18,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
 
-// TestWatchStalls: the connection to the API server is there and nothing comes through.
-// Names are answered, the metric says for how long nothing was heard; after a short stall
-// the watch goes on, after a long one the connection is found dead and another is made.
-// Meanwhile the API server has forgotten what the watch missed: 410 Gone, and lists.
+// TestWatchStalls holds all bytes of the connection to the API server. The server replies
+// to queries, and a metric has the time since the last byte. After a short stall the
+// watch continues. After a long one the server detects the dead connection and opens
+// another. Meanwhile the API server has lost its history: 410 Gone, and new lists.
 func TestWatchStalls(t *testing.T) {
 	audit := newAudit(t)
 	c := apiserver.Start(t, audit.flags...)
@@ -58,16 +58,16 @@ func TestWatchStalls(t *testing.T) {
 	load.more(20, 100)
 	way.stall()
 	stalled := time.Now()
-	// client-go pings a connection that was silent for 30 s, and gives it 15 s.
-	eventually(t, "the connection is found dead", func() error { return logged(s, "client connection lost") })
+	// client-go sends a ping after 30 s without bytes, and waits 15 s for the reply.
+	eventually(t, "the dead connection is detected", func() error { return logged(s, "client connection lost") })
 	t.Logf("a dead connection was noticed after %v", time.Since(stalled).Round(time.Second))
 	if err := silent(3)(); err != nil {
 		t.Error(err)
 	}
 	if code, text := s.get("/readyz"); code != http.StatusOK {
-		t.Errorf("names that are old are better than none: %d %s", code, text)
+		t.Errorf("not ready with old data: %d %s", code, text)
 	}
-	c.API.Kill() // what it remembers for watches ends with it
+	c.API.Kill() // its history of events ends with it
 	if err := errors.Join(c.API.Start(), c.Ready(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestWatchStalls(t *testing.T) {
 	load.more(20, 100)
 	t.Logf("after a long stall the last change was served within %v", load.catchUp().Round(time.Millisecond))
 	if after := audit.lists(t); after == before {
-		t.Error("there was no new list: nothing was forgotten")
+		t.Error("no new list: the API server still had its history")
 	}
 	load.report()
 }
@@ -103,7 +103,7 @@ func newAudit(t *testing.T) audit {
 	return a
 }
 
-// lists returns how many lists our server has asked for, streaming ones or others.
+// lists returns the number of lists that the server has requested, streamed or not.
 func (a audit) lists(t *testing.T) (n int) {
 	t.Helper()
 	f, err := os.Open(a.log)
@@ -113,7 +113,7 @@ func (a audit) lists(t *testing.T) (n int) {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var e struct{ Stage, Verb, UserAgent, RequestURI string }
-		if json.Unmarshal(lines.Bytes(), &e) != nil { // the last line may be half written
+		if json.Unmarshal(lines.Bytes(), &e) != nil { // the last line may be incomplete
 			continue
 		}
 		isList := e.Verb == "list" || strings.Contains(e.RequestURI, "sendInitialEvents=true")

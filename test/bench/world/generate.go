@@ -17,16 +17,16 @@ import (
 // Zone is the cluster domain of every world.
 const Zone = "cluster.local."
 
-// Generator makes and changes a world.
+// Generator creates and changes a world.
 type Generator struct {
 	*rand.Rand
 	World World
 
-	addresses int // given away so far
-	sequence  int // objects made so far
+	addresses int // assigned so far
+	sequence  int // objects created so far
 }
 
-// FQDNEndpoint is the one endpoint of slices of names, of which a world has a few.
+// FQDNEndpoint is the endpoint of slices of type FQDN, of which a world has a few.
 const FQDNEndpoint = "host.example"
 
 // New returns a generator of a world of about n services. The addresses of the server
@@ -62,7 +62,7 @@ func (g *Generator) namespace(name string) {
 
 func (g *Generator) anyNamespace() string { return pick(g, g.World.Namespaces...).Name }
 
-// clusterIP returns an address that no service has had yet.
+// clusterIP returns a new address.
 func (g *Generator) clusterIP(six bool) string {
 	g.addresses++
 	if six {
@@ -84,7 +84,7 @@ func (g *Generator) endpointIP(six bool) string {
 	}
 }
 
-// dns is the Service that the server itself is behind.
+// dns adds the Service of the server itself.
 func (g *Generator) dns(self []netip.Addr) {
 	s := g.newService("kube-system", "kube-dns")
 	s.Spec.Ports = []corev1.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "dns-tcp", Protocol: "TCP", Port: 53}, {Name: "metrics", Protocol: "TCP", Port: 9153}}
@@ -146,7 +146,7 @@ func (g *Generator) service() {
 	}
 }
 
-// serviceName is a label of RFC 1035, most often one that nobody confuses with others.
+// serviceName returns a label of RFC 1035, usually a unique one.
 func (g *Generator) serviceName() string {
 	if g.chance(0.6) {
 		g.sequence++
@@ -163,7 +163,7 @@ func (g *Generator) dualStack(s *corev1.Service) {
 	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 }
 
-// ports returns named ports, one that is not, or none, which only a headless service may
+// ports returns named ports, one unnamed port, or none, which only a headless Service may
 // have.
 func (g *Generator) ports(headless bool) []corev1.ServicePort {
 	if headless && g.chance(0.1) {
@@ -184,8 +184,8 @@ func (g *Generator) ports(headless bool) []corev1.ServicePort {
 	return list[:1+g.IntN(3)]
 }
 
-// targets are what ExternalNames point to besides services: names that exist, that do
-// not, that fail, and an address.
+// targets are the targets of ExternalNames except Services: names that exist, do not
+// exist or fail, and an address.
 var targets = []string{
 	"www.example.com", "www.example.com.", "alias.example.com", "absent.example.com", "empty.example.com", "broken.example.com",
 	"missing.default.svc.cluster.local", "svc.cluster.local", "192.0.2.99", "www.example.com", "www.example.com", "xcluster.local",

@@ -16,9 +16,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// Mark puts an object of each kind into the world that only round n has. A server that
-// answers the questions as round n does has seen all that was applied before them: each
-// kind comes over a watch of its own, in order.
+// Mark adds an object of each kind that only round n has. A server whose replies show
+// them has processed all earlier changes: each kind has its own watch, in order.
 func (g *Generator) Mark(n int) (objects []kubeapi.Object, questions []ask.Question) {
 	w := &g.World
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("round-%d", n)}}

@@ -13,8 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 )
 
-// Questions returns n questions about the world: names of every form, and names that
-// nearly are, with the types that clients ask for and now and then any other.
+// Questions returns n questions about the world: names of every form and names that are
+// almost right, with the types that clients use and sometimes any other.
 func (g *Generator) Questions(n int) []ask.Question {
 	list := make([]ask.Question, n)
 	for i := range list {
@@ -81,7 +81,7 @@ func (g *Generator) anyType() uint16 {
 		dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCAA, dns.TypeDS, dns.TypeNAPTR, dns.TypeHINFO, uint16(65280))
 }
 
-// mixCase is what resolvers do that guard against forged replies.
+// mixCase changes the case of letters, as resolvers do against forged replies.
 func (g *Generator) mixCase(name string) string {
 	b := []byte(name)
 	for i, c := range b {
@@ -92,7 +92,7 @@ func (g *Generator) mixCase(name string) string {
 	return string(b)
 }
 
-// portName returns a port of s, most often in the form that it has to have.
+// portName returns a port of s, usually in the correct form.
 func (g *Generator) portName(s *corev1.Service) string {
 	port, protocol := "http", "tcp"
 	if len(s.Spec.Ports) > 0 {
@@ -142,7 +142,8 @@ func (g *Generator) podName() string {
 	return label + suffix
 }
 
-// reverseName returns that of an address of the cluster, or of one that is none.
+// reverseName returns the reverse name of an address of the cluster, or of another
+// address.
 func (g *Generator) reverseName() string {
 	ip := g.endpointIP(g.chance(0.3))
 	switch {
@@ -173,13 +174,13 @@ func (g *Generator) reverseName() string {
 	return name
 }
 
-// between returns a name of the zone that is above those of services, or beside.
+// between returns a name of the zone above those of Services, or beside them.
 func (g *Generator) between(s *corev1.Service) string {
 	return pick(g, "", "svc.", "pod.", "dns.", "ns.dns.", "ns.dns.", "ns.dns.", "dns-version.", s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".pod.",
 		"kube-dns.kube-system.svc.", "_tcp."+s.Name+"."+s.Namespace+".svc.", "_udp."+s.Name+"."+s.Namespace+".svc.") + Zone
 }
 
-// nearMiss returns a name that is not there, or one that is and does not look it.
+// nearMiss returns a name that almost exists, or an unusual form of one that exists.
 func (g *Generator) nearMiss(s *corev1.Service) string {
 	own := s.Name + "." + s.Namespace
 	return pick(g, g.label()+"."+s.Namespace+".svc.", s.Name+"."+g.label()+".svc.", own+".", own+".svc.svc.", own+".srv.", own+".pod.",

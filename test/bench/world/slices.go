@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// slice returns a new slice of s, with the ports that the pods behind it listen on: not
-// those of the service, as with a targetPort.
+// slice returns a new slice of s with the ports of the pods, which differ from those of
+// the Service as with a targetPort.
 func (g *Generator) slice(s *corev1.Service, six bool) *discoveryv1.EndpointSlice {
 	g.sequence++
 	slice := &discoveryv1.EndpointSlice{
@@ -34,7 +34,7 @@ func (g *Generator) slice(s *corev1.Service, six bool) *discoveryv1.EndpointSlic
 	return slice
 }
 
-// fill gives slice endpoints: seldom many, so that an answer has to be cut.
+// fill adds endpoints to slice, seldom so many that a reply is truncated.
 func (g *Generator) fill(slice *discoveryv1.EndpointSlice) {
 	slice.Endpoints = nil
 	n := g.IntN(5)
@@ -69,9 +69,9 @@ func (g *Generator) endpoint(slice *discoveryv1.EndpointSlice) discoveryv1.Endpo
 	return e
 }
 
-// stray makes a slice that belongs to no service that could have it: the service is gone,
-// or is another kind of thing, or the slice says of nobody's that it is. Its addresses
-// are its own, and it makes duplicates of others' now and then.
+// stray creates a slice without a usable Service: the Service is deleted or of another
+// kind, or the slice names none. It has its own addresses and sometimes duplicates of
+// others.
 func (g *Generator) stray() {
 	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: g.anyNamespace(), Name: "gone"}}
 	if i := slices.IndexFunc(g.World.Services, IsExternal); i >= 0 && g.chance(0.3) {

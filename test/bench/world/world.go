@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// World is the objects of a cluster.
+// World holds the objects of a cluster.
 type World struct {
 	Namespaces []*corev1.Namespace
 	Services   []*corev1.Service
@@ -41,7 +41,7 @@ func (w *World) Objects() []kubeapi.Object {
 	return all
 }
 
-// HasNamespace tells whether there is a namespace of that name.
+// HasNamespace reports whether the namespace exists.
 func (w *World) HasNamespace(name string) bool {
 	return slices.ContainsFunc(w.Namespaces, func(n *corev1.Namespace) bool { return n.Name == name })
 }
@@ -55,7 +55,7 @@ func (w *World) Service(namespace, name string) *corev1.Service {
 	return w.Services[i]
 }
 
-// SlicesOf returns the slices that are labelled as the service's.
+// SlicesOf returns the slices with the label of the Service.
 func (w *World) SlicesOf(namespace, name string) []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
 	for _, s := range w.Slices {
@@ -66,7 +66,7 @@ func (w *World) SlicesOf(namespace, name string) []*discoveryv1.EndpointSlice {
 	return list
 }
 
-// Untolerant returns w with no service that tolerates endpoints which are not ready.
+// Untolerant returns w without Services that tolerate endpoints that are not ready.
 func (w *World) Untolerant() *World {
 	other := *w
 	other.Services = slices.Clone(w.Services)
@@ -80,24 +80,24 @@ func (w *World) Untolerant() *World {
 	return &other
 }
 
-// IsHeadless tells whether s has no address of its own but its endpoints'.
+// IsHeadless reports whether s is headless.
 func IsHeadless(s *corev1.Service) bool {
 	return !IsExternal(s) && s.Spec.ClusterIP == corev1.ClusterIPNone
 }
 
-// IsExternal tells whether s stands for a name elsewhere.
+// IsExternal reports whether s is an ExternalName.
 func IsExternal(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName }
 
-// ToleratesUnready tells whether the endpoints of s count before they are ready.
+// ToleratesUnready reports whether endpoints of s that are not ready are published.
 func ToleratesUnready(s *corev1.Service) bool {
 	return s.Spec.PublishNotReadyAddresses || s.Annotations["service.alpha.kubernetes.io/tolerate-unready-endpoints"] == "true"
 }
 
-// IsReady tells whether e is ready; unknown is ready.
+// IsReady reports whether e is ready; unknown means ready.
 func IsReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
-// Hostname returns the label that stands for e at address below its service: its
-// hostname, or the address with dashes (as every cluster DNS server has it).
+// Hostname returns the label of e at address below its Service: its hostname, or the
+// address with dashes, as in every cluster DNS server.
 func Hostname(e discoveryv1.Endpoint, address string) string {
 	if e.Hostname != nil && *e.Hostname != "" {
 		return *e.Hostname
@@ -109,7 +109,7 @@ func Hostname(e discoveryv1.Endpoint, address string) string {
 	return label
 }
 
-// String returns the objects in w that bear on the service, to reproduce a failure by.
+// String returns the objects in w that concern the Service, to reproduce a failure.
 func (w *World) String(namespace, name string) string {
 	var b strings.Builder
 	if s := w.Service(namespace, name); s != nil {
@@ -122,7 +122,7 @@ func (w *World) String(namespace, name string) string {
 	return b.String()
 }
 
-// AddressString returns the slices that have an address, to reproduce a failure by.
+// AddressString returns the slices with an address, to reproduce a failure.
 func (w *World) AddressString(a netip.Addr) string {
 	var b strings.Builder
 	for _, s := range w.Services {

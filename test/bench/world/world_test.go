@@ -13,7 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// TestSeed: a failure can be reproduced from the seed alone.
+// TestSeed: the seed alone reproduces a failure.
 func TestSeed(t *testing.T) {
 	texts := make([]string, 2)
 	for i := range texts {
@@ -33,7 +33,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestIdentity: what an API tells apart by kind, namespace and name is there once.
+// TestIdentity: kind, namespace and name are unique.
 func TestIdentity(t *testing.T) {
 	large := world.Large(1000, 10000, 100)
 	g := world.New(1, 400, nil)

@@ -1,13 +1,13 @@
 /* Copyright The dnsconfigurer Authors
    SPDX-License-Identifier: Apache-2.0
 
-   Looks names up as programs do. The first argument says how: "0", "4" and "6"
-   are the families of getaddrinfo, any other number is a type for res_search. It
-   prints the addresses, a line each, or the number of answers; or the error.
+   Looks up a name. The first argument is the kind of lookup: "0", "4" and "6" are
+   the families of getaddrinfo, any other number is a type for res_search. It prints
+   the addresses, one a line, or the number of answers, or the error.
 
-   "each" is followed by a pause in milliseconds and names, which are looked up in
-   turn with the pause before each. A line for each has the name, how long that took
-   in microseconds, and the addresses or the error. */
+   The arguments "each PAUSE NAME..." look up several names with a pause in
+   milliseconds before each. Each gets a line with the name, the duration in
+   microseconds, and the addresses or the error. */
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#ifndef EAI_NODATA /* musl 1.2.3 has none */
+#ifndef EAI_NODATA /* not in musl 1.2.3 */
 #define EAI_NODATA -5
 #define EAI_ADDRFAMILY -9
 #endif
@@ -38,7 +38,7 @@ static const char *lookup_error(int e)
 static const char *search_error(int e)
 {
 	switch (e) {
-	case 0: return "NETDB_SUCCESS"; /* musl leaves it as it was */
+	case 0: return "NETDB_SUCCESS"; /* musl does not set it */
 	case HOST_NOT_FOUND: return "HOST_NOT_FOUND";
 	case TRY_AGAIN: return "TRY_AGAIN";
 	case NO_RECOVERY: return "NO_RECOVERY";
@@ -79,7 +79,7 @@ static long micros(void)
 static int each(int pause, char **names)
 {
 	static char line[4096];
-	setvbuf(stdout, line, _IOLBF, sizeof line); /* whole lines to those who share the file */
+	setvbuf(stdout, line, _IOLBF, sizeof line); /* whole lines: several programs write to the file */
 	for (; *names; names++) {
 		struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
 		nanosleep(&(struct timespec){pause / 1000, pause % 1000 * 1000000L}, 0);

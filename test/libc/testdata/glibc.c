@@ -1,10 +1,10 @@
 /* Copyright The dnsconfigurer Authors
    SPDX-License-Identifier: Apache-2.0
 
-   Tells what glibc made of /etc/resolv.conf, a line for each value, or looks up
-   the A records of the name given. Built with -DWHOLE and -static it also sees
-   the search domains after the sixth, for which the public struct has no room:
-   a static program may link with the hidden functions of libc.a. */
+   Prints /etc/resolv.conf as glibc has read it, one value a line, or looks up the
+   A records of its argument. Built with -DWHOLE and -static it also prints the
+   search domains after the sixth, which do not fit into the public struct: a static
+   program can link with the hidden functions of libc.a. */
 
 #include <arpa/inet.h>
 #include <resolv.h>
@@ -47,7 +47,7 @@ static void search(struct __res_state *state)
 }
 #endif
 
-/* Some sortlist lines hang glibc: 200 ms of computing are plenty for all others.
+/* Some sortlist lines hang glibc; all others need less than 200 ms of processor time.
    An abort leaves no core. */
 static void bound(void)
 {

@@ -1,9 +1,9 @@
 /* Copyright The dnsconfigurer Authors
    SPDX-License-Identifier: Apache-2.0
 
-   Tells what musl made of /etc/resolv.conf, a line for each value, or looks up
-   the A records of the name given. musl has no public form of its configuration;
-   a static program may link with the hidden function of libc.a that reads it. */
+   Prints /etc/resolv.conf as musl has read it, one value a line, or looks up the A
+   records of its argument. musl has no public form of its configuration; a static
+   program can link with the hidden function of libc.a that reads it. */
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 		char buf[INET6_ADDRSTRLEN];
 		printf("nameserver %s %u\n", inet_ntop(conf.servers[i].family, conf.servers[i].addr, buf, sizeof buf), conf.servers[i].scope);
 	}
-	/* Parted as name_from_dns_search in src/network/lookup_name.c does. */
+	/* Split as in name_from_dns_search in src/network/lookup_name.c. */
 	for (char *p = search; *p;) {
 		while (isspace(*p))
 			p++;
