@@ -22,19 +22,20 @@ import (
 )
 
 const (
-	services    = 400 // in a world, about
+	services    = 400 // in a world, approximately
 	changes     = 60  // of objects between two rounds
 	maxFailures = 10  // printed for each round and server
 )
 
 var (
-	seed      = flag.Uint64("seed", 0, "of the worlds and the questions")
+	seed      = flag.Uint64("seed", 0, "the seed of the worlds and the questions")
 	oursBuilt = flag.String("ours", "", "a dnsconfigurer to run instead of building one")
 )
 
-// TestDifferential puts generated questions to CoreDNS and to dnsconfigurer, which see the
-// same cluster, and compares both with what package spec says: ours always, CoreDNS
-// outside the classes of package deviation. Between rounds the cluster changes.
+// TestDifferential sends generated questions to CoreDNS and to dnsconfigurer, which have
+// the same cluster, and compares the replies with package spec: all of dnsconfigurer, and
+// those of CoreDNS outside the classes of package deviation. Between rounds the cluster
+// changes.
 func TestDifferential(t *testing.T) {
 	dir := t.TempDir()
 	coreDNS, ours := build(t, dir)
@@ -72,7 +73,7 @@ func TestDifferential(t *testing.T) {
 	total.check(t)
 }
 
-// build compiles both servers and returns where they are.
+// build compiles both servers and returns their paths.
 func build(t *testing.T, dir string) (coreDNS, ours string) {
 	t.Helper()
 	coreDNS, ours = filepath.Join(dir, "coredns"), *oursBuilt
@@ -100,14 +101,14 @@ func start(t *testing.T, binary string, run func(context.Context, string, peer.C
 	return p
 }
 
-// server is one of those compared. One that deviates does so in the known classes.
+// server is a compared server. One that deviates does so only in the known classes.
 type server struct {
 	name string
 	*peer.Process
 	deviates bool
 }
 
-// cluster is what all servers of a run see.
+// cluster is the cluster of all servers in a run.
 type cluster struct {
 	peer.Cluster
 	api *kubeapi.Server
@@ -126,8 +127,8 @@ func newCluster(t *testing.T, g *world.Generator, podMode string) cluster {
 	return cluster{peer.Cluster{Dir: t.TempDir(), API: url, Upstream: resolver.Addr.String(), PodMode: podMode}, api}
 }
 
-// next changes the cluster, except in the first round, waits until all servers have seen
-// it, and returns what they have to answer from now on.
+// next changes the cluster, except in the first round, waits until all servers have
+// processed the changes, and returns the zone for the next questions.
 func (c cluster) next(t *testing.T, g *world.Generator, n int, self []netip.Addr, servers []server) *spec.Zone {
 	t.Helper()
 	if n > 0 {
@@ -153,7 +154,7 @@ func (c cluster) next(t *testing.T, g *world.Generator, n int, self []netip.Addr
 	return zone
 }
 
-// compare puts all questions to s.
+// compare sends all questions to s.
 func compare(t *testing.T, s server, cases []*deviation.Case, questions []ask.Question, total *tally) {
 	t.Helper()
 	begin := time.Now()

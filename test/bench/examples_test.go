@@ -17,7 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// specWorld is the cluster of the specification's examples.
+// specWorld is the cluster of the examples in the specification.
 func specWorld() *world.World {
 	https, tcp, port := "https", corev1.ProtocolTCP, int32(443)
 	service := func(name string, ips ...string) *corev1.Service {
@@ -51,8 +51,8 @@ func specWorld() *world.World {
 	}
 }
 
-// TestSpecification has the examples of the specification's text, so that package spec is
-// not only as good as whoever wrote it.
+// TestSpecification checks package spec against the examples in the text of the
+// specification.
 func TestSpecification(t *testing.T) {
 	zone := spec.New(specWorld(), nil, "insecure")
 	const kubernetes, headless = "kubernetes.default.svc.cluster.local.", "headless.default.svc.cluster.local."
@@ -74,7 +74,7 @@ func TestSpecification(t *testing.T) {
 		{"unready.default.svc.cluster.local.", "A", "NXDOMAIN aa SOA of cluster.local."},
 		{"foo.default.svc.cluster.local.", "CNAME", "NOERROR aa | @ 5 CNAME www.example.com."},
 		{"foo.default.svc.cluster.local.", "A", "NOERROR aa | @ 5 CNAME www.example.com. | www.example.com. - A 203.0.113.147"},
-		// RFC 8020: a name exists when one below it does.
+		// RFC 8020: a name exists if a name below it does.
 		{"_tcp." + kubernetes, "A", "NOERROR aa SOA of cluster.local."},
 		{"0.3.10.in-addr.arpa.", "PTR", "NOERROR aa SOA of arpa."},
 	} {

@@ -15,16 +15,16 @@ import (
 
 const (
 	minQuestions = 50_000
-	maxPercent   = 2  // of the questions may be in one class, so that nothing hides there
+	maxPercent   = 2  // limits the questions in one class, so that no error hides there
 	minUsed      = 20 // questions in each class
-	maxNeedless  = 10 // percent of a class that CoreDNS answers as specified
+	maxNeedless  = 10 // percent of a class in which CoreDNS replies as specified
 	minRcode     = 500
 )
 
-// tally counts what the questions of all runs were about.
+// tally counts the questions of all runs by kind.
 type tally struct {
 	questions int
-	answers   map[string]int // by what the specification says
+	answers   map[string]int // by the right reply
 	applied   map[string]int // by class
 	differed  map[string]int
 }
@@ -56,8 +56,8 @@ func (y *tally) deviate(class string, differs bool) {
 	}
 }
 
-// check fails when a class hides too much, or nothing, or when the questions were not
-// about enough.
+// check fails the test if a class covers too many questions, or none, or if a kind of
+// question was too rare.
 func (y *tally) check(t *testing.T) {
 	t.Helper()
 	var table strings.Builder

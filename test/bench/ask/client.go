@@ -165,7 +165,7 @@ func (q Question) message() *dns.Msg {
 func check(query, m *dns.Msg) error {
 	switch {
 	case !m.Response || len(m.Question) != 1 || m.Question[0] != query.Question[0]:
-		return fmt.Errorf("reply to something else: %v", m)
+		return fmt.Errorf("reply to another query: %v", m)
 	case (m.IsEdns0() != nil) != (query.IsEdns0() != nil):
 		return fmt.Errorf("EDNS in only one of query and reply: %v", m)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// TestAll: the replies come in the order of the questions, over both transports.
+// TestAll: the replies are in the order of the questions, over both transports.
 func TestAll(t *testing.T) {
 	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	var questions []ask.Question
@@ -37,15 +37,15 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestRefuses: what no server may send is an error, and nothing at all is none.
-func TestRefuses(t *testing.T) {
+// TestAsk_InvalidReply: an invalid reply is an error, no reply is not.
+func TestAsk_InvalidReply(t *testing.T) {
 	q := ask.Question{Name: "n1.example.com.", Type: dns.TypeA}
 	silent := dnstest.Start(t, dnstest.Reply(func(*dns.Msg) *dns.Msg { return nil }))
 	if m, err := ask.One(silent.Addr.String(), q); m != nil || err != nil {
 		t.Error("silence:", m, err)
 	}
 	for want, reply := range map[string]func(*dns.Msg) *dns.Msg{
-		"something else": func(q *dns.Msg) *dns.Msg {
+		"another query": func(q *dns.Msg) *dns.Msg {
 			m := new(dns.Msg).SetReply(q)
 			m.Question[0].Name = "n2.example.com."
 			return m

@@ -11,9 +11,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Question is a query as it goes over the wire.
+// Question is a query on the wire.
 type Question struct {
-	Name    string // absolute, in the case in which it is asked
+	Name    string // absolute, in the case of the query
 	Type    uint16
 	Payload uint16 // of EDNS; 0: none
 	TCP     bool
@@ -36,10 +36,10 @@ func (q Question) String() string {
 	return s
 }
 
-// Reply is what two servers have to agree on: not the order of records, the weights of
-// SRV records, the serial of a zone, nor for how long a record from elsewhere is good.
+// Reply is the part of a reply on which two servers must agree: not the order of records,
+// the weights of SRV records, the serial of a zone, or the TTL of external records.
 type Reply struct {
-	Silent        bool // none came
+	Silent        bool // no reply
 	Rcode         int
 	Authoritative bool
 	Answer        []string
@@ -47,15 +47,15 @@ type Reply struct {
 	Extra         []string
 }
 
-// Normal returns the reply m to q. The records' owners are "@" where they have the name
-// of the question letter for letter.
+// Normal returns the normalized reply m to q. The owner of a record is "@" if it is the
+// name of the question in the same case.
 func Normal(q Question, m *dns.Msg) Reply {
 	if m == nil {
 		return Reply{Silent: true}
 	}
 	r := Reply{Rcode: m.Rcode, Authoritative: m.Authoritative}
 	if m.Rcode == dns.RcodeServerFailure {
-		return Reply{Rcode: m.Rcode} // no more is said by it
+		return Reply{Rcode: m.Rcode} // the rest is undefined
 	}
 	for _, rr := range m.Answer {
 		r.Answer = append(r.Answer, text(q, rr, m.Authoritative))
@@ -64,7 +64,7 @@ func Normal(q Question, m *dns.Msg) Reply {
 		if rr.Header().Rrtype == dns.TypeSOA {
 			r.SOA = dns.CanonicalName(rr.Header().Name)
 			if dns.IsSubDomain("arpa.", r.SOA) {
-				r.SOA = "arpa." // where the zones of reverse names are cut is a server's own choice
+				r.SOA = "arpa." // a server may choose the zones of reverse names
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func Normal(q Question, m *dns.Msg) Reply {
 	return r
 }
 
-// text is rr in the form of a zone file, its TTL only where the server sets it.
+// text returns rr in the form of a zone file, with the TTL only if the server sets it.
 func text(q Question, rr dns.RR, authoritative bool) string {
 	h := rr.Header()
 	owner := dns.CanonicalName(h.Name)
@@ -101,15 +101,14 @@ func text(q Question, rr dns.RR, authoritative bool) string {
 	return fmt.Sprintf("%s %s %s %s", owner, ttl, dns.TypeToString[h.Rrtype], strings.ToLower(data))
 }
 
-// Equal tells whether r and other say the same.
+// Equal reports whether r and other are equal.
 func (r Reply) Equal(other Reply) bool {
 	return r.Silent == other.Silent && r.Rcode == other.Rcode && r.Authoritative == other.Authoritative && r.SOA == other.SOA &&
 		slices.Equal(r.Answer, other.Answer) && slices.Equal(r.Extra, other.Extra)
 }
 
-// Agree tells whether got is the reply to q that want is. The addresses of what SRV and
-// NS records point to may be left out of a datagram where they do not fit (RFC 2181
-// section 9).
+// Agree reports whether got is a right reply to q if want is one. The addresses of SRV
+// and NS targets may be omitted from a datagram if they do not fit (RFC 2181 section 9).
 func Agree(q Question, want, got *dns.Msg) bool {
 	w, g := Normal(q, want), Normal(q, got)
 	missing := func(s string) bool { return !slices.Contains(w.Extra, s) }
@@ -119,7 +118,7 @@ func Agree(q Question, want, got *dns.Msg) bool {
 	return g.Equal(w)
 }
 
-// maxDatagram is what no server goes beyond, whatever the client takes (RFC 9715).
+// maxDatagram is the limit for all clients (RFC 9715).
 const maxDatagram = 1232
 
 // room is the size of the longest reply over UDP.

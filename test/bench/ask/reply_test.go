@@ -37,7 +37,8 @@ func reply(t *testing.T) *dns.Msg {
 	return m
 }
 
-// TestNormal says what two servers may do as they like, and what not.
+// TestNormal covers the differences that are allowed between servers, and those that are
+// not.
 func TestNormal(t *testing.T) {
 	want := ask.Normal(question, reply(t))
 	for name, free := range map[string]func(*dns.Msg){
@@ -77,8 +78,8 @@ func TestNormal(t *testing.T) {
 	}
 }
 
-// TestAgree: glue may be missing from a datagram that it does not fit into, and wrong
-// nowhere.
+// TestAgree: glue may be missing from a datagram into which it does not fit, and must be
+// right.
 func TestAgree(t *testing.T) {
 	want := reply(t)
 	for range 10 {

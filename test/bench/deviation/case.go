@@ -17,14 +17,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// Case is a question, the cluster it is asked in, and what the name is about.
+// Case is a question, its cluster, and the objects that the name refers to.
 type Case struct {
 	World    *world.World
 	Zone     *spec.Zone
 	Question ask.Question
 	Want     *dns.Msg // by package spec
 
-	untolerant *spec.Zone // what the answers are if no service tolerates unready endpoints
+	untolerant *spec.Zone // the zone if no Service tolerates unready endpoints
 	name       string     // in lower case
 	labels     []string   // of a name in the zone, without the zone
 	below      []string   // the labels left of the service or pod, outermost last
@@ -33,7 +33,7 @@ type Case struct {
 	address    netip.Addr // of a reverse name
 }
 
-// Cases returns the cases of questions.
+// Cases returns a case for each question.
 func Cases(w *world.World, z *spec.Zone, questions []ask.Question) []*Case {
 	untolerant := z.Of(w.Untolerant())
 	cases := make([]*Case, len(questions))
@@ -60,7 +60,7 @@ func newCase(w *world.World, z *spec.Zone, q ask.Question) *Case {
 	return c
 }
 
-// addressOf returns the address of a whole reverse name, else none.
+// addressOf returns the address of a complete reverse name.
 func addressOf(name string) netip.Addr {
 	labels := dns.SplitDomainName(name)
 	slices.Reverse(labels)
@@ -78,7 +78,7 @@ func addressOf(name string) netip.Addr {
 	return a
 }
 
-// String returns the objects that bear on the case.
+// String returns the objects that concern the case.
 func (c *Case) String() string {
 	if c.address.IsValid() {
 		return c.World.AddressString(c.address)
@@ -93,7 +93,7 @@ func (c *Case) String() string {
 	return text
 }
 
-// aliases returns where the name leads to, one after another.
+// aliases returns the targets of the name, in order.
 func (c *Case) aliases() []string {
 	var list []string
 	for _, rr := range c.Want.Answer {
@@ -104,7 +104,7 @@ func (c *Case) aliases() []string {
 	return list
 }
 
-// serviceOf reads a name of a service, or one below it.
+// serviceOf parses the name of a Service, or a name below it.
 func serviceOf(name string) (namespace, service string, ok bool) {
 	rest, ok := strings.CutSuffix(name, ".svc."+world.Zone)
 	labels := strings.Split(rest, ".")
@@ -116,26 +116,26 @@ func serviceOf(name string) (namespace, service string, ok bool) {
 
 func (c *Case) isType(types ...uint16) bool { return slices.Contains(types, c.Question.Type) }
 
-// isEmpty tells whether the name exists and has no records of the type.
+// isEmpty reports whether the name exists without records of the type.
 func (c *Case) isEmpty() bool {
 	return c.Want.Rcode == dns.RcodeSuccess && len(c.Want.Answer) == 0
 }
 
-// isAt tells whether the name is the zone's with these labels before it.
+// isAt reports whether the name consists of the labels and the zone.
 func (c *Case) isAt(labels string) bool { return c.name == labels+world.Zone }
 
-// isPod tells whether the name ends in that of a pod which exists.
+// isPod reports whether the name ends in the name of an existing pod.
 func (c *Case) isPod() bool {
 	n := len(c.labels)
 	return n >= 3 && c.labels[n-1] == "pod" && c.Zone.Has(strings.Join(c.labels[n-3:], ".")+"."+world.Zone)
 }
 
-// hasRecords tells whether the name has any in the cluster.
+// hasRecords reports whether the name has records in the cluster.
 func (c *Case) hasRecords(types ...uint16) bool {
 	return slices.ContainsFunc(types, func(t uint16) bool { return len(c.Zone.Records(c.name, t)) > 0 })
 }
 
-// holders returns the slices with a ready endpoint that has the address of the name.
+// holders returns the slices with a ready endpoint at the address of the name.
 func (c *Case) holders() []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
 	for _, s := range c.World.Slices {

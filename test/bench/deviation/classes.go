@@ -15,14 +15,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// Class is a reason for which CoreDNS 1.15 answers otherwise. What is right is the same
-// in all classes: what package spec says.
+// Class is a reason for a different reply of CoreDNS 1.15. The right reply is always that
+// of package spec.
 type Class struct {
 	Name    string
 	Applies func(*Case) bool
 }
 
-// Classes are all that there are. The first that applies to a case counts.
+// Classes holds all classes. The first that applies to a case counts.
 var Classes = []Class{
 	{"slice-without-service-label", isUnlabelled},
 	{"orphan-slice", isOrphan},
@@ -43,12 +43,12 @@ var Classes = []Class{
 	{"alias-loop", isLoop},
 	{"alias-of-missing-name", isAliasOfMissing},
 	{"alias-of-other-family", isAliasOfOther},
-	{"alias-of-nothing-elsewhere", isAliasOfElsewhere},
+	{"alias-of-nothing-elsewhere", isAliasOfExternal},
 	{"ns-dns", isNSDNS},
 	{"below-reverse-name", isBelowReverse},
 }
 
-// Of returns the class of c, "" when CoreDNS has to answer as package spec says.
+// Of returns the class of c, "" if CoreDNS must reply as package spec does.
 func Of(c *Case) string {
 	for _, class := range Classes {
 		if class.Applies(c) {
@@ -58,8 +58,8 @@ func Of(c *Case) string {
 	return ""
 }
 
-// isUnlabelled: a slice that says of no service that it is its own makes CoreDNS build a
-// name with an empty label, which cannot be sent: no reply comes.
+// isUnlabelled: for a slice without the label of a Service, CoreDNS builds a name with an
+// empty label, which cannot be sent: there is no reply.
 func isUnlabelled(c *Case) bool {
 	return c.isType(dns.TypePTR) && c.address.IsValid() && !c.isClusterIP() &&
 		slices.ContainsFunc(c.holders(), func(s *discoveryv1.EndpointSlice) bool { return s.Labels[discoveryv1.LabelServiceName] == "" })
@@ -71,7 +71,7 @@ func (c *Case) isClusterIP() bool {
 	})
 }
 
-// isOrphan: CoreDNS gives addresses the reverse name of a service that does not exist or
+// isOrphan: CoreDNS gives addresses the reverse name of a Service that does not exist or
 // is an ExternalName. That name would not resolve.
 func isOrphan(c *Case) bool {
 	return c.isType(dns.TypePTR) && c.address.IsValid() && !c.isClusterIP() &&
@@ -81,7 +81,7 @@ func isOrphan(c *Case) bool {
 		})
 }
 
-// isFQDNSlice: CoreDNS takes names in slices for addresses, and makes aliases of them.
+// isFQDNSlice: CoreDNS treats names in slices as addresses, and serves aliases for them.
 func isFQDNSlice(c *Case) bool {
 	name := c.name
 	if aliases := c.aliases(); len(aliases) > 0 && c.isType(dns.TypeA, dns.TypeAAAA) {
@@ -105,22 +105,22 @@ func isFQDNSlice(c *Case) bool {
 	}
 }
 
-// fqdnLabel is what CoreDNS makes of world.FQDNEndpoint.
+// fqdnLabel is the label of CoreDNS for world.FQDNEndpoint.
 const fqdnLabel = "host-example"
 
-// isTolerated: a service tolerates endpoints that are not ready, and CoreDNS waits until
-// their slice says that they are.
+// isTolerated: a Service tolerates endpoints that are not ready, and CoreDNS waits until
+// their slice marks them as ready.
 func isTolerated(c *Case) bool {
 	return !ask.Normal(c.Question, c.Want).Equal(ask.Normal(c.Question, c.untolerant.Answer(c.Question)))
 }
 
-// isMissingSOA: to CoreDNS every name exists that is asked for an SOA record.
+// isMissingSOA: in CoreDNS every name exists for queries of type SOA.
 func isMissingSOA(c *Case) bool {
 	return c.isType(dns.TypeSOA) && (len(c.labels) > 0 && c.Want.Rcode == dns.RcodeNameError || dns.IsSubDomain("arpa.", c.name) && !c.Zone.Has(c.name))
 }
 
-// isEmptyNonTerminal: a name exists when one below it does (RFC 8020), which CoreDNS
-// knows of namespaces only.
+// isEmptyNonTerminal: a name exists if a name below it does (RFC 8020). CoreDNS follows
+// that for namespaces only.
 func isEmptyNonTerminal(c *Case) bool {
 	if !c.Zone.IsOurs(c.name) || !c.isEmpty() || c.isType(dns.TypeSOA) {
 		return false
@@ -129,17 +129,18 @@ func isEmptyNonTerminal(c *Case) bool {
 	return c.isAt("dns.") || isProtocol || dns.IsSubDomain("arpa.", c.name) && !c.address.IsValid()
 }
 
-// isTXT: CoreDNS has a text for what has other records, and denies other names.
+// isTXT: CoreDNS replies to TXT queries with a text if the name has other records, and
+// denies other names.
 func isTXT(c *Case) bool {
 	return c.isType(dns.TypeTXT) && len(c.labels) <= 2 && c.Zone.IsOurs(c.name) && dns.IsSubDomain(world.Zone, c.name) && c.isEmpty()
 }
 
-// isVersion: to CoreDNS dns-version exists for its text alone.
+// isVersion: in CoreDNS dns-version exists for TXT only.
 func isVersion(c *Case) bool {
 	return c.isAt("dns-version.") && !c.isType(dns.TypeTXT, dns.TypeSOA)
 }
 
-// isReverseOther: to CoreDNS a reverse name exists for PTR alone.
+// isReverseOther: in CoreDNS a reverse name exists for PTR only.
 func isReverseOther(c *Case) bool {
 	return c.address.IsValid() && c.Zone.Has(c.name) && !c.isType(dns.TypePTR, dns.TypeSOA)
 }
@@ -154,8 +155,8 @@ func isPortAddress(c *Case) bool {
 	})
 }
 
-// isLoosePort: CoreDNS finds a port also without the underscores of RFC 2782, and takes
-// nothing after an underscore for anything.
+// isLoosePort: CoreDNS finds a port without the underscores of RFC 2782, and treats an
+// empty label after an underscore as a wildcard.
 func isLoosePort(c *Case) bool {
 	if c.service == nil || world.IsExternal(c.service) || len(c.below) != 2 || c.hasRecords(dns.TypeSRV) {
 		return false
@@ -163,7 +164,7 @@ func isLoosePort(c *Case) bool {
 	return c.hasPort(c.service)
 }
 
-// hasPort tells whether CoreDNS finds a port of owner for the two labels below.
+// hasPort reports whether CoreDNS finds a port of owner for the two labels below.
 func (c *Case) hasPort(owner *corev1.Service) bool {
 	port, protocol := strings.TrimPrefix(c.below[0], "_"), strings.TrimPrefix(c.below[1], "_")
 	matches := func(p, proto string) bool {
@@ -179,8 +180,8 @@ func (c *Case) hasPort(owner *corev1.Service) bool {
 	})
 }
 
-// isUnnamedPort: by the specification unnamed ports have no SRV record; CoreDNS gives
-// them one at the service's own name.
+// isUnnamedPort: unnamed ports have no SRV record in the specification; CoreDNS adds one
+// at the Service's own name.
 func isUnnamedPort(c *Case) bool {
 	if c.service == nil || world.IsExternal(c.service) || len(c.below) > 0 || !c.isType(dns.TypeSRV) {
 		return false
@@ -205,40 +206,40 @@ func isEndpointSRV(c *Case) bool {
 // isPodSRV: CoreDNS gives a pod's name the port 0.
 func isPodSRV(c *Case) bool { return c.isType(dns.TypeSRV) && c.isPod() && len(c.below) == 0 }
 
-// isBelowPod: CoreDNS does not read what is left of a pod's name.
+// isBelowPod: CoreDNS ignores the labels left of a pod's name.
 func isBelowPod(c *Case) bool { return c.isPod() && (len(c.below) == 1 || len(c.below) == 2) }
 
-// isExternalOther: an alias is one for all types (RFC 1034 3.6.2); CoreDNS follows it
-// for addresses only.
+// isExternalOther: an alias applies to all types (RFC 1034 section 3.6.2); CoreDNS
+// follows it for addresses only.
 func isExternalOther(c *Case) bool {
 	return c.hasRecords(dns.TypeCNAME) && !c.isType(dns.TypeA, dns.TypeAAAA, dns.TypeCNAME)
 }
 
-// An ExternalName leads to nothing: no address, or to itself.
+// The target of the ExternalName has no address, or is the name itself.
 func isExternalWithout(c *Case) bool {
 	return c.hasRecords(dns.TypeCNAME) && c.isType(dns.TypeA, dns.TypeAAAA) &&
 		!slices.ContainsFunc(c.Want.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == c.Question.Type })
 }
 
-// isLoop: CoreDNS says that a name has no records which leads to itself.
+// isLoop: CoreDNS replies NODATA for a name that is an alias of itself.
 func isLoop(c *Case) bool {
 	return isExternalWithout(c) && c.Want.Rcode == dns.RcodeSuccess && len(c.Want.Ns) == 0
 }
 
-// isAliasOfMissing: CoreDNS hides an alias that leads to no name of the zone, so that
-// the resolver cannot know which name is missing.
+// isAliasOfMissing: CoreDNS omits an alias whose target in the zone does not exist, so
+// that the resolver cannot see which name is missing.
 func isAliasOfMissing(c *Case) bool {
 	return isExternalWithout(c) && !c.leavesZone() && c.Want.Rcode == dns.RcodeNameError
 }
 
-// isAliasOfOther: and one that leads to a name of the zone that has no such address.
+// isAliasOfOther: CoreDNS omits an alias whose target in the zone has no such address.
 func isAliasOfOther(c *Case) bool {
 	return isExternalWithout(c) && !c.leavesZone() && !isLoop(c) && c.Want.Rcode == dns.RcodeSuccess
 }
 
-// isAliasOfElsewhere: CoreDNS hides what the upstream says of the alias's end: that it
-// does not exist, that it has no such address, or that nobody knows.
-func isAliasOfElsewhere(c *Case) bool { return isExternalWithout(c) && c.leavesZone() }
+// isAliasOfExternal: CoreDNS omits the upstream resolver's reply for the target of an
+// alias: NXDOMAIN, NODATA or a failure.
+func isAliasOfExternal(c *Case) bool { return isExternalWithout(c) && c.leavesZone() }
 
 func (c *Case) leavesZone() bool {
 	if c.Want.Rcode == dns.RcodeServerFailure {
@@ -248,13 +249,13 @@ func (c *Case) leavesZone() bool {
 	return len(aliases) > 0 && !dns.IsSubDomain(world.Zone, aliases[len(aliases)-1])
 }
 
-// isNSDNS: CoreDNS compares ns.dns with the zone in the case of the question, and does
-// not know it for PTR.
+// isNSDNS: CoreDNS compares ns.dns with the zone in the case of the question, and ignores
+// it for PTR.
 func isNSDNS(c *Case) bool {
 	return c.isAt("ns.dns.") && (c.isType(dns.TypePTR) || !strings.HasSuffix(c.Question.Name, world.Zone) && !c.isType(dns.TypeSOA))
 }
 
-// isBelowReverse: CoreDNS does not count the labels of an IPv6 reverse name.
+// isBelowReverse: CoreDNS does not check the number of labels of an IPv6 reverse name.
 func isBelowReverse(c *Case) bool {
 	_, rest, _ := strings.Cut(c.name, ".")
 	above := *c

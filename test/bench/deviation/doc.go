@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviation names the reasons for which CoreDNS does not answer as package spec
-// says. Each is known from the cluster and the question alone, so that no difference is
-// excused after the fact; docs/divergences.md says who is right, and why.
+// Package deviation holds the reasons for which CoreDNS does not reply as package spec
+// does. Each depends on the cluster and the question only, so that no difference is
+// excused afterwards; docs/divergences.md says which reply is right, and why.
 package deviation

@@ -52,7 +52,7 @@ func (c *scene) change(t *testing.T) {
 	if err := c.db.put(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	c.db.taken(state)
+	c.db.accepted(state)
 }
 
 // serves returns a function that compares the replies of s with a state of db.

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Load is what dnsperf does to a server: so many queries a second, for so long. Without a
-// rate it is as many as the server answers while 100 are on their way.
+// Load is a load of dnsperf: queries per second, and a duration. Without a rate, 100
+// queries are in flight all the time.
 type Load struct {
 	Rate    int
 	Seconds int
 }
 
-// String names the load in a table.
+// String returns the name of the load in a table.
 func (l Load) String() string {
 	if l.Rate == 0 {
 		return "as many as it answers"
@@ -28,7 +28,7 @@ func (l Load) String() string {
 	return fmt.Sprintf("%d/s", l.Rate)
 }
 
-// Result is what a server did under a load.
+// Result is the work of a server under a load.
 type Result struct {
 	Answered int
 	Lost     int
@@ -36,10 +36,10 @@ type Result struct {
 	CPU      time.Duration
 }
 
-// PerQuery is the processor time for one answered query.
+// PerQuery returns the processor time for one answered query.
 func (r Result) PerQuery() time.Duration { return r.CPU / time.Duration(max(1, r.Answered)) }
 
-// Run sends the queries of a file, over and over, to the server at address, which is the
+// Run sends the queries of a file, repeatedly, to the server at address, which is the
 // process pid.
 func (l Load) Run(ctx context.Context, address string, pid int, file string) (Result, error) {
 	before, err := CPU(pid)

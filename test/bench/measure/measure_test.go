@@ -39,7 +39,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestSelf: this process computes until it has been seen to, and has memory.
+// TestSelf: this process uses the processor until that is measured, and has memory.
 func TestSelf(t *testing.T) {
 	for {
 		d, err := CPU(os.Getpid())

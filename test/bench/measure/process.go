@@ -16,8 +16,7 @@ import (
 // runs on.
 const tick = time.Second / 100
 
-// CPU returns the time that a process and its children have computed, in user and kernel
-// mode.
+// CPU returns the processor time of a process and its children, in user and kernel mode.
 func CPU(pid int) (time.Duration, error) {
 	var sum time.Duration
 	for _, p := range family(pid) {
@@ -37,7 +36,7 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 // stat returns the fields of /proc/PID/stat from the third on, the state. The second is
-// the program's name and may have blanks in it.
+// the name of the program and may contain blanks.
 func stat(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -65,7 +64,7 @@ func family(pid int) []int {
 	return list
 }
 
-// Resident returns the memory that a process has, in bytes.
+// Resident returns the resident memory of a process, in bytes.
 func Resident(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Reference is the server that the table compares the others with.
+// Reference is the server to which the table compares the others.
 const Reference = "dnsconfigurer"
 
-// Table is what was measured. The zero Table is empty.
+// Table holds measured figures. The zero Table is empty.
 type Table struct{ rows []row }
 
 type row struct {
@@ -20,13 +20,13 @@ type row struct {
 	value               float64
 }
 
-// Add adds a figure. Those of a title belong together.
+// Add adds a figure to a title.
 func (t *Table) Add(title, server string, value float64, unit string) {
 	t.rows = append(t.rows, row{title, server, unit, value})
 }
 
-// String returns the table in Markdown. The ratio says how much of the server's figure
-// that of Reference is. Of what a server costs, below 1, Reference is better.
+// String returns the table in Markdown. The ratio is the figure of Reference divided by
+// the server's: below 1, Reference costs less.
 func (t *Table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| what | server | figure | %s / it |\n|---|---|---|---|\n", Reference)
@@ -41,7 +41,7 @@ func (t *Table) String() string {
 	return b.String()
 }
 
-// figure has three digits, or all of an integer's.
+// figure formats three digits, or all of an integer.
 func figure(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)
@@ -49,7 +49,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// Median returns the middle of values.
+// Median returns the median of values.
 func Median(values []float64) float64 { return Percentile(values, 50) }
 
 // Percentile returns the smallest of values that p percent of them do not exceed.

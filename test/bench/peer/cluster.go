@@ -17,7 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// Cluster is what a cluster DNS server is told when it starts.
+// Cluster is the configuration of a cluster DNS server.
 type Cluster struct {
 	Dir      string // for its files
 	API      string // URL
@@ -28,14 +28,14 @@ type Cluster struct {
 	Autopath bool   // CoreDNS expands search paths; with PodMode verified alone
 	Snapshot string // of dnsconfigurer, a file; "": none
 
-	// HostSuffixes are the search domains of the hosts. CoreDNS has those of its own
-	// resolv.conf, which takes root.
+	// HostSuffixes are the search domains of the nodes. CoreDNS reads them from its own
+	// resolv.conf, which needs root.
 	HostSuffixes []string
 }
 
-// CoreDNS runs the CoreDNS at binary with the Corefile that kubeadm writes, less what
-// does not bear on answers. It serves on all addresses: told to bind to one, it does not
-// know its own any more.
+// CoreDNS runs the CoreDNS at binary with the Corefile of kubeadm, without the plugins
+// that do not affect replies. It listens on all addresses: with the plugin bind it does
+// not find its own address.
 func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	address, port, err := freeHostPort()
 	if err != nil {
@@ -114,8 +114,8 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	return p, nil
 }
 
-// NodeCache runs the dnsconfigurer at binary as the cache on a node, in front of a cluster
-// DNS server.
+// NodeCache runs the dnsconfigurer at binary as a node cache in front of a cluster DNS
+// server.
 func NodeCache(ctx context.Context, binary, clusterDNS string, c Cluster) (*Process, error) {
 	address, err := freePort()
 	if err != nil {
@@ -143,8 +143,8 @@ func freeHostPort() (address, port string, err error) {
 	return address, port, err
 }
 
-// OwnAddress returns an address of this machine by which CoreDNS finds the Service that
-// it is behind, none if there is nothing but the loopback interface.
+// OwnAddress returns an address of this machine by which CoreDNS finds its own Service,
+// or none if there is only the loopback interface.
 func OwnAddress() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

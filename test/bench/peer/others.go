@@ -16,8 +16,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 )
 
-// The servers that are no cluster DNS, each with one thread where it can be told: what
-// they cost is what such a server can cost.
+// Servers that are not a cluster DNS, with one thread each where that can be configured.
+// Their cost is the cost of a server of their kind.
 
 // NSD serves the zone file, as an authoritative server.
 func NSD(ctx context.Context, dir, zoneFile string) (*Process, error) {
@@ -65,7 +65,7 @@ zone:
 	})
 }
 
-// Unbound caches what upstream says.
+// Unbound caches the replies of the upstream resolver.
 func Unbound(ctx context.Context, dir, upstream string) (*Process, error) {
 	host, port, err := net.SplitHostPort(upstream)
 	if err != nil {
@@ -92,7 +92,7 @@ forward-zone:
 	})
 }
 
-// Dnsmasq caches what upstream says.
+// Dnsmasq caches the replies of the upstream resolver.
 func Dnsmasq(ctx context.Context, dir, upstream string) (*Process, error) {
 	host, port, err := net.SplitHostPort(upstream)
 	if err != nil {
@@ -113,7 +113,7 @@ pid-file=
 	})
 }
 
-// Echo sends every query back as its own reply, in batches: what the kernel takes.
+// Echo returns every query as its own reply, in batches: the cost of the kernel.
 func Echo(ctx context.Context, binary string) (*Process, error) {
 	address, err := freePort()
 	if err != nil {

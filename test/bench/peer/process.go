@@ -12,13 +12,15 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"sync"
 	"time"
 )
 
-// Process is a server that runs.
+// Process is a running server.
 type Process struct {
-	Address string // where it answers queries, UDP and TCP
+	Address string // for queries, UDP and TCP
 	Started time.Time
 
 	name  string
@@ -27,10 +29,10 @@ type Process struct {
 	ended chan struct{}
 }
 
-// startupTime is how long a server may take until it is ready.
+// startupTime limits the start of a server.
 const startupTime = 3 * time.Minute
 
-// start runs a server. It ends with Stop.
+// start runs a server until Stop is called.
 func start(name string, cmd *exec.Cmd, address string) (*Process, error) {
 	p := &Process{Address: address, Started: time.Now(), name: name, cmd: cmd, log: new(tail), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
@@ -44,7 +46,7 @@ func start(name string, cmd *exec.Cmd, address string) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the process's number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop ends the process.
@@ -53,10 +55,10 @@ func (p *Process) Stop() {
 	<-p.ended
 }
 
-// Log returns the last that the process has written.
+// Log returns the end of the output.
 func (p *Process) Log() string { return p.log.String() }
 
-// Wait waits until ready says that the process is.
+// Wait waits until ready reports true.
 func (p *Process) Wait(ctx context.Context, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startupTime)
 	defer cancel()
@@ -72,7 +74,7 @@ func (p *Process) Wait(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// answers200 tells whether there is a good answer at url.
+// answers200 reports whether url is served with status 200.
 func answers200(url string) bool {
 	client := http.Client{Timeout: time.Second}
 	r, err := client.Get(url)
@@ -83,12 +85,17 @@ func answers200(url string) bool {
 	return r.StatusCode == http.StatusOK
 }
 
-// freePort returns an address of the loopback interface that nobody has, over UDP or
-// over TCP. A server takes it a moment later, CoreDNS seconds later. The port is below those
-// that the kernel gives to clients (ip_local_port_range), one of which could be first.
+// freePort returns a free address of the loopback interface, for UDP and TCP. A server
+// binds it later, CoreDNS seconds later: the port is below those that the kernel assigns
+// to clients (ip_local_port_range), and on Linux the host is a random one, which other
+// tests do not use.
 func freePort() (string, error) {
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		host := "127.0.0.1"
+		if runtime.GOOS == "linux" { // where all of 127.0.0.0/8 is the loopback interface
+			host = net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254))).String()
+		}
+		address := net.JoinHostPort(host, strconv.Itoa(10_000+rand.IntN(20_000)))
 		u, err := net.ListenPacket("udp", address)
 		if err != nil {
 			continue
@@ -103,7 +110,7 @@ func freePort() (string, error) {
 	return "", fmt.Errorf("no port is free for both UDP and TCP")
 }
 
-// Build compiles a command of the module in dir, without cgo as it is released.
+// Build compiles a command of the module in dir without cgo, as releases are.
 func Build(ctx context.Context, dir, pkg, output string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, pkg)
 	cmd.Dir = dir
@@ -114,7 +121,7 @@ func Build(ctx context.Context, dir, pkg, output string) error {
 	return nil
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of what is written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -13,8 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// TestLoad: two search domains that have no such name cost two pairs of queries; with none
-// there is one pair. What does not exist is tried everywhere, and fails.
+// TestLoad: two search domains without the name cost two pairs of queries, none costs one
+// pair. A name that does not exist is tried with all of them.
 func TestLoad(t *testing.T) {
 	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	l := Load{Address: netip.MustParseAddr("127.0.0.2"), Server: server.Addr, Rate: 1000}
@@ -35,8 +35,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestDue: a lookup that is late counts from when it was due, one that is on time from
-// when it begins.
+// TestDue: the time of a late lookup starts when it was due, that of an early one when it
+// begins.
 func TestDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

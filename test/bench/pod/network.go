@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// network carries the queries of one lookup at a time. It has a socket for each family,
-// which glibc asks for at once.
+// network sends the queries of one lookup at a time. It has a socket for each family,
+// which glibc queries at once.
 type network map[uint16]*net.UDPConn
 
 func dial(from netip.Addr, server netip.AddrPort) (network, error) {
@@ -35,7 +35,7 @@ func (n network) close() {
 	}
 }
 
-// exchange is a libc.Exchange. All nameservers are the one server.
+// exchange is a libc.Exchange. All nameservers are the same server.
 func (n network) exchange(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
 	conn := n[query.Question[0].Qtype]
 	if deadline, ok := ctx.Deadline(); ok {
@@ -57,13 +57,13 @@ func (n network) exchange(ctx context.Context, _ netip.Addr, query *dns.Msg) (*d
 			return nil, err
 		}
 		m := new(dns.Msg)
-		if err := m.Unpack(buffer[:size]); err == nil && m.Id == query.Id { // else one that came late
+		if err := m.Unpack(buffer[:size]); err == nil && m.Id == query.Id { // else a late reply
 			return m, nil
 		}
 	}
 }
 
-// noTCP is a libc.Exchange too. The answers here are short.
+// noTCP is a libc.Exchange that is not used: the replies here are short.
 func noTCP(context.Context, netip.Addr, *dns.Msg) (*dns.Msg, error) {
 	return nil, errors.New("an answer does not fit into a datagram")
 }

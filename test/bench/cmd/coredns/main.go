@@ -1,10 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is CoreDNS as a cluster runs it: its own main function with the
-// plugins of kubeadm's Corefile, and autopath. Leaving the others out, which bring the
-// libraries of three clouds, makes a cold build several times faster; the code that
-// runs is the same.
+// Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
+// of kubeadm's Corefile and autopath. Without the other plugins, which need the libraries
+// of three clouds, a cold build is several times faster; the code that runs is the same.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/coredns/coredns/plugin/ready"
 )
 
-// A plugin registers itself when it is linked; to name one thing of it is enough.
+// A plugin registers itself when it is linked, so one reference to each is enough.
 var _ = []reflect.Type{
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),

@@ -1,9 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command echo is a DNS server that knows nothing: it sends every query back, marked as a
-// reply. It reads and writes in batches (recvmmsg, sendmmsg), so what it costs is what the
-// kernel and Go take of any server, and no server can be much cheaper.
+// Command echo is a DNS server without data: it returns every query, marked as a reply.
+// It reads and writes in batches (recvmmsg, sendmmsg), so its cost is that of the kernel
+// and of Go for any server, a lower bound.
 package main
 
 import (

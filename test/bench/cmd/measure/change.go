@@ -21,7 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// changing is a headless service whose one endpoint changes.
+// changing returns a headless Service with one endpoint that changes.
 func (b *bench) changing() []kubeapi.Object {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: "changing"},
@@ -40,14 +40,14 @@ func changed(n int) *discoveryv1.EndpointSlice {
 
 func address(n int) string { return fmt.Sprintf("10.200.%d.%d", n>>8, n&255) }
 
-// usualTTL is that of records and of the cache in kubeadm's Corefile. With it a change
-// takes so long to see that few are measured.
+// usualTTL is the TTL of records and of the cache in kubeadm's Corefile. Changes take so
+// long to be visible with it that few are measured.
 const (
 	usualTTL     = 30
 	usualChanges = 2
 )
 
-// changed is how long it takes from an event of the API to the answer that it makes.
+// changed measures the time from an event of the API to the first reply with the change.
 func (b *bench) changed(ctx context.Context, t *measure.Table) error {
 	subjects := b.clusterDNS(usualTTL)
 	subjects[1].name = "CoreDNS, ttl 30 and cache 30"
@@ -83,14 +83,14 @@ func (b *bench) changed(ctx context.Context, t *measure.Table) error {
 	return nil
 }
 
-// change makes the n-th change and asks until it is answered with.
+// change makes the n-th change and sends queries until a reply has it.
 func (b *bench) change(ctx context.Context, s *subject, question ask.Question, n int) (time.Duration, error) {
 	client, err := ask.Dial(s.Address)
 	if err != nil {
 		return 0, err
 	}
 	defer client.Close()
-	if _, err := client.Ask(question); err != nil { // so that a cache has the old answer
+	if _, err := client.Ask(question); err != nil { // so that a cache has the old reply
 		return 0, err
 	}
 	begin := time.Now()
@@ -104,7 +104,7 @@ func (b *bench) change(ctx context.Context, s *subject, question ask.Question, n
 			return time.Since(begin), nil
 		}
 		select {
-		case <-time.After(200 * time.Microsecond): // leave the server the processor
+		case <-time.After(200 * time.Microsecond): // leave processor time to the server
 		case <-ctx.Done():
 		}
 	}

@@ -12,16 +12,16 @@ import (
 	"os/exec"
 )
 
-// tools are the programs that are run, and Debian's packages for them.
+// tools are the programs of the peers and their Debian packages.
 var tools = []struct{ program, pkg string }{
 	{"dnsperf", "dnsperf"}, {"nsd", "nsd"}, {"knotd", "knot"}, {"unbound", "unbound"}, {"dnsmasq", "dnsmasq-base"},
 }
 
-// policy is a file that keeps Debian's packages from starting what they install
+// policy is a file that prevents the start of services at their installation
 // (invoke-rc.d(8)).
 const policy = "/usr/sbin/policy-rc.d"
 
-// install sees to it that the tools are there. It does nothing when they are.
+// install installs the missing tools.
 func install(ctx context.Context) error {
 	var missing []string
 	for _, tool := range tools {
@@ -43,7 +43,7 @@ func install(ctx context.Context) error {
 	if aptGet(ctx, args...).Run() == nil {
 		return nil
 	}
-	_ = aptGet(ctx, "update").Run() // install says what is wrong
+	_ = aptGet(ctx, "update").Run() // install reports the error
 	if out, err := aptGet(ctx, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get %q: %w\n%s", args, err, out)
 	}

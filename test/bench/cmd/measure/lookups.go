@@ -21,9 +21,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// asking is the pod that looks names up. It has an address of the loopback network, for
-// CoreDNS finds the namespace of a search list by the asker's.
-func asking() kubeapi.Object {
+// clientPod is the pod that looks up names. Its address is on the loopback network,
+// because CoreDNS finds the namespace of a search list by the client's address.
+func clientPod() kubeapi.Object {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: "asking"},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: askingIP, PodIPs: []corev1.PodIP{{IP: askingIP}}},
@@ -32,29 +32,29 @@ func asking() kubeapi.Object {
 
 const askingIP = "127.0.0.2"
 
-// hostSuffixes are the search domains of a usual node. No name below them exists.
+// hostSuffixes are the search domains of a common node. No name below them exists.
 var hostSuffixes = []string{"corp.internal", "dc.internal"}
 
-// resolvConf is that of a pod.
+// resolvConf is the resolv.conf of a pod.
 func resolvConf(searches ...string) string {
 	return "nameserver 192.0.2.1\nsearch " + strings.Join(searches, " ") + "\noptions ndots:5\n"
 }
 
-// lookedUp is how many external names are looked up: with all that is tried for them they
-// fit into CoreDNS's cache.
+// lookedUp is the number of external names: CoreDNS's cache holds the replies for all
+// their candidates.
 const lookedUp = 500
 
-// chain is a way for a pod to look names up.
+// chain is a configuration in which a pod looks up names.
 type chain struct {
 	name       string
 	resolvConf string
 	queries    int        // of a lookup
-	servers    []*subject // the cluster DNS, and what is before it; the last is asked
+	servers    []*subject // the cluster DNS, and a node cache before it; pods query the last
 
 	perCPU, p50, p99 []float64 // of each run
 }
 
-// The names of the ways; that with a node cache is nameOurs.
+// The names of the chains; the one with a node cache is nameOurs.
 const (
 	coreClusterFirst = nameCoreDNS + ", ClusterFirst"
 	coreAutopath     = nameCoreDNS + ", autopath"
@@ -62,8 +62,8 @@ const (
 	oursAutopath     = nameOurs + ", autopath, no node cache"
 )
 
-// chains are the ways that are compared. Each has servers of its own, with kubeadm's TTL
-// and cache. The last is that of a node with all that we have.
+// chains returns the compared chains. Each has its own servers, with kubeadm's TTL and
+// cache. The last one has all features of the project.
 func (b *bench) chains() []*chain {
 	coreDNS := func(mode string, autopath bool) []*subject {
 		return []*subject{{name: nameCoreDNS, run: func(ctx context.Context, dir string) (*peer.Process, error) {
@@ -92,9 +92,8 @@ func (b *bench) chains() []*chain {
 	}
 }
 
-// podLookups is what a pod's lookups of names outside the cluster cost, and how long they
-// take, with the five search domains of a usual node; and what memory that takes of the
-// servers.
+// podLookups measures the cost and the duration of a pod's lookups of external names,
+// with the five search domains of a common node, and the memory of the servers.
 func (b *bench) podLookups(ctx context.Context, t *measure.Table) error {
 	names := make([]string, lookedUp)
 	for i := range names {
@@ -130,7 +129,7 @@ func (b *bench) podLookups(ctx context.Context, t *measure.Table) error {
 	return b.memory(t, chains)
 }
 
-// run loads the chain with lookups that it has in its caches.
+// run loads the chain with lookups that are in its caches.
 func (c *chain) run(ctx context.Context, names []string, rate, seconds int) error {
 	server, err := netip.ParseAddrPort(c.servers[len(c.servers)-1].Address)
 	if err != nil {
@@ -160,7 +159,7 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 	return nil
 }
 
-// cpu is the time that the servers have computed.
+// cpu returns the processor time of the servers.
 func (c *chain) cpu() (sum time.Duration, err error) {
 	for _, s := range c.servers {
 		d, err := measure.CPU(s.PID())
@@ -172,7 +171,7 @@ func (c *chain) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// memory is that of each server after the load, and what of it is for autopath.
+// memory adds the memory of each server after the load, and its part for autopath.
 func (b *bench) memory(t *measure.Table, chains []*chain) error {
 	title := fmt.Sprintf("resident memory after them, %d pods", len(b.world.Pods))
 	resident := map[string]float64{}

@@ -1,9 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command measure compares what DNS servers cost: dnsconfigurer, CoreDNS, and servers that
-// are known to be cheap, side by side on the loopback interface. It needs root and Debian:
-// what is missing it installs. Everything it starts, it ends.
+// Command measure compares the cost of DNS servers: dnsconfigurer, CoreDNS, and servers
+// that are known to be cheap, side by side on the loopback interface. It needs root and
+// Debian, installs missing packages, and stops everything that it starts.
 package main
 
 import (
@@ -54,7 +54,7 @@ type options struct {
 	only, ours          string
 }
 
-// bench is what all measurements have.
+// bench is the state that all measurements share.
 type bench struct {
 	options
 	dir      string // for files
@@ -64,7 +64,7 @@ type bench struct {
 	cluster  peer.Cluster
 }
 
-// binaries are where the servers are that are built here.
+// binaries are the paths of the servers that are built.
 type binaries struct{ coreDNS, ours, echo string }
 
 func run(ctx context.Context, o options) error {
@@ -80,7 +80,7 @@ func run(ctx context.Context, o options) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing(), {asking()}} {
+	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing(), {clientPod()}} {
 		b.api.Apply(objects...)
 	}
 	url, err := b.api.Start()
@@ -97,7 +97,7 @@ func run(ctx context.Context, o options) error {
 
 	table := new(measure.Table)
 	known := false
-	var failed []error // the other measurements are none the worse for it
+	var failed []error // the other measurements still run
 	for _, m := range []struct {
 		name string
 		run  func(context.Context, *measure.Table) error

@@ -21,7 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
-// serviceNames returns the names of all services in an order that is no order.
+// serviceNames returns the names of all Services in a scattered order.
 func (b *bench) serviceNames() []string {
 	list := make([]string, len(b.world.Services))
 	for i, s := range b.world.Services {
@@ -31,7 +31,8 @@ func (b *bench) serviceNames() []string {
 	return list
 }
 
-// clusterQueries is what an A query for a Service costs, and what memory the data takes.
+// clusterQueries measures the cost of an A query for a Service, and the memory of the
+// data.
 func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 	names := b.serviceNames()
 	lines := make([]string, len(names))
@@ -68,8 +69,8 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 	return nil
 }
 
-// startup is how long a server takes from its start to its first right answer. It comes
-// after others have read all objects, which the API encodes when it first sends them.
+// startup measures the time from the start of a server to its first right reply. It runs
+// after others have read all objects, because the API encodes them at the first request.
 func (b *bench) startup(ctx context.Context, t *measure.Table) error {
 	times := map[string][]float64{}
 	subjects := b.clusterDNS(0)
@@ -95,7 +96,7 @@ func (b *bench) startup(ctx context.Context, t *measure.Table) error {
 	return nil
 }
 
-// snapshot has a server write its snapshot.
+// snapshot runs a server until it has written its snapshot.
 func (b *bench) snapshot(ctx context.Context, file string) error {
 	writer := []*subject{b.dnsconfigurer(func(c *peer.Cluster) { c.Snapshot = file })}
 	defer stop(writer)
@@ -108,7 +109,7 @@ func (b *bench) snapshot(ctx context.Context, file string) error {
 	})
 }
 
-// once starts a server, tells how long it took to its first answer, and stops it.
+// once starts a server, records the time to its first reply, and stops it.
 func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) error {
 	alone := []*subject{s}
 	defer stop(alone)
@@ -119,10 +120,10 @@ func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) 
 	return nil
 }
 
-// externalNames is how many names the cache has.
+// externalNames is the number of names in the cache.
 const externalNames = 1000
 
-// externalQueries is what a cache hit costs.
+// externalQueries measures the cost of a cache hit.
 func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 	lines := make([]string, externalNames)
 	for i := range lines {

@@ -24,15 +24,15 @@ const (
 	nameCached  = "CoreDNS, cache"
 )
 
-// subject is a server to be measured: how it is started, and the process while it runs.
+// subject is a measured server: how to start it, and its process.
 type subject struct {
 	name string
 	run  func(ctx context.Context, dir string) (*peer.Process, error)
 	*peer.Process
 }
 
-// clusterDNS are CoreDNS in two ways, and ours where there is one. Each has the TTL and
-// cache of b.cluster.
+// clusterDNS returns CoreDNS in two configurations, and dnsconfigurer if it is built.
+// Each has the TTL and the cache of b.cluster.
 func (b *bench) clusterDNS(cache int) []*subject {
 	coreDNS := func(cache int) func(context.Context, string) (*peer.Process, error) {
 		return func(ctx context.Context, dir string) (*peer.Process, error) {
@@ -44,7 +44,7 @@ func (b *bench) clusterDNS(cache int) []*subject {
 	return []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
 }
 
-// dnsconfigurer is ours, with what change makes of b.cluster.
+// dnsconfigurer returns dnsconfigurer with b.cluster after change.
 func (b *bench) dnsconfigurer(change func(*peer.Cluster)) *subject {
 	return &subject{name: nameOurs, run: func(ctx context.Context, dir string) (*peer.Process, error) {
 		c := b.cluster
@@ -60,7 +60,7 @@ func (b *bench) echo() *subject {
 	}}
 }
 
-// start starts the subjects one after another and waits until each has answered first.
+// start starts the subjects one after another and waits for the first reply of each.
 func (b *bench) start(ctx context.Context, subjects []*subject, first ask.Question) error {
 	for _, s := range subjects {
 		dir, err := os.MkdirTemp(b.dir, "server")
@@ -89,8 +89,8 @@ func stop(subjects []*subject) {
 	}
 }
 
-// perQuery puts what a query of a file costs into rows of the table: under the given load,
-// which leaves the servers time to rest, and under one that does not.
+// perQuery adds the cost of a query from a file to the table: at the given load, at which
+// the servers are idle in between, and at the maximum.
 func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, subjects []*subject, file string) error {
 	for _, load := range []measure.Load{b.load, {Seconds: b.load.Seconds}} {
 		times, err := b.under(ctx, load, subjects, file)
@@ -104,8 +104,8 @@ func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, su
 	return nil
 }
 
-// under loads the subjects in turn, run after run, so that what disturbs the machine
-// disturbs all of them, and returns what a query cost in each, in microseconds.
+// under loads the subjects in turn, run after run, so that a disturbance of the machine
+// affects all of them. It returns the cost of a query for each, in microseconds.
 func (b *bench) under(ctx context.Context, load measure.Load, subjects []*subject, file string) (map[string][]float64, error) {
 	times := map[string][]float64{}
 	for range b.runs {
