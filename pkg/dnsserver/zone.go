@@ -51,7 +51,7 @@ func (s *Server) fromZone(ctx context.Context, q *query, buf []byte) (r result, 
 
 // zoneWire returns the most frequent answers in wire form: addresses, and denials. wire is
 // nil if the answer is another one, or does not fit.
-func (s *Server) zoneWire(q *query, buf []byte, at *zone.Snapshot, verdict zone.Verdict, apex fqdn.Name, node *zone.Node) answer {
+func (s *Server) zoneWire(q *query, buf []byte, at *zone.Snapshot, verdict zone.Status, apex fqdn.Name, node *zone.Node) answer {
 	a := answer{source: fromZone}
 	switch {
 	case verdict == zone.NXDomain:

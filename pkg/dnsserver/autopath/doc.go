@@ -1,22 +1,23 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package autopath is the search list of a pod, expanded by a server instead of the
-// pod (KEP-2009): which names ask for it, how the list travels, and how it is walked.
+// Package autopath implements the expansion of a pod's search list by a server (KEP-2009):
+// the names that request it, the EDNS0 option that carries the list, and the walk along the
+// candidates.
 //
 //	pod: web.search.shop.cluster.local.ap.k8s.io
 //	       |
-//	     Zone.Parse        web, in the namespace shop
-//	     Zone.SearchPaths        shop.svc.cluster.local, svc.cluster.local, cluster.local, ...
-//	       |                 ^ or from the query's option: Decode
-//	     Zone.Candidates   web.shop.svc.cluster.local ... web
+//	     Zone.Parse         web, in the namespace shop
+//	     Zone.SearchPaths   shop.svc.cluster.local, svc.cluster.local, cluster.local, ...
+//	       |                  ^ or from the option of the query: Decode
+//	     Zone.Candidates    web.shop.svc.cluster.local ... web
 //	       |
-//	     Walk              the first that has what was asked for
+//	     Walk               the first that owns the records
 //
-// It exists because two servers need it: the cluster DNS, which walks, and a cache on
-// the node, which sends the list along ([Encode]) and walks when the cluster DNS does
-// not. What a name owns is their own matter; they hand in a [LookupFunc].
+// It exists because two servers need it: the cluster DNS, which walks, and the node cache,
+// which sends the list ([Encode]) and walks if the cluster DNS does not. Each looks up the
+// candidates in its own way, through a [LookupFunc].
 //
-// A client learns the search list from nobody but the name and the option. So there is
-// no table of pods to watch, and two clients cannot get each other's list.
+// The search list comes from the name and the option alone. There is no table of pods to
+// watch, and no client can get the list of another one.
 package autopath

@@ -48,8 +48,8 @@ func domains(n, length int) []string {
 	return list
 }
 
-// TestOptionText has search lists and their texts, the same in both directions.
-func TestOptionText(t *testing.T) {
+// Search lists and their option values, in both directions.
+func TestEncode_RoundTrip(t *testing.T) {
 	tests := []struct {
 		text  string
 		paths []fqdn.Name
@@ -75,8 +75,8 @@ func TestOptionText(t *testing.T) {
 	}
 }
 
-// TestOptionLimits has both sides of each limit, and both ends of the wire.
-func TestOptionLimits(t *testing.T) {
+// Both sides of each limit, for Encode and Decode.
+func TestDecode_Limits(t *testing.T) {
 	many := func(n int) string { return strings.Join(domains(n, n), ",") }
 	long := func(n int) string { return strings.Join(domains(MaxPaths, n-(MaxPaths-1)), ",") }
 	tests := []struct {
@@ -94,7 +94,7 @@ func TestOptionLimits(t *testing.T) {
 		{"nothing between two commas", "a,,b", "domain 2 is empty"},
 		{"nothing behind a comma", "a,", "domain 2 is empty"},
 		{"an empty label", "a..b", "domain 1 has an empty label"},
-		{"a blank", "a, b", "octet 3 is a blank"},
+		{"a blank", "a, b", "octet 3 is not printable ASCII"},
 		{"a NUL at the end", "a\x00", "octet 2"},
 		{"not ASCII", "bücher.example", "octet 2"},
 		{"dnsmasq's MAC address", "\x02\x42\xac\x11\x00\x02", "octet 1"},
@@ -112,11 +112,11 @@ func TestOptionLimits(t *testing.T) {
 		err   string
 	}{
 		{"as many domains as there may be", names(t, domains(MaxPaths, MaxPaths)...), ""},
-		{"one more", names(t, domains(MaxPaths+1, MaxPaths+1)...), "33 domains, the option has 1 to 32"},
+		{"one more", names(t, domains(MaxPaths+1, MaxPaths+1)...), "33 domains: want 1 to 32"},
 		{"as long as it may be", names(t, domains(MaxPaths, MaxText-31)...), ""},
 		{"one octet more", names(t, domains(MaxPaths, MaxText-30)...), "2049 octets"},
 		{"none", nil, "0 domains"},
-		{"no name", []fqdn.Name{""}, "domain 1 of the search list is no name"},
+		{"no name", []fqdn.Name{""}, "domain 1 of the search list is empty"},
 	}
 	for _, tt := range encode {
 		if _, err := Encode(tt.paths); (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -125,7 +125,7 @@ func TestOptionLimits(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is read can be written, and reads the same again.
+// FuzzDecode checks that Encode is the inverse of Decode.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{"shop.svc.cluster.local,svc.cluster.local", ".", `a\044b,c\.d`, `\000,\255`, "a,,b", "a b"} {
 		f.Add([]byte(text))

@@ -11,60 +11,60 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// marker is the label between the name that is looked for and the namespace.
+// marker is the label between the name and the namespace.
 const marker = "search"
 
-// Zone is the names by which pods ask for an expansion:
+// Zone is the set of names that request an expansion:
 //
 //	NAME.search.NAMESPACE.DOMAIN.SUFFIX
 //
-// The zero Zone has no name. It is safe for any number of goroutines.
+// The zero Zone contains no name. A Zone is immutable.
 type Zone struct {
-	Suffix fqdn.Name // ap.k8s.io, for one
-	Domain fqdn.Name // the cluster's
+	Suffix fqdn.Name // such as ap.k8s.io
+	Domain fqdn.Name // cluster domain
 
-	base fqdn.Name // Domain and Suffix in one
+	base fqdn.Name // Domain below Suffix
 }
 
-// NewZone returns the zone of a cluster. It is an error if the names of the cluster
-// would lie in it, or no name have room.
+// NewZone returns the zone of a cluster. It returns an error if the zone would contain the
+// names of the cluster, or leave no room for a name.
 func NewZone(suffix, domain fqdn.Name) (Zone, error) {
 	for _, n := range []fqdn.Name{suffix, domain} {
 		if n == "" || n == fqdn.Root {
-			return Zone{}, errors.New("a suffix and the cluster's domain must be there, and not be the root")
+			return Zone{}, errors.New("suffix and cluster domain must not be empty or the root")
 		}
 	}
 	if _, within := domain.Within(suffix); within {
-		return Zone{}, fmt.Errorf("the cluster's domain %v is in %v: its names could not be asked for", domain, suffix)
+		return Zone{}, fmt.Errorf("cluster domain %v is below the suffix %v: its names could not be resolved", domain, suffix)
 	}
 	base, ok := join(domain, suffix)
 	shortest := len("\x01x") + 1 + len(marker) + len("\x01x")
 	if !ok || len(base)+shortest > fqdn.MaxWire {
-		return Zone{}, fmt.Errorf("%v and %v together leave no room for a name", domain, suffix)
+		return Zone{}, fmt.Errorf("cluster domain %v and suffix %v leave no room for a name", domain, suffix)
 	}
 	return Zone{Suffix: suffix, Domain: domain, base: base}, nil
 }
 
-// Kind is what a name is in a Zone.
+// Kind is the kind of a name in a Zone.
 type Kind uint8
 
-// The kinds. Each name has one, whatever is asked of it (RFC 8020).
+// The kinds. They do not depend on the query type (RFC 8020).
 const (
-	NotInZone        Kind = iota // not in the zone
-	Malformed                    // in the zone, and no such name: nothing below it either
-	EmptyNonTerminal             // a name, only because others are below it, or the zone's own
-	Search                       // a name to expand; whether it exists is known after the walk
+	NotInZone        Kind = iota
+	Malformed             // in the zone, not of its form: NXDOMAIN, as all names below
+	EmptyNonTerminal      // above a name of the form
+	Search                // of the form: the expansion determines whether it exists
 )
 
-// Request is what a name asks for.
+// Request is the expansion that a name requests.
 type Request struct {
-	Name      fqdn.Name // to look for
-	Namespace string    // a label, in lower case, that may be no namespace's
+	Name      fqdn.Name // to expand
+	Namespace string    // a label in lower case; the namespace need not exist
 }
 
-// Parse finds the kind of a name, and what it asks for if that is [Search].
+// Parse returns the kind of a name, and the request of a [Search].
 func (z Zone) Parse(name fqdn.Name) (Kind, Request) {
-	if _, ours := name.Within(z.Suffix); !ours {
+	if _, ok := name.Within(z.Suffix); !ok {
 		return NotInZone, Request{}
 	}
 	below, ok := name.Within(z.base)
@@ -88,29 +88,28 @@ func (z Zone) Parse(name fqdn.Name) (Kind, Request) {
 	case n == 2:
 		return EmptyNonTerminal, Request{}
 	}
-	asked := below[:len(below)-(1+len(before))-(1+len(last))] + fqdn.Root
-	return Search, Request{Name: asked, Namespace: last}
+	requested := below[:len(below)-(1+len(before))-(1+len(last))] + fqdn.Root
+	return Search, Request{Name: requested, Namespace: last}
 }
 
-// SearchPaths are the domains in which a pod of a namespace looks for names, as with the
-// policy ClusterFirst: the namespace, the Services, the cluster, and then the host's.
-// The namespace is one that [Zone.Parse] found, so that all fit into a name.
+// SearchPaths returns the search list of a pod with the policy ClusterFirst: namespace,
+// Services, cluster, and the host's domains. The namespace must come from [Zone.Parse], so
+// that all names are short enough.
 func (z Zone) SearchPaths(namespace string, host []fqdn.Name) []fqdn.Name {
 	services := fqdn.Join(z.Domain, "svc")
 	return append([]fqdn.Name{fqdn.Join(services, namespace), services, z.Domain}, host...)
 }
 
-// Candidates are the names to try, the first one first: name below each path, and then
-// name itself. Each comes once. Left out is what would be too long for a name, and
-// what is in the zone: an expansion does not lead to another. The root has none, for
-// nobody looks for it.
+// Candidates returns the names to try, in order and without duplicates: name below each path,
+// then name itself. Names that are too long or in the zone are left out: an expansion must
+// not lead to another one. The root has no candidates.
 func (z Zone) Candidates(name fqdn.Name, paths []fqdn.Name) []fqdn.Name {
 	if name == fqdn.Root || name == "" {
 		return nil
 	}
 	list := make([]fqdn.Name, 0, len(paths)+1)
 	add := func(candidate fqdn.Name) {
-		if _, ours := candidate.Within(z.Suffix); !ours && !slices.Contains(list, candidate) {
+		if _, inZone := candidate.Within(z.Suffix); !inZone && !slices.Contains(list, candidate) {
 			list = append(list, candidate)
 		}
 	}
@@ -126,7 +125,7 @@ func (z Zone) Candidates(name fqdn.Name, paths []fqdn.Name) []fqdn.Name {
 	return list
 }
 
-// join returns name below parent, if that is not too long.
+// join returns name below parent. It reports false if the result is too long.
 func join(name, parent fqdn.Name) (fqdn.Name, bool) {
 	joined := name[:len(name)-len(fqdn.Root)] + parent
 	return joined, len(joined) <= fqdn.MaxWire

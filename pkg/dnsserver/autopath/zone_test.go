@@ -20,8 +20,8 @@ func zone(t testing.TB, suffix, domain string) Zone {
 	return z
 }
 
-// TestParse has names, their places, and what those to expand ask for.
-func TestParse(t *testing.T) {
+// Names, their kinds and requests.
+func TestParse_Kinds(t *testing.T) {
 	z := zone(t, "ap.k8s.io", "cluster.local")
 	tests := []struct {
 		name  string
@@ -72,8 +72,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestZone has suffixes and domains that do not go together.
-func TestZone(t *testing.T) {
+// Combinations of suffix and domain.
+func TestNewZone_Errors(t *testing.T) {
 	long := func(n int) string { // a name of n octets on the wire
 		text := strings.Repeat("a.", (n-1-4)/2) + "ab"
 		if n%2 == 1 {
@@ -89,10 +89,10 @@ func TestZone(t *testing.T) {
 		{"ap.k8s.io", long(fqdn.MaxWire - suffix - shortest + 1), ""},
 		{"ap.k8s.io", long(fqdn.MaxWire - suffix - shortest + 2), "leave no room"},
 		{"ap.k8s.io", long(fqdn.MaxWire), "leave no room"},
-		{"local", "cluster.local", "is in local."},
-		{"cluster.local", "cluster.local", "is in cluster.local."},
-		{".", "cluster.local", "not be the root"},
-		{"ap.k8s.io", ".", "not be the root"},
+		{"local", "cluster.local", "is below the suffix local."},
+		{"cluster.local", "cluster.local", "is below the suffix cluster.local."},
+		{".", "cluster.local", "must not be empty or the root"},
+		{"ap.k8s.io", ".", "must not be empty or the root"},
 	}
 	for _, tt := range tests {
 		_, err := NewZone(name(t, tt.suffix), name(t, tt.domain))
@@ -105,8 +105,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// TestCandidates has search lists and the names they lead to.
-func TestCandidates(t *testing.T) {
+func TestCandidates_Order(t *testing.T) {
 	z := zone(t, "ap.k8s.io", "cluster.local")
 	long := strings.Repeat("a.", 120) + "a" // 243 octets on the wire
 	tests := []struct {
@@ -136,8 +135,8 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// FuzzParse: every name has a place, what is asked for makes up the name again, and
-// above a name to expand there is nothing absent (RFC 8020).
+// FuzzParse checks that every name has a kind, that the request of a name to expand makes
+// up the name again, and that no name above it is Malformed (RFC 8020).
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"web.search.shop.cluster.local.ap.k8s.io", "search.shop.cluster.local.ap.k8s.io", "x.ap.k8s.io", "a.search.search.search.cluster.local.ap.k8s.io"} {
 		f.Add(text)

@@ -24,12 +24,12 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 		query := ask(t, fmt.Sprintf("%s%d.example.com. TXT", prefix, i))
 		m := reply(t, query, 0, query.Question[0].Name+" 300 TXT "+strings.Repeat("x", size))
 		if !c.Put(questionOf(t, query), m, start) {
-			t.Fatalf("%s%d is not kept", prefix, i)
+			t.Fatalf("%s%d is not cached", prefix, i)
 		}
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestNew_Bounds(t *testing.T) {
 	for _, cfg := range []cache.Config{
 		{MaxEntries: -1}, {MaxEntries: 1<<24 + 1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxTTL: time.Second - 1}, {MaxDenial: time.Millisecond},
 	} {
@@ -40,7 +40,7 @@ func TestConfig(t *testing.T) {
 	newCache(t, cache.Config{MaxEntries: 1 << 24, MaxBytes: 1, MaxTTL: time.Second, MaxDenial: time.Second, MaxStale: -1})
 }
 
-func TestMaxEntries(t *testing.T) {
+func TestPut_MaxEntries(t *testing.T) {
 	for _, limit := range []int{1, 2, 100} {
 		c := newCache(t, cache.Config{MaxEntries: limit})
 		fill(t, c, "a", limit, 1)
@@ -55,8 +55,8 @@ func TestMaxEntries(t *testing.T) {
 	}
 }
 
-// The figure that MaxBytes bounds has to be what the entries take in truth.
-func TestMaxBytes(t *testing.T) {
+// MaxBytes bounds the memory that the entries really take.
+func TestPut_MaxBytes(t *testing.T) {
 	const limit = 4 << 20
 	c := newCache(t, cache.Config{MaxBytes: limit, MaxEntries: 100_000})
 	heap := func() int {
@@ -71,7 +71,7 @@ func TestMaxBytes(t *testing.T) {
 		fill(t, c, fmt.Sprintf("fill%d-", i), 20_000, size)
 		got := c.Stats()
 		if got.Bytes > limit || got.Bytes < limit*9/10 {
-			t.Errorf("records of %d bytes: %d bytes are kept, the limit is %d", size, got.Bytes, limit)
+			t.Errorf("records of %d bytes: %d bytes are cached, the limit is %d", size, got.Bytes, limit)
 		}
 		if used := heap() - before; used > limit+limit/8 {
 			t.Errorf("records of %d bytes: the heap has grown by %d, the limit is %d", size, used, limit)
@@ -80,8 +80,8 @@ func TestMaxBytes(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// A reply that is larger than the whole cache is not kept, and evicts nothing.
-func TestLargerThanTheCache(t *testing.T) {
+// A reply larger than the cache is not cached and evicts nothing.
+func TestPut_LargerThanCache(t *testing.T) {
 	c := newCache(t, cache.Config{MaxBytes: 1000})
 	fill(t, c, "small", 1, 1)
 	query := ask(t, "large.example.com. TXT")
@@ -91,8 +91,8 @@ func TestLargerThanTheCache(t *testing.T) {
 	}
 }
 
-// Names that are asked for stay when others come by once.
-func TestPopularStay(t *testing.T) {
+// Popular entries survive a burst of names that are queried once.
+func TestPut_PopularEntriesStay(t *testing.T) {
 	c := newCache(t, cache.Config{MaxEntries: 100})
 	fill(t, c, "popular", 50, 1)
 	stayed := func() (n int) {
@@ -111,8 +111,8 @@ func TestPopularStay(t *testing.T) {
 	}
 }
 
-// What is past its time goes before what is popular, however popular it was.
-func TestSpentGo(t *testing.T) {
+// Expired entries are evicted first, however popular.
+func TestPut_ExpiredEntriesEvicted(t *testing.T) {
 	c := newCache(t, cache.Config{MaxEntries: 2, MaxStale: -1})
 	put := func(name string, ttl int, now time.Time) {
 		query := ask(t, name+" A")
@@ -131,8 +131,7 @@ func TestSpentGo(t *testing.T) {
 	}
 }
 
-// The hot path takes no memory.
-func TestHitTakesNoMemory(t *testing.T) {
+func TestGet_NoAllocations(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	fill(t, c, "a", 1, 10)
 	q := questionOf(t, ask(t, "a0.example.com. TXT"))
@@ -149,8 +148,8 @@ func TestHitTakesNoMemory(t *testing.T) {
 	}
 }
 
-// Readers, writers and Clear at once; each hit is whole. The race detector watches.
-func TestConcurrent(t *testing.T) {
+// Concurrent readers, writers and Clear: each hit is whole. Needs the race detector.
+func TestCache_Concurrent(t *testing.T) {
 	c := newCache(t, cache.Config{MaxEntries: 20})
 	var queries, replies []*dns.Msg
 	for i := range 40 {

@@ -24,42 +24,39 @@ const (
 )
 
 const (
-	// mostEntries is where Config.MaxEntries is a mistake: the empty buckets would
-	// take 128 MiB.
-	mostEntries = 1 << 24
-	// popular is how many hits make an entry worth a refresh before its end.
-	popular = 3
-	// nearEnd is the part of its lifetime, 1/nearEnd, that is an entry's end.
-	nearEnd = 10
-	// refreshTime is how long the asker who was told to refresh is given before
-	// another is told.
-	refreshTime = 5 * time.Second
-	// retryTime is how long upstream is left alone for a stale entry after it
-	// failed (RFC 8767 section 5: at most every 30 seconds).
-	retryTime = 30 * time.Second
+	// maxEntries bounds Config.MaxEntries: at this size the empty buckets take 128 MiB.
+	maxEntries = 1 << 24
+	// prefetchHits is the number of hits from which an entry is prefetched.
+	prefetchHits = 3
+	// An entry is prefetched in the last 1/prefetchWindow of its TTL.
+	prefetchWindow = 10
+	// refreshTimeout is the time after which another caller is to refresh an entry.
+	refreshTimeout = 5 * time.Second
+	// retryInterval is the pause between refreshes of a stale entry that fail (RFC 8767
+	// section 5: at most one every 30 seconds).
+	retryInterval = 30 * time.Second
 )
 
-// Config are the bounds of a Cache. The zero value of each field is its default.
+// Config holds the bounds of a Cache. Zero values select the defaults.
 type Config struct {
 	MaxEntries int           // DefaultMaxEntries; at most 16,777,216
-	MaxBytes   int           // DefaultMaxBytes; what entries take, with overhead
-	MaxTTL     time.Duration // DefaultMaxTTL; answers are kept no longer
-	MaxDenial  time.Duration // DefaultMaxDenial; the same for negative ones
-	MaxStale   time.Duration // DefaultMaxStale; how long past its TTL an answer is kept; negative: not at all
+	MaxBytes   int           // DefaultMaxBytes; memory of the entries, with overhead
+	MaxTTL     time.Duration // DefaultMaxTTL; of answers
+	MaxDenial  time.Duration // DefaultMaxDenial; of negative replies
+	MaxStale   time.Duration // DefaultMaxStale; retention of answers after their TTL; negative: none
 }
 
-func (c *Config) fill() error {
-	for _, v := range []*int{&c.MaxEntries, &c.MaxBytes} {
-		if *v < 0 {
-			return fmt.Errorf("a cache cannot hold %d", *v)
-		}
+// setDefaults validates c and replaces zero values.
+func (c *Config) setDefaults() error {
+	if c.MaxEntries < 0 || c.MaxEntries > maxEntries {
+		return fmt.Errorf("MaxEntries is %d: want 0 to %d", c.MaxEntries, maxEntries)
 	}
-	if c.MaxEntries > mostEntries {
-		return fmt.Errorf("a cache cannot hold %d entries, at most %d", c.MaxEntries, mostEntries)
+	if c.MaxBytes < 0 {
+		return fmt.Errorf("MaxBytes is negative: %d", c.MaxBytes)
 	}
 	for _, v := range []*time.Duration{&c.MaxTTL, &c.MaxDenial} {
 		if *v < 0 || *v > 0 && *v < time.Second {
-			return fmt.Errorf("a cache cannot keep replies for %v, TTLs are whole seconds", *v)
+			return fmt.Errorf("maximum TTL is %v: want 0 or at least 1s", *v)
 		}
 	}
 	setDefault(&c.MaxEntries, DefaultMaxEntries)
@@ -77,96 +74,97 @@ func setDefault[T int | time.Duration](v *T, to T) {
 	}
 }
 
-// Cache holds replies by their questions. All methods may be called concurrently;
-// readers never wait. Make one with [New].
+// Cache holds replies by question. All methods may be called concurrently, and readers
+// never wait. Create one with [New].
 type Cache struct {
 	cfg     Config
 	seed    maphash.Seed
-	buckets []atomic.Pointer[entry] // a power of two, chained by entry.next
+	buckets []atomic.Pointer[entry] // a power of two; lists linked by entry.next
 
-	mu    sync.Mutex // held by writers of buckets and of all below
+	mu    sync.Mutex // held to write buckets and the fields below
 	queue queue
 
-	// Written under mu, read by anyone.
+	// Written with mu held, read without.
 	entries   atomic.Int64
 	bytes     atomic.Int64
 	evictions atomic.Uint64
 }
 
-// New returns an empty cache. Bounds that no cache can have are an error.
+// New returns an empty cache. The error is about cfg.
 func New(cfg Config) (*Cache, error) {
-	if err := cfg.fill(); err != nil {
+	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
 	size := 1 << bits.Len(uint(cfg.MaxEntries-1))
 	return &Cache{cfg: cfg, seed: maphash.MakeSeed(), buckets: make([]atomic.Pointer[entry], size)}, nil
 }
 
-// Get looks for the reply to q.
+// Get looks up the reply to q.
 func (c *Cache) Get(q Question, now time.Time) Hit {
 	var buf [maxQuestion]byte
 	k, ok := q.key(buf[:0])
 	if !ok {
 		return Hit{}
 	}
-	e := c.find(k, k.hash(c.seed))
+	e := c.lookup(k, k.hash(c.seed))
 	if e == nil {
 		return Hit{}
 	}
 	age := max(now.Sub(e.stored), 0)
-	found := state(e, age)
+	found := entryState(e, age)
 	if found == Miss {
 		return Hit{}
 	}
-	e.hit()
+	e.countHit()
 	return Hit{State: found, entry: e, question: q, age: age}
 }
 
-// NXDomainTTL tells whether the reply to q is known to be that the name does not exist, and
-// for how many seconds that holds on. It is Get for those who need no more: it does not
-// ask for a refresh.
+// NXDomainTTL reports whether a fresh reply to q is cached and is NXDOMAIN for the name
+// itself, and returns its remaining TTL in seconds. Unlike Get, it does not trigger a
+// refresh.
 func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 	var buf [maxQuestion]byte
 	k, ok := q.key(buf[:0])
 	if !ok {
 		return 0, false
 	}
-	e := c.find(k, k.hash(c.seed))
-	if e == nil || !e.nameError() {
+	e := c.lookup(k, k.hash(c.seed))
+	if e == nil || !e.isNXDomain() {
 		return 0, false
 	}
 	age := max(now.Sub(e.stored), 0)
-	if age >= e.life {
+	if age >= e.ttl {
 		return 0, false
 	}
-	e.hit()
-	return uint32(e.life/time.Second - age/time.Second), true
+	e.countHit()
+	return uint32(e.ttl/time.Second - age/time.Second), true
 }
 
-// state says what e is at an age, and picks who refreshes it.
-func state(e *entry, age time.Duration) State {
-	left := e.life - age
+// entryState returns the state of e at an age. For one caller at a time it is Expiring.
+func entryState(e *entry, age time.Duration) State {
+	left := e.ttl - age
 	switch {
-	case left > e.life/nearEnd, left > 0 && (e.failure || e.hits.Load() < popular):
+	case left > e.ttl/prefetchWindow, left > 0 && (e.failure || e.hits.Load() < prefetchHits):
 		return Fresh
 	case left > 0:
-		due := e.refresh.Load()
-		if int64(age) < due || !e.refresh.CompareAndSwap(due, int64(age+refreshTime)) {
+		due := e.refreshAfter.Load()
+		if int64(age) < due || !e.refreshAfter.CompareAndSwap(due, int64(age+refreshTimeout)) {
 			return Fresh
 		}
 		return Expiring
-	case age >= e.kept:
+	case age >= e.retention:
 		return Miss
-	case int64(age) < e.retry.Load():
+	case int64(age) < e.retryAfter.Load():
 		return Failing
 	default:
 		return Stale
 	}
 }
 
-func (c *Cache) find(k key, hash uint64) *entry {
+// lookup returns the entry of k, or nil.
+func (c *Cache) lookup(k key, hash uint64) *entry {
 	for e := c.bucket(hash).Load(); e != nil; e = e.next.Load() {
-		if e.hash == hash && k.is(e) {
+		if e.hash == hash && k.matches(e) {
 			return e
 		}
 	}
@@ -177,10 +175,9 @@ func (c *Cache) bucket(hash uint64) *atomic.Pointer[entry] {
 	return &c.buckets[hash&uint64(len(c.buckets)-1)]
 }
 
-// Put keeps the reply to q, if it is of a kind that can be kept, and tells whether
-// it did. It does not change reply. A SERVFAIL does not displace an answer that is
-// fresh or can still be served stale: it is noted there as the failure of a refresh.
-// So replies can be put as they come; one that never came is put as a SERVFAIL.
+// Put caches the reply to q if it is cacheable, and reports whether it did. It does not
+// change reply. A SERVFAIL does not replace an answer that is fresh or stale: it is
+// recorded there as a failed refresh. If no reply arrived, put a SERVFAIL.
 func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time) bool {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {
@@ -190,59 +187,62 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time) bool {
 	if err != nil || end != len(q.Name) {
 		return false
 	}
-	verdict, ttl := judge(reply, name, q.Type, q.Class)
-	switch verdict {
+	kind, ttl := classify(reply, name, q.Type, q.Class)
+	switch kind {
 	case answer:
 		ttl = min(ttl, seconds(c.cfg.MaxTTL))
 	case denial:
 		ttl = min(ttl, seconds(c.cfg.MaxDenial))
 	}
-	if verdict == useless || ttl == 0 {
+	if kind == uncacheable || ttl == 0 {
 		return false
 	}
 	limit := ttl
-	if verdict == answer { // a CNAME may outlive the address it leads to
+	if kind == answer { // a CNAME may outlive the address of its target
 		limit = seconds(c.cfg.MaxTTL)
 	}
-	e := pack(k, name, reply, limit)
+	e := newEntry(k, name, reply, limit)
 	if e == nil || e.size() > c.cfg.MaxBytes {
 		return false
 	}
-	e.hash, e.stored, e.life = k.hash(c.seed), now, time.Duration(ttl)*time.Second
-	e.kept = e.life
+	e.hash, e.stored, e.ttl = k.hash(c.seed), now, time.Duration(ttl)*time.Second
+	e.retention = e.ttl
 	if !e.failure {
-		e.kept += c.cfg.MaxStale
+		e.retention += c.cfg.MaxStale
 	}
 	return c.store(k, e, now)
 }
 
+// seconds returns d as a TTL.
 func seconds(d time.Duration) uint32 { return uint32(min(d/time.Second, maxTTL)) }
 
+// store adds e in place of the old entry of k, unless it is a failure and the old one is
+// an answer.
 func (c *Cache) store(k key, e *entry, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.find(k, e.hash)
+	old := c.lookup(k, e.hash)
 	if old != nil {
 		age := now.Sub(old.stored)
-		if e.failure && !old.failure && age < old.kept {
-			old.retry.Store(int64(age + retryTime))
+		if e.failure && !old.failure && age < old.retention {
+			old.retryAfter.Store(int64(age + retryInterval))
 			return false
 		}
-		e.hits.Store(old.hits.Load()) // popularity is the question's
-		c.forgetLocked(old)
+		e.hits.Store(old.hits.Load()) // of the question, not of the reply
+		c.removeLocked(old)
 	}
-	c.makeRoomLocked(e.size(), now)
-	c.rememberLocked(e)
+	c.evictLocked(e.size(), now)
+	c.addLocked(e)
 	first := c.bucket(e.hash)
 	e.next.Store(first.Load())
-	first.Store(e) // before the old one goes: readers find one or the other
+	first.Store(e) // before the old one is unlinked: readers see one of them
 	if old != nil {
 		c.unlinkLocked(old)
 	}
 	return true
 }
 
-// unlinkLocked takes e out of its bucket. Readers who are at it find their way on.
+// unlinkLocked removes e from its bucket. Concurrent readers at e still find its successors.
 func (c *Cache) unlinkLocked(e *entry) {
 	at := c.bucket(e.hash)
 	for at.Load() != e {
@@ -251,26 +251,26 @@ func (c *Cache) unlinkLocked(e *entry) {
 	at.Store(e.next.Load())
 }
 
-// Clear forgets everything, as it should be after a change of upstream servers: they
-// may see another network.
+// Clear removes all entries. It must be called after a change of upstream servers: the new
+// ones may answer differently.
 func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.queue.oldest != nil {
 		e := c.queue.oldest
-		c.forgetLocked(e)
+		c.removeLocked(e)
 		c.unlinkLocked(e)
 	}
 }
 
-// Stats are figures for metrics.
+// Stats are the figures of a cache for metrics.
 type Stats struct {
 	Entries   int
 	Bytes     int    // as bounded by Config.MaxBytes
-	Evictions uint64 // entries that made room for others, since New
+	Evictions uint64 // since New, entries evicted for others
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (c *Cache) Stats() Stats {
 	return Stats{Entries: int(c.entries.Load()), Bytes: int(c.bytes.Load()), Evictions: c.evictions.Load()}
 }

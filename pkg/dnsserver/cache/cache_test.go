@@ -35,7 +35,7 @@ func ask(t testing.TB, question string) *dns.Msg {
 	t.Helper()
 	name, qtype, ok := strings.Cut(question, " ")
 	if !ok {
-		t.Fatalf("%q is no question", question)
+		t.Fatalf("invalid question %q", question)
 	}
 	return new(dns.Msg).SetQuestion(name, dns.StringToType[qtype])
 }
@@ -49,8 +49,8 @@ func questionOf(t testing.TB, query *dns.Msg) cache.Question {
 	return q
 }
 
-// reply returns what an upstream says to a query: its rcode and records, a line each,
-// the authority's after "--" and the additional ones after another.
+// reply returns the reply of an upstream server: its rcode and records, one per line. The
+// sections are separated by "--".
 func reply(t testing.TB, query *dns.Msg, rcode int, records string) *dns.Msg {
 	t.Helper()
 	m := new(dns.Msg).SetRcode(query, rcode)
@@ -88,66 +88,66 @@ func chain(n int) string {
 	return b.String()
 }
 
-// What is kept, and for how long: each reply is looked up a moment before and a
-// moment after the end of its time.
-func TestWhatIsKept(t *testing.T) {
+// Which replies are cached, and for how long: each is looked up just before and just after
+// the end of its TTL.
+func TestPut_TTL(t *testing.T) {
 	tests := []struct {
-		why      string
+		name     string
 		question string
 		rcode    int
 		records  string
 		change   func(*dns.Msg)
-		kept     float64 // seconds; 0: not at all
+		ttl      float64 // seconds; 0: not cached
 	}{
-		{why: "an answer, for its TTL", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1", kept: 300},
-		{why: "the smallest TTL counts", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", kept: 20},
-		{why: "also that of glue", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n--\nns.example.com. 7 A 192.0.2.9", kept: 7},
-		{why: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", kept: 3600},
-		{why: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", kept: 1},
-		{why: "a TTL of zero: for one asker only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
-		{why: "a TTL with the highest bit is zero, RFC 2181 section 8", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1"},
-		{why: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", kept: 300},
-		{why: "a chain to an address", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1", kept: 30},
-		{why: "a chain in the wrong order", question: "www.example.com. A",
-			records: "b.example.com. 30 A 192.0.2.1\nwww.example.com. 300 CNAME b.example.com.", kept: 30},
-		{why: "a CNAME that was asked for", question: "www.example.com. CNAME", records: "www.example.com. 300 CNAME b.example.com.", kept: 300},
-		{why: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
-		{why: "a chain in a circle", question: "www.example.com. A",
+		{name: "an answer, for its TTL", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1", ttl: 300},
+		{name: "the smallest TTL counts", question: "www.example.com. A",
+			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", ttl: 20},
+		{name: "also that of glue", question: "www.example.com. A",
+			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n--\nns.example.com. 7 A 192.0.2.9", ttl: 7},
+		{name: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", ttl: 3600},
+		{name: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", ttl: 1},
+		{name: "a TTL of zero: for one client only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
+		{name: "a TTL with the highest bit is zero, RFC 2181 section 8", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1"},
+		{name: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", ttl: 300},
+		{name: "a chain to an address", question: "www.example.com. A",
+			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1", ttl: 30},
+		{name: "a chain in the wrong order", question: "www.example.com. A",
+			records: "b.example.com. 30 A 192.0.2.1\nwww.example.com. 300 CNAME b.example.com.", ttl: 30},
+		{name: "a query for CNAME", question: "www.example.com. CNAME", records: "www.example.com. 300 CNAME b.example.com.", ttl: 300},
+		{name: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
+		{name: "a chain in a circle", question: "www.example.com. A",
 			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa},
-		{why: "a chain of 16", question: "c0.example.com. A", records: chain(16), kept: 30},
-		{why: "a chain of 17", question: "c0.example.com. A", records: chain(17)},
-		{why: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, kept: 60},
-		{why: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1"},
-		{why: "no such name, for MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError, records: "--\n" + soa, kept: 60},
-		{why: "no such name, for the TTL of the SOA if that is less", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\n" + strings.Replace(soa, " 600 ", " 10 ", 1), kept: 10},
-		{why: "no such name, at most half an hour", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\nexample.com. 86400 SOA ns.example.com. host.example.com. 1 7200 1800 86400 86400", kept: 1800},
-		{why: "no data", question: "www.example.com. AAAA", records: "--\n" + soa, kept: 60},
-		{why: "no such name, without SOA", question: "no.example.com. A", rcode: dns.RcodeNameError},
-		{why: "no data, without SOA", question: "www.example.com. AAAA"},
-		{why: "a referral", question: "www.example.com. A", records: "--\nexample.com. 300 NS ns.example.com."},
-		{why: "an SOA of another zone", question: "no.example.org. A", rcode: dns.RcodeNameError, records: "--\n" + soa},
-		{why: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,
+		{name: "a chain of 16", question: "c0.example.com. A", records: chain(16), ttl: 30},
+		{name: "a chain of 17", question: "c0.example.com. A", records: chain(17)},
+		{name: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
+			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, ttl: 60},
+		{name: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1"},
+		{name: "no such name, for MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError, records: "--\n" + soa, ttl: 60},
+		{name: "no such name, for the TTL of the SOA if that is less", question: "no.example.com. A", rcode: dns.RcodeNameError,
+			records: "--\n" + strings.Replace(soa, " 600 ", " 10 ", 1), ttl: 10},
+		{name: "no such name, at most half an hour", question: "no.example.com. A", rcode: dns.RcodeNameError,
+			records: "--\nexample.com. 86400 SOA ns.example.com. host.example.com. 1 7200 1800 86400 86400", ttl: 1800},
+		{name: "no data", question: "www.example.com. AAAA", records: "--\n" + soa, ttl: 60},
+		{name: "no such name, without SOA", question: "no.example.com. A", rcode: dns.RcodeNameError},
+		{name: "no data, without SOA", question: "www.example.com. AAAA"},
+		{name: "a referral", question: "www.example.com. A", records: "--\nexample.com. 300 NS ns.example.com."},
+		{name: "an SOA of another zone", question: "no.example.org. A", rcode: dns.RcodeNameError, records: "--\n" + soa},
+		{name: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,
 			records: "www.example.com. 300 A 192.0.2.1\n--\n" + soa},
-		{why: "a failure", question: "www.example.com. A", rcode: dns.RcodeServerFailure, kept: 5},
-		{why: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused},
-		{why: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+		{name: "a failure", question: "www.example.com. A", rcode: dns.RcodeServerFailure, ttl: 5},
+		{name: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused},
+		{name: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Truncated = true }},
-		{why: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+		{name: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Response = false }},
-		{why: "the reply to another question", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+		{name: "the reply to another question", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA }},
-		{why: "a notification", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
+		{name: "a notification", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }},
-		{why: "ANY: what was at hand", question: "www.example.com. ANY", records: "www.example.com. 300 A 192.0.2.1"},
+		{name: "ANY: any subset", question: "www.example.com. ANY", records: "www.example.com. 300 A 192.0.2.1"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.why, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			c := newCache(t, cache.Config{MaxStale: -1})
 			query := ask(t, tt.question)
 			m := reply(t, query, tt.rcode, tt.records)
@@ -155,29 +155,29 @@ func TestWhatIsKept(t *testing.T) {
 				tt.change(m)
 			}
 			q := questionOf(t, query)
-			if kept := c.Put(q, m, start); kept != (tt.kept > 0) {
-				t.Fatalf("Put = %t", kept)
+			if cached := c.Put(q, m, start); cached != (tt.ttl > 0) {
+				t.Fatalf("Put = %t", cached)
 			}
-			if tt.kept == 0 {
+			if tt.ttl == 0 {
 				return
 			}
-			if got := c.Get(q, after(tt.kept-0.001)); got.State != cache.Fresh {
+			if got := c.Get(q, after(tt.ttl-0.001)); got.State != cache.Fresh {
 				t.Errorf("a millisecond before its end it is %v", got.State)
 			}
-			if got := c.Get(q, after(tt.kept)); got.State != cache.Miss {
+			if got := c.Get(q, after(tt.ttl)); got.State != cache.Miss {
 				t.Errorf("at its end it is %v", got.State)
 			}
 		})
 	}
 }
 
-// Everything that changes an answer is in the key, and the letters' case is not.
-func TestKey(t *testing.T) {
+// The key contains everything that an answer depends on, without the case of the name.
+func TestGet_Key(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
 	q, _ := cache.NewQuestion(query, []byte("ns.svc.cluster.local,corp.example"))
 	if !c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start) {
-		t.Fatal("not kept")
+		t.Fatal("not cached")
 	}
 	tests := []struct {
 		what   string
@@ -198,16 +198,16 @@ func TestKey(t *testing.T) {
 		{"a name of 256 octets", func(q *cache.Question) { q.Name = make([]byte, 256) }, cache.Miss},
 	}
 	for _, tt := range tests {
-		asked := q
-		tt.change(&asked)
-		if got := c.Get(asked, start); got.State != tt.want {
+		changed := q
+		tt.change(&changed)
+		if got := c.Get(changed, start); got.State != tt.want {
 			t.Errorf("%s: %v, want %v", tt.what, got.State, tt.want)
 		}
 	}
 }
 
-// The later asker gets his own ID, flags and spelling, and TTLs that have grown old.
-func TestReplyIsTheAskers(t *testing.T) {
+// A hit has the ID, flags and case of the query, and decremented TTLs.
+func TestHit_ReplyOptions(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	first := ask(t, "www.example.com. A")
 	first.SetEdns0(1232, true)
@@ -222,7 +222,7 @@ func TestReplyIsTheAskers(t *testing.T) {
 	upstream.AuthenticatedData, upstream.Authoritative = true, true
 	before := text(upstream)
 	if !c.Put(questionOf(t, first), upstream, start) {
-		t.Fatal("not kept")
+		t.Fatal("not cached")
 	}
 	if diff := cmp.Diff(before, text(upstream)); diff != "" {
 		t.Errorf("Put changed the reply (-before +after):\n%s", diff)
@@ -246,12 +246,12 @@ func TestReplyIsTheAskers(t *testing.T) {
 		t.Errorf("the owner is %s", owner)
 	}
 	if got := hit.Msg(cache.ReplyOptions{ID: 1}); got.AuthenticatedData || got.RecursionDesired || got.Id != 1 || got.Authoritative {
-		t.Errorf("one who set neither RD nor AD gets %v", got.MsgHdr)
+		t.Errorf("without RD and AD: %v", got.MsgHdr)
 	}
 }
 
-// Checking disabled comes back as it was sent (RFC 4035 section 3.2.2).
-func TestCheckingDisabled(t *testing.T) {
+// CD is copied from the query (RFC 4035 section 3.2.2).
+func TestHit_CheckingDisabled(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
 	query.CheckingDisabled = true
@@ -263,9 +263,9 @@ func TestCheckingDisabled(t *testing.T) {
 	}
 }
 
-// The SOA of a denial is given the denial's TTL, so that nobody behind us keeps the
-// denial for longer (RFC 2308 section 5).
-func TestDenialTTL(t *testing.T) {
+// The SOA of a negative reply has the TTL of the reply, so that clients do not cache it for
+// longer (RFC 2308 section 5).
+func TestHit_NegativeTTL(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "no.example.com. A")
 	c.Put(questionOf(t, query), reply(t, query, dns.RcodeNameError, "--\n"+soa), start)
@@ -275,8 +275,8 @@ func TestDenialTTL(t *testing.T) {
 	}
 }
 
-// TestAbsent: it is what Get says of names that do not exist, and of nothing else.
-func TestAbsent(t *testing.T) {
+// NXDomainTTL agrees with Get about names that do not exist, and ignores other replies.
+func TestNXDomainTTL_AgreesWithGet(t *testing.T) {
 	tests := []struct {
 		what    string
 		rcode   int
@@ -303,16 +303,16 @@ func TestAbsent(t *testing.T) {
 		}
 		c.Put(q, reply(t, query, tt.rcode, tt.records), start)
 		if ttl, ok := c.NXDomainTTL(q, after(tt.age)); ok != tt.want || ttl != tt.ttl {
-			t.Errorf("%s: absent %t for %d s, want %t for %d s", tt.what, ok, ttl, tt.want, tt.ttl)
+			t.Errorf("%s: NXDOMAIN %t for %d s, want %t for %d s", tt.what, ok, ttl, tt.want, tt.ttl)
 		}
 		hit := c.Get(q, after(tt.age))
 		if m := hit.Msg(cache.ReplyOptions{}); tt.want && m.Ns[0].Header().Ttl != tt.ttl {
-			t.Errorf("%s: %d s, but Get says %d s", tt.what, tt.ttl, m.Ns[0].Header().Ttl)
+			t.Errorf("%s: %d s, but Get returns %d s", tt.what, tt.ttl, m.Ns[0].Header().Ttl)
 		}
 	}
 }
 
-func TestMiss(t *testing.T) {
+func TestGet_Miss(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	hit := c.Get(questionOf(t, ask(t, "www.example.com. A")), start)
 	if hit.State != cache.Miss || hit.Len() != 0 || hit.Append(nil, cache.ReplyOptions{}) != nil || hit.Msg(cache.ReplyOptions{}) != nil {
@@ -322,11 +322,11 @@ func TestMiss(t *testing.T) {
 		t.Error("a query without question has one")
 	}
 	if _, ok := cache.NewQuestion(ask(t, "a..b. A"), nil); ok {
-		t.Error("a name that is none can be asked for")
+		t.Error("a name with an empty label is accepted")
 	}
 }
 
-func TestClear(t *testing.T) {
+func TestClear_Empty(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
 	c.Put(questionOf(t, query), reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)

@@ -13,8 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// Whatever comes from upstream: what is kept comes back as it was, save for what a
-// cache has to change, in a message that parses.
+// A cached reply comes back as a valid message with the same records, except for what a
+// cache must change.
 func FuzzPut(f *testing.F) {
 	for _, s := range []struct{ question, records string }{
 		{"www.example.com. A", "WWW.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1"},
@@ -45,14 +45,14 @@ func FuzzPut(f *testing.F) {
 		q, ok := cache.NewQuestion(m, nil)
 		c := newCache(t, cache.Config{})
 		before := m.String()
-		kept := ok && c.Put(q, m, start)
+		cached := ok && c.Put(q, m, start)
 		if m.String() != before {
 			t.Fatalf("Put changed the reply:\n%s\n%s", before, m)
 		}
-		if !kept {
+		if !cached {
 			return
 		}
-		for i, b := range q.Name { // the next asker shouts
+		for i, b := range q.Name { // a query in upper case
 			if 'a' <= b && b <= 'z' {
 				q.Name[i] = b - 32
 			}
@@ -64,12 +64,12 @@ func FuzzPut(f *testing.F) {
 			t.Fatalf("%v: %x", err, reply)
 		}
 		if diff := cmp.Diff(text(hit.Msg(cache.ReplyOptions{ID: 7})), text(got)); diff != "" {
-			t.Errorf("Msg is not what Append says:\n%s", diff)
+			t.Errorf("Msg and Append differ:\n%s", diff)
 		}
 		if len(reply) != hit.Len() || got.Id != 7 || got.Rcode != m.Rcode || got.IsEdns0() != nil {
 			t.Errorf("%d octets, Len is %d: %v", len(reply), hit.Len(), got)
 		}
-		if m.Rcode != dns.RcodeServerFailure { // whose records say nothing
+		if m.Rcode != dns.RcodeServerFailure { // cached without records
 			compare(t, m.Answer, got.Answer)
 			compare(t, m.Ns, got.Ns)
 			compare(t, m.Extra, got.Extra)
@@ -77,8 +77,7 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
-// compare leaves aside what may differ: the records of the exchange, TTLs that grow
-// smaller, the case of names.
+// compare ignores hop-by-hop records, smaller TTLs, and the case of names.
 func compare(t *testing.T, upstream, cached []dns.RR) {
 	t.Helper()
 	upstream = slices.DeleteFunc(slices.Clone(upstream), func(r dns.RR) bool {
@@ -86,11 +85,11 @@ func compare(t *testing.T, upstream, cached []dns.RR) {
 		return h.Rrtype == dns.TypeOPT || h.Rrtype == dns.TypeTSIG || h.Rrtype == dns.TypeSIG && h.Name == "."
 	})
 	if len(upstream) != len(cached) {
-		t.Fatalf("%v has become %v", upstream, cached)
+		t.Fatalf("%v became %v", upstream, cached)
 	}
 	for i, r := range upstream {
 		if c := cached[i]; c.Header().Rrtype != r.Header().Rrtype || c.Header().Ttl > r.Header().Ttl {
-			t.Errorf("%v has become %v", r, c)
+			t.Errorf("%v became %v", r, c)
 		}
 	}
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/miekg/dns"
 )
 
-// State is what a look-up found, and what the asker should do.
+// State is the result of a lookup. It determines what the caller does.
 type State int
 
 const (
-	// Miss: there is nothing. Ask upstream.
+	// Miss: no entry. Forward the query.
 	Miss State = iota
-	// Fresh: answer.
+	// Fresh: answer with the entry.
 	Fresh
-	// Expiring: answer, and refresh the entry. It is popular and near its end;
-	// one asker is told so.
+	// Expiring: answer with the entry and refresh it. It is popular and near its end.
+	// One caller at a time gets this state.
 	Expiring
-	// Stale: ask upstream. If that fails or takes longer than a client waits,
-	// answer with this (RFC 8767 section 5).
+	// Stale: forward the query. If that fails or takes longer than a client waits,
+	// answer with the entry (RFC 8767 section 5).
 	Stale
-	// Failing: as Stale, but upstream has failed a moment ago: answer with this
-	// at once.
+	// Failing: stale, and a refresh failed shortly before. Answer with the entry.
 	Failing
 )
 
@@ -34,11 +33,10 @@ func (s State) String() string {
 	return [...]string{"miss", "fresh", "expiring", "stale", "failing"}[s]
 }
 
-// staleTTL stands in stale answers in place of all TTLs, in seconds (RFC 8767
-// section 4).
+// staleTTL replaces all TTLs of a stale answer, in seconds (RFC 8767 section 4).
 const staleTTL = 30
 
-// Hit is what [Cache.Get] found. It is valid as long as the question's bytes are.
+// Hit is a result of [Cache.Get]. It refers to the question's bytes.
 type Hit struct {
 	State State
 
@@ -47,14 +45,14 @@ type Hit struct {
 	age      time.Duration
 }
 
-// ReplyOptions is what a reply repeats of a query, beside the question.
+// ReplyOptions are the parts of a query that its reply depends on, except the question.
 type ReplyOptions struct {
 	ID uint16
 	RD bool
-	AD bool // it understands AD: it has set AD or DO (RFC 6840 section 5.8)
+	AD bool // AD or DO was set (RFC 6840 section 5.8)
 }
 
-// Len returns the length of the reply without OPT. A Miss has none.
+// Len returns the length of the reply without OPT, or 0 for a Miss.
 func (h *Hit) Len() int {
 	if h.entry == nil {
 		return 0
@@ -62,20 +60,20 @@ func (h *Hit) Len() int {
 	return len(h.entry.wire)
 }
 
-// Append appends the reply to buf. It takes memory only if buf has no room. For a
-// Miss it appends nothing.
-func (h *Hit) Append(buf []byte, to ReplyOptions) []byte {
+// Append appends the reply to buf, and nothing for a Miss. It allocates only if buf has too
+// little capacity.
+func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 	if h.entry == nil {
 		return buf
 	}
 	start := len(buf)
 	buf = append(buf, h.entry.wire...)
 	reply := buf[start:]
-	binary.BigEndian.PutUint16(reply, to.ID)
-	if to.RD {
+	binary.BigEndian.PutUint16(reply, options.ID)
+	if options.RD {
 		reply[2] |= flagRD
 	}
-	if !to.AD {
+	if !options.AD {
 		reply[3] &^= flagAD
 	}
 	if h.question.CD {
@@ -94,13 +92,13 @@ func (h *Hit) Append(buf []byte, to ReplyOptions) []byte {
 	return buf
 }
 
-// Msg returns the reply unpacked, or nil for a Miss.
-func (h *Hit) Msg(to ReplyOptions) *dns.Msg {
+// Msg returns the unpacked reply, or nil for a Miss.
+func (h *Hit) Msg(options ReplyOptions) *dns.Msg {
 	if h.entry == nil {
 		return nil
 	}
 	m := new(dns.Msg)
-	if err := m.Unpack(h.Append(nil, to)); err != nil {
+	if err := m.Unpack(h.Append(nil, options)); err != nil {
 		return nil
 	}
 	return m

@@ -17,45 +17,45 @@ const (
 	maxQuestion = maxName + 4
 )
 
-// Question is all that an answer depends on. The letters' case in Name does not
-// count for equality; an asker gets it back.
+// Question holds everything that an answer depends on. The case of Name is ignored in
+// comparisons and preserved in replies.
 type Question struct {
-	Name   []byte // wire form, not compressed, as the asker spelled it
+	Name   []byte // wire form, not compressed
 	Type   uint16
 	Class  uint16
 	DO, CD bool   // RFC 3225, RFC 4035 section 3.2.2
-	Paths  []byte // what else the answer of a search list depends on; empty without one
+	Paths  []byte // of an expansion: its search list; else empty
 }
 
-// NewQuestion returns the question of a query. It is false unless there is exactly
-// one, whose name can be packed.
+// NewQuestion returns the question of a query. It reports false unless there is exactly one
+// question, with a valid name.
 func NewQuestion(query *dns.Msg, paths []byte) (Question, bool) {
 	if len(query.Question) != 1 {
 		return Question{}, false
 	}
-	asked := query.Question[0]
+	question := query.Question[0]
 	name := make([]byte, maxName)
-	n, err := dns.PackDomainName(asked.Name, name, 0, nil, false)
+	n, err := dns.PackDomainName(question.Name, name, 0, nil, false)
 	if err != nil {
 		return Question{}, false
 	}
-	q := Question{Name: name[:n], Type: asked.Qtype, Class: asked.Qclass, CD: query.CheckingDisabled, Paths: paths}
+	q := Question{Name: name[:n], Type: question.Qtype, Class: question.Qclass, CD: query.CheckingDisabled, Paths: paths}
 	if opt := query.IsEdns0(); opt != nil {
 		q.DO = opt.Do()
 	}
 	return q, true
 }
 
-// key is a Question in the form that is compared: the question section in lower
-// case, which is how entries begin, and the rest.
+// key is a Question in comparable form: the question section in lower case, with which
+// entries start, and the rest.
 type key struct {
 	question []byte
 	bits     byte
 	paths    []byte
 }
 
-// key writes the question section into buf, which has room for maxQuestion. It is
-// false for what cannot be a name.
+// key writes the question section to buf, which needs a capacity of maxQuestion. It reports
+// false if the length of the name is invalid.
 func (q *Question) key(buf []byte) (key, bool) {
 	if len(q.Name) == 0 || len(q.Name) > maxName {
 		return key{}, false
@@ -90,6 +90,7 @@ func (k key) hash(seed maphash.Seed) uint64 {
 	return h
 }
 
-func (k key) is(e *entry) bool {
-	return e.bits == k.bits && bytes.Equal(e.wire[headerLen:e.records], k.question) && bytes.Equal(e.paths, k.paths)
+// matches reports whether e is the entry of k.
+func (k key) matches(e *entry) bool {
+	return e.bits == k.bits && bytes.Equal(e.wire[headerLen:e.questionEnd], k.question) && bytes.Equal(e.paths, k.paths)
 }

@@ -5,11 +5,10 @@ package cache
 
 import "time"
 
-// queue orders the entries by age and picks who makes room, after SIEVE (Zhang et
-// al., NSDI 2024). A hand goes from the oldest to the newest and begins again. Who
-// was asked for since it last came by stays, where it is; who was not goes. So a hit
-// moves nothing, and one pass of names that are asked for once does not wash out
-// those that are asked for always.
+// queue orders the entries by age and selects the one to evict, by SIEVE (Zhang et al.,
+// NSDI 2024). A hand moves from the oldest entry to the newest and starts over. Entries hit
+// since the hand last passed stay in place; the others are evicted. A hit moves nothing,
+// and a burst of names that are queried once does not evict popular ones.
 type queue struct {
 	newest, oldest *entry
 	hand           *entry // nil: at the oldest
@@ -42,14 +41,14 @@ func (q *queue) remove(e *entry) {
 	e.newer, e.older = nil, nil
 }
 
-// victim moves the hand to the entry that is to go, one that is spent if it meets
-// one. The queue is not empty.
-func (q *queue) victim(spent func(*entry) bool) *entry {
+// victim moves the hand to the entry to evict, which is the first that is expired or was
+// not hit. The queue must not be empty.
+func (q *queue) victim(expired func(*entry) bool) *entry {
 	for {
 		if q.hand == nil {
 			q.hand = q.oldest
 		}
-		if q.hand.hits.Load() == 0 || spent(q.hand) {
+		if q.hand.hits.Load() == 0 || expired(q.hand) {
 			return q.hand
 		}
 		q.hand.hits.Store(0)
@@ -57,25 +56,26 @@ func (q *queue) victim(spent func(*entry) bool) *entry {
 	}
 }
 
-// makeRoomLocked makes room for one more entry of a size, which fits an empty cache.
-func (c *Cache) makeRoomLocked(size int, now time.Time) {
-	spent := func(e *entry) bool { return now.Sub(e.stored) >= e.kept }
+// evictLocked evicts entries until one more of a size fits. An empty cache has room for it.
+func (c *Cache) evictLocked(size int, now time.Time) {
+	expired := func(e *entry) bool { return now.Sub(e.stored) >= e.retention }
 	for int(c.entries.Load()) >= c.cfg.MaxEntries || int(c.bytes.Load())+size > c.cfg.MaxBytes {
-		e := c.queue.victim(spent)
-		c.forgetLocked(e)
+		e := c.queue.victim(expired)
+		c.removeLocked(e)
 		c.unlinkLocked(e)
 		c.evictions.Add(1)
 	}
 }
 
-func (c *Cache) rememberLocked(e *entry) {
+// addLocked adds e to the queue and the counters.
+func (c *Cache) addLocked(e *entry) {
 	c.queue.push(e)
 	c.entries.Add(1)
 	c.bytes.Add(int64(e.size()))
 }
 
-// forgetLocked takes e off the books; readers still find it.
-func (c *Cache) forgetLocked(e *entry) {
+// removeLocked removes e from the queue and the counters; readers still find it.
+func (c *Cache) removeLocked(e *entry) {
 	c.queue.remove(e)
 	c.entries.Add(-1)
 	c.bytes.Add(-int64(e.size()))

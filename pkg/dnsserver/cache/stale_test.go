@@ -12,9 +12,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// A story of one name with a TTL of 100 seconds, that upstream can be asked for or
-// not. Each line is a moment: what happens, or what a look-up finds.
-func TestStale(t *testing.T) {
+// One name with a TTL of 100 seconds over time, with upstream up or down. Each line is an
+// event or a lookup, in seconds.
+func TestGet_Stale(t *testing.T) {
 	c := newCache(t, cache.Config{MaxStale: time.Minute})
 	query := ask(t, "www.example.com. A")
 	q := questionOf(t, query)
@@ -42,7 +42,7 @@ func TestStale(t *testing.T) {
 	get(61, cache.Fresh, 39)
 	get(100, cache.Stale, 30) // the failure is too long ago to count
 	put(101, failed, false)
-	get(102, cache.Failing, 30) // so soon upstream is not asked again
+	get(102, cache.Failing, 30) // no retry so soon
 	get(130.9, cache.Failing, 30)
 	get(131, cache.Stale, 30)
 	put(132, good, true)
@@ -51,12 +51,12 @@ func TestStale(t *testing.T) {
 	get(132+160, cache.Miss, 0) // MaxStale is over
 	put(300, failed, true)      // there is nothing better
 	get(301, cache.Fresh, 0)    // which has no records
-	put(302, good, true)        // upstream is back: the failure goes at once
+	put(302, good, true)        // upstream is back: the failure is replaced
 	get(303, cache.Fresh, 99)
 }
 
-// One asker is told to refresh what is popular and near its end.
-func TestPrefetch(t *testing.T) {
+// A popular entry near its end is Expiring for one caller.
+func TestGet_Prefetch(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
 	q := questionOf(t, query)
@@ -71,12 +71,12 @@ func TestPrefetch(t *testing.T) {
 		t.Helper()
 		for i, s := range got {
 			if s != want {
-				t.Errorf("asker %d finds it %v, want %v", i, s, want)
+				t.Errorf("caller %d: %v, want %v", i, s, want)
 			}
 		}
 	}
 	c.Put(q, good, start)
-	expect(cache.Fresh, states(95, 96, 97)...) // nobody asks for it: it may go
+	expect(cache.Fresh, states(95, 96, 97)...) // not popular: it may expire
 	c.Put(q, good, start)
 	expect(cache.Fresh, states(1, 2, 89.9)...)
 	expect(cache.Expiring, states(90)...)
@@ -87,8 +87,8 @@ func TestPrefetch(t *testing.T) {
 	expect(cache.Stale, states(196)...)
 }
 
-// Labels of metrics.
-func TestStateNames(t *testing.T) {
+// The strings are labels of metrics.
+func TestState_String(t *testing.T) {
 	want := []string{"miss", "fresh", "expiring", "stale", "failing"}
 	for i, name := range want {
 		if got := cache.State(i).String(); got != name {

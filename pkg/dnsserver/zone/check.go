@@ -12,15 +12,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// What is put into a zone must be able to have names. The API server sees to that;
-// for objects from anywhere else, the functions below say why it is not so.
+// The Check functions report why an object cannot have names. The API server validates its
+// objects; those from other sources, such as manifests and snapshots, must be checked before
+// they are put into a zone.
 
-// CheckNamespace is about the name of a namespace in a zone at domain.
+// CheckNamespace checks the name of a namespace in a zone at domain.
 func CheckNamespace(domain fqdn.Name, name string) error {
 	return checkNames(domain, field{"metadata.name", name})
 }
 
-// Check is about the service in a zone at domain.
+// Check checks the Service in a zone at domain.
 func (s *Service) Check(domain fqdn.Name) error {
 	if err := checkNames(domain, field{"metadata.name", s.Name}, field{"metadata.namespace", s.Namespace}); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (s *Service) Check(domain fqdn.Name) error {
 	return nil
 }
 
-// Check is about the slice in a zone at domain.
+// Check checks the slice in a zone at domain.
 func (s *EndpointSlice) Check(domain fqdn.Name) error {
 	if err := checkNames(domain, field{"label kubernetes.io/service-name", s.Service}, field{"metadata.namespace", s.Namespace}); err != nil {
 		return err
@@ -56,7 +57,7 @@ func (s *EndpointSlice) Check(domain fqdn.Name) error {
 	return nil
 }
 
-// CheckEndpoint is about one endpoint of the slice, whose own name is right.
+// CheckEndpoint checks one endpoint of a slice with a valid name.
 func (s *EndpointSlice) CheckEndpoint(domain fqdn.Name, ep Endpoint) error {
 	if err := checkAddr(ep.Addr); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (s *EndpointSlice) CheckEndpoint(domain fqdn.Name, ep Endpoint) error {
 		field{"label kubernetes.io/service-name", s.Service}, field{"metadata.namespace", s.Namespace})
 }
 
-// Check is about the port in any zone.
+// Check checks the port.
 func (p Port) Check() error {
 	if p.Name != "" {
 		if problems := fqdn.LabelProblems(p.Name); problems != nil {
@@ -76,25 +77,25 @@ func (p Port) Check() error {
 		return fmt.Errorf("protocol %q: must be TCP, UDP or SCTP", p.Protocol)
 	}
 	if p.Number == 0 {
-		return errors.New("the port is 0")
+		return errors.New("port is 0")
 	}
 	return nil
 }
 
-// Check is about the pod in a zone at domain. Its own name is in none of the zone's.
+// Check checks the pod in a zone at domain. The name of the pod is in no record.
 func (p *Pod) Check(domain fqdn.Name) error {
 	for _, addr := range p.Addrs {
 		if err := checkAddr(addr); err != nil {
 			return fmt.Errorf("status.podIPs: %w", err)
 		}
-		if err := checkNames(domain, field{"the address", dashed(addr)}, field{"metadata.namespace", p.Namespace}); err != nil {
+		if err := checkNames(domain, field{"address", addrLabel(addr)}, field{"metadata.namespace", p.Namespace}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkAddr: one spelling of an address, and one that a record can carry.
+// checkAddr accepts the addresses that a record can carry, in their canonical form.
 func checkAddr(addr netip.Addr) error {
 	if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" {
 		return fmt.Errorf("%v is not an address for a DNS record", addr)
@@ -102,10 +103,11 @@ func checkAddr(addr netip.Addr) error {
 	return nil
 }
 
-// field is a label of a name, and what it is in the API.
+// field is a label of a name and its field in the API.
 type field struct{ path, label string }
 
-// checkNames is about the name that the labels make up below svc.<domain>.
+// checkNames checks the labels, and the length of the name that they make below
+// svc.<domain>.
 func checkNames(domain fqdn.Name, labels ...field) error {
 	wire := len("\x03svc") + len(domain)
 	for _, l := range labels {
@@ -115,7 +117,7 @@ func checkNames(domain fqdn.Name, labels ...field) error {
 		wire += 1 + len(l.label)
 	}
 	if wire > fqdn.MaxWire {
-		return fmt.Errorf("%s %q: its name below %s has %d bytes on the wire, a domain name has at most %d",
+		return fmt.Errorf("%s %q: name below %s has %d bytes on the wire: the limit is %d",
 			labels[0].path, labels[0].label, domain, wire, fqdn.MaxWire)
 	}
 	return nil

@@ -1,25 +1,24 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zone is the name tree of the cluster: which names the Services and
-// EndpointSlices of a cluster give rise to, and what each name owns, by Kubernetes
-// DNS-Based Service Discovery 1.1.0.
+// Package zone holds the name tree of the cluster: the names that follow from its
+// Services and EndpointSlices, and the records that they own, by Kubernetes DNS-Based
+// Service Discovery 1.1.0.
 //
 // There is one writer and any number of readers. The writer applies objects in an
-// [Edit]; the readers take a [Snapshot], which never changes, and never wait. An
-// edit costs in proportion to the names that it changes, not to the cluster.
+// [Edit]. The readers use a [Snapshot], which never changes, and never wait. The cost of
+// an edit is proportional to the names that it changes, not to the size of the cluster.
 //
-// A name is looked up once for all types, so that it has one rcode (RFC 8020): a
-// [Node] for a name that exists, also for one that owns nothing and only has names
-// below it. What the tree does not know yet is not called absent: before
-// [Edit.SetLoaded] the answer is [Unknown].
+// A name is looked up once for all types, so that it has one rcode (RFC 8020). There is
+// a [Node] for every name that exists, including empty non-terminals. Before
+// [Edit.SetLoaded] no name is [NXDomain]: the result is [Unknown].
 //
-// Names below a Service are not stored. They follow from its ports and endpoints,
-// which keeps an endpoint at some 50 bytes and its address' reverse name at 150.
+// Names below a Service are not stored. They are computed from its ports and endpoints,
+// which keeps an endpoint at about 50 bytes and its reverse name at 150.
 //
 // # Beyond the specification
 //
-// As other cluster DNS servers do, and clients rely on: endpoints of a Service with
-// a cluster IP have names and PTR records too, SRV at the Service's own name lists
-// all its named ports, and names of pods by address exist below pod.<zone>.
+// Clients rely on three extensions of other cluster DNS servers: endpoints of a Service
+// with a cluster IP have names and PTR records, SRV at the name of a Service lists all
+// its named ports, and pods have names by address below pod.<zone>.
 package zone

@@ -5,50 +5,48 @@ package zone
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
 )
 
-// Edit changes a zone. It is valid inside the function that Zone.Update calls. What
-// is put belongs to the zone from then on. Putting what is there already changes
-// nothing.
+// Edit changes a zone. It is valid inside the function that Zone.Update calls. The zone
+// takes ownership of the objects that are put. Putting an equal object is a no-op.
 type Edit struct {
 	zone *Zone
 	next *Snapshot
 }
 
-// SetLoaded says that the zone now holds the whole cluster, so that what is not in it
-// does not exist.
+// SetLoaded marks the zone as complete: a name that is not in it does not exist.
 func (e *Edit) SetLoaded() { e.next.loaded, e.next.stale = true, time.Time{} }
 
-// SetStale says that the zone holds the cluster as it was then, in part at least,
-// and that nothing better is to be had: it is served, and [Snapshot.StaleSince] tells.
+// SetStale marks the zone as loaded with the data of an earlier time, possibly
+// incomplete, because no current data is available. See [Snapshot.StaleSince].
 func (e *Edit) SetStale(then time.Time) { e.next.loaded, e.next.stale = true, then }
 
-// SetUnloaded takes back what SetLoaded or SetStale said.
+// SetUnloaded reverts SetLoaded and SetStale.
 func (e *Edit) SetUnloaded() { e.next.loaded, e.next.stale = false, time.Time{} }
 
-// PutNamespace makes a namespace exist.
+// PutNamespace adds a namespace.
 func (e *Edit) PutNamespace(name string) {
 	e.editNamespace(name, func(n *namespace) { n.declared = true })
 }
 
-// DeleteNamespace removes a namespace. Its name goes on to exist until the last
-// Service in it has gone as well.
+// DeleteNamespace removes a namespace. Its name exists as long as a Service is in it.
 func (e *Edit) DeleteNamespace(name string) {
 	e.editNamespace(name, func(n *namespace) { n.declared = false })
 }
 
-// editNamespace publishes a changed copy of a namespace in its place.
+// editNamespace replaces a namespace with a changed copy.
 func (e *Edit) editNamespace(name string, change func(*namespace)) {
 	old := e.next.namespaces.get(name)
 	next := &namespace{name: name}
 	if old != nil {
 		*next = *old
 	}
-	was := *next
-	if change(next); *next == was {
+	before := *next
+	if change(next); *next == before {
 		return
 	}
 	if *next == (namespace{name: name}) {
@@ -57,66 +55,65 @@ func (e *Edit) editNamespace(name string, change func(*namespace)) {
 	e.next.namespaces.set(e.zone.gen, name, next)
 }
 
-// PutService adds a Service or replaces the one of that name.
+// PutService adds or replaces a Service.
 func (e *Edit) PutService(s Service) {
-	old, next := e.edit(s.Namespace, s.Name)
+	old, next := e.copyService(s.Namespace, s.Name)
 	if next.spec != nil && next.spec.equal(&s) {
 		return
 	}
 	next.spec = &s
-	e.swap(old, next)
+	e.publish(old, next)
 }
 
 // DeleteService removes a Service. Its slices stay, without names, until they are
-// deleted or the Service comes back.
+// deleted or the Service is put again.
 func (e *Edit) DeleteService(namespace, name string) {
-	old, next := e.edit(namespace, name)
+	old, next := e.copyService(namespace, name)
 	if next.spec == nil {
 		return
 	}
 	next.spec = nil
-	e.swap(old, next)
+	e.publish(old, next)
 }
 
-// PutEndpointSlice adds a slice or replaces the one of that name, which may have
-// belonged to another Service.
+// PutEndpointSlice adds or replaces a slice. Its Service may change.
 func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 	key := objectName{s.Namespace, s.Name}
 	slices.SortFunc(s.Endpoints, compareEndpoints)
-	if was := e.zone.slices[key]; was != nil && was.equal(&s) {
+	if old := e.zone.slices[key]; old != nil && old.equal(&s) {
 		return
-	} else if was != nil && was.Service != s.Service {
+	} else if old != nil && old.Service != s.Service {
 		e.DeleteEndpointSlice(s.Namespace, s.Name)
 	}
 	e.zone.slices[key] = &s
 
-	old, next := e.edit(s.Namespace, s.Service)
-	if was, i := next.slice(s.Name); was != nil {
+	old, next := e.copyService(s.Namespace, s.Service)
+	if current, i := next.slice(s.Name); current != nil {
 		next.slices[i] = &s
 	} else {
 		next.slices = slices.Insert(next.slices, i, &s)
 	}
-	e.swap(old, next)
+	e.publish(old, next)
 }
 
-// DeleteEndpointSlice removes a slice; one that is not there is none of its concern.
+// DeleteEndpointSlice removes a slice. It is a no-op if the slice does not exist.
 func (e *Edit) DeleteEndpointSlice(namespace, name string) {
 	key := objectName{namespace, name}
-	was := e.zone.slices[key]
-	if was == nil {
+	slice := e.zone.slices[key]
+	if slice == nil {
 		return
 	}
 	delete(e.zone.slices, key)
-	old, next := e.edit(namespace, was.Service)
+	old, next := e.copyService(namespace, slice.Service)
 	_, i := next.slice(name)
 	next.slices = slices.Delete(next.slices, i, i+1)
-	e.swap(old, next)
+	e.publish(old, next)
 }
 
-// PutPod adds a pod or replaces the one of that name. One without addresses is none.
+// PutPod adds or replaces a pod. A pod without addresses is deleted.
 func (e *Edit) PutPod(p Pod) {
 	name := objectName{p.Namespace, p.Name}
-	if was := e.zone.pods[name]; was != nil && slices.Equal(was.Addrs, p.Addrs) {
+	if old := e.zone.pods[name]; old != nil && slices.Equal(old.Addrs, p.Addrs) {
 		return
 	}
 	e.DeletePod(p.Namespace, p.Name)
@@ -125,39 +122,39 @@ func (e *Edit) PutPod(p Pod) {
 	}
 	e.zone.pods[name] = &p
 	for _, addr := range p.Addrs {
-		key := label(p.Namespace) + addrKey(addr)
+		key := labelKey(p.Namespace) + addrKey(addr)
 		var pods []*Pod
 		if old := e.next.pods.get(key); old != nil {
 			pods = old.pods
 		}
-		e.next.pods.set(e.zone.gen, key, &podsAt{addr, append(slices.Clip(pods), &p)})
+		e.next.pods.set(e.zone.gen, key, &addrPods{addr, append(slices.Clip(pods), &p)})
 	}
 }
 
-// DeletePod removes a pod; one that is not there is none of its concern.
+// DeletePod removes a pod. It is a no-op if the pod does not exist.
 func (e *Edit) DeletePod(namespace, name string) {
-	was := e.zone.pods[objectName{namespace, name}]
-	if was == nil {
+	pod := e.zone.pods[objectName{namespace, name}]
+	if pod == nil {
 		return
 	}
 	delete(e.zone.pods, objectName{namespace, name})
-	for _, addr := range was.Addrs {
-		key := label(namespace) + addrKey(addr)
+	for _, addr := range pod.Addrs {
+		key := labelKey(namespace) + addrKey(addr)
 		old := e.next.pods.get(key)
 		if old == nil {
 			continue // the pod has the address twice
 		}
-		pods := slices.DeleteFunc(slices.Clone(old.pods), func(p *Pod) bool { return p == was })
+		pods := slices.DeleteFunc(slices.Clone(old.pods), func(p *Pod) bool { return p == pod })
 		if len(pods) == 0 {
 			e.next.pods.set(e.zone.gen, key, nil)
 		} else {
-			e.next.pods.set(e.zone.gen, key, &podsAt{addr, pods})
+			e.next.pods.set(e.zone.gen, key, &addrPods{addr, pods})
 		}
 	}
 }
 
-// edit returns the service as it is, nil if it is not known, and a copy to change.
-func (e *Edit) edit(namespace, name string) (old, next *service) {
+// copyService returns the published service, nil if there is none, and a copy to change.
+func (e *Edit) copyService(namespace, name string) (old, next *service) {
 	old = e.next.services.get(string(serviceKey(new([maxKey]byte), namespace, name)))
 	if old == nil {
 		return nil, &service{identity: &identity{namespace, name}}
@@ -165,17 +162,18 @@ func (e *Edit) edit(namespace, name string) (old, next *service) {
 	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices)}
 }
 
-// swap publishes next in the place of old, with the reverse names of both.
-func (e *Edit) swap(old, next *service) {
+// publish replaces old, which may be nil, with next, and updates their namespace and
+// their reverse names.
+func (e *Edit) publish(old, next *service) {
 	key := string(serviceKey(new([maxKey]byte), next.namespace, next.name))
 	if next.spec == nil && len(next.slices) == 0 {
 		e.next.services.set(e.zone.gen, key, nil)
 	} else {
 		e.next.services.set(e.zone.gen, key, next)
 	}
-	if had := old != nil && old.spec != nil; had != (next.spec != nil) {
+	if existed, exists := old.exists(), next.exists(); existed != exists {
 		e.editNamespace(next.namespace, func(n *namespace) {
-			if had {
+			if existed {
 				n.services--
 			} else {
 				n.services++
@@ -183,57 +181,79 @@ func (e *Edit) swap(old, next *service) {
 		})
 	}
 	for addr, o := range clusterOwners(old) {
-		e.disown(addr, o)
+		e.removeOwner(addr, o)
 	}
-	if old != nil {
-		for _, was := range old.slices {
-			now, _ := next.slice(was.Name)
-			for ep := range missing(old, was, next, now) {
-				if !next.holds(ep) {
-					e.disown(ep.Addr, owner{id: next.identity, host: ep.Hostname})
-				}
-			}
+	for ep := range endpointDiff(old, next) {
+		if !next.containsEndpoint(ep) {
+			e.removeOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
 		}
 	}
 	for addr, o := range clusterOwners(next) {
-		e.own(addr, o)
+		e.addOwner(addr, o)
 	}
-	for _, now := range next.slices {
-		var was *EndpointSlice
-		if old != nil {
-			was, _ = old.slice(now.Name)
-		}
-		for ep := range missing(next, now, old, was) {
-			e.own(ep.Addr, owner{id: next.identity, host: ep.Hostname})
-		}
+	for ep := range endpointDiff(next, old) {
+		e.addOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
 	}
 }
 
-// missing yields the endpoints that a has in slice as and b has not in bs.
-func missing(a *service, as *EndpointSlice, b *service, bs *EndpointSlice) func(func(Endpoint) bool) {
+// endpointDiff yields the endpoints that a serves from one of its slices and b does not
+// serve from the slice of that name. Either may be nil.
+func endpointDiff(a, b *service) iter.Seq[Endpoint] {
 	return func(yield func(Endpoint) bool) {
-		j := 0
-		for _, ep := range as.Endpoints {
-			if !a.has(ep) {
-				continue
-			}
-			found := false
-			if bs != nil {
-				for j < len(bs.Endpoints) && compareEndpoints(bs.Endpoints[j], ep) < 0 {
-					j++
-				}
-				for k := j; k < len(bs.Endpoints) && compareEndpoints(bs.Endpoints[k], ep) == 0; k++ {
-					found = found || b.has(bs.Endpoints[k])
-				}
-			}
-			if !found && !yield(ep) {
+		if a == nil {
+			return
+		}
+		for _, slice := range a.slices {
+			if !yieldDiff(a, b, slice, yield) {
 				return
 			}
 		}
 	}
 }
 
-// owner is a name that an address has: the Service's, for a cluster IP, or that of
+// yieldDiff is endpointDiff for one slice of a. It reports false if yield did.
+func yieldDiff(a, b *service, slice *EndpointSlice, yield func(Endpoint) bool) bool {
+	rest := b.endpoints(slice.Name) // both are sorted
+	for _, ep := range slice.Endpoints {
+		if !a.serves(ep) {
+			continue
+		}
+		for len(rest) > 0 && compareEndpoints(rest[0], ep) < 0 {
+			rest = rest[1:]
+		}
+		if !b.servesFirst(rest, ep) && !yield(ep) {
+			return false
+		}
+	}
+	return true
+}
+
+// endpoints returns the endpoints in the slice of that name.
+func (s *service) endpoints(slice string) []Endpoint {
+	if s == nil {
+		return nil
+	}
+	if found, _ := s.slice(slice); found != nil {
+		return found.Endpoints
+	}
+	return nil
+}
+
+// servesFirst reports whether s serves one of the endpoints at the front of sorted that
+// equal ep.
+func (s *service) servesFirst(sorted []Endpoint, ep Endpoint) bool {
+	for _, other := range sorted {
+		if compareEndpoints(other, ep) != 0 {
+			return false
+		}
+		if s.serves(other) {
+			return true
+		}
+	}
+	return false
+}
+
+// owner is a name that has a PTR record at an address: a Service at its cluster IP, or
 // an endpoint.
 type owner struct {
 	id      *identity
@@ -241,7 +261,7 @@ type owner struct {
 	cluster bool
 }
 
-// compareOwners puts cluster IPs first, then names in order.
+// compareOwners sorts cluster IPs first, then by name.
 func compareOwners(a, b owner) int {
 	if a.cluster != b.cluster {
 		if a.cluster {
@@ -252,9 +272,10 @@ func compareOwners(a, b owner) int {
 	return cmp.Or(cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.name, b.id.name), cmp.Compare(a.host, b.host))
 }
 
-func clusterOwners(s *service) func(func(netip.Addr, owner) bool) {
+// clusterOwners yields the cluster IPs of s, which may be nil, with their owner.
+func clusterOwners(s *service) iter.Seq2[netip.Addr, owner] {
 	return func(yield func(netip.Addr, owner) bool) {
-		if s == nil || s.spec == nil {
+		if !s.exists() {
 			return
 		}
 		for _, ip := range s.spec.ClusterIPs {
@@ -265,7 +286,7 @@ func clusterOwners(s *service) func(func(netip.Addr, owner) bool) {
 	}
 }
 
-func (e *Edit) own(addr netip.Addr, o owner) {
+func (e *Edit) addOwner(addr netip.Addr, o owner) {
 	key := addrKey(addr)
 	var owners []owner
 	if old := e.next.addrs.get(key); old != nil {
@@ -279,7 +300,7 @@ func (e *Edit) own(addr netip.Addr, o owner) {
 	e.next.addrs.set(e.zone.gen, key, &owners)
 }
 
-func (e *Edit) disown(addr netip.Addr, o owner) {
+func (e *Edit) removeOwner(addr netip.Addr, o owner) {
 	key := addrKey(addr)
 	old := e.next.addrs.get(key)
 	if old == nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestEditOfNothing puts what is there and deletes what is not: the readers'
-// snapshot stays the same one, with its serial.
-func TestEditOfNothing(t *testing.T) {
+// An edit without a change keeps the snapshot and its serial.
+func TestUpdate_NoChange(t *testing.T) {
 	z := newZone(t, Config{Pods: PodsVerified})
 	put := func(e *Edit) {
 		e.PutNamespace("a")
@@ -45,8 +44,8 @@ func TestEditOfNothing(t *testing.T) {
 	}
 }
 
-// TestPods: each pod once, whatever the number of its addresses, as long as it has any.
-func TestPods(t *testing.T) {
+// Pods yields each pod with an address once.
+func TestPods_Once(t *testing.T) {
 	z := newZone(t, Config{Pods: PodsVerified})
 	names := func() (list []string) {
 		for p := range z.Snapshot().Pods() {
@@ -71,7 +70,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestStale(t *testing.T) {
+func TestStaleSince_States(t *testing.T) {
 	z := newZone(t, Config{})
 	then := time.Unix(1_700_000_000, 0)
 	for _, step := range []struct {
@@ -92,8 +91,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestCheck has both sides of each limit on what a zone can hold.
-func TestCheck(t *testing.T) {
+// Both sides of each limit.
+func TestCheck_Limits(t *testing.T) {
 	domain := func(n int) fqdn.Name { // of n bytes on the wire
 		name := fqdn.Root
 		for n > 64 {
@@ -125,7 +124,7 @@ func TestCheck(t *testing.T) {
 		{"mapped address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("::ffff:10.0.0.1")}), "spec.clusterIPs"},
 		{"zoned address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("fe80::1%eth0")}), "spec.clusterIPs"},
 		{"port", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "sctp", 1}, {"", "tcp", 65535}}}), ""},
-		{"port 0", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "tcp", 0}}}), "spec.ports: the port is 0"},
+		{"port 0", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "tcp", 0}}}), "spec.ports: port is 0"},
 		{"port name", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"P", "tcp", 1}}}), `name "P"`},
 		{"protocol", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "TCP", 1}}}), `protocol "TCP"`},
 		{"hostname", slice(domain(59), Endpoint{addr, l63, true}), ""},

@@ -11,61 +11,60 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Verdict says whether a name exists.
-type Verdict uint8
+// Status is whether a name exists.
+type Status uint8
 
-// The verdicts.
+// The statuses.
 const (
-	NotInZone Verdict = iota // the cluster says nothing about the name
-	Unknown                  // the name may exist: the cluster is not known yet (SERVFAIL)
-	NXDomain                 // neither the name nor any below it exists (NXDOMAIN)
-	Exists                   // the name exists; it may own nothing of the type asked (NODATA)
+	NotInZone Status = iota // not in the cluster zone or a reverse range of the cluster
+	Unknown                 // the zone is not loaded: SERVFAIL
+	NXDomain                // neither the name nor a name below it exists
+	Exists                  // NOERROR, or NODATA if it owns no record of the type
 )
 
 // VersionTTL is the TTL of the version record, in seconds (specification 2.2).
 const VersionTTL = 28800
 
-// specVersion is that of the specification which the zone follows.
+// specVersion is the version of the specification.
 const specVersion = "1.1.0"
 
-// Node is a name that exists, with what it owns. The zero Node owns nothing, as a
-// name does that only has others below it.
+// Node is a name that exists, with its records. The zero Node is an empty non-terminal.
 type Node struct {
-	V4, V6 []netip.Addr // A and AAAA, ascending; not to be changed
-	Alias  fqdn.Name    // CNAME; the node then owns nothing else
+	V4, V6 []netip.Addr // A and AAAA, ascending; must not be changed
+	Alias  fqdn.Name    // CNAME; excludes other records
 	Text   string       // TXT
 	Apex   bool         // SOA and NS
 
 	snapshot    *Snapshot
-	svc         *service // whose ports give SRV
-	port, proto string   // "": every named port of svc
+	svc         *service // SRV of its ports
+	port, proto string   // "": all named ports of svc
 	owners      []owner  // PTR
 	addr        netip.Addr
 }
 
-// Lookup looks up a name. The second result is the zone whose SOA record goes with a
-// negative answer, and is empty when the verdict is NotInZone or Unknown.
-func (s *Snapshot) Lookup(name fqdn.Name) (Verdict, fqdn.Name, Node) {
+// Lookup looks up a name. The second result is the zone whose SOA record a negative
+// answer needs; it is empty for NotInZone and Unknown.
+func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
 	below, ok := name.Within(s.config.Domain)
 	if !ok {
-		return s.findAddr(name)
+		return s.lookupReverse(name)
 	}
 	if !s.loaded {
 		return Unknown, "", Node{}
 	}
-	node, ok := s.findBelow(below)
+	node, ok := s.lookupDomain(below)
 	if !ok {
 		return NXDomain, s.config.Domain, Node{}
 	}
 	return Exists, s.config.Domain, node
 }
 
-// maxDepth is the number of labels in the longest names below the domain:
+// maxDepth is the largest number of labels below the domain, that of
 // _port._proto.service.namespace.svc.
 const maxDepth = 5
 
-func (s *Snapshot) findBelow(below fqdn.Name) (Node, bool) {
-	var labels [maxDepth]string // the outermost first
+func (s *Snapshot) lookupDomain(below fqdn.Name) (Node, bool) {
+	var labels [maxDepth]string // outermost first
 	n := 0
 	for below != "" {
 		if n == maxDepth {
@@ -81,18 +80,18 @@ func (s *Snapshot) findBelow(below fqdn.Name) (Node, bool) {
 	}
 	switch path[0] {
 	case "svc":
-		return s.findService(path[1:])
+		return s.lookupService(path[1:])
 	case "pod":
-		return s.findPod(path[1:])
+		return s.lookupPod(path[1:])
 	case "dns":
-		return s.findServer(path[1:])
+		return s.lookupNameServer(path[1:])
 	case "dns-version":
 		return Node{Text: specVersion}, n == 1
 	}
 	return Node{}, false
 }
 
-func (s *Snapshot) findService(path []string) (Node, bool) {
+func (s *Snapshot) lookupService(path []string) (Node, bool) {
 	switch len(path) {
 	case 0:
 		return Node{}, true
@@ -103,7 +102,7 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	if svc == nil || svc.spec == nil {
 		return Node{}, false
 	}
-	v := svc.look()
+	v := svc.view()
 	switch {
 	case !v.exists:
 		return Node{}, false
@@ -114,7 +113,7 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	case len(path) == 3 && strings.HasPrefix(path[2], "_"):
 		return Node{}, svc.hasPort("", path[2][1:])
 	case len(path) == 3:
-		v4, v6 := v.host(path[2])
+		v4, v6 := v.hostAddrs(path[2])
 		return Node{V4: v4, V6: v6}, len(v4)+len(v6) > 0
 	case strings.HasPrefix(path[2], "_") && strings.HasPrefix(path[3], "_"):
 		port, proto := path[3][1:], path[2][1:]
@@ -123,15 +122,15 @@ func (s *Snapshot) findService(path []string) (Node, bool) {
 	return Node{}, false
 }
 
-// service returns the Service of that name, nil if nothing is known of it.
+// service returns the service of that name, or nil.
 func (s *Snapshot) service(namespace, name string) *service {
-	var room [maxKey]byte
-	return get(s.services, serviceKey(&room, namespace, name))
+	var buf [maxKey]byte
+	return get(s.services, serviceKey(&buf, namespace, name))
 }
 
 func (s *Snapshot) hasNamespace(name string) bool { return s.namespaces.get(name) != nil }
 
-func (s *Snapshot) findPod(path []string) (Node, bool) {
+func (s *Snapshot) lookupPod(path []string) (Node, bool) {
 	if len(path) == 0 {
 		return Node{}, true
 	}
@@ -142,22 +141,22 @@ func (s *Snapshot) findPod(path []string) (Node, bool) {
 	case 1:
 		return Node{}, s.hasNamespace(path[0])
 	case 2:
-		addr, ok := parseDashed(path[1])
+		addr, ok := parseAddrLabel(path[1])
 		if !ok || !s.hasNamespace(path[0]) {
 			return Node{}, false
 		}
-		if s.config.Pods == PodsVerified && s.pods.get(label(path[0])+addrKey(addr)) == nil {
+		if s.config.Pods == PodsVerified && s.pods.get(labelKey(path[0])+addrKey(addr)) == nil {
 			return Node{}, false
 		}
-		v4, v6 := families([]netip.Addr{addr})
+		v4, v6 := splitFamilies([]netip.Addr{addr})
 		return Node{V4: v4, V6: v6}, true
 	}
 	return Node{}, false
 }
 
-// findServer finds dns.<zone> and ns.dns.<zone>, the server that the SOA record
-// names: the Service in front of us, or else our own addresses.
-func (s *Snapshot) findServer(path []string) (Node, bool) {
+// lookupNameServer looks up dns.<zone> and ns.dns.<zone>, the primary name server in the SOA
+// record: the Service of this server, or else its own addresses.
+func (s *Snapshot) lookupNameServer(path []string) (Node, bool) {
 	if len(path) == 0 {
 		return Node{}, true
 	}
@@ -168,16 +167,16 @@ func (s *Snapshot) findServer(path []string) (Node, bool) {
 	if services := s.nameServers(); len(services) > 0 {
 		addrs = nil
 		for _, svc := range services {
-			v := svc.look()
+			v := svc.view()
 			addrs = append(append(addrs, v.v4...), v.v6...)
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
-	v4, v6 := families(slices.Compact(addrs))
+	v4, v6 := splitFamilies(slices.Compact(addrs))
 	return Node{V4: v4, V6: v6}, true
 }
 
-// nameServers are the Services that have one of our addresses for an endpoint.
+// nameServers returns the Services that have an address of this server as an endpoint.
 func (s *Snapshot) nameServers() []*service {
 	var found []*service
 	for _, addr := range s.config.Local {
@@ -195,44 +194,33 @@ func (s *Snapshot) nameServers() []*service {
 	return found
 }
 
-// ignorance are the ranges whose reverse names are not said to be absent, nor
-// asked of others, before the cluster is known: RFC 1918, RFC 6598, RFC 4193.
-var ignorance = []netip.Prefix{
+// privateRanges are the ranges of private addresses (RFC 1918, RFC 6598, RFC 4193). Before
+// the zone is loaded, their reverse names are neither NXDomain nor forwarded.
+var privateRanges = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }
 
-func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
-	key, whole, ok := parseReverse(name)
-	if !ok {
-		return s.findOddAddr(name)
-	}
-	if len(key) == 1 {
-		return NotInZone, "", Node{} // in-addr.arpa and ip6.arpa themselves
-	}
-	zone, ours := s.reverseZone(name, key)
-	if !s.loaded {
-		inside := func(p netip.Prefix) bool { return p.Overlaps(prefix(key)) && p.Bits() <= prefix(key).Bits() }
-		if ours || len(s.config.Reverse) == 0 && slices.ContainsFunc(ignorance, inside) {
-			return Unknown, "", Node{}
-		}
+func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
+	key, isAddr, ok := parseReverse(name)
+	switch {
+	case !ok:
+		return s.lookupNonAddress(name)
+	case len(key) == 1: // in-addr.arpa and ip6.arpa themselves
 		return NotInZone, "", Node{}
 	}
-	if whole {
-		if owners := s.addrs.get(key); owners != nil {
-			if !ours {
-				zone = name
-			}
-			return Exists, zone, Node{snapshot: s, owners: *owners, addr: prefix(key).Addr()}
-		}
+	zone, inRanges := s.reverseZone(name, key)
+	if !s.loaded {
+		return s.unloadedReverse(key, inRanges), "", Node{}
 	}
-	switch {
-	case !whole && s.addrs.below(key): // RFC 8020, also above our ranges
-		if !ours {
+	if node, ok := s.reverseNode(key, isAddr); ok {
+		if !inRanges {
 			zone = name
 		}
-		return Exists, zone, Node{}
-	case !ours:
+		return Exists, zone, node
+	}
+	switch {
+	case !inRanges:
 		return NotInZone, "", Node{}
 	case name == zone:
 		return Exists, zone, Node{}
@@ -240,26 +228,52 @@ func (s *Snapshot) findAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
 	return NXDomain, zone, Node{}
 }
 
-// findOddAddr is for names in the reverse zones that spell no address: absent when
-// some name above them is in our ranges.
-func (s *Snapshot) findOddAddr(name fqdn.Name) (Verdict, fqdn.Name, Node) {
+// reverseNode returns the node of a reverse name: that of an address, or an empty
+// non-terminal above one (RFC 8020), which may be outside of the ranges.
+func (s *Snapshot) reverseNode(key string, isAddr bool) (Node, bool) {
+	if !isAddr {
+		return Node{}, s.addrs.below(key)
+	}
+	owners := s.addrs.get(key)
+	if owners == nil {
+		return Node{}, false
+	}
+	return Node{snapshot: s, owners: *owners, addr: prefix(key).Addr()}, true
+}
+
+// unloadedReverse returns the status of a reverse name before the zone is loaded. Without
+// configured ranges, those of private addresses may be the cluster's.
+func (s *Snapshot) unloadedReverse(key string, inRanges bool) Status {
+	contains := func(p netip.Prefix) bool { return p.Overlaps(prefix(key)) && p.Bits() <= prefix(key).Bits() }
+	if inRanges || len(s.config.Reverse) == 0 && slices.ContainsFunc(privateRanges, contains) {
+		return Unknown
+	}
+	return NotInZone
+}
+
+// lookupNonAddress looks up a name in the reverse zones that is not the name of an address
+// or of a range. It is NXDomain if a name above it is in the ranges.
+func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
 	for name != "" {
 		_, name = name.Cut()
-		if key, _, ok := parseReverse(name); ok {
-			if zone, ours := s.reverseZone(name, key); !ours {
-				return NotInZone, "", Node{}
-			} else if !s.loaded {
-				return Unknown, "", Node{}
-			} else {
-				return NXDomain, zone, Node{}
-			}
+		key, _, ok := parseReverse(name)
+		if !ok {
+			continue
 		}
+		zone, inRanges := s.reverseZone(name, key)
+		switch {
+		case !inRanges:
+			return NotInZone, "", Node{}
+		case !s.loaded:
+			return Unknown, "", Node{}
+		}
+		return NXDomain, zone, Node{}
 	}
 	return NotInZone, "", Node{}
 }
 
-// reverseZone returns the zone in which the reverse name of a key in our ranges
-// lies: that of the range, or of its part when the range does not end at a label.
+// reverseZone returns the zone of a reverse name in the configured ranges, given its key:
+// that of the range, or of a part of it if the range does not end at a label.
 func (s *Snapshot) reverseZone(name fqdn.Name, key string) (fqdn.Name, bool) {
 	perLabel := 8
 	if key[0] == '6' {

@@ -5,6 +5,7 @@ package zone
 
 import (
 	"encoding/binary"
+	"hash/fnv"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -12,35 +13,34 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// label is a label in the keys of a tree: behind its length, as on the wire, so
-// that no name is the beginning of another by accident.
-func label(s string) string { return string(byte(len(s))) + s }
+// labelKey is a label in the keys of a tree. It starts with the length, as on the wire, so
+// that no name is a prefix of another one.
+func labelKey(s string) string { return string(byte(len(s))) + s }
 
 // maxKey is the length of the longest serviceKey.
 const maxKey = 2 + 2*(1+fqdn.MaxLabel)
 
-// serviceKey returns the key of a Service, in room: a hash, then namespace and name, each
-// a label. Names are alike, and the way through the tree has a node wherever two of them
-// part; of hashes two octets tell most apart.
-func serviceKey(room *[maxKey]byte, namespace, name string) []byte {
-	key := room[:2]
+// serviceKey returns the key of a Service, in buf: a hash, then the labels of namespace and
+// name. Names have long common prefixes, and a lookup visits a tree node wherever two of
+// them differ; two octets of a hash separate most of them at once.
+func serviceKey(buf *[maxKey]byte, namespace, name string) []byte {
+	key := buf[:2]
 	for _, l := range [...]string{namespace, name} {
 		key = append(append(key, byte(len(l))), l...)
 	}
-	hash := uint32(2166136261) // FNV-1a
-	for _, c := range key[2:] {
-		hash = (hash ^ uint32(c)) * 16777619
-	}
-	binary.BigEndian.PutUint16(key, uint16(hash>>16^hash))
+	hash := fnv.New32a()
+	hash.Write(key[2:]) // never fails
+	sum := hash.Sum32()
+	binary.BigEndian.PutUint16(key, uint16(sum>>16^sum))
 	return key
 }
 
-// dashed is the label that an endpoint or a pod without a name has: its address,
-// dots and colons as dashes. A label must not end with a dash, so that an address
-// that ends with "::" gets a 0.
-func dashed(addr netip.Addr) string {
-	var room [40]byte
-	text := addr.AppendTo(room[:0])
+// addrLabel returns the label of an endpoint without a hostname, or of a pod: its address
+// with dashes. A label must not end with a dash, so that an address that ends with "::"
+// gets a 0.
+func addrLabel(addr netip.Addr) string {
+	var buf [40]byte
+	text := addr.AppendTo(buf[:0])
 	for i, c := range text {
 		if c == '.' || c == ':' {
 			text[i] = '-'
@@ -52,8 +52,8 @@ func dashed(addr netip.Addr) string {
 	return string(text)
 }
 
-// parseDashed reads an address with dashes for dots or colons.
-func parseDashed(label string) (netip.Addr, bool) {
+// parseAddrLabel parses an address with dashes for dots or colons.
+func parseAddrLabel(label string) (netip.Addr, bool) {
 	sep := ":"
 	if strings.Count(label, "-") == 3 && !strings.Contains(label, "--") {
 		sep = "."
@@ -71,8 +71,8 @@ const (
 	ip6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
 )
 
-// addrKey is an address as a key: the family, then an octet (IPv4) or a nibble
-// (IPv6) for each label of its reverse name, the outermost label first.
+// addrKey returns the key of an address: the family, then an octet (IPv4) or a nibble (IPv6)
+// for each label of the reverse name, the outermost label first.
 func addrKey(addr netip.Addr) string {
 	if addr.Is4() {
 		b := addr.As4()
@@ -86,10 +86,9 @@ func addrKey(addr netip.Addr) string {
 	return string(key)
 }
 
-// parseReverse reads what stands before in-addr.arpa or ip6.arpa into the
-// beginning of an addrKey; whole is true when it is all of one. Names that spell
-// no address are not ok.
-func parseReverse(name fqdn.Name) (key string, whole, ok bool) {
+// parseReverse parses a reverse name into an addrKey, or into the prefix of one, with
+// isAddr false. It reports false for any other name.
+func parseReverse(name fqdn.Name) (key string, isAddr, ok bool) {
 	below, ok := name.Within(inAddrArpa)
 	family, base, bits, size := byte('4'), 10, 8, 4
 	if !ok {
@@ -104,7 +103,7 @@ func parseReverse(name fqdn.Name) (key string, whole, ok bool) {
 		var l string
 		l, below = below.Cut()
 		v, err := strconv.ParseUint(l, base, bits)
-		// One spelling for each number: neither 007 nor +7.
+		// Only the canonical form: neither 007 nor +7.
 		if err != nil || n == size || strconv.FormatUint(v, base) != l {
 			return "", false, false
 		}
@@ -115,7 +114,7 @@ func parseReverse(name fqdn.Name) (key string, whole, ok bool) {
 	return string(reversed[len(reversed)-n-1:]), n == size, true
 }
 
-// prefix is the range of addresses whose keys begin with key.
+// prefix returns the range of addresses whose keys start with key.
 func prefix(key string) netip.Prefix {
 	if key[0] == '4' {
 		var b [4]byte

@@ -9,28 +9,28 @@ import (
 	"slices"
 )
 
-// Service is what DNS needs to know of a Service. Strings are as in the API, in
-// lower case; the zero value of a field is its absence.
+// Service has the fields of a Service that DNS needs. Strings are as in the API, in lower
+// case. The zero value of a field means that it is unset.
 type Service struct {
 	Namespace string
 	Name      string
 
-	// ClusterIPs are the Service's virtual addresses, at most one of a family.
-	// A Service that has neither these nor an ExternalName is headless.
+	// ClusterIPs are the virtual addresses, at most one per family. A Service without
+	// ClusterIPs and ExternalName is headless.
 	ClusterIPs []netip.Addr
 
-	// ExternalName is the name that a Service of type ExternalName stands for.
-	// Such a Service has no addresses and no endpoints, whatever slices say.
+	// ExternalName is the target of a Service of type ExternalName. Such a Service has
+	// no addresses, and its endpoints are ignored.
 	ExternalName string
 
 	Ports []Port
 
-	// PublishNotReady gives names to endpoints that are not ready
-	// (spec.publishNotReadyAddresses).
+	// PublishNotReady is spec.publishNotReadyAddresses: endpoints that are not ready
+	// have names, too.
 	PublishNotReady bool
 }
 
-// Headless reports whether the Service's name stands for its endpoints.
+// Headless reports whether the name of the Service owns the addresses of its endpoints.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) == 0 && s.ExternalName == "" }
 
 func (s *Service) equal(t *Service) bool {
@@ -38,22 +38,22 @@ func (s *Service) equal(t *Service) bool {
 		s.PublishNotReady == t.PublishNotReady && slices.Equal(s.ClusterIPs, t.ClusterIPs) && slices.Equal(s.Ports, t.Ports)
 }
 
-// Port is a port of a Service or of the endpoints in a slice. One without a name
-// gives rise to no record.
+// Port is a port of a Service or of the endpoints in a slice. A port without a name has
+// no record.
 type Port struct {
 	Name     string
 	Protocol string // tcp, udp or sctp
 	Number   uint16
 }
 
-// EndpointSlice is what DNS needs to know of an EndpointSlice. Slices whose address
-// type is FQDN are not for DNS, nor are those that name no Service.
+// EndpointSlice has the fields of an EndpointSlice that DNS needs. Slices with the address
+// type FQDN or without a Service have no records and must not be put.
 type EndpointSlice struct {
 	Namespace string
 	Name      string
 	Service   string // label kubernetes.io/service-name
 	Ports     []Port
-	Endpoints []Endpoint // one for each address
+	Endpoints []Endpoint // one per address
 }
 
 func (s *EndpointSlice) equal(t *EndpointSlice) bool {
@@ -65,11 +65,11 @@ func (s *EndpointSlice) equal(t *EndpointSlice) bool {
 type Endpoint struct {
 	Addr netip.Addr
 
-	// Hostname is the endpoint's name below the Service; "" gives it one that is
-	// made of its address.
+	// Hostname is the label of the endpoint below the Service. If it is "", the label
+	// is derived from the address.
 	Hostname string
 
-	// Ready is the condition; the API's nil counts as true.
+	// Ready is the condition; nil in the API means true.
 	Ready bool
 }
 
@@ -77,65 +77,66 @@ func compareEndpoints(a, b Endpoint) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Hostname, b.Hostname))
 }
 
-// Pod is what DNS needs to know of a pod, and only if names of pods are verified.
+// Pod has the fields of a pod that DNS needs, in the mode PodsVerified only.
 type Pod struct {
 	Namespace string
 	Name      string
 	Addrs     []netip.Addr
 }
 
-// podsAt are the pods of a namespace that have an address.
-type podsAt struct {
+// addrPods are the pods of a namespace that have an address.
+type addrPods struct {
 	addr netip.Addr
-	pods []*Pod // by the time at which they came
+	pods []*Pod // in the order of PutPod
 }
 
-// namespace is one that exists, because its object does or a Service in it; immutable
-// once published.
+// namespace is a namespace that is declared or has Services. It is immutable once
+// published.
 type namespace struct {
 	name     string
-	declared bool // its object has come
+	declared bool // by PutNamespace
 	services int
 }
 
-// service is a Service with its endpoints, immutable once published.
+// service is a Service with its endpoints. It is immutable once published.
 type service struct {
 	*identity
-	spec   *Service         // nil while only slices are known
+	spec   *Service         // nil: only slices have been put
 	slices []*EndpointSlice // ascending by name
 
-	view lazyView
+	cachedView lazyView
 }
 
-// identity is shared by all versions of a service, and by the reverse names that
-// point to it.
+// identity is shared by all versions of a service and by its reverse names.
 type identity struct {
 	namespace, name string
 }
 
-// has reports whether e counts as one of the service's endpoints.
-func (s *service) has(e Endpoint) bool {
-	return s != nil && s.spec != nil && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
+// exists reports whether the Service itself has been put.
+func (s *service) exists() bool { return s != nil && s.spec != nil }
+
+// serves reports whether e is an endpoint of the Service.
+func (s *service) serves(e Endpoint) bool {
+	return s.exists() && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
 }
 
-// holds reports whether any slice has the endpoint. The same one may be in several
-// while the controller moves it from one slice to another.
-func (s *service) holds(e Endpoint) bool {
+// containsEndpoint reports whether the Service serves e from any slice. While the
+// controller moves an endpoint between slices it is in both.
+func (s *service) containsEndpoint(e Endpoint) bool {
 	if s == nil {
 		return false
 	}
 	for _, slice := range s.slices {
 		i, _ := slices.BinarySearchFunc(slice.Endpoints, e, compareEndpoints)
-		for ; i < len(slice.Endpoints) && compareEndpoints(slice.Endpoints[i], e) == 0; i++ {
-			if s.has(slice.Endpoints[i]) {
-				return true
-			}
+		if s.servesFirst(slice.Endpoints[i:], e) {
+			return true
 		}
 	}
 	return false
 }
 
-// slice returns the slice of that name and where it is or would be.
+// slice returns the slice of that name, nil if there is none, and its index or the index at
+// which to insert it.
 func (s *service) slice(name string) (*EndpointSlice, int) {
 	i, ok := slices.BinarySearchFunc(s.slices, name, func(e *EndpointSlice, name string) int {
 		return cmp.Compare(e.Name, name)

@@ -11,61 +11,40 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// SRV is what a name says of one port of one target (RFC 2782). The priority is 0.
+// SRV is an SRV record with the addresses of its target (RFC 2782). The priority is 0.
 type SRV struct {
 	Weight uint16
 	Port   uint16
 	Target fqdn.Name
-	V4, V6 []netip.Addr // the target's
+	V4, V6 []netip.Addr // of the target
 }
 
-// hasPort reports whether a named port of the service, or of its endpoints if it is
-// headless, has the protocol, and the name unless that is "".
+// hasPort reports whether the service has a named port with the protocol and, unless it is
+// "", the name. The ports of a headless Service are those of its endpoints.
 func (s *service) hasPort(name, proto string) bool {
-	is := func(p Port) bool { return p.Name != "" && p.Protocol == proto && (name == "" || p.Name == name) }
+	match := func(p Port) bool { return p.Name != "" && p.Protocol == proto && (name == "" || p.Name == name) }
 	if !s.spec.Headless() {
-		return slices.ContainsFunc(s.spec.Ports, is)
+		return slices.ContainsFunc(s.spec.Ports, match)
 	}
 	for _, slice := range s.slices {
-		if slices.ContainsFunc(slice.Ports, is) && slices.ContainsFunc(slice.Endpoints, s.has) {
+		if slices.ContainsFunc(slice.Ports, match) && slices.ContainsFunc(slice.Endpoints, s.serves) {
 			return true
 		}
 	}
 	return false
 }
 
-// SRV returns the node's SRV records (specification 2.3.2 and 2.4.2). Endpoints
-// are reached at their own port, so a headless Service's come from its slices.
+// SRV returns the SRV records of the node (specification 2.3.2 and 2.4.2). Endpoints have
+// ports of their own, so that those of a headless Service come from its slices.
 func (n Node) SRV() []SRV {
 	if n.svc == nil {
 		return nil
 	}
-	wanted := func(p Port) bool {
-		return p.Name != "" && (n.port == "" || p.Name == n.port && p.Protocol == n.proto)
-	}
 	var list []SRV
-	name := n.snapshot.serviceName(n.svc.identity)
-	v := n.svc.look()
-	if !n.svc.spec.Headless() {
-		for _, p := range n.svc.spec.Ports {
-			if wanted(p) {
-				list = append(list, SRV{Port: p.Number, Target: name, V4: v.v4, V6: v.v6})
-			}
-		}
-	}
-	for _, slice := range n.svc.headlessSlices() {
-		for _, p := range slice.Ports {
-			if !wanted(p) {
-				continue
-			}
-			for _, ep := range slice.Endpoints {
-				if n.svc.has(ep) {
-					host := hostLabel(ep.Hostname, ep.Addr)
-					v4, v6 := v.host(host)
-					list = append(list, SRV{Port: p.Number, Target: fqdn.Join(name, host), V4: v4, V6: v6})
-				}
-			}
-		}
+	if n.svc.spec.Headless() {
+		list = n.endpointSRV()
+	} else {
+		list = n.serviceSRV()
 	}
 	compare := func(a, b SRV) int { return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port)) }
 	slices.SortFunc(list, compare)
@@ -76,17 +55,45 @@ func (n Node) SRV() []SRV {
 	return list
 }
 
-// headlessSlices are the slices whose ports are the service's: none if it has a
-// cluster IP.
-func (s *service) headlessSlices() []*EndpointSlice {
-	if !s.spec.Headless() {
-		return nil
-	}
-	return s.slices
+// hasSRV reports whether the node has SRV records of a port.
+func (n Node) hasSRV(p Port) bool {
+	return p.Name != "" && (n.port == "" || p.Name == n.port && p.Protocol == n.proto)
 }
 
-// PTR returns the names of the node's address (specification 2.3.3 and 2.4.3): a
-// cluster IP has one, its Service's.
+// serviceSRV returns a record for each port, with the cluster IPs.
+func (n Node) serviceSRV() []SRV {
+	var list []SRV
+	name, v := n.snapshot.serviceName(n.svc.identity), n.svc.view()
+	for _, p := range n.svc.spec.Ports {
+		if n.hasSRV(p) {
+			list = append(list, SRV{Port: p.Number, Target: name, V4: v.v4, V6: v.v6})
+		}
+	}
+	return list
+}
+
+// endpointSRV returns a record for each endpoint and port.
+func (n Node) endpointSRV() []SRV {
+	var list []SRV
+	name, v := n.snapshot.serviceName(n.svc.identity), n.svc.view()
+	for _, slice := range n.svc.slices {
+		ports := slices.DeleteFunc(slices.Clone(slice.Ports), func(p Port) bool { return !n.hasSRV(p) })
+		for _, ep := range slice.Endpoints {
+			if len(ports) == 0 || !n.svc.serves(ep) {
+				continue
+			}
+			host := hostLabel(ep.Hostname, ep.Addr)
+			v4, v6 := v.hostAddrs(host)
+			for _, p := range ports {
+				list = append(list, SRV{Port: p.Number, Target: fqdn.Join(name, host), V4: v4, V6: v6})
+			}
+		}
+	}
+	return list
+}
+
+// PTR returns the names of the address of the node (specification 2.3.3 and 2.4.3). A
+// cluster IP has one name, that of its Service.
 func (n Node) PTR() []fqdn.Name {
 	var names []fqdn.Name
 	for _, o := range n.owners {
@@ -105,34 +112,36 @@ type NS struct {
 	V4, V6 []netip.Addr
 }
 
-// NS returns the zone's name servers, for the apex only: the Services that
-// lead to us, or ns.dns below the zone.
+// NS returns the name servers of the zone if the node is its apex: the Services of this
+// server, or else ns.dns below the zone.
 func (n Node) NS() []NS {
 	if !n.Apex {
 		return nil
 	}
 	var list []NS
 	for _, svc := range n.snapshot.nameServers() {
-		v := svc.look()
+		v := svc.view()
 		list = append(list, NS{n.snapshot.serviceName(svc.identity), v.v4, v.v6})
 	}
 	if len(list) == 0 {
-		self, _ := n.snapshot.findServer([]string{"ns"})
+		self, _ := n.snapshot.lookupNameServer([]string{"ns"})
 		list = []NS{{PrimaryName(n.snapshot.config.Domain), self.V4, self.V6}}
 	}
 	return list
 }
 
-// PrimaryName is the server that the SOA record of a zone names.
+// PrimaryName returns the primary name server in the SOA record of a zone.
 func PrimaryName(zone fqdn.Name) fqdn.Name { return fqdn.Join(zone, "ns", "dns") }
 
+// serviceName returns the name of a Service.
 func (s *Snapshot) serviceName(id *identity) fqdn.Name {
 	return fqdn.Join(s.config.Domain, id.name, id.namespace, "svc")
 }
 
+// hostLabel returns the label of an endpoint below its Service.
 func hostLabel(hostname string, addr netip.Addr) string {
 	if hostname != "" {
 		return hostname
 	}
-	return dashed(addr)
+	return addrLabel(addr)
 }

@@ -10,33 +10,32 @@ import (
 	"strings"
 )
 
-// tree is a persistent, ordered map from strings to values: a radix tree whose
-// published nodes never change, so that a reader keeps what it has seen without a
-// lock while the writer goes on. A changed key costs copies of the nodes on its
-// path and of nothing else. The zero tree is empty.
+// tree is a persistent, ordered map from strings to values. It is a radix tree whose
+// published nodes never change, so that readers need no lock. A change copies only the
+// nodes on the path of its key. The zero tree is empty.
 type tree[V any] struct {
 	root *node[V]
 }
 
-// node has the bytes below its parent's. A node that holds no value has two
-// children or more.
+// node holds the bytes of a key below those of its parent. A node without a value has at
+// least two children.
 type node[V any] struct {
 	prefix string
 	value  *V       // nil: no key ends here
-	fork   *fork[V] // nil: no key goes on from here, as of most nodes
+	fork   *fork[V] // nil: no longer key has this prefix, as of most nodes
 }
 
-// fork are the children of a node. Who looks for one of them touches no other.
+// fork holds the children of a node. The search for a child touches no other child.
 type fork[V any] struct {
-	gen      uint64     // the edit that made the node and its fork, and that may still change them
-	firsts   string     // the first bytes of the children's prefixes, ascending
-	children []*node[V] // in that order
+	gen        uint64     // the edit that created the node and its fork, and may change them in place
+	firstBytes string     // of the prefixes of children, ascending
+	children   []*node[V] // in the order of firstBytes
 }
 
-// get returns the value of key, nil if there is none.
+// get returns the value of key, or nil.
 func (t tree[V]) get(key string) *V { return get(t, key) }
 
-// get is tree.get for a key that may be in bytes, of which no string has to be made.
+// get is tree.get for a key in bytes, without a conversion.
 func get[V any, K string | []byte](t tree[V], key K) *V {
 	n := t.root
 	for n != nil && len(key) >= len(n.prefix) && string(key[:len(n.prefix)]) == n.prefix {
@@ -52,7 +51,7 @@ func get[V any, K string | []byte](t tree[V], key K) *V {
 // below reports whether any key begins with prefix.
 func (t tree[V]) below(prefix string) bool { return t.seek(prefix) != nil }
 
-// seek returns the node above all keys that begin with prefix, nil if there is none.
+// seek returns the topmost node whose keys all begin with prefix, or nil.
 func (t tree[V]) seek(prefix string) *node[V] {
 	n := t.root
 	for n != nil && !strings.HasPrefix(n.prefix, prefix) {
@@ -89,9 +88,9 @@ func (n *node[V]) all(yield func(*V) bool) bool {
 	return true
 }
 
-// set makes v the value of key; nil removes the key. Nodes of the same gen, which
-// no reader has seen, are changed in place: a bulk load copies nothing. gen is not
-// 0 and never used again once the tree has been published.
+// set sets the value of key; nil removes the key. Nodes of the same gen are not published
+// yet and are changed in place, so that a bulk load copies nothing. gen must not be 0, nor
+// be used again after the tree has been published.
 func (t *tree[V]) set(gen uint64, key string, v *V) {
 	t.root = t.root.set(gen, key, v)
 }
@@ -109,16 +108,16 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 	}
 	key = key[common:]
 	if key == "" {
-		n = n.own(gen)
+		n = n.editable(gen)
 		n.value = v
-		return n.shrink(gen)
+		return n.normalize(gen)
 	}
 	i, found := n.search(key[0])
 	if !found {
 		if v == nil {
 			return n
 		}
-		n = n.own(gen)
+		n = n.editable(gen)
 		n.insert(gen, i, leaf(key, v))
 		return n
 	}
@@ -127,16 +126,16 @@ func (n *node[V]) set(gen uint64, key string, v *V) *node[V] {
 	case n.fork.children[i]:
 		return n
 	case nil:
-		n = n.own(gen)
+		n = n.editable(gen)
 		n.remove(i)
-		return n.shrink(gen)
+		return n.normalize(gen)
 	}
-	n = n.own(gen)
+	n = n.editable(gen)
 	n.fork.children[i] = child
 	return n
 }
 
-// leaf is a node without children, and nil if it has no value.
+// leaf returns a node without children, or nil if v is nil.
 func leaf[V any](prefix string, v *V) *node[V] {
 	if v == nil {
 		return nil
@@ -144,9 +143,9 @@ func leaf[V any](prefix string, v *V) *node[V] {
 	return &node[V]{prefix: prefix, value: v}
 }
 
-// split puts a node above n where key leaves its prefix.
+// split inserts a node above n at the offset where key differs from its prefix.
 func (n *node[V]) split(gen uint64, at int, key string, v *V) *node[V] {
-	rest := n.own(gen)
+	rest := n.editable(gen)
 	rest.prefix = rest.prefix[at:]
 	up := &node[V]{prefix: key[:at]}
 	up.insert(gen, 0, rest)
@@ -159,8 +158,8 @@ func (n *node[V]) split(gen uint64, at int, key string, v *V) *node[V] {
 	return up
 }
 
-// shrink restores the invariant of node after a value or a child has gone.
-func (n *node[V]) shrink(gen uint64) *node[V] {
+// normalize restores the invariant of node after a value or a child has been removed.
+func (n *node[V]) normalize(gen uint64) *node[V] {
 	switch {
 	case n.fork == nil && n.value == nil:
 		return nil
@@ -169,34 +168,34 @@ func (n *node[V]) shrink(gen uint64) *node[V] {
 	case n.value != nil || len(n.fork.children) > 1:
 		return n
 	}
-	child := n.fork.children[0].own(gen)
+	child := n.fork.children[0].editable(gen)
 	child.prefix = n.prefix + child.prefix
 	return child
 }
 
-// own returns n if this edit made it, else a copy that it may change. Leaves, which do not
-// tell, are copied each time.
-func (n *node[V]) own(gen uint64) *node[V] {
+// editable returns n if the edit created it, else a copy. Leaves do not record their edit
+// and are always copied.
+func (n *node[V]) editable(gen uint64) *node[V] {
 	if n.fork == nil {
 		return &node[V]{prefix: n.prefix, value: n.value}
 	}
 	if n.fork.gen == gen {
 		return n
 	}
-	return &node[V]{n.prefix, n.value, &fork[V]{gen, n.fork.firsts, slices.Clone(n.fork.children)}}
+	return &node[V]{n.prefix, n.value, &fork[V]{gen, n.fork.firstBytes, slices.Clone(n.fork.children)}}
 }
 
-// insert makes c the child at i.
+// insert inserts c as the child at i.
 func (n *node[V]) insert(gen uint64, i int, c *node[V]) {
 	if n.fork == nil {
 		n.fork = &fork[V]{gen: gen}
 	}
 	f := n.fork
 	f.children = slices.Insert(f.children, i, c)
-	f.firsts = f.firsts[:i] + c.prefix[:1] + f.firsts[i:]
+	f.firstBytes = f.firstBytes[:i] + c.prefix[:1] + f.firstBytes[i:]
 }
 
-// remove takes the child at i away.
+// remove removes the child at i.
 func (n *node[V]) remove(i int) {
 	f := n.fork
 	if len(f.children) == 1 {
@@ -204,25 +203,26 @@ func (n *node[V]) remove(i int) {
 		return
 	}
 	f.children = slices.Delete(f.children, i, i+1)
-	f.firsts = f.firsts[:i] + f.firsts[i+1:]
+	f.firstBytes = f.firstBytes[:i] + f.firstBytes[i+1:]
 }
 
 func (n *node[V]) child(first byte) *node[V] {
 	if n.fork == nil {
 		return nil
 	}
-	if i := strings.IndexByte(n.fork.firsts, first); i >= 0 {
+	if i := strings.IndexByte(n.fork.firstBytes, first); i >= 0 {
 		return n.fork.children[i]
 	}
 	return nil
 }
 
-// search returns where the child is that begins with the byte, or where it would be.
+// search returns the index of the child that begins with first, or the index at which to
+// insert it.
 func (n *node[V]) search(first byte) (int, bool) {
 	if n.fork == nil {
 		return 0, false
 	}
-	return sort.Find(len(n.fork.firsts), func(i int) int { return int(first) - int(n.fork.firsts[i]) })
+	return sort.Find(len(n.fork.firstBytes), func(i int) int { return int(first) - int(n.fork.firstBytes[i]) })
 }
 
 func commonPrefix(a, b string) int {

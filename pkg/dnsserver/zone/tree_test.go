@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestTree holds the tree to a map through random edits, and every tree that was
-// published to what it was then.
-func TestTree(t *testing.T) {
+// The tree equals a map after random edits, and published trees do not change.
+func TestTree_RandomEdits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	key := func() string {
 		b := make([]byte, random.IntN(6))
@@ -76,7 +75,7 @@ func checkTree(t *testing.T, got tree[int], want map[string]int) {
 	checkNode(t, got.root)
 }
 
-// checkNode checks the invariants of the type.
+// checkNode checks the invariants of node.
 func checkNode(t *testing.T, n *node[int]) {
 	t.Helper()
 	if n == nil {
@@ -89,14 +88,14 @@ func checkNode(t *testing.T, n *node[int]) {
 		return
 	}
 	f := n.fork
-	if len(f.children) == 0 || n.value == nil && len(f.children) < 2 || len(f.firsts) != len(f.children) {
-		t.Fatalf("node %q has %d children and the first bytes of %d, and a value: %t", n.prefix, len(f.children), len(f.firsts), n.value != nil)
+	if len(f.children) == 0 || n.value == nil && len(f.children) < 2 || len(f.firstBytes) != len(f.children) {
+		t.Fatalf("node %q has %d children and the first bytes of %d, and a value: %t", n.prefix, len(f.children), len(f.firstBytes), n.value != nil)
 	}
 	for i, c := range f.children {
-		if f.firsts[i] != c.prefix[0] {
-			t.Errorf("child %d of %q begins with %q, not with %q", i, n.prefix, c.prefix[0], f.firsts[i])
+		if f.firstBytes[i] != c.prefix[0] {
+			t.Errorf("child %d of %q begins with %q, not with %q", i, n.prefix, c.prefix[0], f.firstBytes[i])
 		}
-		if i > 0 && f.firsts[i-1] >= f.firsts[i] {
+		if i > 0 && f.firstBytes[i-1] >= f.firstBytes[i] {
 			t.Errorf("children of %q out of order", n.prefix)
 		}
 		checkNode(t, c)

@@ -12,30 +12,31 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// view is what the name of a service and the names below it own, worked out from
-// its slices by the first reader that asks.
+// view holds the names and addresses of a service, computed from its slices on the first
+// lookup.
 type view struct {
-	exists bool         // the name does
-	alias  fqdn.Name    // of a Service of type ExternalName
-	v4, v6 []netip.Addr // of the service's name, ascending
-	named  []Endpoint   // with a hostname, by hostname and address
-	bare   []netip.Addr // of those without, ascending
+	exists  bool         // the name exists
+	alias   fqdn.Name    // of a Service of type ExternalName
+	v4, v6  []netip.Addr // of the service's name, ascending
+	named   []Endpoint   // with a hostname, by hostname and address
+	unnamed []netip.Addr // of endpoints without a hostname, ascending
 }
 
-// lazyView makes no reader wait for another: two may work out the same.
-type lazyView struct{ made atomic.Pointer[view] }
+// lazyView is a view that is computed without a lock: two readers may compute it at the
+// same time.
+type lazyView struct{ value atomic.Pointer[view] }
 
-// look returns the view of a service whose spec is known.
-func (s *service) look() *view {
-	v := s.view.made.Load()
+// view returns the view of a service that exists.
+func (s *service) view() *view {
+	v := s.cachedView.value.Load()
 	if v == nil {
-		v = s.makeView()
-		s.view.made.Store(v)
+		v = s.computeView()
+		s.cachedView.value.Store(v)
 	}
 	return v
 }
 
-func (s *service) makeView() *view {
+func (s *service) computeView() *view {
 	if s.spec.ExternalName != "" {
 		alias := parseAlias(s.spec.ExternalName)
 		return &view{exists: alias != "", alias: alias}
@@ -45,12 +46,12 @@ func (s *service) makeView() *view {
 	for _, slice := range s.slices {
 		for _, ep := range slice.Endpoints {
 			switch {
-			case !s.has(ep):
+			case !s.serves(ep):
 				continue
 			case ep.Hostname != "":
 				v.named = append(v.named, ep)
 			default:
-				v.bare = append(v.bare, ep.Addr)
+				v.unnamed = append(v.unnamed, ep.Addr)
 			}
 			if s.spec.Headless() {
 				all = append(all, ep.Addr)
@@ -58,9 +59,9 @@ func (s *service) makeView() *view {
 		}
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
-	v.v4, v.v6 = families(slices.Compact(all))
-	slices.SortFunc(v.bare, netip.Addr.Compare)
-	v.bare = slices.Compact(v.bare)
+	v.v4, v.v6 = splitFamilies(slices.Compact(all))
+	slices.SortFunc(v.unnamed, netip.Addr.Compare)
+	v.unnamed = slices.Compact(v.unnamed)
 	slices.SortFunc(v.named, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Hostname, b.Hostname), a.Addr.Compare(b.Addr))
 	})
@@ -69,8 +70,8 @@ func (s *service) makeView() *view {
 	return v
 }
 
-// parseAlias reads an ExternalName. An address is no name to point to, and what is no
-// name at all cannot be told to a client: they give "".
+// parseAlias parses an ExternalName. It returns "" for an address and for an invalid name:
+// neither can be the target of a CNAME record.
 func parseAlias(name string) fqdn.Name {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return ""
@@ -82,26 +83,26 @@ func parseAlias(name string) fqdn.Name {
 	return alias
 }
 
-// host returns the addresses of the endpoint that has the name.
-func (v *view) host(name string) (v4, v6 []netip.Addr) {
+// hostAddrs returns the addresses of the endpoints with a label below the service.
+func (v *view) hostAddrs(name string) (v4, v6 []netip.Addr) {
 	i, found := slices.BinarySearchFunc(v.named, name, func(e Endpoint, name string) int { return cmp.Compare(e.Hostname, name) })
 	var addrs []netip.Addr
 	for ; found && i < len(v.named) && v.named[i].Hostname == name; i++ {
 		addrs = append(addrs, v.named[i].Addr)
 	}
-	// A hostname may look like another endpoint's address; the name then has both.
-	if addr, ok := parseDashed(name); ok && dashed(addr) == name {
-		if _, ok := slices.BinarySearchFunc(v.bare, addr, netip.Addr.Compare); ok {
+	// A hostname may equal the label of another endpoint's address. The name has both.
+	if addr, ok := parseAddrLabel(name); ok && addrLabel(addr) == name {
+		if _, ok := slices.BinarySearchFunc(v.unnamed, addr, netip.Addr.Compare); ok {
 			addrs = append(addrs, addr)
 			slices.SortFunc(addrs, netip.Addr.Compare)
 			addrs = slices.Compact(addrs)
 		}
 	}
-	return families(addrs)
+	return splitFamilies(addrs)
 }
 
-// families cuts ascending addresses in two: netip sorts IPv4 first.
-func families(addrs []netip.Addr) (v4, v6 []netip.Addr) {
+// splitFamilies splits ascending addresses; netip sorts IPv4 first.
+func splitFamilies(addrs []netip.Addr) (v4, v6 []netip.Addr) {
 	i := 0
 	for i < len(addrs) && addrs[i].Is4() {
 		i++

@@ -4,7 +4,7 @@
 package zone
 
 import (
-	"fmt"
+	"errors"
 	"iter"
 	"net/netip"
 	"sync/atomic"
@@ -13,41 +13,40 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// PodMode says which names exist below pod.<zone>.
+// PodMode selects the names that exist below pod.<zone>.
 type PodMode uint8
 
-// The modes, as other cluster DNS servers call them.
+// The modes, with the names of CoreDNS.
 const (
 	PodsDisabled PodMode = iota // none
-	PodsInsecure                // any address, in any namespace that exists
-	PodsVerified                // the addresses of the namespace's pods
+	PodsInsecure                // every address, in every namespace that exists
+	PodsVerified                // the addresses of the pods in the namespace
 )
 
-// Config is what a Zone serves.
+// Config configures a Zone.
 type Config struct {
-	// Domain is the cluster's domain, such as cluster.local.
+	// Domain is the cluster domain, such as cluster.local.
 	Domain fqdn.Name
 
 	Pods PodMode
 
-	// Reverse are the ranges whose reverse names nobody else knows: unknown ones
-	// do not exist. Empty: there are none, and whatever the cluster does not
-	// know is NotOurs.
+	// Reverse are the ranges for whose reverse names the zone is authoritative: a
+	// name without an owner does not exist. Outside of them such a name is
+	// NotInZone.
 	Reverse []netip.Prefix
 
-	// Local are the addresses at which the server is reached; the zone's name
-	// server is the Service that has one of them for an endpoint, or else the
-	// addresses themselves.
+	// Local are the addresses of the server. The name server of the zone is the
+	// Service that has one of them as an endpoint; without one, it is ns.dns with
+	// these addresses.
 	Local []netip.Addr
 }
 
-// Zone is the name tree. Update is for one goroutine, Snapshot for any number.
+// Zone is the name tree. Update must not be called concurrently; Snapshot may be.
 type Zone struct {
 	config  *Config
 	current atomic.Pointer[Snapshot]
 
-	// The writer's own: the number of the last edit, and where the slices and
-	// pods are by their names.
+	// Used by Update only: the number of the last edit, and the slices and pods.
 	gen    uint64
 	slices map[objectName]*EndpointSlice
 	pods   map[objectName]*Pod
@@ -58,27 +57,26 @@ type objectName struct{ namespace, name string }
 // New returns an empty zone that is not loaded. The error is about the Config.
 func New(config Config) (*Zone, error) {
 	if config.Domain == "" || config.Domain == fqdn.Root {
-		return nil, fmt.Errorf("the cluster's domain is missing")
+		return nil, errors.New("cluster domain is empty")
 	}
 	z := &Zone{config: &config, slices: map[objectName]*EndpointSlice{}, pods: map[objectName]*Pod{}}
 	z.current.Store(&Snapshot{config: z.config})
 	return z, nil
 }
 
-// Empty returns a zone that no name is in, for servers that have none of their own. It is
-// not to be updated.
+// Empty returns a zone that contains no name, for a server without a cluster zone. It must
+// not be updated.
 func Empty() *Zone {
 	z := &Zone{config: &Config{}}
 	z.current.Store(&Snapshot{config: z.config, loaded: true})
 	return z
 }
 
-// Snapshot returns the zone as the last edit left it.
+// Snapshot returns the zone after the last edit.
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 
-// Update applies an edit; readers see all of it or nothing. The serial becomes that
-// of the zone's SOA record, unless it is older than the present one. An edit that
-// changes nothing leaves the Snapshot and its serial as they are.
+// Update applies an edit atomically. The serial becomes that of the SOA record, unless the
+// present one is newer. An edit without a change keeps the Snapshot and its serial.
 func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	z.gen++
 	now := z.current.Load()
@@ -94,30 +92,30 @@ func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	z.current.Store(&next)
 }
 
-// Snapshot is the zone at one instant. It is safe for any number of goroutines.
+// Snapshot is the zone at one instant. It is immutable.
 type Snapshot struct {
 	config *Config
 	serial uint32
 	loaded bool
-	stale  time.Time // loaded, but with the cluster of that time; else zero
+	stale  time.Time // time of the data, if loaded and stale; else zero
 
-	namespaces tree[namespace] // the name
-	services   tree[service]   // serviceKey
-	addrs      tree[[]owner]   // reverse names, see addrKey
-	pods       tree[podsAt]    // namespace, a label, and addrKey
+	namespaces tree[namespace] // by name
+	services   tree[service]   // by serviceKey
+	addrs      tree[[]owner]   // by addrKey
+	pods       tree[addrPods]  // by labelKey of the namespace and addrKey
 }
 
 // Loaded reports whether the snapshot holds the whole cluster; see [Edit.SetLoaded].
 func (s *Snapshot) Loaded() bool { return s.loaded }
 
-// StaleSince returns the time of the data when it is known to be old, and otherwise the
-// zero time; see [Edit.SetStale].
+// StaleSince returns the time of the data if it is stale, else the zero time; see
+// [Edit.SetStale].
 func (s *Snapshot) StaleSince() time.Time { return s.stale }
 
-// Serial is that of the SOA record.
+// Serial returns the serial of the SOA record.
 func (s *Snapshot) Serial() uint32 { return s.serial }
 
-// Namespaces yields the names of the namespaces that were put, in order.
+// Namespaces yields the declared namespaces, sorted.
 func (s *Snapshot) Namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for ns := range s.namespaces.all() {
@@ -128,8 +126,7 @@ func (s *Snapshot) Namespaces() iter.Seq[string] {
 	}
 }
 
-// Services yields the Services, in an order that is always the same. They must not be
-// changed.
+// Services yields the Services in a stable order. They must not be changed.
 func (s *Snapshot) Services() iter.Seq[*Service] {
 	return func(yield func(*Service) bool) {
 		for svc := range s.services.all() {
@@ -140,7 +137,7 @@ func (s *Snapshot) Services() iter.Seq[*Service] {
 	}
 }
 
-// EndpointSlices yields the slices, by Service, in the order of Services, and name. They
+// EndpointSlices yields the slices by Service, in the order of Services, and by name. They
 // must not be changed.
 func (s *Snapshot) EndpointSlices() iter.Seq[*EndpointSlice] {
 	return func(yield func(*EndpointSlice) bool) {

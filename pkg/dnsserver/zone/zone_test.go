@@ -14,10 +14,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestFind has a small cluster and what each of its names owns. The clauses are
-// those of the specification; what it leaves open follows RFC 8020: a name above
-// an existing one exists.
-func TestFind(t *testing.T) {
+// The records of each name of a small cluster. The clauses are those of the specification;
+// where it is silent, RFC 8020 applies: a name above an existing one exists.
+func TestLookup_Records(t *testing.T) {
 	z := newZone(t, Config{Reverse: prefixes("10.96.0.0/12", "10.244.0.0/16", "fd00::/64"), Local: addrs("10.244.9.9"), Pods: PodsInsecure})
 	z.Update(1, func(e *Edit) {
 		e.PutNamespace("default")
@@ -53,11 +52,11 @@ func TestFind(t *testing.T) {
 		{"2.3.1 a cluster IP of either family", "web.default.svc.cluster.local", "A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
 		{"2.1 comparisons are case-insensitive", "WEB.Default.svc.cluster.LOCAL", "A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
 		{"2.3.2 a named port", "_http._tcp.web.default.svc.cluster.local", "SRV 100 80 web.default.svc.cluster.local."},
-		{"2.3.2 of another protocol", "_http._udp.web.default.svc.cluster.local", "absent in cluster.local."},
-		{"2.3.2 an unnamed port has no record", "_._tcp.web.default.svc.cluster.local", "absent in cluster.local."},
-		{"an underscore is part of the name", "http.tcp.web.default.svc.cluster.local", "absent in cluster.local."},
+		{"2.3.2 of another protocol", "_http._udp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"2.3.2 an unnamed port has no record", "_._tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"an underscore is part of the name", "http.tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"the protocol is a name above a port's", "_tcp.web.default.svc.cluster.local", "exists"},
-		{"no port has the protocol", "_sctp.web.default.svc.cluster.local", "absent in cluster.local."},
+		{"no port has the protocol", "_sctp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.3.3 a cluster IP's name", "7.0.96.10.in-addr.arpa", "PTR web.default.svc.cluster.local."},
 		{"2.3.3 of IPv6", "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", "PTR web.default.svc.cluster.local."},
 		{"an endpoint behind a cluster IP", "10-244-0-1.web.default.svc.cluster.local", "A 10.244.0.1"},
@@ -66,26 +65,26 @@ func TestFind(t *testing.T) {
 			"SRV 25 15432 db-0.db.default.svc.cluster.local., SRV 25 15432 db-1.db.default.svc.cluster.local., " +
 			"SRV 25 15432 fd00--0.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local."},
 		{"2.4.1 a hostname", "db-0.db.default.svc.cluster.local", "A 10.244.0.2"},
-		{"2.4.1 one that is not ready", "db-2.db.default.svc.cluster.local", "absent in cluster.local."},
+		{"2.4.1 one that is not ready", "db-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.1 an endpoint without hostname", "10-244-0-5.db.default.svc.cluster.local", "A 10.244.0.5"},
 		{"a label does not end with a dash", "fd00--0.db.default.svc.cluster.local", "AAAA fd00::"},
-		{"and has one spelling", "fd00-0--0.db.default.svc.cluster.local", "absent in cluster.local."},
-		{"2.4.1 an endpoint with hostname has no other name", "10-244-0-2.db.default.svc.cluster.local", "absent in cluster.local."},
-		{"2.4.1 no ready endpoint", "down.default.svc.cluster.local", "absent in cluster.local."},
+		{"and has one spelling", "fd00-0--0.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"2.4.1 an endpoint with hostname has no other name", "10-244-0-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"2.4.1 no ready endpoint", "down.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.2 at the endpoint's own port", "_sql._tcp.db.default.svc.cluster.local", "SRV 25 15432 db-0.db.default.svc.cluster.local., " +
 			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local."},
 		{"2.4.3 by hostname", "3.0.244.10.in-addr.arpa", "PTR db-1.db.default.svc.cluster.local."},
-		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "absent in 244.10.in-addr.arpa."},
+		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
 		{"2.5 an external name", "ext.default.svc.cluster.local", "CNAME www.example.com."},
-		{"an address is no name", "ip.default.svc.cluster.local", "absent in cluster.local."},
-		{"nothing below an external name", "a.ext.default.svc.cluster.local", "absent in cluster.local."},
+		{"an address is no name", "ip.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"nothing below an external name", "a.ext.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"a namespace", "default.svc.cluster.local", "exists"},
 		{"one without Services", "empty.svc.cluster.local", "exists"},
 		{"one that came with its Service only", "kube-system.svc.cluster.local", "exists"},
-		{"none", "none.svc.cluster.local", "absent in cluster.local."},
-		{"slices alone are no Service", "orphan.gone.svc.cluster.local", "absent in cluster.local."},
-		{"nor make a namespace", "gone.svc.cluster.local", "absent in cluster.local."},
-		{"nor have a reverse name", "6.0.244.10.in-addr.arpa", "absent in 244.10.in-addr.arpa."},
+		{"none", "none.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"slices alone are no Service", "orphan.gone.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"nor make a namespace", "gone.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"nor have a reverse name", "6.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
 		{"the zone", "cluster.local", "apex kube-dns.kube-system.svc.cluster.local."},
 		{"its server", "ns.dns.cluster.local", "A 10.96.0.10"},
 		{"above it", "dns.cluster.local", "exists"},
@@ -94,21 +93,21 @@ func TestFind(t *testing.T) {
 		{"a namespace of pods", "default.pod.cluster.local", "exists"},
 		{"a pod", "10-244-3-4.default.pod.cluster.local", "A 10.244.3.4"},
 		{"a pod of IPv6", "fd00--1-2.default.pod.cluster.local", "AAAA fd00::1:2"},
-		{"no address", "10-244-3.default.pod.cluster.local", "absent in cluster.local."},
-		{"an address of no pod's namespace", "10-244-3-4.none.pod.cluster.local", "absent in cluster.local."},
-		{"anything else in the zone", "www.cluster.local", "absent in cluster.local."},
-		{"too deep", "a._http._tcp.web.default.svc.cluster.local", "absent in cluster.local."},
-		{"outside", "example.com", "not ours"},
-		{"a longer label", "xcluster.local", "not ours"},
-		{"a range that ends inside a label", "1.100.10.in-addr.arpa", "absent in 100.10.in-addr.arpa."},
+		{"no address", "10-244-3.default.pod.cluster.local", "NXDOMAIN in cluster.local."},
+		{"an address of no pod's namespace", "10-244-3-4.none.pod.cluster.local", "NXDOMAIN in cluster.local."},
+		{"anything else in the zone", "www.cluster.local", "NXDOMAIN in cluster.local."},
+		{"too deep", "a._http._tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"outside", "example.com", "not in zone"},
+		{"a longer label", "xcluster.local", "not in zone"},
+		{"a range that ends inside a label", "1.100.10.in-addr.arpa", "NXDOMAIN in 100.10.in-addr.arpa."},
 		{"above the range, and above an address", "10.in-addr.arpa", "exists"},
 		{"a part of the range", "96.10.in-addr.arpa", "exists"},
 		{"reverse names above an address", "0.96.10.in-addr.arpa", "exists"},
-		{"other reverse names", "1.2.0.192.in-addr.arpa", "not ours"},
-		{"no number", "x.0.96.10.in-addr.arpa", "absent in 96.10.in-addr.arpa."},
-		{"another spelling of a number", "07.0.96.10.in-addr.arpa", "absent in 96.10.in-addr.arpa."},
-		{"below an address", "1.7.0.96.10.in-addr.arpa", "absent in 96.10.in-addr.arpa."},
-		{"two nibbles in one label", "07.0.0.d.f.ip6.arpa", "not ours"},
+		{"other reverse names", "1.2.0.192.in-addr.arpa", "not in zone"},
+		{"no number", "x.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
+		{"another spelling of a number", "07.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
+		{"below an address", "1.7.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
+		{"two nibbles in one label", "07.0.0.d.f.ip6.arpa", "not in zone"},
 	}
 	for _, tt := range tests {
 		if got := describe(t, z.Snapshot(), tt.name); got != tt.want {
@@ -117,8 +116,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindUnknown is the tree before the cluster is known: nothing is absent.
-func TestFindUnknown(t *testing.T) {
+// Before the zone is loaded no name is NXDomain.
+func TestLookup_Unloaded(t *testing.T) {
 	tests := []struct {
 		name    string
 		reverse []netip.Prefix
@@ -126,13 +125,13 @@ func TestFindUnknown(t *testing.T) {
 	}{
 		{"web.default.svc.cluster.local", nil, "unknown"},
 		{"cluster.local", nil, "unknown"},
-		{"example.com", nil, "not ours"},
+		{"example.com", nil, "not in zone"},
 		{"1.0.96.10.in-addr.arpa", nil, "unknown"},
 		{"1.0.31.172.in-addr.arpa", nil, "unknown"},
-		{"1.0.32.172.in-addr.arpa", nil, "not ours"},
+		{"1.0.32.172.in-addr.arpa", nil, "not in zone"},
 		{"0.d.f.ip6.arpa", nil, "unknown"},
 		{"1.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
-		{"1.0.0.10.in-addr.arpa", prefixes("10.96.0.0/12"), "not ours"},
+		{"1.0.0.10.in-addr.arpa", prefixes("10.96.0.0/12"), "not in zone"},
 		{"x.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
 	}
 	for _, tt := range tests {
@@ -143,9 +142,9 @@ func TestFindUnknown(t *testing.T) {
 	}
 }
 
-// TestEdit makes random edits and compares each zone with one that was made of its
-// objects at once: the order of events leaves no trace.
-func TestEdit(t *testing.T) {
+// After random edits the zone equals one built from its objects at once: the order of
+// edits does not matter.
+func TestUpdate_RandomEdits(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	z := newZone(t, Config{Pods: PodsVerified, Reverse: prefixes("10.0.0.0/8")})
@@ -226,21 +225,21 @@ func checkEdit(t *testing.T, got *Snapshot, objects map[string]func(*Edit)) {
 	}
 }
 
-// describe is the verdict on a name as text.
+// describe returns the result of a lookup as text.
 func describe(t *testing.T, s *Snapshot, text string) string {
 	t.Helper()
 	name, err := fqdn.ParseName(text)
 	if err != nil {
 		t.Fatalf("%s %v", text, err)
 	}
-	verdict, zone, n := s.Lookup(name)
-	switch verdict {
+	status, zone, n := s.Lookup(name)
+	switch status {
 	case NotInZone:
-		return "not ours"
+		return "not in zone"
 	case Unknown:
 		return "unknown"
 	case NXDomain:
-		return "absent in " + zone.String()
+		return "NXDOMAIN in " + zone.String()
 	}
 	var parts []string
 	for _, a := range n.V4 {
@@ -296,9 +295,9 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// crowded returns a zone with n Services and the names of these. Among 10,000 there are
-// hundreds whose hashes are alike.
-func crowded(t testing.TB, n int) (*Zone, []fqdn.Name) {
+// largeZone returns a zone with n Services and their names. Of 10,000, hundreds have the
+// same hash as another.
+func largeZone(t testing.TB, n int) (*Zone, []fqdn.Name) {
 	z := newZone(t, Config{})
 	names := make([]fqdn.Name, n)
 	z.Update(1, func(e *Edit) {
@@ -314,9 +313,9 @@ func crowded(t testing.TB, n int) (*Zone, []fqdn.Name) {
 
 func clusterIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}) }
 
-// TestCrowd deletes every other of many Services.
-func TestCrowd(t *testing.T) {
-	z, names := crowded(t, 10_000)
+// Every other of many Services is deleted.
+func TestLookup_EqualHashes(t *testing.T) {
+	z, names := largeZone(t, 10_000)
 	whole := z.Snapshot()
 	z.Update(2, func(e *Edit) {
 		for i := 0; i < len(names); i += 2 {
@@ -324,23 +323,23 @@ func TestCrowd(t *testing.T) {
 		}
 	})
 	for i, name := range names {
-		if verdict, _, node := whole.Lookup(name); verdict != Exists || !slices.Equal(node.V4, []netip.Addr{clusterIP(i)}) {
-			t.Fatalf("%s: %v, %v", name, verdict, node.V4)
+		if status, _, node := whole.Lookup(name); status != Exists || !slices.Equal(node.V4, []netip.Addr{clusterIP(i)}) {
+			t.Fatalf("%s: %v, %v", name, status, node.V4)
 		}
-		want := []Verdict{NXDomain, Exists}[i%2]
-		if verdict, _, _ := z.Snapshot().Lookup(name); verdict != want {
-			t.Fatalf("%s afterwards: %v, want %v", name, verdict, want)
+		want := []Status{NXDomain, Exists}[i%2]
+		if status, _, _ := z.Snapshot().Lookup(name); status != want {
+			t.Fatalf("%s afterwards: %v, want %v", name, status, want)
 		}
-		// The Services of even numbers were all that their namespaces had.
+		// The namespaces of the deleted Services have no other Service.
 		_, namespace := name.Cut()
-		if verdict, _, _ := z.Snapshot().Lookup(namespace); verdict != want {
-			t.Fatalf("%s afterwards: %v, want %v", namespace, verdict, want)
+		if status, _, _ := z.Snapshot().Lookup(namespace); status != want {
+			t.Fatalf("%s afterwards: %v, want %v", namespace, status, want)
 		}
 	}
 }
 
 func BenchmarkFind(b *testing.B) {
-	z, names := crowded(b, 10_000)
+	z, names := largeZone(b, 10_000)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for i := 0; b.Loop(); i++ {
 		z.Snapshot().Lookup(names[i%len(names)])
