@@ -1,7 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy is what puts dnsconfigurer on nodes and into clusters, and the tests that
-// hold it to the program: paths, flags and names are the same in all places, and those
-// who read the files accept them.
+// Package deploy contains the files that install dnsconfigurer on nodes and in clusters:
+// systemd units, manifests and admission policies.
+//
+// Its tests compare them with the program: paths, flags and names agree in all places, and
+// the program, systemd and the Kubernetes API accept the files.
 package deploy
