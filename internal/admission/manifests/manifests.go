@@ -1,0 +1,156 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bytes"
+	"embed"
+	"encoding/base64"
+	"fmt"
+)
+
+//go:embed files/*.yaml
+var files embed.FS
+
+// Config is the cluster that the objects are for. Exactly one of SelfSigned, IssuerName and
+// CABundle says how the API server trusts the certificate of the server.
+type Config struct {
+	Namespace     string
+	Image         string
+	ClusterDNS    []string
+	ClusterDomain string
+
+	SelfSigned bool   // the server issues its certificate
+	IssuerKind string // of cert-manager: Issuer or ClusterIssuer
+	IssuerName string
+	CABundle   []byte // PEM; the certificate is in a Secret
+
+	Mutating bool // write the MutatingWebhookConfiguration
+	Scale    bool // validate the scale of StatefulSets
+}
+
+// scaleWebhook is the webhook for the scale of StatefulSets.
+const scaleWebhook = "scale.validate.dnsconfigurer.dev"
+
+// YAML returns the objects as documents.
+func (c Config) YAML() ([]byte, error) {
+	var out [][]byte
+	for _, file := range c.files() {
+		text, err := files.ReadFile("files/" + file + ".yaml")
+		if err != nil {
+			return nil, err
+		}
+		objects, err := decode(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for _, o := range objects {
+			c.edit(o)
+			text, err := o.encode()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", file, o.text("kind"), err)
+			}
+			out = append(out, text)
+		}
+	}
+	return bytes.Join(out, []byte("---\n")), nil
+}
+
+// files returns the files with the objects.
+func (c Config) files() []string {
+	list := []string{"server"}
+	if c.SelfSigned {
+		list = append(list, "self-signed")
+	}
+	if c.IssuerName != "" {
+		list = append(list, "cert-manager")
+	}
+	list = append(list, "validating")
+	if c.Scale {
+		list = append(list, "scale")
+	}
+	if c.Mutating {
+		list = append(list, "mutating")
+	}
+	return list
+}
+
+// edit sets the values of c in an object.
+func (c Config) edit(o *object) {
+	if o.at("metadata/namespace") != nil {
+		o.set("metadata/namespace", c.Namespace)
+	}
+	noToken := !c.Scale && !c.SelfSigned // the server does not use the API server
+	switch o.text("kind") {
+	case "Namespace":
+		o.set("metadata/name", c.Namespace)
+	case "ServiceAccount":
+		if noToken {
+			o.add("", "automountServiceAccountToken", false)
+		}
+	case "ConfigMap":
+		c.editConfiguration(o)
+	case "Deployment":
+		o.set("spec/template/spec/containers/0/image", c.Image)
+		if noToken {
+			o.add("spec/template/spec", "automountServiceAccountToken", false)
+		}
+		if c.SelfSigned {
+			o.remove("spec/template/spec/containers/0/volumeMounts/1")
+			o.remove("spec/template/spec/volumes/1")
+		}
+	case "RoleBinding", "ClusterRoleBinding":
+		o.set("subjects/0/namespace", c.Namespace)
+	case "Certificate":
+		o.set("spec/dnsNames/0", "dnsconfigurer-webhook."+c.Namespace+".svc")
+		o.set("spec/issuerRef/kind", c.IssuerKind)
+		o.set("spec/issuerRef/name", c.IssuerName)
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		c.editWebhooks(o)
+	}
+}
+
+// editConfiguration sets the values of c in the server's configuration file.
+func (c Config) editConfiguration(o *object) {
+	const field = "data/webhook.yaml"
+	inner, err := decode([]byte(o.text(field)))
+	if err != nil || len(inner) != 1 {
+		o.err = fmt.Errorf("%s: %d documents: %w", field, len(inner), err)
+		return
+	}
+	file := inner[0]
+	file.set("node/clusterDNS", c.ClusterDNS)
+	file.set("node/clusterDomain", c.ClusterDomain)
+	if c.SelfSigned {
+		file.remove("tls")
+		file.add("", "selfSigned", true)
+		file.add("", "namespace", c.Namespace)
+	}
+	text, err := file.encode()
+	if err != nil {
+		o.err = fmt.Errorf("%s: %w", field, err)
+		return
+	}
+	o.set(field, string(text))
+}
+
+// editWebhooks sets the values of c in the registration of the webhooks.
+func (c Config) editWebhooks(o *object) {
+	if c.IssuerName != "" {
+		o.add("metadata", "annotations", map[string]string{"cert-manager.io/inject-ca-from": c.Namespace + "/dnsconfigurer-webhook"})
+	}
+	for i := 0; o.at(fmt.Sprint("webhooks/", i)) != nil; i++ {
+		hook := fmt.Sprintf("webhooks/%d/", i)
+		if !c.Scale && o.text(hook+"name") == scaleWebhook {
+			o.remove(hook[:len(hook)-1])
+			i--
+			continue
+		}
+		o.set(hook+"clientConfig/service/namespace", c.Namespace)
+		o.set(hook+"namespaceSelector/matchExpressions/0/values/1", c.Namespace)
+		if c.CABundle != nil {
+			o.add(hook+"clientConfig", "caBundle", base64.StdEncoding.EncodeToString(c.CABundle))
+		}
+	}
+}

@@ -1,0 +1,146 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bytes"
+	"encoding/base64"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+// trustModes are one configuration of each.
+func trustModes() map[string]Config {
+	base := Config{
+		Namespace: "other", Image: "registry.example/image:v9", ClusterDNS: []string{"10.1.0.10", "fd00::a"}, ClusterDomain: "corp.example",
+		Mutating: true, Scale: true,
+	}
+	selfSigned, issuer, bundle := base, base, base
+	selfSigned.SelfSigned = true
+	issuer.IssuerKind, issuer.IssuerName = "ClusterIssuer", "internal"
+	bundle.CABundle = []byte("PEM")
+	return map[string]Config{"self-signed": selfSigned, "cert-manager": issuer, "ca-file": bundle}
+}
+
+// values decodes documents without their comments.
+func values(t *testing.T, text []byte) (list []map[string]any) {
+	t.Helper()
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var v map[string]any
+		if err := yaml.Unmarshal(document, &v); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// TestYAML_Values: no value of the files is left that the configuration replaces.
+func TestYAML_Values(t *testing.T) {
+	left := regexp.MustCompile(`namespace: dnsconfigurer\b|\[kube-system, dnsconfigurer\]|10\.96\.0\.10|cluster\.local|v0\.1\.0|webhook\.dnsconfigurer\.svc|kind: Issuer\b`)
+	for name, c := range trustModes() {
+		for _, mutating := range []bool{true, false} {
+			for _, scale := range []bool{true, false} {
+				c.Mutating, c.Scale = mutating, scale
+				text, err := c.YAML()
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if found := left.FindAllString(string(text), -1); found != nil {
+					t.Errorf("%s: left over: %q", name, found)
+				}
+				for feature, want := range map[string]bool{
+					"kind: MutatingWebhookConfiguration": mutating,
+					scaleWebhook:                         scale,
+					"resources: [statefulsets]":          scale,
+					"automountServiceAccountToken":       !scale && name != "self-signed",
+					"selfSigned: true":                   name == "self-signed",
+					"resources: [secrets]":               name == "self-signed",
+					"kind: Certificate":                  name == "cert-manager",
+					"cert-manager.io/inject-ca-from: other/dnsconfigurer-webhook":   name == "cert-manager",
+					"caBundle: " + base64.StdEncoding.EncodeToString([]byte("PEM")): name == "ca-file",
+					"secretName: dnsconfigurer-webhook-tls":                         name != "self-signed",
+					"certFile: /tls/tls.crt":                                        name != "self-signed",
+					"clusterDNS: [10.1.0.10, ":                                      true,
+				} {
+					if got := strings.Contains(string(text), feature); got != want {
+						t.Errorf("%s, mutating %v, scale %v: contains %q: %v, want %v", name, mutating, scale, feature, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestYAML_Kustomize: without edits the objects are those of the kustomization in files.
+func TestYAML_Kustomize(t *testing.T) {
+	text, err := files.ReadFile("files/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct{ Resources []string }
+	if err := yaml.Unmarshal(text, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	var want []map[string]any
+	for _, file := range kustomization.Resources {
+		text, err := files.ReadFile("files/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, values(t, text)...)
+	}
+	plain := Config{
+		Namespace: "dnsconfigurer", Image: "registry.example/dnsconfigurer:v0.1.0", ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
+		Mutating: true, Scale: true,
+	}
+	got, err := plain.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, values(t, got)); diff != "" {
+		t.Errorf("(-files +objects):\n%s", diff)
+	}
+}
+
+func TestObject_MissingField(t *testing.T) {
+	for name, edit := range map[string]func(*object){
+		"set":    func(o *object) { o.set("a/1/x", "y") },
+		"add":    func(o *object) { o.add("b", "x", "y") },
+		"remove": func(o *object) { o.remove("a/7") },
+	} {
+		objects, err := decode([]byte("a: [{x: 1}]\n"))
+		if err != nil || len(objects) != 1 {
+			t.Fatal(err)
+		}
+		edit(objects[0])
+		if text, err := objects[0].encode(); err == nil {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+func TestObject_Edit(t *testing.T) {
+	objects, err := decode([]byte("# about a\na: [x, y] # kept\nb:\n- c: 1\n- c: 2\nd: |\n  text\n---\ne: 1\n"))
+	if err != nil || len(objects) != 2 {
+		t.Fatal(err)
+	}
+	o := objects[0]
+	o.set("a", []string{"z"})
+	o.remove("b/0")
+	o.add("b/0", "f", true)
+	o.set("d", "other\n")
+	got, err := o.encode()
+	want := "# about a\na: [z] # kept\nb:\n- c: 2\n  f: true\nd: |\n  other\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%q, want %q; %v", got, want, err)
+	}
+	if e := objects[1].text("e"); e != "1" {
+		t.Errorf("the second document has e: %q", e)
+	}
+}
