@@ -35,7 +35,7 @@ func TestOldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("from the start of the process to the present state: %v", time.Since(start).Round(time.Millisecond))
-	if err := logged(s, "served from the snapshot"); err == nil {
+	if err := logged(s, "serving names from the snapshot"); err == nil {
 		t.Error("the snapshot was read")
 	}
 }
