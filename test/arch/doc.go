@@ -1,8 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arch is where the repository tests itself: who may import whom, that
-// every package says why it exists, that names and files keep to the rules of
-// CONTRIBUTING.md, and that the public interface of pkg/policy changes only on
-// purpose.
+// Package arch tests the structure and the words of the repository: the imports of each
+// package, package comments, names and sizes of files, forbidden phrases, the glossary,
+// and the promised API, which changes only on purpose.
 package arch

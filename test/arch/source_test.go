@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// Sizes that a reader can hold in mind, in lines.
+// Limits of files and functions, in lines.
 const (
 	maxFile     = 450
 	maxFunction = 80
@@ -24,7 +24,7 @@ const (
 
 const licence = "// Copyright The dnsconfigurer Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
 
-// source is one Go file of any module in the repository.
+// source is a Go file of any module in the repository.
 type source struct {
 	name string
 	text []byte
@@ -89,9 +89,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestNoHiddenWork forbids what runs or changes behind a reader's back: init
-// functions, blank imports and variables of packages that are not tables, errors
-// or embedded files.
+// TestNoHiddenWork forbids init functions, blank imports, and package variables that are
+// not tables, errors or embedded files.
 func TestNoHiddenWork(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {
@@ -119,7 +118,7 @@ func TestNoHiddenWork(t *testing.T) {
 	}
 }
 
-// writtenOnce tells whether v is a value that nobody has reason to change.
+// writtenOnce reports whether v is a table, an error or embedded files.
 func writtenOnce(v *ast.ValueSpec) bool {
 	if t, ok := v.Type.(*ast.SelectorExpr); ok && t.Sel.Name == "FS" {
 		return true
@@ -137,8 +136,8 @@ func writtenOnce(v *ast.ValueSpec) bool {
 	})
 }
 
-// visible tells whether others can call d: a function, or a method of a type that is
-// exported itself.
+// visible reports whether other packages can call d: a function, or a method of an
+// exported type.
 func visible(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true
@@ -151,7 +150,7 @@ func visible(d *ast.FuncDecl) bool {
 	return ok && name.IsExported()
 }
 
-// TestExportedIsDocumented holds for all that others can use.
+// TestExportedIsDocumented checks that exported identifiers have comments.
 func TestExportedIsDocumented(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || !strings.HasPrefix(s.name, "pkg/") && !strings.HasPrefix(s.name, "internal/") && !strings.HasPrefix(s.name, "api/") {

@@ -44,19 +44,19 @@ var strategies = map[string]rest.RESTCreateStrategy{
 	"Job": job.Strategy, "CronJob": cronjob.Strategy,
 }
 
-// TestAdmissionVectors puts the table of what is admitted to the API server's
-// validation and, where it accepts a pod, to the kubelet: the table says what they do.
+// TestAdmissionVectors checks the table of vectors against the API server's validation
+// and, for accepted pods, against the kubelet.
 func TestAdmissionVectors(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []cases.Case
-	var asked []vectors.Vector
+	var checked []vectors.Vector
 	for _, v := range table {
 		object, gvk := decode(t, v.Object)
 		if gvk.Kind == "List" {
-			continue // kubectl takes it apart
+			continue // kubectl splits it
 		}
 		problems := create(t, object, gvk.Kind)
 		did := "accepts"
@@ -78,7 +78,7 @@ func TestAdmissionVectors(t *testing.T) {
 			if v.Node.ResolvConf != nil {
 				c.HostResolvConf = *v.Node.ResolvConf
 			}
-			list, asked = append(list, c), append(asked, v)
+			list, checked = append(list, c), append(checked, v)
 		}
 	}
 	for i, a := range ask(t, list) {
@@ -89,8 +89,8 @@ func TestAdmissionVectors(t *testing.T) {
 		case slices.ContainsFunc(a.Events, func(e cases.Event) bool { return e.Reason == "DNSConfigForming" }):
 			did = "cuts"
 		}
-		if did != asked[i].Kubelet {
-			t.Errorf("%s: the kubelet %s, want %q: %s %v", asked[i].Name, did, asked[i].Kubelet, a.Error, a.Events)
+		if did != checked[i].Kubelet {
+			t.Errorf("%s: the kubelet %s, want %q: %s %v", checked[i].Name, did, checked[i].Kubelet, a.Error, a.Events)
 		}
 	}
 	if len(list) == 0 {
@@ -99,10 +99,10 @@ func TestAdmissionVectors(t *testing.T) {
 	t.Logf("%d vectors to the API server's validation, %d to the kubelet", len(table), len(list))
 }
 
-// TestAdmissionDifferential puts generated pods to the API server's validation, to the
-// kubelet and to the rules. A pod is refused in the fields that the rules name; one that
-// is not starts if the rules find no error, and is cut if they say so, save where we mean
-// to leave the kubelet (docs/divergences.md).
+// TestAdmissionDifferential compares the rules with the API server's validation and the
+// kubelet for generated pods. The API server refuses a pod in the fields that the rules
+// name. An accepted pod starts if the rules find no error, and is truncated if they say
+// so, except where the project differs from the kubelet (docs/divergences.md).
 func TestAdmissionDifferential(t *testing.T) {
 	const pods = 20000
 	var list []cases.Case
@@ -146,7 +146,7 @@ func TestAdmissionDifferential(t *testing.T) {
 	t.Logf("%d pods refused by the API server; by the kubelet %+v", refused, count)
 }
 
-// verdict is what a node does to a pod.
+// verdict returns the result of a node for a pod.
 type verdict struct{ refused, cut bool }
 
 func verdictOf(found []policy.Finding) (v verdict) {
@@ -187,8 +187,9 @@ func refusedBy(found []policy.Finding) []string {
 	return slices.Compact(fields)
 }
 
-// refusedFields are the fields that the API server refuses by the table. The one with
-// the policy that an admission policy rewrites is an info, which the table leaves out.
+// refusedFields returns the fields that the API server refuses according to the table.
+// The field of a policy that an admission policy rewrites is an info, which the table
+// omits.
 func refusedFields(v vectors.Vector) []string {
 	var fields []string
 	for _, f := range v.Findings {
@@ -212,7 +213,7 @@ func fieldsOf(problems field.ErrorList) []string {
 	return slices.Compact(fields)
 }
 
-// decode reads an object as the API server does: with its defaults.
+// decode decodes an object as the API server does, with defaults.
 func decode(t *testing.T, text []byte) (runtime.Object, *schema.GroupVersionKind) {
 	t.Helper()
 	object, gvk, err := legacyscheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
@@ -222,7 +223,7 @@ func decode(t *testing.T, text []byte) (runtime.Object, *schema.GroupVersionKind
 	return object, gvk
 }
 
-// create is what the API server does with a new object before it asks admission.
+// create runs the steps of the API server for a new object before admission.
 func create(t *testing.T, object runtime.Object, kind string) field.ErrorList {
 	t.Helper()
 	strategy, known := strategies[kind]

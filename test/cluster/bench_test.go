@@ -56,11 +56,11 @@ func benchPods() []struct {
 	}
 }
 
-// BenchmarkPodDNS compares the time to a pod's DNS configuration, host file in memory.
-// The kubelet reads the file for each pod, and so does engine=ours; engine=ours-parse
-// has its text, and engine=ours-decide its content, as our servers have. The names are
-// for benchstat -col /engine, which make bench runs. Ours decides about the host name
-// too, and records why.
+// BenchmarkPodDNS compares the time for a pod's DNS configuration, with the host file in
+// memory. The kubelet reads the file for each pod, as engine=ours does; engine=ours-parse
+// starts from its text and engine=ours-decide from its content, as the servers do. The
+// names are for benchstat -col /engine in make bench. The engine also decides the
+// hostname and records the reasons.
 func BenchmarkPodDNS(b *testing.B) {
 	path := filepath.Join(memoryDir(b), "resolv.conf")
 	if err := os.WriteFile(path, []byte(benchHost), 0o600); err != nil {

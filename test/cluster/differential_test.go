@@ -26,7 +26,7 @@ const (
 	maxFailures  = 10 // printed for each seed
 )
 
-// TestDifferential puts generated cases to the kubelet and to pkg/policy.
+// TestDifferential compares the kubelet and pkg/policy for generated cases.
 func TestDifferential(t *testing.T) {
 	total := newTally()
 	t.Run("generated", func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestDifferential(t *testing.T) {
 	total.check(t)
 }
 
-// TestCorpus puts the 300 recorded cases to a live kubelet and to pkg/policy. The
-// live one must still answer what is recorded.
+// TestCorpus compares a live kubelet and pkg/policy for the 300 recorded cases. The live
+// kubelet must still give the recorded answers.
 func TestCorpus(t *testing.T) {
 	list := readCorpus(t)
 	answers := ask(t, list)
@@ -59,8 +59,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// compare checks our answers to list against the kubelet's, and counts in met what
-// they met.
+// compare compares the answers of the engine with the kubelet's, and counts the clauses
+// and divergences of list.
 func compare(t *testing.T, list []cases.Case, met *tally) {
 	kubelet, want, names := askTwins(t, list)
 	failures := 0
@@ -85,7 +85,8 @@ func compare(t *testing.T, list []cases.Case, met *tally) {
 	}
 }
 
-// check compares our answer to c with want; kubelet is its answer to c itself.
+// check compares the engine's answer to c with want; kubelet is the kubelet's answer to c
+// itself.
 func check(c cases.Case, kubelet, want cases.Answer) []string {
 	refused := kubelet.ErrorStage == cases.DecodeStage
 	if cases.Refused(&c) != refused {
@@ -97,8 +98,8 @@ func check(c cases.Case, kubelet, want cases.Answer) []string {
 	return cases.Diff(c, want)
 }
 
-// checkReferences is rule L5: a DNS event on the node carries no UID, which kubectl
-// describe looks for; one on a pod does.
+// checkReferences checks rule L5: a DNS event on the node has no UID, by which kubectl
+// describe searches; one on a pod has.
 func checkReferences(c *cases.Case, a *cases.Answer) error {
 	for _, e := range slices.Concat(a.Events, a.NodeEvents) {
 		switch kind, _, _ := strings.Cut(e.Object, " "); {
@@ -113,7 +114,7 @@ func checkReferences(c *cases.Case, a *cases.Answer) error {
 	return nil
 }
 
-// ask returns a real kubelet's answers.
+// ask returns the answers of a real kubelet.
 func ask(t *testing.T, list []cases.Case) []cases.Answer {
 	t.Helper()
 	answers, err := reference.Answers(t.Context(), memoryDir(t), list)
@@ -123,8 +124,8 @@ func ask(t *testing.T, list []cases.Case) []cases.Answer {
 	return answers
 }
 
-// askTwins returns a real kubelet's answers to list, those that ours have to be like,
-// and the names of the divergences between the two.
+// askTwins returns the real kubelet's answers to list, the answers that the engine must
+// give, and the names of the divergences between the two.
 func askTwins(t *testing.T, list []cases.Case) (kubelet, want []cases.Answer, names [][]string) {
 	t.Helper()
 	names = make([][]string, len(list))
@@ -147,8 +148,8 @@ func askTwins(t *testing.T, list []cases.Case) (kubelet, want []cases.Answer, na
 	return kubelet, want, names
 }
 
-// memoryDir returns a directory in memory where there is one: a kubelet reads the
-// host's file anew for each pod.
+// memoryDir returns a directory in memory if there is one: a kubelet reads the host file
+// again for each pod.
 func memoryDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "kubelet")

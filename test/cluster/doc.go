@@ -1,13 +1,13 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster compares pkg/policy with the kubelet itself, in one process.
+// Package cluster compares pkg/policy with the kubelet's own code, in one process.
 //
-// It is a module of its own because it links the kubelet: the product's go.mod stays
-// small. Package reference asks the real code, package cases asks ours and knows for
-// which inputs the two may differ. The tests here put tens of thousands of cases to
-// both, check that every rule was met often enough to mean something, and that a
-// mistake in our engine would be seen: each of a table of mutants must be caught. What
-// internal/admission says of an object is compared with the API server's validation too, and
-// word for word with what the policies of deploy/admission say.
+// It is a separate module because it links the kubelet: the product's go.mod stays
+// small. Package reference calls the kubelet; package cases calls the engine and holds
+// the inputs for which the two may differ. The tests here compare tens of thousands of
+// cases, check that each rule is covered often enough, and that an error in the engine
+// would be detected: each of a table of mutants must be caught. The findings of
+// internal/admission are compared with the API server's validation, and word for word
+// with the policies of deploy/admission.
 package cluster

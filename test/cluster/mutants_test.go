@@ -17,11 +17,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// replayed is how many generated cases a mutant must survive.
+// replayed is the number of generated cases for each mutant.
 const replayed = 20000
 
-// mutants are mistakes that one could make in pkg: each is a text that occurs once in
-// its file, the text that replaces it, and the rule that is then broken.
+// mutants are possible errors in pkg: a text that occurs once in its file, its
+// replacement, and the rule that is then broken.
 var mutants = []struct{ file, old, new, breaks string }{
 	{"resolvconf/parse.go", `len(text) >= MaxFile`, `len(text) > MaxFile`, "H1: the read limit is a byte too high"},
 	{"resolvconf/parse.go", `keyword, rest := cutField(s)`, `s, _, _ = strings.Cut(s, "#"); keyword, rest := cutField(s)`, "H5: # opens a remark anywhere"},
@@ -60,8 +60,8 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"fqdn/label.go", `len(s) > MaxLabel {`, `len(s) >= MaxLabel {`, "N7: a label of 63 bytes is too long"},
 }
 
-// TestMutants makes each of the mistakes and lets recorded answers of the kubelet find
-// it. Without a mistake the answers must all agree.
+// TestMutants builds each mutant and compares it with recorded answers of the kubelet,
+// which must differ. Without a mutant all answers must be equal.
 func TestMutants(t *testing.T) {
 	recorded := record(t)
 	program := build(t, t.TempDir(), nil)
@@ -137,7 +137,8 @@ func build(t *testing.T, dir string, replaced map[string]string) string {
 	return program
 }
 
-// checkSmall fails when program links the kubelet: each mutant would take long to build.
+// checkSmall fails if program links the kubelet, with which each mutant would take long
+// to build.
 func checkSmall(t *testing.T, program string) {
 	t.Helper()
 	info, err := buildinfo.ReadFile(program)
@@ -151,7 +152,7 @@ func checkSmall(t *testing.T, program string) {
 	}
 }
 
-// replay runs program and returns the first difference that it finds.
+// replay runs program and returns the first difference.
 func replay(t *testing.T, program, recorded string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, recorded).Output()

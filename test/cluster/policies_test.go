@@ -42,11 +42,12 @@ import (
 )
 
 // oldest is the first release that has all functions of the policies (distinct and slice
-// of lists). The one after it is the first that takes them, for one release back has to know them.
+// of lists). The release after it is the first that accepts them, because the release
+// before must know them too.
 var oldest = version.MajorMinor(1, 34)
 
-// TestPolicyTypes: the check that a cluster's controller manager makes of a policy, and
-// writes into its status.typeChecking, finds nothing.
+// TestPolicyTypes runs the check of the controller manager, which writes its result to
+// status.typeChecking, and expects no warning.
 func TestPolicyTypes(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	for _, gv := range []schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "batch", Version: "v1"}} {
@@ -63,7 +64,7 @@ func TestPolicyTypes(t *testing.T) {
 			t.Errorf("%s: %s: %s", p.Name, w.FieldRef, w.Warning)
 		}
 	}
-	// That it would find something.
+	// The check finds an error if there is one.
 	p := readPolicies(t)[0]
 	p.Spec.Validations[0].Expression = "object.spec.replicas > 0"
 	if len(checker.Check(p)) == 0 {
@@ -71,8 +72,8 @@ func TestPolicyTypes(t *testing.T) {
 	}
 }
 
-// TestPolicyVectors evaluates the policies for the table: no expression fails, what is
-// said is in the words of the rules, and what it costs stays far below the limit.
+// TestPolicyVectors evaluates the policies for the table: no expression fails, the
+// messages are those of the rules, and the cost stays far below the limit.
 func TestPolicyVectors(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
@@ -111,8 +112,8 @@ func TestPolicyVectors(t *testing.T) {
 	}
 }
 
-// TestPolicyDifferential puts generated pods, and objects that make them, to the policies
-// and to the rules: the same is said, word for word.
+// TestPolicyDifferential compares the messages of the policies and of the rules, word for
+// word, for generated pods and workloads.
 func TestPolicyDifferential(t *testing.T) {
 	const objects = 20000
 	policies := compile(t, environment.DefaultCompatibilityVersion())
@@ -124,16 +125,16 @@ func TestPolicyDifferential(t *testing.T) {
 		for _, a := range nodeOf(c).ClusterDNS {
 			node.ClusterDNS = append(node.ClusterDNS, a.Unmap().String())
 		}
-		if trouble(node) {
+		if alwaysFinding(node) {
 			continue
 		}
 		text := workload(t, c.Pod, turn)
 		object, gvk := decode(t, text)
-		found, verdict := judged(t, text, *gvk, node)
+		found, verdict := checkObject(t, text, *gvk, node)
 		if slices.ContainsFunc(found, func(f policy.Finding) bool {
 			return f.EnforcedBy == policy.EnforcedByAPIServer && f.IsError() && !strings.Contains(f.Message, "the object is accepted")
 		}) {
-			continue // no policy sees it
+			continue // no policy matches it
 		}
 		versioned, err := legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion())
 		if err != nil {
@@ -169,13 +170,13 @@ func TestPolicyDifferential(t *testing.T) {
 	}
 }
 
-// TestPolicyLargest: of a pod as large as the API server takes, all of it options, the
-// first 32 are looked at, as docs/admission.md says. The time of a list grows with its
-// square: the API server counts the cost so.
+// TestPolicyLargest: of a pod of the maximum size, full of options, the policies check
+// the first 32, as documented in docs/admission.md. The API server counts the cost of a
+// list by the square of its length.
 func TestPolicyLargest(t *testing.T) {
-	const options, looked = 100_000, 32 // of 16 bytes: an object has 1.5 MiB at most in etcd
+	const options, checked = 100_000, 32 // of 16 bytes: an object has 1.5 MiB at most in etcd
 	policies := compile(t, environment.DefaultCompatibilityVersion())
-	for place, want := range map[int]bool{0: true, looked - 1: true, looked: false, options - 1: false} {
+	for place, want := range map[int]bool{0: true, checked - 1: true, checked: false, options - 1: false} {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}}
 		p.Spec.DNSConfig = &corev1.PodDNSConfig{Options: slices.Repeat([]corev1.PodDNSConfigOption{{Name: "rotate"}}, options)}
 		p.Spec.DNSConfig.Options[place].Name = "a\n"
@@ -188,13 +189,13 @@ func TestPolicyLargest(t *testing.T) {
 	}
 }
 
-// workload makes of a pod, by turns, each of the kinds that make such pods.
+// workload turns a pod into each kind of workload, in turn.
 func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 	t.Helper()
 	spec := pod.Spec
 	spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
 	annotations := map[string]string{policy.OverrideAnnotation: []string{"", "", "clusterFirstWithAutopath", "Default", "Autopath"}[turn%5]}
-	if turn%7 == 0 { // what people seldom write
+	if turn%7 == 0 { // a rare form
 		spec.DNSConfig = stdcmp.Or(spec.DNSConfig, &corev1.PodDNSConfig{}).DeepCopy()
 		spec.DNSConfig.Options = append(spec.DNSConfig.Options, []corev1.PodDNSConfigOption{
 			{Name: "attempts", Value: new("0")}, {Name: "attempts:0"}, {Name: "edns0", Value: new("a\nsearch b")}, {Name: "attempts", Value: new("00")}, {Name: "a\x00"},
@@ -235,17 +236,18 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 	return text
 }
 
-// trouble tells whether there is something to say of every pod, also of those of which
-// the policies are not asked: the domain is long or ends in a dot, or servers too many or
-// none.
-func trouble(n vectors.Node) bool {
+// alwaysFinding reports whether the rules have a finding for every pod, also for those
+// that the policies do not match: the domain is long or ends in a dot, or there are too
+// many servers or none.
+func alwaysFinding(n vectors.Node) bool {
 	servers := slices.Compact(slices.Sorted(slices.Values(n.ClusterDNS)))
 	return n.ClusterDomain == "" || len(n.ClusterDomain) > 50 || strings.HasSuffix(n.ClusterDomain, ".") ||
 		len(servers) == 0 || len(servers) < len(n.ClusterDNS) || len(servers) > policy.MaxNameservers
 }
 
-// judged is what the rules find in an object, and what the webhook would say of it.
-func judged(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.Node) (found []policy.Finding, said []string) {
+// checkObject returns the findings of the rules for an object, and the messages of the
+// webhook.
+func checkObject(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.Node) (found []policy.Finding, said []string) {
 	t.Helper()
 	node := policy.Node{ClusterDomain: n.ClusterDomain}
 	for _, s := range n.ClusterDNS {
@@ -270,8 +272,8 @@ func judged(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.No
 	return found, v.Warnings
 }
 
-// sentences parts what is said into sentences, in order: a policy says those of one rule
-// together, and the rules in an order of its own.
+// sentences splits messages into sorted sentences: a policy joins those of one rule, and
+// the order of the rules differs.
 func sentences(said []string) []string {
 	all := strings.Split(strings.Join(said, ". "), ". ")
 	slices.Sort(all)
@@ -285,7 +287,7 @@ type compiled struct {
 	conditions, validations, messages plugincel.ConditionEvaluator
 }
 
-// readPolicies returns the policies that deploy has.
+// readPolicies returns the policies in deploy.
 func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	var policies []*admissionregistrationv1.ValidatingAdmissionPolicy
@@ -303,13 +305,13 @@ func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPo
 	return policies
 }
 
-// expression is one that is to be compiled; message tells what it returns.
+// expression is an expression to compile; message reports whether it returns a message.
 type expression struct {
 	text    string
 	message bool
 }
 
-// compile makes of the policies what the API server of a release makes of new ones.
+// compile compiles the policies as the API server of a release does for new ones.
 func compile(t *testing.T, release *version.Version) []compiled {
 	t.Helper()
 	var all []compiled
@@ -349,7 +351,8 @@ func compile(t *testing.T, release *version.Version) []compiled {
 	return all
 }
 
-// evaluate is what the policies say of the creation of an object, and what that costs.
+// evaluate returns the messages of the policies for the creation of an object, and the
+// cost.
 func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk schema.GroupVersionKind, n vectors.Node) (said []string, cost int64) {
 	t.Helper()
 	meta, err := apimeta.Accessor(object)

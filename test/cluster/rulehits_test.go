@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// The words in which the table of rules is written.
+// The vocabulary of the table of rules.
 
 type hit = func(*cases.Case, *cases.Answer) bool
 
@@ -23,14 +23,14 @@ func hostText(c *cases.Case) string {
 	return c.HostResolvConf
 }
 
-// hostField hits when field i of a line of the host's file is is; 0 is the keyword.
+// hostField matches if field i of a line of the host file is is; 0 is the keyword.
 func hostField(i int, is func(string) bool) hit {
 	return func(c *cases.Case, _ *cases.Answer) bool {
 		return slices.ContainsFunc(c.HostLines(), func(fields []string) bool { return len(fields) > i && is(fields[i]) })
 	}
 }
 
-// hostLine hits when a line with the keyword has values that are all of are.
+// hostLine matches if a line with the keyword has values that are all of are.
 func hostLine(keyword string, are ...func(string) bool) hit {
 	return func(c *cases.Case, _ *cases.Answer) bool {
 		return slices.ContainsFunc(c.HostLines(), func(fields []string) bool {
@@ -47,7 +47,7 @@ func hostLine(keyword string, are ...func(string) bool) hit {
 	}
 }
 
-// hostLines hits when several lines have the keyword.
+// hostLines matches if several lines have the keyword.
 func hostLines(keyword string) hit {
 	return func(c *cases.Case, _ *cases.Answer) bool {
 		n := 0
@@ -74,7 +74,7 @@ func dnsConfig(is func(*corev1.PodDNSConfig) bool) hit {
 	}
 }
 
-// options hits when one of the pod's options is is, next to one before it or itself.
+// options matches if one of the pod's options is is, beside an earlier one or itself.
 func options(is func(o, other corev1.PodDNSConfigOption) bool) hit {
 	return dnsConfig(func(p *corev1.PodDNSConfig) bool {
 		for i, o := range p.Options {
@@ -120,7 +120,7 @@ func hasError(text string) hit {
 	return func(_ *cases.Case, a *cases.Answer) bool { return strings.Contains(a.Error, text) }
 }
 
-// named hits when the pod is is and gets a host name.
+// named matches if the pod is is and gets a hostname.
 func named(is func(*corev1.Pod) bool) hit {
 	return func(c *cases.Case, a *cases.Answer) bool { return a.Hostname != "" && is(c.Pod) }
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// rule is a clause of a rule of the kubelet, by the identifiers of docs/rules.md, and
-// how to see that a case turns on it.
+// rule is a clause of a rule of the kubelet, by the identifiers of docs/rules.md, with a
+// predicate for the cases whose result depends on it.
 type rule struct {
 	id, clause string
 	hit        func(*cases.Case, *cases.Answer) bool
@@ -158,5 +158,5 @@ var rules = []rule{
 	}},
 }
 
-// rareClause is slow to meet: files of 10 MiB.
+// rareClause is slow to cover: files of 10 MiB.
 const rareClause = "the read limit"

@@ -15,17 +15,17 @@ import (
 const (
 	minHits     = 100 // of each clause of a rule
 	minRareHits = 4
-	maxPercent  = 1 // of the cases may diverge, so that nothing hides behind them
+	maxPercent  = 1 // limits the cases that diverge, so that no error hides behind them
 )
 
-// tally counts what cases met, for all seeds.
+// tally counts the clauses and divergences of cases, for all seeds.
 type tally struct {
 	mu          sync.Mutex
 	cases       int
 	diverging   int
-	needless    int // of those, the ones that get the kubelet's own answer all the same
+	needless    int // of those, the cases with the kubelet's own answer
 	divergences map[string]int
-	clauses     []int // by place in rules
+	clauses     []int // by index in rules
 }
 
 func newTally() *tally {
@@ -43,8 +43,8 @@ func (y *tally) count(c *cases.Case, a *cases.Answer) {
 	}
 }
 
-// diverge counts a case to which divergences apply; differs tells whether our answer is
-// another than the kubelet's.
+// diverge counts a case to which divergences apply; differs reports whether the engine's
+// answer differs from the kubelet's.
 func (y *tally) diverge(divergences []string, differs bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -57,8 +57,8 @@ func (y *tally) diverge(divergences []string, differs bool) {
 	}
 }
 
-// check fails when a rule was met too seldom to say that we follow it, or when the
-// divergences are too many or unused.
+// check fails if a rule was covered too seldom, or if there are too many or unused
+// divergences.
 func (y *tally) check(t *testing.T) {
 	var table strings.Builder
 	for i, r := range rules {
@@ -81,7 +81,8 @@ func (y *tally) check(t *testing.T) {
 	if y.diverging*100 > y.cases*maxPercent {
 		t.Errorf("%d of %d cases diverge, want at most %d %%", y.diverging, y.cases, maxPercent)
 	}
-	// A limit may hide what diverges. More than a few, and a predicate is too broad.
+	// A limit may hide a divergence. With more than a few of those, a predicate is too
+	// broad.
 	if y.needless*10 > y.diverging {
 		t.Errorf("%d of %d cases that may diverge do not", y.needless, y.diverging)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Base is where a pod's resolv.conf begins.
+// Base is the origin of a pod's resolv.conf.
 type Base string
 
 // The bases.
@@ -22,10 +22,10 @@ const (
 	HostBase    Base = "host"
 )
 
-// Base tells where the resolv.conf of c's pod begins: the rules of policies in one
-// place, so that a case can say which of its other facts count.
+// Base returns the origin of the resolv.conf of c's pod: the rules of policies in one
+// place, so that a case can tell which of its other facts matter.
 func (c *Case) Base() Base {
-	switch p := c.acted(c.Pod.Spec.DNSPolicy); {
+	switch p := c.effectivePolicy(c.Pod.Spec.DNSPolicy); {
 	case p == corev1.DNSNone:
 		return NoBase
 	case p == corev1.DNSDefault, len(c.clusterServers()) == 0:
@@ -34,9 +34,10 @@ func (c *Case) Base() Base {
 	return ClusterBase
 }
 
-// acted returns the policy that a kubelet acts on when p is the pod's: ClusterFirst
-// goes by the network, and what is unknown is the cluster's on every network.
-func (c *Case) acted(p corev1.DNSPolicy) corev1.DNSPolicy {
+// effectivePolicy returns the policy that a kubelet applies if p is the pod's:
+// ClusterFirst depends on the network, and an unknown policy means cluster DNS on every
+// network.
+func (c *Case) effectivePolicy(p corev1.DNSPolicy) corev1.DNSPolicy {
 	if p == "" && c.Manifest {
 		p = corev1.DNSClusterFirst // the API's default
 	}
@@ -60,7 +61,7 @@ func (c *Case) clusterServers() []string {
 	return servers
 }
 
-// hostRefused tells whether the kubelet refuses the host's file.
+// hostRefused reports whether the kubelet refuses the host file.
 func (c *Case) hostRefused() bool {
 	switch c.ResolvConfMode {
 	case MissingMode:
@@ -72,8 +73,8 @@ func (c *Case) hostRefused() bool {
 	return len(c.HostText()) >= resolvconf.MaxFile || slices.ContainsFunc(c.HostLines(), bare)
 }
 
-// HostLines returns the fields of the lines of the host's file that are not blank
-// and no remark; nothing when there is no file.
+// HostLines returns the fields of the lines of the host file that are neither blank nor a
+// comment; nil without a file.
 func (c *Case) HostLines() [][]string {
 	if c.ResolvConfMode != FileMode {
 		return nil
@@ -87,7 +88,7 @@ func (c *Case) HostLines() [][]string {
 	return lines
 }
 
-// editHost replaces the lines of the host's file by what edit makes of their fields.
+// editHost replaces the fields of each line of the host file by the result of edit.
 func (c *Case) editHost(edit func(fields []string) []string) {
 	var b strings.Builder
 	for _, fields := range c.HostLines() {

@@ -17,13 +17,13 @@ const HostPath = "/etc/resolv.conf"
 
 // The values of Case.ResolvConfMode.
 const (
-	FileMode     = ""         // the kubelet hands HostResolvConf to pods
+	FileMode     = ""         // the kubelet uses HostResolvConf
 	DisabledMode = "disabled" // the kubelet runs with --resolv-conf ""
-	MissingMode  = "missing"  // no file is where the kubelet looks for it
+	MissingMode  = "missing"  // the file does not exist
 )
 
-// Case is what a kubelet knows when it makes a pod's sandbox. The JSON form is
-// that of testdata/kubelet-300.ndjson, which has a few fields more.
+// Case is the input of a kubelet for a pod's sandbox. The JSON form is that of
+// testdata/kubelet-300.ndjson, which has a few more fields.
 type Case struct {
 	ID             string      `json:"id"`
 	Pod            *corev1.Pod `json:"pod"`
@@ -39,35 +39,35 @@ type Case struct {
 	Expected *Answer `json:"expected,omitempty"`
 }
 
-// Answer is what a kubelet makes of a Case. Lists are in its order, except
-// Options, which are sorted: the kubelet's order is random.
+// Answer is the result of a kubelet for a Case. Lists are in its order, except Options,
+// which are sorted: the kubelet's order is random.
 type Answer struct {
 	Servers  []string `json:"servers"`
 	Searches []string `json:"searches"`
 	Options  []string `json:"options"`
 	Hostname string   `json:"hostname"`
 
-	// Domain follows the short host name in the pod's FQDN.
+	// Domain follows the short hostname in the pod's FQDN.
 	Domain string `json:"domain,omitempty"`
 
 	Error      string  `json:"error"`
 	ErrorStage string  `json:"errorStage,omitempty"`
 	Events     []Event `json:"events"`
 
-	// NodeEvents are those that the kubelet sends once, when it starts.
+	// NodeEvents are the events that the kubelet sends once, when it starts.
 	NodeEvents []Event `json:"nodeEvents,omitempty"`
 
-	// ContainerError stops the containers of a pod on the host's network, whose
-	// sandbox is made without a host name.
+	// ContainerError stops the containers of a pod on the host network, whose sandbox has
+	// no hostname.
 	ContainerError string `json:"containerError,omitempty"`
 
-	// PodName is what the kubelet calls a static pod.
+	// PodName is the kubelet's name of a static pod.
 	PodName string `json:"podName,omitempty"`
 }
 
 // The values of Answer.ErrorStage.
 const (
-	DecodeStage   = "decode" // a manifest that never becomes a pod
+	DecodeStage   = "decode" // the manifest cannot be decoded
 	DNSStage      = "dns"
 	HostnameStage = "hostname"
 )
@@ -93,7 +93,7 @@ func (c *Case) HostText() string {
 	return text
 }
 
-// String returns c as one line of JSON, to be run again.
+// String returns c as one line of JSON, for a replay.
 func (c *Case) String() string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -17,8 +17,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Diff puts c to pkg/policy and returns what is different in want, the kubelet's
-// answer: nothing, or one line for each field.
+// Diff compares the result of pkg/policy for c with want, the kubelet's answer. It
+// returns one line for each field that differs.
 func Diff(c Case, want Answer) []string {
 	engine, err := policy.New(c.node())
 	if err != nil {
@@ -47,12 +47,13 @@ func Diff(c Case, want Answer) []string {
 	diffs.list("events", podEvents(d.Findings), eventTexts(want.Events))
 	diffs.list("node events", checkEvents(engine.CheckHost(host)), eventTexts(want.NodeEvents))
 	diffs.text("container error", containerErrors(d.Findings), want.ContainerError)
-	diffs.owned(&c, d.Findings)
+	diffs.checkDeclared(&c, d.Findings)
 	return diffs
 }
 
-// owned checks that we say so where we leave the kubelet, and only there.
-func (d *differences) owned(c *Case, findings []policy.Finding) {
+// checkDeclared checks that the engine reports a divergence from the kubelet, and only
+// then.
+func (d *differences) checkDeclared(c *Case, findings []policy.Finding) {
 	names, _ := Diverge(*c)
 	for _, v := range Divergences {
 		said := slices.ContainsFunc(findings, func(f policy.Finding) bool { return f.Code == v.code })
@@ -62,7 +63,7 @@ func (d *differences) owned(c *Case, findings []policy.Finding) {
 	}
 }
 
-// node returns the facts about the node of c, as our own commands pass them on.
+// node returns the node facts of c as the commands pass them on.
 func (c *Case) node() policy.Node {
 	n := policy.Node{ClusterDomain: c.ClusterDomain}
 	if c.ResolvConfMode != DisabledMode {
@@ -79,7 +80,7 @@ func (c *Case) node() policy.Node {
 	return n
 }
 
-// ParseAddr reads an entry of clusterDNS; what is no address, the kubelet skips.
+// ParseAddr parses an entry of clusterDNS; the kubelet skips an invalid one.
 func ParseAddr(s string) (netip.Addr, bool) {
 	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
 	return a.Unmap(), ok
@@ -95,7 +96,7 @@ func (c *Case) hostFile() resolvconf.File {
 	return resolvconf.Read(strings.NewReader(c.HostText()))
 }
 
-// fqdn returns the name under which the answer's pod is known in the cluster.
+// fqdn returns the FQDN of the answer's pod.
 func (a *Answer) fqdn(asHostname *bool) string {
 	switch {
 	case a.Domain == "":
@@ -106,8 +107,8 @@ func (a *Answer) fqdn(asHostname *bool) string {
 	return a.Hostname + "." + a.Domain
 }
 
-// podEvents returns those findings that a kubelet sends as events when it makes a
-// sandbox, in the form of eventTexts.
+// podEvents returns the findings that a kubelet sends as events for a sandbox, in the
+// form of eventTexts.
 func podEvents(findings []policy.Finding) []string {
 	var events []string
 	for _, f := range findings {
@@ -132,8 +133,8 @@ func checkEvents(findings []policy.Finding) []string {
 	return events
 }
 
-// containerErrors returns the errors that the node meets after the sandbox is made,
-// which are no events.
+// containerErrors returns the errors after the creation of the sandbox, which are not
+// events.
 func containerErrors(findings []policy.Finding) string {
 	var texts []string
 	for _, f := range findings {

@@ -16,19 +16,19 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Divergence is a reason for which our engine's answer is not the kubelet's. It is
-// known from the input alone. What we answer instead is what a kubelet answers to
-// another question, the twin: so our answer is checked in full here too. Only the
-// events of the kubelet's start are those of the case itself.
+// Divergence is a reason for a result of the engine that differs from the kubelet's. It
+// depends on the input only. The engine's result is the kubelet's answer to another case,
+// the twin: so it is checked in full too. Only the events of the kubelet's start are
+// those of the case itself.
 type Divergence struct {
 	Name    string
 	applies func(*Case) bool
 	twin    func(*Case)
-	code    policy.Code // of the finding that owns up to it; "": the pod asked for it
+	code    policy.Code // of the finding that reports it; "": requested by the pod
 }
 
-// Divergences are all that there are, in the order in which they are undone;
-// docs/divergences.md gives the reasons: D5 and D6, D3, D1 and D2.
+// Divergences holds all divergences in the order in which they are undone;
+// docs/divergences.md has the reasons: D5 and D6, D3, D1 and D2.
 var Divergences = []Divergence{
 	{"autopath", isAutopath, withoutAutopath, ""},
 	{"unsafe-value", isUnsafe, withoutUnsafe, policy.CodeUnsafeValue},
@@ -50,10 +50,9 @@ func Diverge(c Case) (names []string, twin Case) {
 	return names, twin
 }
 
-// Refused tells whether c is a manifest that a kubelet turns away as the API server
-// would, before any rule of DNS: it has a node name or a nameserver that no API
-// accepts. There is nothing to compare then; finding these faults is the work of the
-// command validate.
+// Refused reports whether c is a manifest that a kubelet refuses as the API server does,
+// before any DNS rule: its node name or a nameserver is invalid. There is nothing to
+// compare then; the command validate finds these errors.
 func Refused(c *Case) bool {
 	if !c.Manifest {
 		return false
@@ -68,13 +67,13 @@ func Refused(c *Case) bool {
 	})
 }
 
-// isAutopath: ClusterFirstWithAutopath is ours, and so is the annotation that
-// replaces a pod's policy by it or by one of the API's. A kubelet takes the policy for
-// an unknown one and does not read the annotation.
-func isAutopath(c *Case) bool { return effective(c) != c.acted(c.Pod.Spec.DNSPolicy) }
+// isAutopath: only the engine knows ClusterFirstWithAutopath and the annotation that
+// replaces a pod's policy. A kubelet treats the policy as unknown and ignores the
+// annotation.
+func isAutopath(c *Case) bool { return effective(c) != c.effectivePolicy(c.Pod.Spec.DNSPolicy) }
 
-// withoutAutopath writes the policy out: None with one cluster DNS server, the one
-// search domain that the server expands, and ndots:5 before what the pod has.
+// withoutAutopath replaces the policy: None with one cluster DNS server, the one search
+// domain that the server expands, and ndots:5 before the pod's options.
 func withoutAutopath(c *Case) {
 	spec := &c.Pod.Spec
 	p := effective(c)
@@ -98,8 +97,8 @@ func withoutAutopath(c *Case) {
 
 const autopath corev1.DNSPolicy = "ClusterFirstWithAutopath"
 
-// effective returns the policy that our engine goes by: the annotation's when it names
-// one, else the pod's. Autopath counts only where it can work.
+// effective returns the policy that the engine applies: the annotation's, or else the
+// pod's. Autopath applies only where it can work.
 func effective(c *Case) corev1.DNSPolicy {
 	p := c.Pod.Spec.DNSPolicy
 	switch o := corev1.DNSPolicy(c.Pod.Annotations[policy.OverrideAnnotation]); {
@@ -110,7 +109,7 @@ func effective(c *Case) corev1.DNSPolicy {
 	if isAutopathName(p) && len(c.clusterServers()) > 0 && c.ClusterDomain != "" && len(domain) <= 253 && !strings.Contains(domain, "..") {
 		return autopath
 	}
-	return c.acted(p)
+	return c.effectivePolicy(p)
 }
 
 func isAutopathName(p corev1.DNSPolicy) bool { return strings.EqualFold(string(p), string(autopath)) }
@@ -119,9 +118,9 @@ func autopathDomain(c *Case) string {
 	return "search." + c.Pod.Namespace + "." + c.ClusterDomain + ".ap.k8s.io"
 }
 
-// isUnsafe: a kubelet writes a newline of dnsConfig through into the pod's
-// resolv.conf, and a NUL of the host's file. A blank inside a search domain makes two
-// of it. We leave such values out.
+// isUnsafe: a kubelet writes a newline of dnsConfig, and a NUL of the host file, to the
+// pod's resolv.conf. A blank inside a search domain splits it. The engine omits such
+// values.
 func isUnsafe(c *Case) bool {
 	base := c.Base()
 	if base == HostBase && c.hostRefused() {
@@ -136,8 +135,8 @@ func isUnsafe(c *Case) bool {
 	return base != NoBase && c.hostHasNUL(base)
 }
 
-// hostHasNUL tells whether a value with a NUL comes from the host's file to pods of
-// base. A NUL in an option's value has to be the key's last one.
+// hostHasNUL reports whether a value with a NUL gets from the host file to pods of base.
+// A NUL in an option's value matters only in the last option of the key.
 func (c *Case) hostHasNUL(base Base) bool {
 	var servers, searches, options bool
 	for _, fields := range c.HostLines() {
@@ -177,11 +176,11 @@ func isUnsafeOption(o corev1.PodDNSConfigOption) bool {
 	return isUnsafeValue(o.Name) || o.Value != nil && isUnsafeValue(*o.Value)
 }
 
-// isHostFileNotNeeded: a kubelet reads the host's file before it looks at the policy
-// and starts no pod without it. We serve the pods that need nothing of it.
+// isHostFileNotNeeded: a kubelet reads the host file before it checks the policy, and
+// starts no pod without it. The engine serves pods that do not need it.
 func isHostFileNotNeeded(c *Case) bool { return c.Base() != HostBase && c.hostRefused() }
 
-// withHostFile mends the file of c: what could not be read is not there.
+// withHostFile repairs the file of c: unreadable parts are removed.
 func withHostFile(c *Case) {
 	if c.ResolvConfMode == MissingMode || len(c.HostText()) >= resolvconf.MaxFile {
 		c.ResolvConfMode, c.HostResolvConf, c.HostSize = FileMode, "", 0

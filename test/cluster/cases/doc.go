@@ -1,11 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cases holds the questions of the differential test: what a kubelet may
-// be asked about a pod's DNS and host name, what it answers, how our own engine's
-// answer differs, and for which inputs it may.
+// Package cases holds the cases of the differential test: the input of a kubelet for a
+// pod's DNS and hostname, its answer, the difference of the engine's result, and the
+// inputs for which there may be one.
 //
-// It is apart from package reference so that it does not link the kubelet: the
-// replay program is built once for each mutant of our engine, and must be built in
-// seconds.
+// It does not link the kubelet, which package reference does: the replay program is
+// built once for each mutant of the engine, and must build in seconds.
 package cases

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Generate yields n cases; the same seed gives the same cases. They are nasty, but
-// each is so for a reason: values are drawn from the sides of every limit and from
-// what administrators have been seen to write.
+// Generate yields n cases; the same seed gives the same cases. Values come from both
+// sides of every limit and from real configurations with errors.
 func Generate(seed uint64, n int) iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		g := generator{rand.New(rand.NewPCG(seed, 0))}
@@ -24,8 +23,7 @@ func Generate(seed uint64, n int) iter.Seq[Case] {
 	}
 }
 
-// generator has a method for each thing that a case is made of, from the node's facts
-// to a label.
+// generator has a method for each part of a case, from node facts to labels.
 type generator struct{ *rand.Rand }
 
 func (g generator) generate(id string) Case {
@@ -72,7 +70,7 @@ func (g generator) chance(p float64) bool { return g.Float64() < p }
 
 func pick[T any](g generator, values ...T) T { return values[g.IntN(len(values))] }
 
-// some returns n of values, each as often as it likes.
+// some returns n values, with repetitions.
 func (g generator) some(n int, values ...string) []string {
 	s := make([]string, n)
 	for i := range s {
@@ -81,7 +79,7 @@ func (g generator) some(n int, values ...string) []string {
 	return s
 }
 
-// label returns a DNS label of n bytes, whatever the limit.
+// label returns a DNS label of n bytes, also above the limit.
 func (g generator) label(n int) string {
 	const outer, inner = "abcdefghijklmnopqrstuvwxyz0123456789", "abcdefghijklmnopqrstuvwxyz0123456789-"
 	b := make([]byte, n)
@@ -94,7 +92,7 @@ func (g generator) label(n int) string {
 	return string(b)
 }
 
-// domain returns a name of n bytes, whatever the limit, of labels that fit.
+// domain returns a name of n bytes, also above the limit, of valid labels.
 func (g generator) domain(n int) string {
 	var b strings.Builder
 	for n > 63 {
@@ -116,7 +114,7 @@ func (g generator) search() string {
 		g.label(63)+".example", g.label(64)+".example", g.domain(100+g.IntN(120)))
 }
 
-// manyDomains returns n short domains that differ.
+// manyDomains returns n different short domains.
 func (g generator) manyDomains(n int) []string {
 	s := make([]string, n)
 	for i := range s {
@@ -125,14 +123,14 @@ func (g generator) manyDomains(n int) []string {
 	return s
 }
 
-// server returns a nameserver as people write them.
+// server returns a nameserver in one of the notations in use.
 func (g generator) server() string {
 	return pick(g, "8.8.8.8", "8.8.8.8", "8.8.4.4", "1.1.1.1", "9.9.9.9", "192.0.2.53", "2001:4860:4860::8888", "2001:4860:4860:0:0:0:0:8888",
 		"FD00::A", "fd00::a", "fd00:0::a", "::1", "127.0.0.53", "fe80::1%eth0", "10.96.0.10", "::ffff:8.8.8.8", "8.8.08.8", "1.1.1.1,8.8.8.8",
 		"dns.example.com", "[::1]:53", "256.1.1.1")
 }
 
-// count returns the length of a list: mostly small, often at one of sides.
+// count returns the length of a list: usually small, often one of sides.
 func (g generator) count(small int, sides ...int) int {
 	if g.chance(0.15) {
 		return pick(g, sides...)

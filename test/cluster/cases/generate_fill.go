@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fillSearches gives c a search list of 2047, 2048 or 2049 bytes in all, in the pod's
-// dnsConfig or in the host's file, after the domains that its base gives.
+// fillSearches gives c a search list of 2047, 2048 or 2049 bytes, in the pod's dnsConfig
+// or in the host file, after the domains of its base.
 func (g generator) fillSearches(c *Case) {
 	if c.Manifest || c.ResolvConfMode == MissingMode {
 		return
@@ -34,7 +34,7 @@ func (g generator) fillSearches(c *Case) {
 	c.Pod.Spec.DNSConfig.Searches = domains
 }
 
-// listOf returns at most limit domains of n bytes in all when joined by blanks.
+// listOf returns at most limit domains of n bytes in total, with the blanks between them.
 func (g generator) listOf(n, limit int) []string {
 	var domains []string
 	for n > 0 {

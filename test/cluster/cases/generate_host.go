@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// host writes the host's file of c. A file that is refused goes mostly to pods that
-// need it: for others it is a divergence, and those are to be few.
+// host writes the host file of c. A file that is refused usually goes to pods that need
+// it: for others it is a divergence, which must stay rare.
 func (g generator) host(c *Case) {
 	refused := 0.0055
 	if c.Base() == HostBase {
@@ -22,7 +22,7 @@ func (g generator) host(c *Case) {
 	for range g.IntN(8) {
 		lines = append(lines, g.hostLine())
 	}
-	if g.chance(0.12) { // around the limits of the node's own file, too
+	if g.chance(0.12) { // also around the limits of the node's own file
 		lines = append(lines, g.line("search", g.manyDomains(pick(g, 28, 29, 30, 31, 32, 33, 40))...))
 	}
 	if g.chance(refused) {
@@ -54,7 +54,7 @@ func (g generator) lineEnd(last bool) string {
 	case g.chance(0.1):
 		return "\r\n"
 	case g.chance(0.02):
-		return pick(g, "\r", "\u0085", "\u2028", "\v") // white space, and no end of a line
+		return pick(g, "\r", "\u0085", "\u2028", "\v") // white space, not a line end
 	}
 	return "\n"
 }
@@ -74,7 +74,7 @@ func (g generator) hostLine() string {
 		"\ufeffnameserver 192.0.2.6", "nameserver192.0.2.7", "#", ";", "search .", "search", "options", "options ndots:2 ndots:3")
 }
 
-// line joins fields as hands and tools do.
+// line joins fields with the separators in use.
 func (g generator) line(keyword string, fields ...string) string {
 	if len(fields) == 1 && fields[0] == "" {
 		fields = nil

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// manifest gives c a manifest that the API's validation lets pass, without the fields
-// that the kubelet fills in. Names differ: a kubelet takes only one pod of each.
+// manifest gives c a manifest that passes the API's validation, without the fields that
+// the kubelet sets. Names differ: a kubelet accepts one pod of each name.
 func (g generator) manifest(c *Case) {
 	c.Manifest = true
 	c.NodeName = pick(g, "", "node-1", "worker.east.example", g.staticNode(40), g.staticNode(63))

@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// pod gives c a pod as an API server of any age might: a kubelet checks little of it.
+// pod gives c a pod of any API server version: a kubelet validates little of it.
 func (g generator) pod(c *Case) {
 	c.Pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -59,7 +59,7 @@ func (g generator) policy() corev1.DNSPolicy {
 	return pick[corev1.DNSPolicy](g, "", "clusterFirst", "Bogus", "Default ", "NONE", "Custom")
 }
 
-// podName returns a pod's name, often of a length at which host names are cut.
+// podName returns a pod's name, often of a length at which hostnames are truncated.
 func (g generator) podName() string {
 	if g.chance(0.6) {
 		return pick(g, "web-0", "web-0.east.example", "db", g.label(8+g.IntN(40)))
@@ -67,8 +67,8 @@ func (g generator) podName() string {
 	return pick(g, g.label(60+g.IntN(7)), g.domain(60+g.IntN(194)), g.cutName())
 }
 
-// cutName returns a long name whose first 63 bytes end in what a host name must not
-// end in, or hold nothing else.
+// cutName returns a long name whose first 63 bytes end in characters that a hostname must
+// not end in, or consist of them.
 func (g generator) cutName() string {
 	end := pick(g, "-", ".", "--", ".-", "-.", "..-", "-")
 	if g.chance(0.05) {
@@ -77,7 +77,7 @@ func (g generator) cutName() string {
 	return g.label(63-len(end)) + end + g.label(1+g.IntN(20))
 }
 
-// names sets the fields that decide about host name and FQDN.
+// names sets the fields that determine hostname and FQDN.
 func (g generator) names(c *Case) {
 	spec := &c.Pod.Spec
 	if g.chance(0.25) {
@@ -106,7 +106,7 @@ func (g generator) hostname() string {
 	return pick(g, g.label(64), g.label(65), "has.dot", "-lead", "trail-", "under_score", "Web", "h h", "a..b", ".", "é", g.domain(70), strings.ToUpper(g.label(64)))
 }
 
-// exactFQDN makes the FQDN as long as the kernel's field, a byte shorter or longer.
+// exactFQDN makes the FQDN as long as the kernel's limit, a byte shorter or longer.
 func (g generator) exactFQDN(c *Case) {
 	spec := &c.Pod.Spec
 	c.Pod.Namespace = pick(g, "default", "team-a", "")
@@ -155,7 +155,7 @@ func (g generator) podOption() corev1.PodDNSConfigOption {
 	return o
 }
 
-// breakLine adds a value that does not stay one value of one line.
+// breakLine adds a value with a line break or a separator in it.
 func (g generator) breakLine(config *corev1.PodDNSConfig) {
 	evil := pick(g, "1.1.1.1\nsearch evil.example", "a\x00", "\n", "x\n")
 	switch g.IntN(4) {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestGenerate checks that a seed always gives the same cases, so that a failure can be
-// run again, and another seed others.
+// reproduced, and another seed gives others.
 func TestGenerate(t *testing.T) {
 	lines := func(seed uint64) []string {
 		var s []string
@@ -26,7 +26,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestTwin checks that a twin has no divergence left, and leaves its case alone.
+// TestTwin checks that a twin has no divergence, and that its case is not modified.
 func TestTwin(t *testing.T) {
 	for c := range Generate(3, 20000) {
 		before := c.String()

@@ -1,10 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference asks a real kubelet what a pod's DNS and host name are.
+// Package reference returns a real kubelet's DNS and hostname for a pod.
 //
-// It links the kubelet and calls the code that makes a sandbox's configuration, in
-// its order: the host's file is a file, events come out of the kubelet's own
-// recorder calls, and static pods go through its manifest directory. Nothing here
-// knows a rule, so nothing here can share a mistake with pkg/policy.
+// It links the kubelet and calls the code that configures a sandbox, in its order: the
+// host file is a file, events come from the kubelet's own recorder calls, and static
+// pods go through its manifest directory. The package contains no rule, so it cannot
+// share an error with pkg/policy.
 package reference

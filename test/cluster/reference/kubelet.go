@@ -25,16 +25,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// Kubelet is the part of a kubelet that names pods and configures their DNS, on one
-// node.
+// Kubelet is the part of a kubelet on one node that names pods and configures their DNS.
 type Kubelet struct {
 	*dns.Configurer
 	kubelet *kubelet.Kubelet
 	events  *recorder
 }
 
-// New returns a Kubelet on the node of c that hands the file at path to pods; "" is
-// no file. The arguments are made as NewMainKubelet makes them.
+// New returns a Kubelet on the node of c that uses the host file at path; "" means no
+// file. The arguments are built as NewMainKubelet builds them.
 func New(c *cases.Case, path string) *Kubelet {
 	var clusterDNS, nodeIPs []net.IP
 	for _, entry := range c.ClusterDNS {
@@ -51,10 +50,10 @@ func New(c *cases.Case, path string) *Kubelet {
 	return &Kubelet{configurer, withConfigurer(configurer), events}
 }
 
-// withConfigurer returns a kubelet that has nothing but configurer, which is all that
-// GeneratePodHostNameAndDomain reads. The field is not exported and its only writer,
-// NewMainKubelet, wants a whole node around it: this is the one place where we reach
-// into the kubelet instead of calling it.
+// withConfigurer returns a kubelet with configurer only, which is all that
+// GeneratePodHostNameAndDomain reads. The field is not exported, and NewMainKubelet,
+// which sets it, requires a complete node: this is the only access to the kubelet's
+// internals.
 func withConfigurer(configurer *dns.Configurer) *kubelet.Kubelet {
 	k := new(kubelet.Kubelet)
 	field := reflect.ValueOf(k).Elem().FieldByName("dnsConfigurer")
@@ -62,8 +61,8 @@ func withConfigurer(configurer *dns.Configurer) *kubelet.Kubelet {
 	return k
 }
 
-// Answers returns a real kubelet's answers to list. It writes host files and
-// manifests below dir, which is best in memory.
+// Answers returns a real kubelet's answers to list. It writes host files and manifests
+// below dir, which should be in memory.
 func Answers(ctx context.Context, dir string, list []cases.Case) ([]cases.Answer, error) {
 	static, err := readManifests(ctx, dir, list)
 	if err != nil {
@@ -87,7 +86,7 @@ func Answers(ctx context.Context, dir string, list []cases.Case) ([]cases.Answer
 	return answers, nil
 }
 
-// answer asks about one pod, which may be the one made of the manifest of c.
+// answer returns the answer for one pod, which may come from the manifest of c.
 func answer(ctx context.Context, dir string, c *cases.Case, pod *corev1.Pod) (cases.Answer, error) {
 	path := ""
 	if c.ResolvConfMode != cases.DisabledMode {
@@ -110,8 +109,8 @@ func answer(ctx context.Context, dir string, c *cases.Case, pod *corev1.Pod) (ca
 		a.PodName = pod.Name
 	}
 
-	// Two texts are those of this run: the host file's path and, for a manifest,
-	// a UID that is a hash of the manifest's path.
+	// Two texts differ between runs: the host file's path and, for a manifest, a UID that
+	// is a hash of the manifest's path.
 	texts := []string{string(pod.UID), string(c.Pod.UID)}
 	if path != "" {
 		texts = append(texts, path, cases.HostPath)
@@ -126,9 +125,9 @@ func answer(ctx context.Context, dir string, c *cases.Case, pod *corev1.Pod) (ca
 	return a, nil
 }
 
-// sandbox follows generatePodSandboxConfig of kuberuntime, which makes the message to
-// the runtime: DNS, and unless the pod is on the host's network its host name. The
-// first error ends it.
+// sandbox follows generatePodSandboxConfig of kuberuntime, which builds the message to
+// the runtime: DNS and, unless the pod is on the host network, its hostname. It stops at
+// the first error.
 func (k *Kubelet) sandbox(ctx context.Context, pod *corev1.Pod) cases.Answer {
 	config, err := k.GetPodDNS(ctx, pod)
 	if err != nil {

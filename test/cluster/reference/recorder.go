@@ -15,13 +15,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// recorder keeps events with the object reference that a cluster's recorder would
-// send. It is not safe for concurrent use.
+// recorder keeps events with the object reference that a cluster's recorder sends. It is
+// not safe for concurrent use.
 type recorder struct{ events []cases.Event }
 
 func (r *recorder) Event(object runtime.Object, eventtype, reason, message string) {
 	ref, err := reference.GetReference(scheme.Scheme, object)
-	if err != nil { // a recorder of a cluster would drop the event
+	if err != nil { // a cluster's recorder drops the event
 		panic(err)
 	}
 	name := ref.Kind + " " + ref.Name

@@ -1,9 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command replay puts recorded cases to pkg/policy and exits 1 at the first answer
-// that is not the recorded one. It does not link the kubelet, so that one of it can be
-// built for each mutant of our engine.
+// Command replay compares pkg/policy with recorded cases and exits 1 at the first
+// difference. It does not link the kubelet, so that it builds quickly for each mutant of
+// the engine.
 package main
 
 import (
