@@ -28,8 +28,8 @@ const (
 )
 
 var (
-	seed      = flag.Uint64("seed", 0, "the seed of the worlds and the questions")
-	oursBuilt = flag.String("ours", "", "a dnsconfigurer to run instead of building one")
+	seed        = flag.Uint64("seed", 0, "the seed of the worlds and the questions")
+	programFlag = flag.String("ours", "", "a dnsconfigurer to run instead of building one")
 )
 
 // TestDifferential sends generated questions to CoreDNS and to dnsconfigurer, which have
@@ -38,7 +38,7 @@ var (
 // changes.
 func TestDifferential(t *testing.T) {
 	dir := t.TempDir()
-	coreDNS, ours := build(t, dir)
+	coreDNS, program := build(t, dir)
 	total := newTally()
 	for i, run := range []struct {
 		podMode           string
@@ -57,7 +57,7 @@ func TestDifferential(t *testing.T) {
 			c := newCluster(t, g, run.podMode)
 			servers := []server{
 				{"CoreDNS", start(t, coreDNS, peer.CoreDNS, c.Cluster), true},
-				{"dnsconfigurer", start(t, ours, peer.Ours, c.Cluster), false},
+				{"dnsconfigurer", start(t, program, peer.Ours, c.Cluster), false},
 			}
 			for n := range run.rounds {
 				zone := c.next(t, g, n, self, servers)
@@ -74,21 +74,21 @@ func TestDifferential(t *testing.T) {
 }
 
 // build compiles both servers and returns their paths.
-func build(t *testing.T, dir string) (coreDNS, ours string) {
+func build(t *testing.T, dir string) (coreDNS, program string) {
 	t.Helper()
-	coreDNS, ours = filepath.Join(dir, "coredns"), *oursBuilt
+	coreDNS, program = filepath.Join(dir, "coredns"), *programFlag
 	begin := time.Now()
 	if err := peer.Build(t.Context(), ".", "./cmd/coredns", coreDNS); err != nil {
 		t.Fatal(err)
 	}
-	if ours == "" {
-		ours = filepath.Join(dir, "dnsconfigurer")
-		if err := peer.Build(t.Context(), "../..", "./cmd/dnsconfigurer", ours); err != nil {
+	if program == "" {
+		program = filepath.Join(dir, "dnsconfigurer")
+		if err := peer.Build(t.Context(), "../..", "./cmd/dnsconfigurer", program); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Logf("built in %v", time.Since(begin).Round(time.Second))
-	return coreDNS, ours
+	return coreDNS, program
 }
 
 func start(t *testing.T, binary string, run func(context.Context, string, peer.Cluster) (*peer.Process, error), c peer.Cluster) *peer.Process {

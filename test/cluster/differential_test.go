@@ -104,7 +104,7 @@ func checkReferences(c *cases.Case, a *cases.Answer) error {
 	for _, e := range slices.Concat(a.Events, a.NodeEvents) {
 		switch kind, _, _ := strings.Cut(e.Object, " "); {
 		case e.Type != "Warning":
-			return fmt.Errorf("event %+v is no warning", e)
+			return fmt.Errorf("event %+v is not a warning", e)
 		case kind == "Node" && (e.UID != "" || e.Object != "Node "+c.Node()):
 			return fmt.Errorf("event %+v is not on the bare reference of the node", e)
 		case kind == "Pod" && !c.Manifest && e.UID != string(c.Pod.UID):

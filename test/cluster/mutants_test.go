@@ -24,24 +24,24 @@ const replayed = 20000
 // replacement, and the rule that is then broken.
 var mutants = []struct{ file, old, new, breaks string }{
 	{"resolvconf/parse.go", `len(text) >= MaxFile`, `len(text) > MaxFile`, "H1: the read limit is a byte too high"},
-	{"resolvconf/parse.go", `keyword, rest := cutField(s)`, `s, _, _ = strings.Cut(s, "#"); keyword, rest := cutField(s)`, "H5: # opens a remark anywhere"},
+	{"resolvconf/parse.go", `keyword, rest := cutField(s)`, `s, _, _ = strings.Cut(s, "#"); keyword, rest := cutField(s)`, "H5: # starts a comment anywhere"},
 	{"resolvconf/parse.go", `case "search":`, `case "search", "domain":`, "H6: domain is a keyword"},
 	{"resolvconf/parse.go", `p.Searches = p.Searches[:0]`, ``, "H8: search lines add up"},
 	{"resolvconf/parse.go", `TrimSuffix(domain, ".")`, `TrimRight(domain, ".")`, "H8: all trailing dots are cut"},
 	{"resolvconf/parse.go", `p.Options[i] = e`, ``, "H9: the first value of an option wins"},
 	{"policy/base.go", `policy == ClusterFirst && pod.HostNetwork`, `policy == ClusterFirst && pod.Windows`, "P1: ClusterFirst gives the cluster's DNS on the host's network"},
-	{"policy/base.go", `d.take(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})`, ``, "P3: the svc domain is missing"},
+	{"policy/base.go", `d.add(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})`, ``, "P3: the svc domain is missing"},
 	{"policy/base.go", `d.dedupe(KindSearch, MaxSearches)`, ``, "P3: the host repeats the cluster's domains"},
 	{"policy/base.go", `ip.Unmap().Is6()`, `ip.Is6()`, "P5: IPv4 in IPv6 counts as IPv6"},
 	{"policy/merge.go", `d.dedupe(KindNameserver, MaxNameservers)`, ``, "M1: servers repeat"},
-	{"policy/merge.go", "\td.step(ruleMerge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.step(ruleMerge)", "M3: an empty dnsConfig does nothing"},
+	{"policy/merge.go", "\td.addStep(ruleMerge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.addStep(ruleMerge)", "M3: an empty dnsConfig does nothing"},
 	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, ``, "M4: an empty value keeps its colon"},
 	{"policy/limits.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
 	{"policy/limits.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
 	{"policy/limits.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
 	{
-		"policy/limits.go", `d.cut(&d.Searches, MaxSearches, RuleSearchLimit)`,
+		"policy/limits.go", `d.truncate(&d.Searches, MaxSearches, RuleSearchLimit)`,
 		`kept := d.Searches[:0]
 		for _, s := range d.Searches {
 			if len(s.Text) <= MaxDomain {
@@ -49,11 +49,11 @@ var mutants = []struct{ file, old, new, breaks string }{
 			}
 		}
 		d.Searches = kept
-		d.cut(&d.Searches, min(len(kept), MaxSearches), RuleSearchLimit)`, "L2: long domains are dropped first",
+		d.truncate(&d.Searches, min(len(kept), MaxSearches), RuleSearchLimit)`, "L2: long domains are dropped first",
 	},
-	{"policy/limits.go", `searches -= 3`, ``, "L4: the cluster's three domains do not count"},
-	{"policy/name.go", "if pod.HostNetwork {", "if pod.HostNetwork && pod.Windows {", "N1: a host name on the host's network"},
-	{"policy/name.go", `pod.HostnameOverride != nil || pod.Subdomain == ""`, `pod.Subdomain == ""`, "N2: hostnameOverride gets a domain"},
+	{"policy/host_check.go", `searches -= 3`, ``, "L4: the cluster's three domains do not count"},
+	{"policy/hostname.go", "if pod.HostNetwork {", "if pod.HostNetwork && pod.Windows {", "N1: a host name on the host's network"},
+	{"policy/hostname.go", `pod.HostnameOverride != nil || pod.Subdomain == ""`, `pod.Subdomain == ""`, "N2: hostnameOverride gets a domain"},
 	{"fqdn/hostname.go", `MaxHostname = 63`, `MaxHostname = 64`, "N4: host names of 64 bytes"},
 	{"fqdn/hostname.go", `"-.")`, `"-")`, "N4: a dot stays at the cut"},
 	{"fqdn/hostname.go", `MaxNodename = 64`, `MaxNodename = 63`, "N6: an FQDN of 64 bytes is too long"},

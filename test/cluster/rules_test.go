@@ -32,7 +32,7 @@ var rules = []rule{
 	}},
 	{"H3", "CRLF, or a lone CR", func(c *cases.Case, _ *cases.Answer) bool { return strings.Contains(hostText(c), "\r") }},
 	{"H3", "a byte order mark", func(c *cases.Case, _ *cases.Answer) bool { return strings.Contains(hostText(c), "\ufeff") }},
-	{"H4", "; is no remark", hostField(0, func(s string) bool { return s[0] == ';' })},
+	{"H4", "; is not a comment", hostField(0, func(s string) bool { return s[0] == ';' })},
 	{"H4", "; is a domain", hostLine("search", func(s string) bool { return s == ";" })},
 	{"H5", "# behind domains", hostLine("search", func(s string) bool { return s == "#" })},
 	{"H5", "# behind options", hostLine("options", func(s string) bool { return s == "#" })},
@@ -110,7 +110,7 @@ var rules = []rule{
 		return searchesCut(c, a) && len(strings.Join(a.Searches, " ")) > 2048-254
 	}},
 	{"L3", "many options", func(_ *cases.Case, a *cases.Answer) bool { return len(a.Options) > 6 }},
-	{"L3", "a server that is no address", func(_ *cases.Case, a *cases.Answer) bool {
+	{"L3", "a server that is not an address", func(_ *cases.Case, a *cases.Answer) bool {
 		return slices.ContainsFunc(a.Servers, func(s string) bool { return s == "dns.example.com" || s == "1.1.1.1,8.8.8.8" })
 	}},
 	{"L4", "the file is missing", nodeEvent("open ")},

@@ -274,8 +274,8 @@ func (n node) testSettings(t *testing.T, pods map[string]*corev1.Pod, through ma
 			checkView(t, through[name], dns, hostname)
 			delete(plain.Annotations, policy.OverrideAnnotation)
 			n.checkKubelets(t, n.direct[name], plain)
-			_, ours := pod.Annotations[policy.OverrideAnnotation]
-			if same := cmp.Equal(sorted(n.direct[name]), sorted(through[name])); same == ours {
+			_, overridden := pod.Annotations[policy.OverrideAnnotation]
+			if same := cmp.Equal(sorted(n.direct[name]), sorted(through[name])); same == overridden {
 				t.Errorf("the same with and without the shim: %v\n%s\n%s", same, n.direct[name].ResolvConf, through[name].ResolvConf)
 			}
 		})

@@ -64,9 +64,9 @@ func TestChangeRate(t *testing.T) {
 	changeAll(t, registers[1:])
 	stop()
 	clients.Wait()
-	asked := catchUp(t, s.address, registers)
+	queries := catchUp(t, s.address, registers)
 	slices.Sort(late)
-	t.Logf("%d questions; from the change to the answer, of %d: median %v, p99 %v", asked, len(late), late[len(late)/2], late[len(late)*99/100])
+	t.Logf("%d questions; from the change to the answer, of %d: median %v, p99 %v", queries, len(late), late[len(late)/2], late[len(late)*99/100])
 	resident := residentPeak(t, s.PID())
 	t.Logf("%d kB were resident at most", resident)
 	if resident > maxResident {
@@ -113,7 +113,7 @@ func probe(ctx context.Context, t *testing.T, server string, r *register) (late 
 
 // catchUp waits until all objects are served in their last state, fails the test for
 // wrong replies, and returns their number.
-func catchUp(t *testing.T, server string, registers []*register) (asked int) {
+func catchUp(t *testing.T, server string, registers []*register) (queries int) {
 	t.Helper()
 	c, err := ask.Dial(server)
 	if err != nil {
@@ -124,12 +124,12 @@ func catchUp(t *testing.T, server string, registers []*register) (asked int) {
 		for i := range r.questions {
 			eventually(t, "the last state", func() error { r.ask(c, i); return r.settled(i) })
 		}
-		asked += r.count
+		queries += r.count
 		for _, w := range r.wrong {
 			t.Errorf("%s: %s", r.name, w)
 		}
 	}
-	return asked
+	return queries
 }
 
 // askAround queries one object after the other until ctx ends.

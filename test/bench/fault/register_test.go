@@ -135,7 +135,7 @@ func (r *register) writeOn(ctx context.Context) {
 }
 
 // progress returns the number of accepted states and of queries.
-func (r *register) progress() (acked, asked int) {
+func (r *register) progress() (acked, queries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.acked, r.count
@@ -217,20 +217,20 @@ func (l *load) stopWriting() {
 // more waits for a number of changes of each object, and of queries.
 func (l *load) more(changes, questions int) {
 	l.t.Helper()
-	type count struct{ acked, asked int }
+	type count struct{ acked, queries int }
 	before := map[*register]count{}
 	for _, r := range l.registers {
-		acked, asked := r.progress()
-		before[r] = count{acked, asked}
+		acked, queries := r.progress()
+		before[r] = count{acked, queries}
 	}
 	eventually(l.t, "changes and questions", func() error {
 		return l.each(func(r *register) error {
-			acked, asked := r.progress()
+			acked, queries := r.progress()
 			if acked -= before[r].acked; acked < changes {
 				return fmt.Errorf("%s was changed %d times, want %d", r.name, acked, changes)
 			}
-			if asked -= before[r].asked; asked < questions {
-				return fmt.Errorf("%s was queried %d times, want %d", r.name, asked, questions)
+			if queries -= before[r].queries; queries < questions {
+				return fmt.Errorf("%s was queried %d times, want %d", r.name, queries, questions)
 			}
 			return nil
 		})

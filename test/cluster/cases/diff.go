@@ -161,14 +161,14 @@ func eventText(kind, reason, message string) string {
 // differences collects the lines of Diff.
 type differences []string
 
-func (d *differences) text(what, ours, kubelet string) {
-	if ours != kubelet {
-		*d = append(*d, fmt.Sprintf("%s: kubelet %q, ours %q", what, kubelet, ours))
+func (d *differences) text(what, engine, kubelet string) {
+	if engine != kubelet {
+		*d = append(*d, fmt.Sprintf("%s: kubelet %q, engine %q", what, kubelet, engine))
 	}
 }
 
-func (d *differences) list(what string, ours, kubelet []string) {
-	if !slices.Equal(ours, kubelet) {
-		*d = append(*d, fmt.Sprintf("%s: kubelet %q, ours %q", what, kubelet, ours))
+func (d *differences) list(what string, engine, kubelet []string) {
+	if !slices.Equal(engine, kubelet) {
+		*d = append(*d, fmt.Sprintf("%s: kubelet %q, engine %q", what, kubelet, engine))
 	}
 }

@@ -72,22 +72,22 @@ func (b *bench) chains() []*chain {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}}}
 	}
-	ours := func() *subject {
+	cluster := func() *subject {
 		return b.dnsconfigurer(func(c *peer.Cluster) { c.TTL, c.HostSuffixes = usualTTL, hostSuffixes })
 	}
-	behind := ours()
+	behind := cluster()
 	onNode := &subject{name: "node cache", run: func(ctx context.Context, dir string) (*peer.Process, error) {
 		c := b.cluster
 		c.Dir, c.HostSuffixes = dir, hostSuffixes
-		return peer.NodeCache(ctx, b.binaries.ours, behind.Address, c)
+		return peer.NodeCache(ctx, b.binaries.dnsconfigurer, behind.Address, c)
 	}}
 	clusterFirst := resolvConf(append([]string{"ns-0.svc.cluster.local", "svc.cluster.local", "cluster.local"}, hostSuffixes...)...)
 	withAutopath := resolvConf("search.ns-0.cluster.local.ap.k8s.io")
 	return []*chain{
 		{name: coreClusterFirst, resolvConf: clusterFirst, queries: 12, servers: coreDNS("insecure", false)},
 		{name: coreAutopath, resolvConf: clusterFirst, queries: 2, servers: coreDNS("verified", true)},
-		{name: oursClusterFirst, resolvConf: clusterFirst, queries: 12, servers: []*subject{ours()}},
-		{name: oursAutopath, resolvConf: withAutopath, queries: 2, servers: []*subject{ours()}},
+		{name: oursClusterFirst, resolvConf: clusterFirst, queries: 12, servers: []*subject{cluster()}},
+		{name: oursAutopath, resolvConf: withAutopath, queries: 2, servers: []*subject{cluster()}},
 		{name: nameOurs, resolvConf: withAutopath, queries: 2, servers: []*subject{behind, onNode}},
 	}
 }
@@ -152,7 +152,7 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 		return err
 	}
 	if n := r.Found + r.Failed; r.Failed > 0 || r.Queries != n*c.queries {
-		return fmt.Errorf("%d of %d lookups failed, and they took %d queries in the place of %d: lower the rate", r.Failed, n, r.Queries, n*c.queries)
+		return fmt.Errorf("%d of %d lookups failed, and they took %d queries instead of %d: lower the rate", r.Failed, n, r.Queries, n*c.queries)
 	}
 	c.perCPU = append(c.perCPU, float64(r.Found)/(after-before).Seconds())
 	c.p50, c.p99 = append(c.p50, measure.Median(r.Took)), append(c.p99, measure.Percentile(r.Took, 99))

@@ -50,7 +50,7 @@ func (b *bench) dnsconfigurer(change func(*peer.Cluster)) *subject {
 		c := b.cluster
 		change(&c)
 		c.Dir = dir
-		return peer.Ours(ctx, b.binaries.ours, c)
+		return peer.Ours(ctx, b.binaries.dnsconfigurer, c)
 	}}
 }
 
