@@ -1,10 +1,17 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fqdn holds what the names of a pod must look like: DNS labels,
-// subdomains, host names and the fully qualified name that the kernel is given;
-// and [Name], a domain name in the one form in which names are compared.
+// Package fqdn validates the names of a pod and represents domain names.
 //
-// It is a leaf so that the policy engine, the resolv.conf readers and the DNS
-// server can share one set of limits. It imports value packages only.
+// [LabelProblems], [SubdomainProblems] and [DomainProblem] check labels, subdomains and
+// search domains, and [CutHostname] truncates host names like the kubelet. [Name] is a domain
+// name in canonical form, for comparison and as a map key.
+//
+// The package exists so that the policy engine, the resolv.conf readers and the DNS server
+// share one set of limits. It imports value packages only.
+//
+// # Compatibility
+//
+// Within a major version no exported identifier is removed or changes its type, and no limit
+// changes.
 package fqdn

@@ -7,19 +7,19 @@ import "strings"
 
 // Limits of host names, in bytes.
 const (
-	// MaxHostname is the longest short host name that the kubelet gives to a
-	// pod; it cuts longer ones.
+	// MaxHostname is the length of the longest short host name of a pod. The kubelet
+	// truncates a longer one.
 	MaxHostname = 63
 
-	// MaxNodename is the longest name that the kernel's nodename field holds
-	// (__NEW_UTS_LEN in linux/utsname.h). The kubelet refuses a pod whose FQDN
-	// should become the host name and is longer.
+	// MaxNodename is the length of the longest host name in the kernel (__NEW_UTS_LEN in
+	// linux/utsname.h). The kubelet refuses a pod with setHostnameAsFQDN whose FQDN is
+	// longer.
 	MaxNodename = 64
 )
 
-// CutHostname returns name cut to MaxHostname bytes, as the kubelet does it: a
-// name that is cut also loses the '-' and '.' at its new end, one that fits is
-// left alone. The result is "" when nothing but those remains.
+// CutHostname truncates name to MaxHostname bytes like the kubelet, which also removes '-' and
+// '.' from the new end. It returns a name that is short enough unchanged, and "" if nothing
+// remains.
 func CutHostname(name string) string {
 	if len(name) <= MaxHostname {
 		return name

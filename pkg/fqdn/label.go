@@ -10,18 +10,18 @@ import (
 
 // Limits of names, in bytes.
 const (
-	// MaxName is the longest domain name in text, without a trailing dot: 255
-	// octets on the wire (RFC 1035 section 2.3.4) less the first length octet
-	// and the root.
+	// MaxName is the length of the longest domain name in text form without a trailing
+	// dot: 255 octets on the wire (RFC 1035 section 2.3.4) less the first length octet and
+	// the root.
 	MaxName = 253
 
-	// MaxLabel is the longest label (RFC 1035 section 2.3.4).
+	// MaxLabel is the length of the longest label (RFC 1035 section 2.3.4).
 	MaxLabel = 63
 )
 
-// LabelProblems says why s is not a DNS-1123 label, in the words of the
-// Kubernetes API; it is nil for a label. The kubelet puts these words into the
-// errors of pods that it refuses.
+// LabelProblems returns the reasons why s is not a DNS-1123 label, in the words of the
+// Kubernetes API, or nil if s is one. The kubelet's errors for invalid host names contain
+// these words.
 func LabelProblems(s string) []string {
 	var problems []string
 	if len(s) > MaxLabel {
@@ -39,9 +39,8 @@ func LabelProblems(s string) []string {
 	return problems
 }
 
-// SubdomainProblems says why s is not a DNS-1123 subdomain, that is labels
-// joined by dots, in the words of the Kubernetes API; it is nil for a subdomain.
-// As in the API, the length of the single labels is not looked at.
+// SubdomainProblems returns the reasons why s is not a DNS-1123 subdomain, in the words of the
+// Kubernetes API, or nil if s is one. Like the API it does not check the length of the labels.
 func SubdomainProblems(s string) []string {
 	var problems []string
 	if len(s) > MaxName {
@@ -55,10 +54,9 @@ func SubdomainProblems(s string) []string {
 	return problems
 }
 
-// DomainProblem says why a resolver cannot ask for names below the domain s; it
-// is "" for a usable one. A trailing dot is allowed, and so is every character
-// that the protocol can carry (RFC 2181 section 11): only lengths and empty
-// labels are refused.
+// DomainProblem returns the reason why a resolver cannot look up names below the domain s,
+// such as "has an empty label", or "" if it can. It checks lengths and empty labels only:
+// every character is valid (RFC 2181 section 11), and so is a trailing dot.
 func DomainProblem(s string) string {
 	if s == "." {
 		return ""
@@ -67,7 +65,7 @@ func DomainProblem(s string) string {
 	if len(s) > MaxName {
 		return fmt.Sprintf("is %d bytes long, a domain name has at most %d", len(s), MaxName)
 	}
-	label := 0 // bytes of the present one
+	label := 0 // length of the current label
 	for i := range len(s) + 1 {
 		switch {
 		case i < len(s) && s[i] != '.':
@@ -92,7 +90,7 @@ func isSubdomain(s string) bool {
 	return true
 }
 
-// isLabel leaves the length aside: the API reports it apart from the characters.
+// isLabel checks the characters only. The API reports the length separately.
 func isLabel(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -113,6 +111,6 @@ func mismatch(rule, pattern string, examples ...string) string {
 	for i, e := range examples {
 		quoted[i] = "'" + e + "'"
 	}
-	// The API writes the examples with ", " after each and " or " between them.
+	// The API puts ", " after each example and " or " between them.
 	return fmt.Sprintf("%s (e.g. %s, regex used for validation is '%s')", rule, strings.Join(quoted, ",  or "), pattern)
 }

@@ -21,8 +21,9 @@ var names = []string{
 	strings.Repeat("a.", 126) + "a", strings.Repeat("a.", 126) + "aa", strings.Repeat("-", 254),
 }
 
-// The API machinery is the reference: its words end up in the kubelet's errors.
-func TestProblemsAreTheAPIs(t *testing.T) {
+// TestProblems_SameAsAPI compares with the API machinery, whose words are in the kubelet's
+// errors.
+func TestProblems_SameAsAPI(t *testing.T) {
 	for _, s := range names {
 		checkProblems(t, s)
 	}
@@ -37,21 +38,21 @@ func FuzzProblems(f *testing.F) {
 
 func checkProblems(t *testing.T, s string) {
 	if got, want := fqdn.LabelProblems(s), validation.IsDNS1123Label(s); !slices.Equal(got, want) {
-		t.Errorf("LabelProblems(%q) = %q, the API says %q", s, got, want)
+		t.Errorf("LabelProblems(%q) = %q, the API returns %q", s, got, want)
 	}
 	if got, want := fqdn.SubdomainProblems(s), validation.IsDNS1123Subdomain(s); !slices.Equal(got, want) {
-		t.Errorf("SubdomainProblems(%q) = %q, the API says %q", s, got, want)
+		t.Errorf("SubdomainProblems(%q) = %q, the API returns %q", s, got, want)
 	}
 }
 
-func TestDomainProblem(t *testing.T) {
+func TestDomainProblem_Limits(t *testing.T) {
 	label63 := strings.Repeat("a", 63)
 	name253 := strings.Join([]string{label63, label63, label63, strings.Repeat("a", 61)}, ".")
 	tests := []struct{ domain, want string }{
 		{"corp.example", ""},
 		{"corp.example.", ""},
 		{".", ""},
-		{"_tcp.Corp.example", ""}, // any octet may stand in a label, RFC 2181 section 11
+		{"_tcp.Corp.example", ""}, // any octet is valid in a label, RFC 2181 section 11
 		{"*.example", ""},
 		{"", "has an empty label"},
 		{"..", "has an empty label"},
@@ -70,17 +71,17 @@ func TestDomainProblem(t *testing.T) {
 	}
 }
 
-func TestCutHostname(t *testing.T) {
+func TestCutHostname_Limits(t *testing.T) {
 	a62, a63 := strings.Repeat("a", 62), strings.Repeat("a", 63)
 	tests := []struct{ name, want, why string }{
 		{"web-0", "web-0", "fits"},
 		{"web-0.east.example", "web-0.east.example", "dots stay"},
 		{a63, a63, "63 bytes fit"},
-		{a62 + "-", a62 + "-", "what fits keeps its end"},
-		{a63 + "b", a63, "64 bytes are cut"},
-		{a62 + "-b", a62, "a cut name loses '-' at its end"},
+		{a62 + "-", a62 + "-", "a short name keeps its end"},
+		{a63 + "b", a63, "64 bytes are truncated"},
+		{a62 + "-b", a62, "a truncated name loses '-' at its end"},
 		{a62[:60] + "-.-b", a62[:60], "and '.'"},
-		{strings.Repeat("-", 64), "", "nothing may be left"},
+		{strings.Repeat("-", 64), "", "nothing remains"},
 		{"", "", ""},
 	}
 	for _, tt := range tests {

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// MaxWire is the longest name on the wire, the root's empty label included
-// (RFC 1035 section 2.3.4).
+// MaxWire is the length of the longest name in wire format, including the empty label of the
+// root (RFC 1035 section 2.3.4).
 const MaxWire = 255
 
-// Name is a domain name in canonical form: the labels as on the wire, each behind
-// its length, uncompressed, A to Z in lower case, the root's zero octet at the end
-// (RFC 4034 section 6.2). Names that mean the same are equal strings, and a byte in
-// a label is never mistaken for the dot between two.
+// Name is a domain name in canonical form (RFC 4034 section 6.2): the labels in wire format,
+// uncompressed, each after its length, with A to Z in lower case, and the zero octet of the
+// root at the end. Two names are the same if and only if they are equal strings. A dot
+// inside a label is not mistaken for a separator.
 //
-// The zero Name is no name; the root is "\x00".
+// The zero Name is not a name; the root is "\x00".
 type Name string
 
 // Root is the name of the root.
 const Root Name = "\x00"
 
-// ParseName reads a name in text, with or without the last dot, with the escapes
-// \X and \DDD of RFC 1035 section 5.1. The error says what is wrong, without the
-// text itself.
+// ParseName parses a name in text form, with or without a trailing dot, with the escapes \X
+// and \DDD (RFC 1035 section 5.1). The error describes the problem and does not contain
+// text.
 func ParseName(text string) (Name, error) {
 	if text == "" {
 		return "", errors.New("is empty")
@@ -34,24 +34,10 @@ func ParseName(text string) (Name, error) {
 	if text == "." {
 		return Root, nil
 	}
-	wire := make([]byte, 1, len(text)+2)
-	start := 0 // where the length of the present label goes
-	end := func() error {
-		n := len(wire) - start - 1
-		if n == 0 {
-			return errors.New("has an empty label")
-		}
-		if n > MaxLabel {
-			return fmt.Errorf("has a label of %d bytes, a label has at most %d", n, MaxLabel)
-		}
-		wire[start] = byte(n)
-		start = len(wire)
-		wire = append(wire, 0)
-		return nil
-	}
+	w := wireWriter{buf: make([]byte, 1, len(text)+2)}
 	for i := 0; i < len(text); {
 		if text[i] == '.' {
-			if err := end(); err != nil {
+			if err := w.endLabel(); err != nil {
 				return "", err
 			}
 			i++
@@ -61,22 +47,46 @@ func ParseName(text string) (Name, error) {
 		if n == 0 {
 			return "", errors.New("has a broken escape")
 		}
-		wire = append(wire, lower(c))
+		w.buf = append(w.buf, lower(c))
 		i += n
 	}
-	if len(wire) > start+1 { // the last dot is optional
-		if err := end(); err != nil {
+	if w.labelLen() > 0 { // the trailing dot is optional
+		if err := w.endLabel(); err != nil {
 			return "", err
 		}
 	}
-	if len(wire) > MaxWire {
-		return "", fmt.Errorf("is %d bytes long on the wire, a domain name has at most %d", len(wire), MaxWire)
+	if len(w.buf) > MaxWire {
+		return "", fmt.Errorf("is %d bytes long on the wire, a domain name has at most %d", len(w.buf), MaxWire)
 	}
-	return Name(wire), nil
+	return Name(w.buf), nil
 }
 
-// unescape returns the first character of text and how many bytes spell it, 0 for
-// an escape that is none.
+// wireWriter encodes a name. The last label in buf, which starts with its length octet, is
+// incomplete.
+type wireWriter struct {
+	buf   []byte
+	start int // index of the length octet of the last label
+}
+
+func (w *wireWriter) labelLen() int { return len(w.buf) - w.start - 1 }
+
+// endLabel sets the length of the last label and starts the next one.
+func (w *wireWriter) endLabel() error {
+	n := w.labelLen()
+	if n == 0 {
+		return errors.New("has an empty label")
+	}
+	if n > MaxLabel {
+		return fmt.Errorf("has a label of %d bytes, a label has at most %d", n, MaxLabel)
+	}
+	w.buf[w.start] = byte(n)
+	w.start = len(w.buf)
+	w.buf = append(w.buf, 0)
+	return nil
+}
+
+// unescape returns the first character of text and the number of bytes that encode it, or 0
+// for an invalid escape.
 func unescape(text string) (c byte, n int) {
 	if text[0] != '\\' {
 		return text[0], 1
@@ -97,8 +107,8 @@ func unescape(text string) (c byte, n int) {
 	return byte(v), 4
 }
 
-// String returns the name in text, with the last dot, escaped where a byte would
-// not be read as itself; "" for the zero Name.
+// String returns the name in text form with a trailing dot, escaped where necessary. It
+// returns "" for the zero Name.
 func (n Name) String() string {
 	if n == Root {
 		return "."
@@ -123,8 +133,8 @@ func (n Name) String() string {
 	return b.String()
 }
 
-// Cut returns the first label, without its length, and the name above it. The
-// root and the zero Name have neither.
+// Cut returns the first label, without its length octet, and the parent name. Both are "" for
+// the root and the zero Name.
 func (n Name) Cut() (label string, parent Name) {
 	if len(n) < 2 {
 		return "", ""
@@ -133,13 +143,13 @@ func (n Name) Cut() (label string, parent Name) {
 	return string(n[1:end]), n[end:]
 }
 
-// Within returns what stands before zone in n, "" when n is the zone itself; ok is
-// false when n is neither the zone nor below it.
+// Within reports whether n is zone or a name below it, and returns the labels of n before
+// zone, in wire format; they are "" if n is zone.
 func (n Name) Within(zone Name) (below Name, ok bool) {
 	if !strings.HasSuffix(string(n), string(zone)) || zone == "" {
 		return "", false
 	}
-	// The bytes of zone may also end a longer label.
+	// The bytes of zone may also be the end of a longer label.
 	cut := len(n) - len(zone)
 	i := 0
 	for i < cut {
@@ -148,8 +158,8 @@ func (n Name) Within(zone Name) (below Name, ok bool) {
 	return n[:cut], i == cut
 }
 
-// Join returns the name labels.parent, the first label first. It panics on a label
-// or a name that is too long: its callers have checked.
+// Join returns the name that consists of labels and parent. It panics if a label is empty or
+// too long, or if the name is too long.
 func Join(parent Name, labels ...string) Name {
 	var b strings.Builder
 	for _, l := range labels {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestParseName(t *testing.T) {
+func TestParseName_Errors(t *testing.T) {
 	label63 := strings.Repeat("a", 63)
 	name253 := strings.Repeat(label63+".", 3) + strings.Repeat("a", 61)
 	tests := []struct {
@@ -39,11 +39,11 @@ func TestParseName(t *testing.T) {
 		}
 	}
 	if n, err := ParseName(name253); err != nil || len(n) != MaxWire {
-		t.Errorf("the longest name: %d bytes, %v", len(n), err)
+		t.Errorf("longest name: %d bytes, %v", len(n), err)
 	}
 }
 
-func TestNameWithin(t *testing.T) {
+func TestName_Within(t *testing.T) {
 	tests := []struct {
 		name, zone, below string
 		ok                bool
@@ -53,7 +53,8 @@ func TestNameWithin(t *testing.T) {
 		{"local", "cluster.local", "", false},
 		{"xcluster.local", "cluster.local", "", false},
 		{"cluster.local", ".", "\x07cluster\x05local", true},
-		// The label's bytes end as the zone begins: \x0aa\x07cluster is one label.
+		// The last bytes of a label equal the first bytes of the zone: \x0aa\x07cluster is one
+		// label.
 		{`aa\007cluster.local`, "cluster.local", "", false},
 		{`foo\.cluster.local`, "cluster.local", "", false},
 	}
@@ -65,7 +66,7 @@ func TestNameWithin(t *testing.T) {
 	}
 }
 
-func TestJoin(t *testing.T) {
+func TestJoin_LowerCase(t *testing.T) {
 	if got, want := Join(mustName(t, "svc.cluster.local"), "Web", "default"), mustName(t, "web.default.svc.cluster.local"); got != want {
 		t.Errorf("Join = %s, want %s", got, want)
 	}

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Config is what a resolv.conf says, each list in the order of the file. The
-// zero value is an empty file. Values are text and not checked: a nameserver may
-// have a zone, a domain any length.
+// Config holds the values of a resolv.conf, each list in the order of the file. The zero
+// value is an empty file. Values are not validated: a nameserver may have a zone, a domain
+// may have any length.
 type Config struct {
 	Nameservers []string // addresses
 	Searches    []string // domains
 	Options     []string // "name" or "name:value"
 }
 
-// Equal tells whether c and d give a resolver the same orders. Options are
-// compared as a set: the kubelet writes them in random order.
+// Equal reports whether c and d have the same values. The order of options is ignored,
+// because the kubelet writes them in random order.
 func (c Config) Equal(d Config) bool {
 	return slices.Equal(c.Nameservers, d.Nameservers) &&
 		slices.Equal(c.Searches, d.Searches) &&
 		slices.Equal(slices.Sorted(slices.Values(c.Options)), slices.Sorted(slices.Values(d.Options)))
 }
 
-// appendText appends c in the form of resolv.conf(5). Nameserver lines come
-// first, so that a resolver that reads the file in pieces finds them in the first
-// one. Empty lists give no line.
+// appendText appends c in the format of resolv.conf(5). Nameserver lines come first, so that
+// a resolver that reads the file in pieces has them in the first piece. An empty list gives
+// no line.
 func (c Config) appendText(b []byte) []byte {
 	for _, s := range c.Nameservers {
 		b = append(b, "nameserver "...)
@@ -38,7 +38,7 @@ func (c Config) appendText(b []byte) []byte {
 	return appendLine(b, "options", c.Options)
 }
 
-// String returns the text that appendText writes.
+// String returns c in the format of resolv.conf(5). Nameservers come first.
 func (c Config) String() string { return string(c.appendText(nil)) }
 
 func appendLine(b []byte, keyword string, values []string) []byte {
@@ -53,10 +53,8 @@ func appendLine(b []byte, keyword string, values []string) []byte {
 	return append(b, '\n')
 }
 
-// optionKey returns the name of an option: the text before the first ":".
+// optionKey returns the name of an option, which is the text before the first ":".
 func optionKey(option string) string {
-	if i := strings.IndexByte(option, ':'); i >= 0 {
-		return option[:i]
-	}
-	return option
+	key, _, _ := strings.Cut(option, ":")
+	return key
 }

@@ -3,13 +3,17 @@
 
 // Package resolvconf reads and writes resolv.conf(5).
 //
-// There is no one reading of this file: the kubelet, glibc and musl each
-// understand it in their own way, and a pod's DNS depends on all three. [Parse]
-// reads it as the kubelet does, which decides what a pod gets from its host;
-// [Glibc] and [Musl] tell what the C library in a container makes of what it got.
-// Every reader is total: it never fails, and reports what it ignored and in which
-// line.
+// Programs disagree about the meaning of this file: the kubelet, glibc and musl each read it
+// in their own way, and a pod's DNS depends on all three. [Parse] reads it like the kubelet,
+// which copies parts of the host's file to pods. [Glibc] and [Musl] read it like the C
+// library in a container.
 //
-// It is a leaf package: the policy engine, the watcher of the host's file, the
-// shim and the lookup command all depend on it. It opens no files.
+// The readers never fail. They return what the program uses, and which lines and values it
+// ignores. The package opens no files and imports value packages only.
+//
+// # Compatibility
+//
+// Within a major version no exported identifier is removed or changes its type. New fields
+// may be added: use field names in composite literals. The readers follow the newest release
+// of the kubelet, and the releases of glibc and musl that they name.
 package resolvconf

@@ -3,52 +3,50 @@
 
 package resolvconf
 
-// File is a resolv.conf as the kubelet reads it: what it says, where it says so,
-// and what was passed over. The zero value is an empty file. A File is a value
-// that several readers may share: nobody changes it after it was read.
+// File is a resolv.conf as the kubelet reads it: its values with their lines, and what the
+// kubelet ignores. The zero value is an empty file. Callers may share a File and must not
+// change it.
 type File struct {
-	Path string // where it was read; "": nobody said
+	Path string // where the file was read; "": unknown
 
 	Nameservers []Entry // in order, duplicates kept
-	Searches    []Entry // of the last search line; without "."; one trailing dot cut
-	Options     []Entry // one for each key, in order of the key's first line, with the last value
+	Searches    []Entry // of the last search line; without ".", and without one trailing dot each
+	Options     []Entry // one for each key, in order of its first occurrence, with its last value
 
-	// Ignored lists every other value and line, save comments and blank lines,
-	// in the order in which it was found to be of no effect.
+	// Ignored holds all other values and lines, except comments and blank lines, in the
+	// order in which they turned out to have no effect.
 	Ignored []IgnoredEntry
 
-	// Err is not nil when the kubelet refuses the file, and then has the
-	// kubelet's words: it was not opened, not read to its end, or holds a
-	// nameserver line without a value. What could be read is in the lists all
-	// the same.
+	// Err is the error with which the kubelet refuses the file, in the kubelet's words, or
+	// nil. The kubelet refuses a file that it cannot open or read completely, and one with
+	// a nameserver line without a value. The lists have the values that could be read.
 	Err error
 }
 
-// Entry is one value of a File.
+// Entry is one value of a resolv.conf.
 type Entry struct {
 	Text string
-	Line int // 1 is the first
+	Line int // line number, from 1
 }
 
-// IgnoredEntry is an entry that has no effect on pods.
+// IgnoredEntry is a value or a line that the kubelet ignores.
 type IgnoredEntry struct {
 	Entry
 	Reason     Reason
 	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
-// Reason tells why an entry has no effect.
+// Reason is the reason why the kubelet ignores an entry. [Reason.Rule] identifies it.
 type Reason uint8
 
-// The reasons, each with the rule of the kubelet's reader behind it.
 const (
 	_                    Reason = iota
-	reasonUnknownKeyword        // only nameserver, search and options are keywords, in lower case
+	reasonUnknownKeyword        // a keyword other than nameserver, search and options
 	reasonNoValue               // nameserver without an address
 	reasonTrailingText          // text after the first address of a nameserver line
 	reasonRootDomain            // the search domain "."
-	reasonReplaced              // a later search line replaces the whole list
-	reasonOverridden            // a later value for the same option
+	reasonReplaced              // a later search line replaces the list
+	reasonOverridden            // a later value of the same option wins
 )
 
 var reasons = [...]struct{ rule, text string }{
@@ -60,8 +58,8 @@ var reasons = [...]struct{ rule, text string }{
 	reasonOverridden:     {"H9", "a later value of the same option wins"},
 }
 
-// Rule returns the rule of the kubelet's reader, as docs/rules.md names it.
-// It is "" for a number that is no reason.
+// Rule returns the identifier of the rule in docs/rules.md, such as "H6". It returns "" if r
+// is not a reason.
 func (r Reason) Rule() string {
 	if int(r) >= len(reasons) {
 		return ""
@@ -69,7 +67,7 @@ func (r Reason) Rule() string {
 	return reasons[r].rule
 }
 
-// String says in one sentence what the rule does.
+// String describes the rule in one sentence. The text may change in any release.
 func (r Reason) String() string {
 	if int(r) >= len(reasons) {
 		return ""
@@ -77,7 +75,7 @@ func (r Reason) String() string {
 	return reasons[r].text
 }
 
-// Config returns what f says, without the lines.
+// Config returns the values of f without their lines.
 func (f File) Config() Config {
 	return Config{Nameservers: texts(f.Nameservers), Searches: texts(f.Searches), Options: texts(f.Options)}
 }

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// The limits of glibc (resolv.h). It has none for the number of search domains
-// or their length since 2.26.
+// The limits of glibc (resolv.h). Since 2.26 it has no limit for search domains.
 const (
 	glibcTimeout  = 30 // RES_MAXRETRANS
 	glibcAttempts = 5  // RES_MAXRETRY
 )
 
-// glibcBlank parts words for glibc. A carriage return is no blank: in a file with
-// CRLF no address is understood, save one with a zone, which then loses that, and
-// the last domain ends in "\r".
+// glibcBlank separates words for glibc. A carriage return does not: in a file with CRLF no
+// address is valid, except one with a zone, which loses the zone, and the last domain ends
+// in "\r".
 const glibcBlank = " \t"
 
-// Glibc reads text as glibc 2.36 does (resolv/res_init.c); it has done so since
-// 2.26, but for the options of later releases and for addresses, after which any
-// white space could follow before 2.29. Lines have any length. A keyword starts
-// in the first column and a blank or tab follows it. A line that starts with ";"
-// or "#" is a comment; nowhere else do these open one.
+// Glibc reads text like glibc 2.36 (resolv/res_init.c). Releases since 2.26 differ only in
+// the options they have and, before 2.29, in the white space that may follow an address.
+//
+// Lines have any length. A keyword starts in the first column and is followed by a space or
+// a tab. A line that starts with ";" or "#" is a comment; there are no other comments.
 func Glibc(text string) Resolver {
 	g := glibc{newReading()}
 	for line := 1; text != ""; line++ {
@@ -35,7 +34,7 @@ func Glibc(text string) Resolver {
 		}
 		if s, hidden, found := strings.Cut(s, "\x00"); found { // a C string ends there
 			g.line(s, line)
-			g.passOver(hidden, line, causeNUL)
+			g.ignore(hidden, line, causeNUL)
 			continue
 		}
 		g.line(s, line)
@@ -46,12 +45,12 @@ func Glibc(text string) Resolver {
 	return g.result()
 }
 
-// glibcAborts tells whether the assertion in update_from_conf fails
-// (resolv/resolv_conf.c). The public struct __res_state has room for six domains
-// and 256 bytes, a NUL after each included; the search list is whole elsewhere.
-// A check that the two agree takes it for a change by the application if the
-// bytes run out before the domains do, unless what was copied is larger than the
-// array of pointers to it: 56 bytes where a pointer has 8.
+// glibcAborts reports whether the assertion in update_from_conf fails (resolv/resolv_conf.c).
+// glibc copies up to six domains, in up to 256 bytes with a NUL after each, to the public
+// struct __res_state and later compares the copy with the full list. If the bytes run out
+// before six domains are copied, the comparison takes the copy for one that the application
+// has changed, unless the copy is larger than its array of pointers: 56 bytes if a pointer
+// has 8.
 func glibcAborts(search []string) bool {
 	const domains, room, pointers = 6, 256, 56
 	copied := 0
@@ -82,7 +81,7 @@ func (g *glibc) line(s string, line int) {
 	case "domain":
 		domain, rest := glibcWord(value)
 		g.setSearch(domain, line)
-		g.alone(rest, line)
+		g.trailing(rest, line)
 	case "search":
 		g.setSearch(value, line)
 	case "options":
@@ -94,11 +93,11 @@ func (g *glibc) line(s string, line int) {
 		}
 		g.remark(s, line, causeNotModelled)
 	default:
-		g.passOver(s, line, causeUnknownKeyword)
+		g.ignore(s, line, causeUnknownKeyword)
 	}
 }
 
-// glibcWord cuts the first word from s, and the blanks before the next.
+// glibcWord returns the first word of s, and the rest without leading blanks.
 func glibcWord(s string) (word, rest string) {
 	i := strings.IndexAny(s, glibcBlank)
 	if i < 0 {
@@ -107,13 +106,13 @@ func glibcWord(s string) (word, rest string) {
 	return s[:i], strings.TrimLeft(s[i:], glibcBlank)
 }
 
-func (g *glibc) alone(rest string, line int) {
+func (g *glibc) trailing(rest string, line int) {
 	if rest != "" {
 		g.remark(rest, line, causeTrailingText)
 	}
 }
 
-// setSearch replaces the list: domain and search are two words for one thing.
+// setSearch replaces the list; the keyword is search or domain.
 func (g *glibc) setSearch(value string, line int) {
 	g.replace(&g.search, Entry{value, line})
 	g.Search = strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(glibcBlank, r) })
@@ -128,7 +127,7 @@ func (g *glibc) nameserver(value string, line int) {
 			g.remark(value, line, causeInvalidAddress)
 			return
 		}
-		if zoned && !glibcZone(zone, linkLocal(a)) { // the address stays, without it
+		if zoned && !isGlibcZone(zone, isLinkLocal(a)) { // the address is used without it
 			g.remark(value, line, causeInvalidZone)
 			zone = ""
 		}
@@ -139,12 +138,12 @@ func (g *glibc) nameserver(value string, line int) {
 		return
 	}
 	g.Nameservers = append(g.Nameservers, a)
-	g.alone(rest, line)
+	g.trailing(rest, line)
 }
 
-// glibcZone tells whether zone can be one (inet/inet6_scopeid_pton.c): a number
-// of 32 bits or, for a link-local address, the name of an interface.
-func glibcZone(zone string, linkLocal bool) bool {
+// isGlibcZone reports whether zone is valid (inet/inet6_scopeid_pton.c): a number of 32 bits
+// or, for a link-local address, the name of an interface.
+func isGlibcZone(zone string, linkLocal bool) bool {
 	if linkLocal && isInterface(zone) {
 		return true
 	}
@@ -155,31 +154,21 @@ func glibcZone(zone string, linkLocal bool) bool {
 	return err == nil
 }
 
-// isInterface tells whether Linux can have an interface of this name.
+// isInterface reports whether name is a valid name of an interface on Linux.
 func isInterface(name string) bool {
 	return name != "" && len(name) < 16 && !strings.ContainsAny(name, cSpace+"/")
 }
 
-// glibcHangs tells whether the reading of a sortlist comes to a byte over which
-// it neither goes nor stops: white space other than blank and tab, such as the
-// "\r" of a line with CRLF; a byte that is not ASCII; a mask without an address.
+// glibcHangs reports whether glibc loops for ever on the value of a sortlist line. It does so
+// at a byte that its loop neither skips nor ends at: white space other than space and tab,
+// such as the "\r" of a line with CRLF; a byte that is not ASCII; a mask without an address.
 func glibcHangs(s string) bool {
 	for {
 		s = strings.TrimLeft(s, glibcBlank)
 		if s == "" || s[0] == ';' {
 			return false
 		}
-		end := strings.IndexFunc(s, func(r rune) bool { return r == '/' || r == '&' || glibcEndsMask(r) })
-		if end < 0 {
-			return false
-		}
-		net, rest := s[:end], s[end:]
-		if _, ok := aton(net); ok && (rest[0] == '/' || rest[0] == '&') {
-			if end = strings.IndexFunc(rest, glibcEndsMask); end < 0 {
-				return false
-			}
-			rest = rest[end:]
-		}
+		rest := glibcSortlistRest(s)
 		if len(rest) == len(s) {
 			return true
 		}
@@ -187,14 +176,30 @@ func glibcHangs(s string) bool {
 	}
 }
 
+// glibcSortlistRest returns the rest of s after its first address and mask.
+func glibcSortlistRest(s string) string {
+	end := strings.IndexFunc(s, func(r rune) bool { return r == '/' || r == '&' || glibcEndsMask(r) })
+	if end < 0 {
+		return ""
+	}
+	address, rest := s[:end], s[end:]
+	if _, ok := aton(address); !ok || rest[0] != '/' && rest[0] != '&' {
+		return rest
+	}
+	if end = strings.IndexFunc(rest, glibcEndsMask); end < 0 {
+		return ""
+	}
+	return rest[end:]
+}
+
 func glibcEndsMask(r rune) bool {
 	return r == ';' || r >= 0x80 || strings.ContainsRune(cSpace, r)
 }
 
-// options sets the options of one line; those of earlier lines stay. The number
-// of "ndots: 5" is 5: atoi(3) skips white space, also that before the next word.
+// options sets the options of one line; those of earlier lines stay. The value of "ndots: 5"
+// is 5: atoi(3) skips white space, including the space before the next word.
 func (g *glibc) options(s string, line int) {
-	seen := 0 // bytes of s that begin with what a number before them was read from
+	seen := 0 // leading bytes of s that belong to the number of an earlier option
 	for s = strings.TrimLeft(s, glibcBlank); s != ""; {
 		word, rest := glibcWord(s)
 		size := g.number(Entry{word, line}, s)
@@ -206,8 +211,8 @@ func (g *glibc) options(s string, line int) {
 	}
 }
 
-// number sets the option e if it has a number, and returns how many bytes of s
-// were read. The line goes on in s, of which e is the first word.
+// number sets the option e if it takes a number, and returns the number of bytes read from s,
+// the rest of the line, which starts with e.
 func (g *glibc) number(e Entry, s string) int {
 	key, _, found := strings.Cut(e.Text, ":")
 	if !found {
@@ -218,15 +223,15 @@ func (g *glibc) number(e Entry, s string) int {
 	switch key {
 	case "ndots":
 		g.replace(&g.ndots, e)
-		set = min(n, maxNdots) & maxNdots // four bits: -1 is 15
+		set = min(n, maxNdots) & maxNdots // four bits: -1 becomes 15
 		g.Ndots = set
 	case "timeout":
 		g.replace(&g.timeout, e)
-		set = min(max(n, 1), glibcTimeout) // res_send.c waits a second if there is less
+		set = min(max(n, 1), glibcTimeout) // res_send.c waits at least a second
 		g.Timeout = set
 	case "attempts":
 		g.replace(&g.attempts, e)
-		set = min(max(n, 0), glibcAttempts) // below 0 there is no round either
+		set = min(max(n, 0), glibcAttempts) // a negative number gives no round either
 		g.Attempts = set
 	default:
 		return 0
@@ -240,8 +245,8 @@ func (g *glibc) number(e Entry, s string) int {
 	return len(key) + 1 + size
 }
 
-// atoi reads a number as atoi(3) does, which is strtol(3) cut to 32 bits, and
-// returns how many bytes it read: 0 if there are no digits. A long has 64 bits.
+// atoi parses a number like atoi(3), which is strtol(3) truncated to 32 bits; a long has 64
+// bits. It returns the number of bytes read, 0 if there are no digits.
 func atoi(s string) (n, size int) {
 	number := strings.TrimLeft(s, cSpace)
 	size = len(s) - len(number)
@@ -253,16 +258,16 @@ func atoi(s string) (n, size int) {
 	if end == sign {
 		return 0, 0
 	}
-	long, _ := strconv.ParseInt(number[:end], 10, 64) // the nearest one, if it does not fit
+	long, _ := strconv.ParseInt(number[:end], 10, 64) // saturates
 	return int(int32(long)), size + end
 }
 
-// flag sets the flag whose name s begins with: "rotated" is "rotate".
+// flag sets the flag whose name is a prefix of s: "rotated" sets rotate.
 func (g *glibc) flag(s string) bool {
 	for _, f := range [...]struct {
 		name string
 		set  *bool
-	}{ // single-request is the beginning of the one before it
+	}{ // single-request is a prefix of the one before it
 		{"rotate", &g.Rotate},
 		{"edns0", &g.EDNS0},
 		{"single-request-reopen", &g.SingleRequestReopen},

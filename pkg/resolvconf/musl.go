@@ -4,6 +4,7 @@
 package resolvconf
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,11 +16,11 @@ const (
 	muslLine     = 254 // bytes before the newline; fgets has 256, newline and NUL included
 )
 
-// Musl reads text as musl 1.2.3 does (src/network/resolvconf.c). A keyword
-// starts in the first column and white space of C follows it. There are no
-// comments: a line that starts with "#" is none because it has no keyword. A line
-// of more than 254 bytes is passed over, and so is one with a NUL byte, together
-// with the line after it.
+// Musl reads text like musl 1.2.3 (src/network/resolvconf.c).
+//
+// A keyword starts in the first column and is followed by white space of C. There are no
+// comments: a line that starts with "#" is ignored because it has no keyword. A line of more
+// than 254 bytes is ignored. A line with a NUL byte is ignored together with the next line.
 func Musl(text string) Resolver {
 	m := musl{newReading()}
 	for line := 1; text != ""; line++ {
@@ -29,29 +30,29 @@ func Musl(text string) Resolver {
 		before, hidden, nul := strings.Cut(s, "\x00")
 		switch {
 		case len(content) > muslLine:
-			m.passOver(s, line, causeLineTooLong)
+			m.ignore(s, line, causeLineTooLong)
 		case !nul:
 			m.line(s, line)
-		case !newline: // the end of the file: the string ends at the NUL
+		case !newline: // the last line: the string ends at the NUL
 			m.line(before, line)
-			m.passOver(hidden, line, causeNUL)
+			m.ignore(hidden, line, causeNUL)
 		default:
-			// The newline after the NUL is not seen, and the search for one
-			// ends with the next line.
-			m.passOver(s, line, causeNUL)
+			// musl does not find the newline after the NUL and reads on to the end
+			// of the next line.
+			m.ignore(s, line, causeNUL)
 			line++
 			s, text = muslCut(text)
-			m.passOver(s, line, causeNUL)
+			m.ignore(s, line, causeNUL)
 		}
 	}
-	if m.Attempts == 0 { // src/network/res_msend.c: the timeout is divided by it
+	if m.Attempts == 0 { // src/network/res_msend.c divides the timeout by it
 		m.crash(m.attempts)
 	}
 	return m.result()
 }
 
-// muslCut cuts the first line from text, with its newline: musl takes that for
-// the white space after a keyword.
+// muslCut returns the first line of text with its newline, which musl accepts as the white
+// space after a keyword.
 func muslCut(text string) (line, rest string) {
 	i := strings.IndexByte(text, '\n') + 1
 	if i == 0 {
@@ -65,7 +66,7 @@ type musl struct{ reading }
 func (m *musl) line(s string, line int) {
 	i := strings.IndexAny(s, cSpace)
 	if i < 0 {
-		m.passOver(s, line, causeUnknownKeyword)
+		m.ignore(s, line, causeUnknownKeyword)
 		return
 	}
 	value := strings.Trim(s[i:], cSpace)
@@ -73,7 +74,7 @@ func (m *musl) line(s string, line int) {
 	case "nameserver":
 		m.nameserver(value, line)
 	case "domain", "search":
-		// Two words for one thing, which a line without a value empties.
+		// A line without a value empties the list.
 		m.replace(&m.search, Entry{value, line})
 		m.Search = nil
 		if value != "" {
@@ -82,7 +83,7 @@ func (m *musl) line(s string, line int) {
 	case "options":
 		m.options(value, line)
 	default:
-		m.passOver(s, line, causeUnknownKeyword)
+		m.ignore(s, line, causeUnknownKeyword)
 	}
 }
 
@@ -106,7 +107,7 @@ func (m *musl) nameserver(value string, line int) {
 			m.remark(value, line, causeInvalidAddress)
 			return
 		}
-		if zoned && !muslZone(zone, linkLocal(a)) {
+		if zoned && !isMuslZone(zone, isLinkLocal(a)) {
 			m.remark(value, line, causeInvalidZone)
 			return
 		}
@@ -118,10 +119,9 @@ func (m *musl) nameserver(value string, line int) {
 	}
 }
 
-// muslZone tells whether zone can be one (src/network/lookup_ipliteral.c): digits
-// are a number of 32 bits, and all else is the name of an interface, which only a
-// link-local address can have.
-func muslZone(zone string, linkLocal bool) bool {
+// isMuslZone reports whether zone is valid (src/network/lookup_ipliteral.c): a number of 32
+// bits or, for a link-local address, the name of an interface.
+func isMuslZone(zone string, linkLocal bool) bool {
 	if zone != "" && digits(zone) == len(zone) {
 		_, err := strconv.ParseUint(zone, 10, 32)
 		return err == nil
@@ -129,11 +129,10 @@ func muslZone(zone string, linkLocal bool) bool {
 	return linkLocal && isInterface(zone)
 }
 
-// options sets the three options that musl has. Each is looked for in the whole
-// line and taken where it is found first, also in the middle of a word, and if no
-// digit follows there it is not looked for again.
+// options sets the three options of musl. musl uses the first occurrence of each in the
+// line, which may be inside a word, and ignores the option if no digit follows there.
 func (m *musl) options(s string, line int) {
-	var read []int // where an option was found
+	var found []int // the index of each option
 	for _, o := range [...]struct {
 		key   string
 		limit int
@@ -161,23 +160,20 @@ func (m *musl) options(s string, line int) {
 			m.remark(e.Text, line, causeOutOfRange)
 		}
 		*o.set = int(n)
-		read = append(read, i)
+		found = append(found, i)
 	}
-	m.unread(s, line, read)
+	m.remarkOthers(s, line, found)
 }
 
-// unread remarks on the words of s in which no option was found.
-func (m *musl) unread(s string, line int, read []int) {
+// remarkOthers adds a remark for each word of s that contains none of the options found.
+func (m *musl) remarkOthers(s string, line int, found []int) {
 	for i := 0; i < len(s); {
 		word := s[i:]
 		if n := strings.IndexAny(word, cSpace); n >= 0 {
 			word = word[:n]
 		}
-		found := word == ""
-		for _, at := range read {
-			found = found || i <= at && at < i+len(word)
-		}
-		if !found {
+		isOption := func(at int) bool { return i <= at && at < i+len(word) }
+		if word != "" && !slices.ContainsFunc(found, isOption) {
 			m.remark(word, line, causeUnknownOption)
 		}
 		i += len(word) + 1

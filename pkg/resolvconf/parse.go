@@ -11,17 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxFile is the size in bytes at which the kubelet refuses to read a
-// resolv.conf; a file must be smaller.
+// MaxFile is the size in bytes from which on the kubelet refuses a resolv.conf. A file must
+// be smaller.
 const MaxFile = 10 << 20
 
 var (
 	errTooLarge     = errors.New("the read limit is reached")
-	errNoNameserver = errors.New("nameserver list is empty ") // the blank is the kubelet's
+	errNoNameserver = errors.New("nameserver list is empty ") // the trailing space is the kubelet's
 )
 
-// Read parses r as the kubelet parses its resolv.conf. A reader that fails or
-// holds MaxFile bytes and more gives a File with Err set.
+// Read parses the text of r like [Parse]. If reading fails, or if there are MaxFile bytes or
+// more, it returns a File with Err set and no values.
 func Read(r io.Reader) File {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFile))
 	if err == nil && len(text) >= MaxFile {
@@ -33,13 +33,13 @@ func Read(r io.Reader) File {
 	return Parse(string(text))
 }
 
-// Parse reads text as the kubelet does (pkg/kubelet/network/dns): lines end at
-// "\n" alone, white space is Unicode's, "#" opens a comment at the start of a line
-// and nowhere else, ";" never does, keywords are exact, the last search line wins,
-// options gather over all lines and the last value of each wins.
+// Parse parses text like the kubelet (pkg/kubelet/network/dns). A line ends at "\n" only.
+// White space is that of Unicode. A "#" starts a comment at the start of a line only, a ";"
+// never does. Keywords are case-sensitive. The last search line wins. Options of all lines
+// are merged, and the last value of an option wins.
 func Parse(text string) File {
 	var p parser
-	p.reserve()
+	p.allocate()
 	for line := 1; text != ""; line++ {
 		s := text
 		if end := strings.IndexByte(text, '\n'); end >= 0 {
@@ -54,16 +54,16 @@ func Parse(text string) File {
 
 type parser struct {
 	File
-	options map[string]int // index in Options by key, once a scan would be slow
+	options map[string]int // index in Options by key; nil for a few options
 }
 
-// reserve makes room for what files usually hold, in one piece.
-func (p *parser) reserve() {
+// allocate allocates the lists of a usual file in one piece.
+func (p *parser) allocate() {
 	const nameservers, searches, options = 3, 8, 5
-	room := make([]Entry, nameservers+searches+options)
-	p.Nameservers, room = room[:0:nameservers], room[nameservers:]
-	p.Searches, room = room[:0:searches], room[searches:]
-	p.Options = room[:0:options]
+	buf := make([]Entry, nameservers+searches+options)
+	p.Nameservers, buf = buf[:0:nameservers], buf[nameservers:]
+	p.Searches, buf = buf[:0:searches], buf[searches:]
+	p.Options = buf[:0:options]
 }
 
 func (p *parser) line(s string, line int) {
@@ -122,10 +122,10 @@ func (p *parser) option(e Entry) {
 	p.Options = append(p.Options, e)
 }
 
-// indexOf returns the place of the option key, len(p.Options) for a new one,
-// which the caller then appends.
+// indexOf returns the index of the option with the given key, or len(p.Options) if there is
+// none; the caller then appends it.
 func (p *parser) indexOf(key string) int {
-	const few = 16 // real files have up to ten; a hostile one of 10 MiB has millions
+	const few = 16 // real files have at most ten options, a hostile file of 10 MiB has millions
 	n := len(p.Options)
 	if n < few {
 		for i, e := range p.Options {
@@ -153,9 +153,10 @@ func (p *parser) ignore(e Entry, reason Reason, replacedBy int) {
 	p.Ignored = append(p.Ignored, IgnoredEntry{e, reason, replacedBy})
 }
 
+// cutField returns the first word of s, and the rest without surrounding white space.
 func cutField(s string) (field, rest string) {
 	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= utf8.RuneSelf { // a letter is none of these
+		if c := s[i]; c <= ' ' || c >= utf8.RuneSelf { // white space or not ASCII
 			if end := strings.IndexFunc(s[i:], unicode.IsSpace); end >= 0 {
 				return s[:i+end], strings.TrimSpace(s[i+end:])
 			}
@@ -165,9 +166,9 @@ func cutField(s string) (field, rest string) {
 	return s, ""
 }
 
-// ParseError is the error of a File that was opened and not understood. Its text
-// is the one with which the kubelet fails a pod; Err alone has the one of the
-// kubelet's own check at its start.
+// ParseError is the error of a file that could be opened and not be parsed. Its text is that
+// with which the kubelet refuses a pod. The text of Err alone is that of the event with which
+// the kubelet reports the file when it starts.
 type ParseError struct{ Err error }
 
 func (e *ParseError) Error() string {

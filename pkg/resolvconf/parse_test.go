@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestParse is the kubelet's reading of a file, a line a rule (docs/rules.md). A
-// want reads "nameservers | searches | options", entries as text@line.
-func TestParse(t *testing.T) {
+// TestParse_Rules has cases for each rule of the kubelet (docs/rules.md). want is
+// "nameservers | searches | options" with entries as text@line.
+func TestParse_Rules(t *testing.T) {
 	tests := []struct{ rule, text, want string }{
 		{"empty file", "", "| |"},
 		{"plain", "nameserver 192.0.2.1\nsearch corp.example lan\noptions ndots:2 edns0\n", "192.0.2.1@1 | corp.example@2 lan@2 | ndots:2@3 edns0@3"},
@@ -71,8 +71,8 @@ func list(f File) string {
 	return strings.TrimSpace(b.String())
 }
 
-func TestParseReportsWhatItIgnores(t *testing.T) {
-	f := Parse(`# a comment and a blank line are no news
+func TestParse_Ignored(t *testing.T) {
+	f := Parse(`# comments and blank lines are not reported
 
 domain corp.example
 nameserver
@@ -103,23 +103,24 @@ options ndots:2
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestRead_Errors(t *testing.T) {
 	fits := strings.Repeat("#", MaxFile-1)
 	if f := Read(strings.NewReader(fits)); f.Err != nil {
-		t.Errorf("a file of MaxFile-1 bytes: %v", f.Err)
+		t.Errorf("file of MaxFile-1 bytes: %v", f.Err)
 	}
 	const tooLarge = "Encountered error while parsing resolv conf file. Error: the read limit is reached"
 	if f := Read(strings.NewReader(fits + "#")); f.Err == nil || f.Err.Error() != tooLarge {
-		t.Errorf("a file of MaxFile bytes: %v, want %q", f.Err, tooLarge)
+		t.Errorf("file of MaxFile bytes: %v, want %q", f.Err, tooLarge)
 	}
-	broken := io.MultiReader(strings.NewReader("nameserver 192.0.2.1\n"), iotest.ErrReader(errors.New("is a directory")))
-	if f := Read(broken); f.Err == nil || !strings.HasSuffix(f.Err.Error(), "Error: is a directory") {
-		t.Errorf("a reader that fails: %v", f.Err)
+	failing := io.MultiReader(strings.NewReader("nameserver 192.0.2.1\n"), iotest.ErrReader(errors.New("is a directory")))
+	if f := Read(failing); f.Err == nil || !strings.HasSuffix(f.Err.Error(), "Error: is a directory") {
+		t.Errorf("failing reader: %v", f.Err)
 	}
 }
 
-// A file of 10 MiB in which nothing repeats must not take quadratic time.
-func TestParseHostileFile(t *testing.T) {
+// TestParse_ManyOptions parses a large file without repeated options. It takes minutes if the
+// work is quadratic in the number of options.
+func TestParse_ManyOptions(t *testing.T) {
 	var b strings.Builder
 	for i := 0; b.Len() < 5<<20; i++ {
 		fmt.Fprintf(&b, "options o%d:1\nsearch s%d\n", i, i)
@@ -153,8 +154,8 @@ func FuzzParse(f *testing.F) {
 				keys[key] = true
 			}
 		}
-		// What was read once reads the same again, save for the dots that each
-		// reading cuts.
+		// Parsing the text of the result gives the same result, except for trailing
+		// dots, of which each pass removes one.
 		c := file.Config()
 		if slices.ContainsFunc(c.Searches, func(s string) bool { return s == "" || strings.HasSuffix(s, ".") }) {
 			return
@@ -165,7 +166,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestConfigText(t *testing.T) {
+func TestConfig_String(t *testing.T) {
 	c := Config{
 		Nameservers: []string{"192.0.2.1", "2001:db8::1"},
 		Searches:    []string{"a.example", "b"},
@@ -180,11 +181,11 @@ func TestConfigText(t *testing.T) {
 	}
 }
 
-func TestConfigEqual(t *testing.T) {
+func TestConfig_Equal(t *testing.T) {
 	c := Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"1", "2"}}
 	same := Config{Nameservers: []string{"a", "b"}, Searches: []string{"x", "y"}, Options: []string{"2", "1"}}
 	if !c.Equal(same) {
-		t.Error("the order of options matters")
+		t.Error("not equal with options in another order")
 	}
 	for _, other := range []Config{
 		{Nameservers: []string{"b", "a"}, Searches: c.Searches, Options: c.Options},

@@ -9,107 +9,104 @@ import (
 	"strings"
 )
 
-// Resolver is what a C library makes of a resolv.conf: the orders which its
-// lookups follow. [Glibc] and [Musl] return one with every default filled in;
-// the zero value is none that a library has.
+// Resolver is the configuration that a C library reads from a resolv.conf. [Glibc] and
+// [Musl] return one with all defaults filled in. The zero value is not the configuration of
+// either library.
 //
-// It says what the file says and no more. The variables LOCALDOMAIN and
-// RES_OPTIONS, which glibc reads as well, are not looked at.
+// Environment variables are not considered; glibc also reads LOCALDOMAIN and RES_OPTIONS.
 type Resolver struct {
-	// Nameservers are the servers asked, one to three, in the order of the
-	// file; 127.0.0.1 alone if the file names none that is understood. A zone
-	// is kept as written: whether the interface exists is not known here. If
-	// it does not, glibc asks the address without a zone, and musl passes over
-	// the line.
+	// Nameservers holds one to three servers in the order of the file, or 127.0.0.1 if
+	// the file has no valid server. A zone is kept as written. If its interface does not
+	// exist, glibc uses the address without the zone and musl ignores the line.
 	Nameservers []netip.Addr
 
-	// Search are the domains tried, as written and in order. None is the
-	// default. glibc then takes what follows the first dot of the hostname,
-	// which is left to the caller, who knows the hostname; musl tries none.
+	// Search holds the search domains as written, in order. If there are none, glibc
+	// searches the domain of the host name, the part after its first dot, which is not
+	// known here. musl searches none.
 	Search []string
 
-	// Ndots is how many dots a name must have to be tried as it is before the
-	// domains of Search (glibc) or without them (musl); 0 to 15, default 1.
+	// Ndots is the number of dots from which on a name is looked up as it is first, before
+	// the search domains (glibc) or instead of them (musl). It is 0 to 15; the default
+	// is 1.
 	Ndots int
 
-	// Timeout is in seconds, default 5. glibc waits so long for the first
-	// server, 1 to 30. musl spends so long on one name, with all servers and
-	// attempts, 0 to 60; with 0 it asks nobody.
+	// Timeout is in seconds; the default is 5. For glibc it is the time to wait for the
+	// first server, 1 to 30. For musl it is the time for one name with all servers and
+	// attempts, 0 to 60; with 0 it sends no query.
 	Timeout int
 
-	// Attempts are the rounds in which servers are asked, default 2: 0 to 5
-	// for glibc, 0 to 10 for musl. With 0 glibc asks nobody; for musl see Crashes.
+	// Attempts is the number of rounds over all servers; the default is 2. It is 0 to 5
+	// for glibc, which sends no query with 0, and 0 to 10 for musl, see Crashes.
 	Attempts int
 
-	// Crashes is true if the first name that a process looks up is its end: glibc
-	// fails an assertion when search domains have some lengths, and reads some
-	// sortlist lines for ever; musl divides by 0 Attempts. A Remark with
-	// causeCrash has the line.
+	// Crashes reports whether every process crashes or hangs at its first lookup: glibc
+	// fails an assertion for certain lengths of search domains and loops for ever on
+	// certain sortlist lines, musl divides by zero with 0 Attempts. One of the Remarks has
+	// the line.
 	Crashes bool
 
 	// The flags of glibc, each false by default. musl has none of them.
-	Rotate              bool // begin with another server each time
-	EDNS0               bool // say that answers may be longer than 512 bytes
-	SingleRequest       bool // ask for A and AAAA one after the other
-	SingleRequestReopen bool // and that from a new socket
-	NoTLDQuery          bool // never try a name without a dot as it is
-	NoReload            bool // never look whether the file has changed
-	UseVC               bool // TCP at once
-	TrustAD             bool // set and keep the AD bit (2.31)
-	NoAAAA              bool // never ask for AAAA (2.36)
+	Rotate              bool // start each query with another server
+	EDNS0               bool // accept replies of more than 512 bytes
+	SingleRequest       bool // send A and AAAA queries one after the other
+	SingleRequestReopen bool // and use a new socket for the second
+	NoTLDQuery          bool // do not look up a name without a dot as it is
+	NoReload            bool // do not reload a changed file
+	UseVC               bool // use TCP
+	TrustAD             bool // set and keep the AD bit (since 2.31)
+	NoAAAA              bool // send no AAAA query (since 2.36)
 
-	// Remarks lists every line and value that does not do what it seems to
-	// say, save comments and blank lines, in the order in which it was found.
+	// Remarks holds the lines and values that the library ignores or changes, except
+	// comments and blank lines, in the order in which they were found.
 	Remarks []Remark
 }
 
-// Remark is a line or a value that a library passes over or changes.
+// Remark is a line or a value that a C library ignores or changes.
 type Remark struct {
 	Entry
 	Cause      Cause
 	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
-// Cause tells why a library passes over an entry or changes it.
+// Cause is the cause of a Remark. [Cause.String] describes it.
 type Cause uint8
 
-// The causes.
 const (
 	_                   Cause = iota
-	causeUnknownKeyword       // unknown, not in the first column, or without the white space after it
-	causeNoValue              // a keyword with nothing after it
-	causeTrailingText         // text after the one address or domain of a line
-	causeInvalidAddress       // a nameserver that is not an address the library reads
-	causeInvalidZone          // a zone that can be no interface: glibc drops the zone, musl the line
+	causeUnknownKeyword       // unknown, not in the first column, or not followed by white space
+	causeNoValue              // a keyword without a value
+	causeTrailingText         // text after the only address or domain of a line
+	causeInvalidAddress       // not an address in a format of the library
+	causeInvalidZone          // not a valid interface: glibc drops the zone, musl the line
 	causeTooManyServers       // a nameserver after the third
-	causeUnknownOption        // an option that the library does not have, or not in this place
-	causeNoNumber             // glibc: a number without digits counts as 0
-	causeOutOfRange           // a number past its limit, or below 0, becomes another one
-	causeReplaced             // a later line or value replaces this one
-	causeLineTooLong          // musl: a line of 255 bytes and more
-	causeNUL                  // a NUL byte hides this text
-	causeNotModelled          // sortlist: glibc heeds it, a Resolver does not say so
-	causeCrash                // the process dies of it or hangs, see Resolver.Crashes
+	causeUnknownOption        // unknown, or not recognized in this position
+	causeNoNumber             // glibc: no digits, treated as 0
+	causeOutOfRange           // a number outside its limits is changed
+	causeReplaced             // a later line or value wins
+	causeLineTooLong          // musl: a line of more than 254 bytes
+	causeNUL                  // text after a NUL byte
+	causeNotModelled          // sortlist, which Resolver does not represent
+	causeCrash                // see Resolver.Crashes
 )
 
 var causes = [...]string{
-	causeUnknownKeyword: "no keyword of this library at the start of the line",
+	causeUnknownKeyword: "the line does not start with a keyword of this library",
 	causeNoValue:        "the keyword has no value",
-	causeTrailingText:   "one value is read and the rest of the line is not",
-	causeInvalidAddress: "not an address that this library reads",
-	causeInvalidZone:    "the zone can be no interface",
-	causeTooManyServers: "three nameservers are used and no more",
-	causeUnknownOption:  "this library has no such option",
-	causeNoNumber:       "a value that is no number counts as 0",
-	causeOutOfRange:     "the number is outside its limits and is changed",
-	causeReplaced:       "a later one replaces it",
-	causeLineTooLong:    "a line of more than 254 bytes is not read",
-	causeNUL:            "a NUL byte hides it",
-	causeCrash:          "a process that looks up a name dies of it or hangs",
-	causeNotModelled:    "sortlist orders the answers of glibc and is not shown",
+	causeTrailingText:   "text after the first value is ignored",
+	causeInvalidAddress: "not an address in a format of this library",
+	causeInvalidZone:    "the zone is not a valid interface",
+	causeTooManyServers: "only the first three nameservers are used",
+	causeUnknownOption:  "not an option of this library",
+	causeNoNumber:       "not a number, treated as 0",
+	causeOutOfRange:     "out of range, changed to another number",
+	causeReplaced:       "a later one wins",
+	causeLineTooLong:    "a line of more than 254 bytes is ignored",
+	causeNUL:            "text after a NUL byte is ignored",
+	causeCrash:          "every process that looks up a name crashes or hangs",
+	causeNotModelled:    "sortlist orders the addresses of a reply and is not shown",
 }
 
-// String says in a few words what the library does.
+// String describes the cause. The text may change in any release.
 func (c Cause) String() string {
 	if int(c) >= len(causes) || causes[c] == "" {
 		return "Cause(" + strconv.Itoa(int(c)) + ")"
@@ -117,17 +114,17 @@ func (c Cause) String() string {
 	return causes[c]
 }
 
-// The limits and defaults which both libraries share.
+// The limits and defaults of both libraries.
 const (
 	maxServers      = 3  // MAXNS
-	maxNdots        = 15 // a field of four bits in glibc's struct __res_state
+	maxNdots        = 15 // glibc's struct __res_state has four bits for it
 	defaultNdots    = 1
 	defaultTimeout  = 5
 	defaultAttempts = 2
 )
 
-// reading is a Resolver on its way, with the origin of each value that a later
-// line may replace; Line 0 is the default.
+// reading is a Resolver under construction. It has the entry of each value that a later line
+// may replace; the line of a default is 0.
 type reading struct {
 	Resolver
 	search, ndots, timeout, attempts Entry
@@ -137,7 +134,7 @@ func newReading() reading {
 	return reading{Resolver: Resolver{Ndots: defaultNdots, Timeout: defaultTimeout, Attempts: defaultAttempts}}
 }
 
-// result ends the reading: both libraries fall back on the host itself.
+// result returns the Resolver. The default server of both libraries is the host itself.
 func (r *reading) result() Resolver {
 	if len(r.Nameservers) == 0 {
 		r.Nameservers = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
@@ -145,26 +142,26 @@ func (r *reading) result() Resolver {
 	return r.Resolver
 }
 
-func (r *reading) remark(text string, line int, why Cause) {
-	r.Remarks = append(r.Remarks, Remark{Entry: Entry{strings.Trim(text, cSpace), line}, Cause: why})
+func (r *reading) remark(text string, line int, cause Cause) {
+	r.Remarks = append(r.Remarks, Remark{Entry: Entry{strings.Trim(text, cSpace), line}, Cause: cause})
 }
 
-// passOver remarks on a line that is passed over, unless it is blank or meant as a
-// comment: every library passes over those, whatever it takes for a comment.
-func (r *reading) passOver(s string, line int, why Cause) {
+// ignore adds a remark for a line that the library ignores, unless the line is blank or a
+// comment. Every library ignores these, even if it has no syntax for comments.
+func (r *reading) ignore(s string, line int, cause Cause) {
 	s = strings.Trim(s, cSpace)
 	if s != "" && s[0] != '#' && s[0] != ';' {
-		r.remark(s, line, why)
+		r.remark(s, line, cause)
 	}
 }
 
-// die remarks on the entry that ends every process.
+// crash adds a remark for the entry that makes every process crash.
 func (r *reading) crash(e Entry) {
 	r.Crashes = true
 	r.remark(e.Text, e.Line, causeCrash)
 }
 
-// replace puts e in the place of the entry at old.
+// replace sets *old to e and adds a remark for the entry that it replaces.
 func (r *reading) replace(old *Entry, e Entry) {
 	if old.Line != 0 {
 		r.Remarks = append(r.Remarks, Remark{*old, causeReplaced, e.Line})
@@ -172,27 +169,27 @@ func (r *reading) replace(old *Entry, e Entry) {
 	*old = e
 }
 
-// cSpace is what isspace takes for white space in the C locale. Bytes from 0x80
-// are none, so UTF-8 has no other.
+// cSpace holds the white space of isspace(3) in the C locale. It has no bytes from 0x80 on.
 const cSpace = " \t\n\v\f\r"
 
-// ParseAddr reads an address as both C libraries do where a program gives one in
-// the place of a name: in the forms of inet_aton(3), as 127.1 and 0x7f000001, or as
-// IPv6, which may have a zone: a number or, for a link-local address, an interface.
+// ParseAddr parses an address as both C libraries do when a program passes one instead of a
+// name to getaddrinfo(3). It accepts the formats of inet_aton(3), such as 127.1 and
+// 0x7f000001, and IPv6 with an optional zone: a number or, for a link-local address, the name
+// of an interface.
 func ParseAddr(s string) (netip.Addr, bool) {
 	if a, ok := aton(s); ok {
 		return a, true
 	}
 	address, zone, zoned := strings.Cut(s, "%")
 	a, ok := pton6(address)
-	if !ok || zoned && !glibcZone(zone, linkLocal(a)) {
+	if !ok || zoned && !isGlibcZone(zone, isLinkLocal(a)) {
 		return netip.Addr{}, false
 	}
 	return withZone(a, zone), true
 }
 
-// aton reads the whole of s as inet_aton(3) does: one to four numbers, decimal,
-// octal or hexadecimal, of which the last fills the bytes that are left.
+// aton parses s like inet_aton(3): one to four numbers, decimal, octal or hexadecimal. The
+// last number fills the remaining bytes.
 func aton(s string) (netip.Addr, bool) {
 	parts := strings.SplitN(s, ".", 5)
 	if len(parts) > 4 {
@@ -200,7 +197,7 @@ func aton(s string) (netip.Addr, bool) {
 	}
 	var word uint32
 	for i, part := range parts {
-		free, last := 32-8*i, i == len(parts)-1 // bits that are left
+		free, last := 32-8*i, i == len(parts)-1 // remaining bits
 		size := 8
 		if last {
 			size = free
@@ -214,8 +211,8 @@ func aton(s string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(word >> 24), byte(word >> 16), byte(word >> 8), byte(word)}), true
 }
 
-// atonPart reads s as strtoul(3) does with base 0, but it must begin with a
-// digit and be read to its end.
+// atonPart parses s like strtoul(3) with base 0, but s must start with a digit and have
+// nothing after the number.
 func atonPart(s string, bits int) (uint32, error) {
 	base := 10
 	switch {
@@ -228,8 +225,8 @@ func atonPart(s string, bits int) (uint32, error) {
 	return uint32(n), err
 }
 
-// pton6 reads the whole of s as inet_pton(3) does for AF_INET6, which is how
-// netip reads an address that is not dotted and has no zone.
+// pton6 parses s like inet_pton(3) with AF_INET6. netip does the same for an address that has
+// a colon and no zone.
 func pton6(s string) (netip.Addr, bool) {
 	if !strings.Contains(s, ":") || strings.Contains(s, "%") {
 		return netip.Addr{}, false
@@ -238,14 +235,14 @@ func pton6(s string) (netip.Addr, bool) {
 	return a, err == nil
 }
 
-// linkLocal tells whether a zone of a may be the name of an interface, as the
-// macros IN6_IS_ADDR_LINKLOCAL and _MC_LINKLOCAL do: netip looks into mapped
-// addresses, they do not.
-func linkLocal(a netip.Addr) bool {
+// isLinkLocal reports whether a zone of a may be the name of an interface, like the macros
+// IN6_IS_ADDR_LINKLOCAL and IN6_IS_ADDR_MC_LINKLOCAL. Unlike netip, these do not consider
+// IPv4-mapped addresses.
+func isLinkLocal(a netip.Addr) bool {
 	return !a.Is4In6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast())
 }
 
-// withZone adds a zone to an address; 0 is the number of no interface.
+// withZone adds a zone to an address, except the number 0, which stands for no interface.
 func withZone(a netip.Addr, zone string) netip.Addr {
 	if strings.Trim(zone, "0") == "" {
 		return a
@@ -253,7 +250,7 @@ func withZone(a netip.Addr, zone string) netip.Addr {
 	return a.WithZone(zone)
 }
 
-// digits returns how many decimal digits s begins with.
+// digits returns the number of decimal digits at the start of s.
 func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
