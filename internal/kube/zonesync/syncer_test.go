@@ -419,7 +419,7 @@ func TestSnapshot_Unusable(t *testing.T) {
 		cfg   Config
 		log   string
 	}{
-		"too old":      {24*time.Hour + time.Second, Config{}, "old, the limit is 24h0m0s"},
+		"too old":      {24*time.Hour + time.Second, Config{}, "old: the limit is 24h0m0s"},
 		"without pods": {0, Config{Pods: true}, "without pods"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

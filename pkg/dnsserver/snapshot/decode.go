@@ -16,7 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// State is what a file holds: a Header, and objects that a zone of its Domain can take.
+// State is the content of a file: a Header, and valid objects for a zone of its Domain.
 type State struct {
 	Header
 	Namespaces     []string
@@ -25,20 +25,19 @@ type State struct {
 	Pods           []zone.Pod
 }
 
-// maxString is the length in bytes of the longest string: a domain name in text with
-// every byte of it escaped.
+// maxString bounds the length of a string in bytes: a domain name as text, with all bytes
+// escaped.
 const maxString = 4 * fqdn.MaxWire
 
-var errShort = errors.New("the file ends early")
+var errShort = errors.New("unexpected end of file")
 
-// Decode reads what Encode wrote. It returns all of it, or an error that says what is
-// wrong with it.
+// Decode parses the output of Encode. It returns all of it, or an error.
 func Decode(data []byte) (*State, error) {
 	if !bytes.HasPrefix(data, []byte(magic)) {
 		return nil, errors.New("is not a snapshot of a zone")
 	}
 	d := decoder{data: data[len(magic):]}
-	// Before the digest: another version may have another one, or none.
+	// Before the digest, which may differ in another version.
 	if v := d.number(); d.err == nil && v != version {
 		return nil, fmt.Errorf("has format version %d, this program reads %d", v, version)
 	}
@@ -47,15 +46,15 @@ func Decode(data []byte) (*State, error) {
 	}
 	end := len(data) - sha256.Size
 	if digest := sha256.Sum256(data[:end]); !bytes.Equal(digest[:], data[end:]) {
-		return nil, errors.New("is torn or corrupt: its content does not have the digest at its end")
+		return nil, errors.New("is incomplete or damaged: digest mismatch")
 	}
 	d.data = d.data[:len(d.data)-sha256.Size]
 	s := d.state()
 	if d.err == nil && len(d.data) > 0 {
-		d.err = fmt.Errorf("%d bytes too many", len(d.data))
+		d.err = fmt.Errorf("%d extra bytes at the end", len(d.data))
 	}
 	if d.err != nil {
-		return nil, fmt.Errorf("is corrupt: %w", d.err)
+		return nil, fmt.Errorf("is invalid: %w", d.err)
 	}
 	return s, nil
 }
@@ -67,6 +66,7 @@ type decoder struct {
 	err  error
 }
 
+// fail records the first error and stops the decoder.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -87,7 +87,7 @@ func (d *decoder) number() uint64 {
 func (d *decoder) flag(flag uint64) bool {
 	v := d.number()
 	if v != 0 && v != flag {
-		d.fail(fmt.Errorf("flags %#x are not known", v))
+		d.fail(fmt.Errorf("unknown flags %#x", v))
 	}
 	return v != 0
 }
@@ -95,7 +95,7 @@ func (d *decoder) flag(flag uint64) bool {
 func (d *decoder) bytes(limit uint64) []byte {
 	n := d.number()
 	if n > limit {
-		d.fail(fmt.Errorf("%d bytes where %d are the most", n, limit))
+		d.fail(fmt.Errorf("string of %d bytes: the limit is %d", n, limit))
 		return nil
 	}
 	if n > uint64(len(d.data)) {
@@ -109,7 +109,8 @@ func (d *decoder) bytes(limit uint64) []byte {
 
 func (d *decoder) string() string { return string(d.bytes(maxString)) }
 
-// count reads the number of items that follow, of at least size bytes each.
+// count reads a number of items and bounds it by the remaining data, for items of at least
+// size bytes.
 func (d *decoder) count(size int) int {
 	n := d.number()
 	if n > uint64(len(d.data)/size) {
@@ -122,12 +123,12 @@ func (d *decoder) count(size int) int {
 func (d *decoder) addr() netip.Addr {
 	a, ok := netip.AddrFromSlice(d.bytes(16))
 	if !ok {
-		d.fail(errors.New("an address has neither 4 nor 16 bytes"))
+		d.fail(errors.New("address is not 4 or 16 bytes long"))
 	}
 	return a
 }
 
-// listOf reads items, each of which check has to pass.
+// listOf reads a list of items that pass check.
 func listOf[T any](d *decoder, get func() T, check func(*T) error) []T {
 	var items []T
 	for d.number() == 1 {
@@ -146,7 +147,7 @@ func (d *decoder) state() *State {
 	s := &State{}
 	s.Domain = fqdn.Name(d.bytes(fqdn.MaxWire))
 	if again, err := fqdn.ParseName(nameText(s.Domain)); err != nil || again != s.Domain {
-		d.fail(errors.New("the domain is no name"))
+		d.fail(errors.New("invalid domain"))
 	}
 	s.Cluster = d.string()
 	s.Time = time.Unix(int64(min(d.number(), 1<<40)), 0)
@@ -160,7 +161,7 @@ func (d *decoder) state() *State {
 	return s
 }
 
-// nameText is the name as text if its labels are where they say, else nothing.
+// nameText returns the name as text, or "" if its labels are invalid.
 func nameText(n fqdn.Name) string {
 	at := 0
 	for at < len(n) && n[at] != 0 {
@@ -179,14 +180,14 @@ func (d *decoder) ports() []zone.Port {
 		ports[i].Protocol = protocol(d.bytes(maxString))
 		n := d.number()
 		if n > 1<<16-1 {
-			d.fail(fmt.Errorf("port %d", n))
+			d.fail(fmt.Errorf("port %d out of range", n))
 		}
 		ports[i].Number = uint16(n)
 	}
 	return ports
 }
 
-// protocol spares a string for each port.
+// protocol returns b as a string, without an allocation for the usual protocols.
 func protocol(b []byte) string {
 	for _, p := range []string{"tcp", "udp", "sctp"} {
 		if string(b) == p {

@@ -16,37 +16,37 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// A file begins with the magic line and the format's version, and ends with the
-// SHA-256 of all before. Between them numbers are varints, strings follow their
-// length, and in each list every item follows a 1 and the last a 0.
+// A file starts with the magic line and the version of the format, and ends with the SHA-256
+// of all preceding bytes. Numbers are varints, and strings are preceded by their length.
+// In a list, every item is preceded by 1, and the end is 0.
 const (
 	magic   = "dnsconfigurer zone\n"
 	version = 1
 )
 
-// Flags of the header and of the objects.
+// Flags of the header and the objects.
 const (
 	hasPods         = 1
 	publishNotReady = 1
 	ready           = 1
 )
 
-// Header says what a file is about.
+// Header identifies the zone in a file.
 type Header struct {
-	// Domain is the zone's.
+	// Domain is the domain of the zone.
 	Domain fqdn.Name
 
-	// Cluster is the UID of the namespace kube-system, "" if it was not known.
+	// Cluster is the UID of the namespace kube-system, "" if unknown.
 	Cluster string
 
-	// Time is that at which the zone was as in the file, to the second.
+	// Time is the time of the data, in whole seconds.
 	Time time.Time
 
-	// HasPods tells whether the pods are in the file too.
+	// HasPods is set if the file contains the pods.
 	HasPods bool
 }
 
-// Encode writes a zone.
+// Encode writes a zone to w.
 func Encode(w io.Writer, h Header, s *zone.Snapshot) error {
 	digest := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(w, digest), 64<<10)
@@ -58,7 +58,7 @@ func Encode(w io.Writer, h Header, s *zone.Snapshot) error {
 	if h.HasPods {
 		list(&e, s.Pods(), e.pod)
 	}
-	if err := buffered.Flush(); err != nil { // keeps the first error of all writes
+	if err := buffered.Flush(); err != nil { // returns the first error of all writes
 		return err
 	}
 	_, err := w.Write(digest.Sum(nil))

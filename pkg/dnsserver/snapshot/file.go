@@ -14,14 +14,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// MaxSize is the size in bytes of the largest file that is read: some ten million
-// endpoints.
+// MaxSize is the largest size of a file in bytes: about ten million endpoints.
 const MaxSize = 256 << 20
 
-// Write replaces the file by one with the zone. When it fails, the old one stays.
+// Write writes a zone to a file. If it fails, the old file stays.
 func Write(path string, h Header, s *zone.Snapshot) error {
 	if err := write(path, h, s); err != nil {
-		return fmt.Errorf("writing snapshot %s: %w", path, err)
+		return fmt.Errorf("cannot write snapshot %s: %w", path, err)
 	}
 	return nil
 }
@@ -32,13 +31,13 @@ func write(path string, h Header, s *zone.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // of no effect once it is renamed
+	defer os.Remove(f.Name()) // no-op after the rename
 	err = Encode(f, h, s)
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -49,7 +48,7 @@ func write(path string, h Header, s *zone.Snapshot) error {
 	return syncDir(dir)
 }
 
-// syncDir makes a rename last over a power failure.
+// syncDir makes a rename durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -59,11 +58,11 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// Read reads a file that was written by Write.
+// Read reads a file written by Write.
 func Read(path string) (*State, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading snapshot: %w", err)
+		return nil, fmt.Errorf("cannot read snapshot: %w", err)
 	}
 	defer f.Close()
 	s, err := read(f)
@@ -82,7 +81,7 @@ func read(f *os.File) (*State, error) {
 		return nil, errors.New("is not a regular file")
 	}
 	if info.Size() > MaxSize {
-		return nil, fmt.Errorf("has more than %d bytes", MaxSize)
+		return nil, fmt.Errorf("is larger than %d bytes", MaxSize)
 	}
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {
@@ -91,19 +90,19 @@ func read(f *os.File) (*State, error) {
 	return Decode(data)
 }
 
-// CheckUsable says why a file with the header must not be served: it is of another cluster
-// than want, without what want asks for, or from longer than maxAge before now. The
-// Cluster is compared when both are known, want.Time not at all.
+// CheckUsable returns an error if a file with the header must not be used for want: it is of
+// another domain or cluster, lacks the pods, or is older than maxAge. Clusters are compared
+// if both are known; want.Time is ignored.
 func (h Header) CheckUsable(want Header, now time.Time, maxAge time.Duration) error {
 	switch age := now.Sub(h.Time); {
 	case h.Domain != want.Domain:
-		return fmt.Errorf("is of the cluster domain %s, this one is %s", h.Domain, want.Domain)
+		return fmt.Errorf("is of the cluster domain %s, want %s", h.Domain, want.Domain)
 	case h.Cluster != want.Cluster && h.Cluster != "" && want.Cluster != "":
-		return fmt.Errorf("is of another cluster: its kube-system has UID %s, this one %s", h.Cluster, want.Cluster)
+		return fmt.Errorf("is of another cluster: UID of kube-system is %s, want %s", h.Cluster, want.Cluster)
 	case want.HasPods && !h.HasPods:
-		return errors.New("was written without pods, which are to be verified")
+		return errors.New("has no pods, which pod verification requires")
 	case age > maxAge:
-		return fmt.Errorf("is %v old, the limit is %v", age.Round(time.Second), maxAge)
+		return fmt.Errorf("is %v old: the limit is %v", age.Round(time.Second), maxAge)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func newZone(t testing.TB, edit func(*zone.Edit)) *zone.Snapshot {
 	return z.Snapshot()
 }
 
-// small is a zone with each kind of object, and each field of them.
+// small is a zone with every kind of object and every field.
 func small(t testing.TB) (Header, *zone.Snapshot, *State) {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
 	h := Header{Domain: clusterLocal, Cluster: "uid-1", Time: time.Unix(1_700_000_000, 0), HasPods: true}
@@ -78,13 +78,13 @@ func encode(t testing.TB, h Header, s *zone.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// sign puts the digest behind a text that a test has made.
+// sign appends the digest to a text.
 func sign(text string) []byte {
 	digest := sha256.Sum256([]byte(text))
 	return append([]byte(text), digest[:]...)
 }
 
-func TestWriteRead(t *testing.T) {
+func TestRead_RoundTrip(t *testing.T) {
 	h, s, want := small(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "zone")
@@ -107,8 +107,8 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// TestTorn cuts a file off at each of its bytes, and changes each of them.
-func TestTorn(t *testing.T) {
+// A file is cut at each of its bytes, and each byte is changed.
+func TestDecode_Damaged(t *testing.T) {
 	h, s, _ := small(t)
 	whole := encode(t, h, s)
 	for i := range whole {
@@ -122,29 +122,29 @@ func TestTorn(t *testing.T) {
 		}
 	}
 	if _, err := Decode(append(bytes.Clone(whole), 0)); err == nil {
-		t.Error("a byte too many was passed over")
+		t.Error("an extra byte is accepted")
 	}
 }
 
-// TestDecodeRefuses has files with the right digest and the wrong content.
-func TestDecodeRefuses(t *testing.T) {
+// Files with a valid digest and invalid content.
+func TestDecode_Invalid(t *testing.T) {
 	const domain, head = "\x0f\x07cluster\x05local\x00", "\x00\x00\x00"
 	tests := []struct{ name, text, want string }{
 		{"another file", "#!/bin/sh\n", "is not a snapshot"},
 		{"another version", magic + "\x02", "has format version 2, this program reads 1"},
-		{"nothing but a version", magic + "\x01", "the file ends early"},
-		{"no domain", magic + "\x01\x00" + head, "the domain is no name"},
-		{"a domain that ends early", magic + "\x01\x03\x07cl" + head, "the domain is no name"},
-		{"a domain in capitals", magic + "\x01\x04\x02CL\x00" + head, "the domain is no name"},
-		{"flags of tomorrow", magic + "\x01" + domain + "\x00\x00\x02\x00\x00\x00", "flags 0x2 are not known"},
-		{"a namespace that is no label", magic + "\x01" + domain + head + "\x01\x03a.b\x00\x00\x00", "must not contain dots"},
+		{"only a version", magic + "\x01", "unexpected end of file"},
+		{"no domain", magic + "\x01\x00" + head, "invalid domain"},
+		{"a domain that is cut off", magic + "\x01\x03\x07cl" + head, "invalid domain"},
+		{"a domain in capitals", magic + "\x01\x04\x02CL\x00" + head, "invalid domain"},
+		{"unknown flags", magic + "\x01" + domain + "\x00\x00\x02\x00\x00\x00", "unknown flags 0x2"},
+		{"a namespace that is not a label", magic + "\x01" + domain + head + "\x01\x03a.b\x00\x00\x00", "must not contain dots"},
 		{"a namespace that is too long", magic + "\x01" + domain + head + "\x01\x40" + strings.Repeat("a", 64) + "\x00\x00\x00", "no more than 63"},
-		{"a string of more than any", magic + "\x01" + domain + "\xff\xff\x03\x00\x00\x00\x00\x00", "65535 bytes where 1020 are the most"},
-		{"more addresses than bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\xff\xff\xff\xff\xff\x01", "ends early"},
-		{"an address of 5 bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x01\x0512345\x00\x00\x00", "neither 4 nor 16"},
+		{"a string over the limit", magic + "\x01" + domain + "\xff\xff\x03\x00\x00\x00\x00\x00", "string of 65535 bytes: the limit is 1020"},
+		{"more addresses than bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\xff\xff\xff\xff\xff\x01", "unexpected end of file"},
+		{"an address of 5 bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x01\x0512345\x00\x00\x00", "not 4 or 16 bytes"},
 		{"a port of 17 bits", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x00\x01\x00\x03tcp\x80\x80\x04\x00\x00", "port 65536"},
-		{"a number that does not end", magic + "\x01" + domain + strings.Repeat("\xff", 40), "ends early"},
-		{"bytes at the end", magic + "\x01" + domain + head + "\x00\x00\x00more", "4 bytes too many"},
+		{"a number that does not end", magic + "\x01" + domain + strings.Repeat("\xff", 40), "unexpected end of file"},
+		{"bytes at the end", magic + "\x01" + domain + head + "\x00\x00\x00more", "4 extra bytes"},
 	}
 	for _, tt := range tests {
 		if got, err := Decode(sign(tt.text)); got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -156,7 +156,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
+func TestCheckUsable_Reasons(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	file := Header{Domain: clusterLocal, Cluster: "uid-1", Time: now.Add(-time.Hour)}
 	tests := []struct {
@@ -166,11 +166,11 @@ func TestFits(t *testing.T) {
 		err  string
 	}{
 		{"the same", Header{Domain: clusterLocal, Cluster: "uid-1"}, time.Hour, ""},
-		{"too old by a nanosecond", Header{Domain: clusterLocal, Cluster: "uid-1"}, time.Hour - 1, "is 1h0m0s old, the limit is"},
+		{"too old by a nanosecond", Header{Domain: clusterLocal, Cluster: "uid-1"}, time.Hour - 1, "is 1h0m0s old: the limit is"},
 		{"a cluster not known yet", Header{Domain: clusterLocal}, time.Hour, ""},
-		{"another cluster", Header{Domain: clusterLocal, Cluster: "uid-2"}, time.Hour, "kube-system has UID uid-1, this one uid-2"},
-		{"another domain", Header{Domain: fqdn.Join(fqdn.Root, "local"), Cluster: "uid-1"}, time.Hour, "is of the cluster domain cluster.local., this one is local."},
-		{"pods are wanted", Header{Domain: clusterLocal, HasPods: true}, time.Hour, "without pods"},
+		{"another cluster", Header{Domain: clusterLocal, Cluster: "uid-2"}, time.Hour, "UID of kube-system is uid-1, want uid-2"},
+		{"another domain", Header{Domain: fqdn.Join(fqdn.Root, "local"), Cluster: "uid-1"}, time.Hour, "is of the cluster domain cluster.local., want local."},
+		{"pods are wanted", Header{Domain: clusterLocal, HasPods: true}, time.Hour, "has no pods"},
 	}
 	for _, tt := range tests {
 		err := file.CheckUsable(tt.want, now, tt.age)
@@ -178,14 +178,14 @@ func TestFits(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.err)
 		}
 	}
-	// A clock that was set back makes nothing old.
+	// If the clock is set back, no file is old.
 	if err := file.CheckUsable(file, now.Add(-24*365*time.Hour), time.Hour); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestFileTrouble: the error names the file, and the old file stays.
-func TestFileTrouble(t *testing.T) {
+// The error contains the path.
+func TestRead_Errors(t *testing.T) {
 	h, s, _ := small(t)
 	dir := t.TempDir()
 	absent := filepath.Join(dir, "absent", "zone")
@@ -198,7 +198,7 @@ func TestFileTrouble(t *testing.T) {
 	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), dir+" is not a regular file") {
 		t.Errorf("got %v", err)
 	}
-	for size, want := range map[int64]string{MaxSize: "is not a snapshot", MaxSize + 1: "has more than 268435456 bytes"} {
+	for size, want := range map[int64]string{MaxSize: "is not a snapshot", MaxSize + 1: "is larger than 268435456 bytes"} {
 		large := filepath.Join(dir, "large")
 		if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, size)); err != nil {
 			t.Fatal(err)
@@ -209,8 +209,8 @@ func TestFileTrouble(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever the content, there is an error or a state that a zone can take,
-// and that is written as it was read.
+// FuzzDecode checks that Decode returns an error or a State that a zone accepts, and that
+// Encode is its inverse.
 func FuzzDecode(f *testing.F) {
 	h, s, _ := small(f)
 	whole := encode(f, h, s)
@@ -240,7 +240,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Decode(encode(t, state.Header, z.Snapshot()))
 		if err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+			t.Fatalf("cannot decode again: %v", err)
 		}
 		if again.Domain != state.Domain || len(again.Services) > len(state.Services) {
 			t.Fatalf("got %+v from %+v", again, state)
@@ -248,7 +248,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// large is a zone of 10,000 Services with 100,000 endpoints.
+// large returns a zone of 10,000 Services with 100,000 endpoints.
 func large(t testing.TB) *zone.Snapshot {
 	return newZone(t, func(e *zone.Edit) {
 		addr := netip.MustParseAddr("10.0.0.0")

@@ -60,8 +60,8 @@ func TestUnusableSnapshot(t *testing.T) {
 	own.Stop()
 
 	c.API.Kill()
-	c.unusable(t, damaged, "is torn or corrupt", "")
-	c.unusable(t, file, "old, the limit is 1ms", "", "--snapshot-max-age", "1ms")
+	c.unusable(t, damaged, "is incomplete or damaged", "")
+	c.unusable(t, file, "old: the limit is 1ms", "", "--snapshot-max-age", "1ms")
 }
 
 // unusable starts a server with a snapshot that it must not serve, and waits for the
