@@ -420,7 +420,7 @@ func TestSnapshot_Unusable(t *testing.T) {
 		log   string
 	}{
 		"too old":      {24*time.Hour + time.Second, Config{}, "old: the limit is 24h0m0s"},
-		"without pods": {0, Config{Pods: true}, "without pods"},
+		"without pods": {0, Config{Pods: true}, "has no pods"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c.cfg.Snapshot = writeSnapshot(t)

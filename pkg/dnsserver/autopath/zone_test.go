@@ -24,9 +24,9 @@ func zone(t testing.TB, suffix, domain string) Zone {
 func TestParse_Kinds(t *testing.T) {
 	z := zone(t, "ap.k8s.io", "cluster.local")
 	tests := []struct {
-		name  string
-		place Kind
-		asked string // NAME in NAMESPACE
+		name    string
+		kind    Kind
+		request string // NAME in NAMESPACE
 	}{
 		{"web.search.shop.cluster.local.ap.k8s.io", Search, "web. in shop"},
 		{"WEB.Search.SHOP.Cluster.Local.AP.K8s.IO", Search, "web. in shop"},
@@ -61,13 +61,13 @@ func TestParse_Kinds(t *testing.T) {
 		{".", NotInZone, ""},
 	}
 	for _, tt := range tests {
-		place, asked := z.Parse(name(t, tt.name))
+		kind, request := z.Parse(name(t, tt.name))
 		got := ""
-		if place == Search {
-			got = asked.Name.String() + " in " + asked.Namespace
+		if kind == Search {
+			got = request.Name.String() + " in " + request.Namespace
 		}
-		if place != tt.place || got != tt.asked {
-			t.Errorf("%s: place %d, %q; want %d, %q", tt.name, place, got, tt.place, tt.asked)
+		if kind != tt.kind || got != tt.request {
+			t.Errorf("%s: kind %d, %q; want %d, %q", tt.name, kind, got, tt.kind, tt.request)
 		}
 	}
 }
@@ -118,8 +118,8 @@ func TestCandidates_Order(t *testing.T) {
 		{"none", "web", nil, []string{"web."}},
 		{"the same domain twice", "web", names(t, "a", "b", "A"), []string{"web.a.", "web.b.", "web."}},
 		{"a domain that leads to the bare name", "web.a", names(t, "."), []string{"web.a."}},
-		{"a domain of ours: one expansion does not lead to another", "web", names(t, "search.shop.cluster.local.ap.k8s.io", "b"), []string{"web.b.", "web."}},
-		{"a bare name of ours", "web.ap.k8s.io", names(t, "b"), []string{"web.ap.k8s.io.b."}},
+		{"a domain in the zone: no nested expansion", "web", names(t, "search.shop.cluster.local.ap.k8s.io", "b"), []string{"web.b.", "web."}},
+		{"a name in the zone", "web.ap.k8s.io", names(t, "b"), []string{"web.ap.k8s.io.b."}},
 		{"a candidate as long as a name", long, names(t, "bbbbb.ccccc"), []string{long + ".bbbbb.ccccc.", long + "."}},
 		{"one octet longer", long, names(t, "bbbbb.cccccc", "b"), []string{long + ".b.", long + "."}},
 		{"the root", ".", names(t, "a"), nil},
@@ -147,30 +147,30 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		place, asked := z.Parse(n)
+		kind, request := z.Parse(n)
 		_, ours := n.Within(z.Suffix)
-		if ours != (place != NotInZone) {
-			t.Fatalf("%v has place %d", n, place)
+		if ours != (kind != NotInZone) {
+			t.Fatalf("%v has kind %d", n, kind)
 		}
-		if place != Search {
-			if asked != (Request{}) {
-				t.Fatalf("%v has place %d and asks for %v", n, place, asked)
+		if kind != Search {
+			if request != (Request{}) {
+				t.Fatalf("%v has kind %d and asks for %v", n, kind, request)
 			}
 			return
 		}
-		whole, ok := join(asked.Name, fqdn.Join(z.base, "search", asked.Namespace))
+		whole, ok := join(request.Name, fqdn.Join(z.base, "search", request.Namespace))
 		if !ok || whole != n {
-			t.Fatalf("%v asks for %v in %q", n, asked.Name, asked.Namespace)
+			t.Fatalf("%v asks for %v in %q", n, request.Name, request.Namespace)
 		}
-		for _, p := range z.SearchPaths(asked.Namespace, nil) { // does not panic, and fits
+		for _, p := range z.SearchPaths(request.Namespace, nil) { // does not panic, and fits
 			if len(p) >= len(n) {
 				t.Fatalf("%v is looked for in %v", n, p)
 			}
 		}
 		for above := n; above != z.Suffix; {
 			_, above = above.Cut()
-			if place, _ := z.Parse(above); place != Search && place != EmptyNonTerminal {
-				t.Fatalf("%v is below %v, which has place %d", n, above, place)
+			if kind, _ := z.Parse(above); kind != Search && kind != EmptyNonTerminal {
+				t.Fatalf("%v is below %v, which has kind %d", n, above, kind)
 			}
 		}
 	})

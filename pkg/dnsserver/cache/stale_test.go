@@ -38,7 +38,7 @@ func TestGet_Stale(t *testing.T) {
 	}
 	put(0, good, true)
 	get(50, cache.Fresh, 50)
-	put(60, failed, false) // and it does not displace what we have
+	put(60, failed, false) // it does not replace the answer
 	get(61, cache.Fresh, 39)
 	get(100, cache.Stale, 30) // the failure is too long ago to count
 	put(101, failed, false)
@@ -80,7 +80,7 @@ func TestGet_Prefetch(t *testing.T) {
 	c.Put(q, good, start)
 	expect(cache.Fresh, states(1, 2, 89.9)...)
 	expect(cache.Expiring, states(90)...)
-	expect(cache.Fresh, states(90.1, 91, 94.9)...) // one has been told
+	expect(cache.Fresh, states(90.1, 91, 94.9)...) // another caller refreshes
 	expect(cache.Expiring, states(95)...)          // it did not come to anything
 	c.Put(q, good, after(96))
 	expect(cache.Expiring, states(190)...) // still popular

@@ -189,7 +189,7 @@ func TestStream_Failures(t *testing.T) {
 			conn.Write(m[:len(m)-1])
 		},
 		"size zero": func(conn net.Conn, _ []byte) { conn.Write([]byte{0, 0}) },
-		"garbage":   func(conn net.Conn, _ []byte) { conn.Write(frame([]byte("this is no DNS message"))) },
+		"garbage":   func(conn net.Conn, _ []byte) { conn.Write(frame([]byte("this is not a DNS message"))) },
 		"silent":    func(conn net.Conn, _ []byte) { io.Copy(io.Discard, conn) },
 		"slow octets": func(conn net.Conn, query []byte) { // until the client gives up
 			for _, b := range frame(good(t, parse(t, query))) {

@@ -76,7 +76,7 @@ func TestLookup_Records(t *testing.T) {
 		{"2.4.3 by hostname", "3.0.244.10.in-addr.arpa", "PTR db-1.db.default.svc.cluster.local."},
 		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
 		{"2.5 an external name", "ext.default.svc.cluster.local", "CNAME www.example.com."},
-		{"an address is no name", "ip.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
+		{"an address is not a name", "ip.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"nothing below an external name", "a.ext.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"a namespace", "default.svc.cluster.local", "exists"},
 		{"one without Services", "empty.svc.cluster.local", "exists"},
