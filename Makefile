@@ -10,7 +10,7 @@ SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
 .PHONY: build help demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak \
-	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-commits lint-arch fuzz bench bench-dns clean
+	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 # grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
 # method of every type: 4.6 MB.
@@ -71,10 +71,10 @@ SOAK ?= 10m
 test-soak: ## send random names for SOAK (10m) and a million random packets to the cluster DNS server
 	@$(SUITE) -v $(GO) test -timeout 30m -json ./test/soak -args -duration $(SOAK) -packets 1000000
 
-lint: ## check format, modules, vet (three platforms), staticcheck, commit messages and test/arch
+lint: ## check format, modules, vet (three platforms), staticcheck, complexity, commit messages and test/arch
 	@$(SUITE) $(MAKE) --no-print-directory -k lint-checks
 
-lint-checks: lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-commits lint-arch
+lint-checks: lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch
 
 lint-format:
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -s -l); [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
@@ -94,6 +94,11 @@ lint-platforms:
 
 lint-staticcheck:
 	$(TOOL) staticcheck ./...
+
+# Cognitive complexity (sonarsource.com, G. Ann Campbell): what a reader keeps in mind.
+COMPLEX := cmd/dnsconfigurer/lookup_cluster.go|pkg/fqdn/name.go|pkg/resolvconf/glibc.go
+lint-complexity:
+	$(TOOL) gocognit -test=false -over 15 -ignore '$(COMPLEX)' api cmd deploy internal pkg test
 
 lint-commits:
 	$(GO) run ./test/commits

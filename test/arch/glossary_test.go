@@ -5,6 +5,7 @@ package arch
 
 import (
 	"go/ast"
+	"go/token"
 	"os"
 	"strings"
 	"testing"
@@ -99,21 +100,22 @@ func declaredNames(f *ast.File) map[*ast.Ident]bool {
 		case *ast.Field:
 			add(n.Names...)
 		case *ast.AssignStmt:
-			if n.Tok.String() == ":=" {
-				for _, e := range n.Lhs {
-					if name, ok := e.(*ast.Ident); ok {
-						add(name)
-					}
-				}
+			if n.Tok == token.DEFINE {
+				add(identifiers(n.Lhs...)...)
 			}
 		case *ast.RangeStmt:
-			for _, e := range []ast.Expr{n.Key, n.Value} {
-				if name, ok := e.(*ast.Ident); ok {
-					add(name)
-				}
-			}
+			add(identifiers(n.Key, n.Value)...)
 		}
 		return true
 	})
+	return names
+}
+
+func identifiers(list ...ast.Expr) (names []*ast.Ident) {
+	for _, e := range list {
+		if name, ok := e.(*ast.Ident); ok {
+			names = append(names, name)
+		}
+	}
 	return names
 }

@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,16 +103,26 @@ func TestNoHiddenWork(t *testing.T) {
 			}
 		}
 		for _, d := range s.file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Name.Name == "init" && d.Recv == nil {
-					t.Errorf("%s has an init function", s.name)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.VAR && !writtenOnce(v) {
-						t.Errorf("%s: variable %s is neither a table, an error nor embedded files", s.name, v.Names[0].Name)
-					}
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "init" && f.Recv == nil {
+				t.Errorf("%s has an init function", s.name)
+			}
+		}
+		for v, d := range specsOf[*ast.ValueSpec](s.file) {
+			if d.Tok == token.VAR && !writtenOnce(v) {
+				t.Errorf("%s: variable %s is neither a table, an error nor embedded files", s.name, v.Names[0].Name)
+			}
+		}
+	}
+}
+
+// specsOf yields the top-level specifications of one type with their declarations.
+func specsOf[T ast.Spec](f *ast.File) iter.Seq2[T, *ast.GenDecl] {
+	return func(yield func(T, *ast.GenDecl) bool) {
+		for _, d := range f.Decls {
+			d, ok := d.(*ast.GenDecl)
+			for i := 0; ok && i < len(d.Specs); i++ {
+				if spec, isT := d.Specs[i].(T); isT && !yield(spec, d) {
+					return
 				}
 			}
 		}
@@ -157,22 +168,26 @@ func TestExportedIsDocumented(t *testing.T) {
 			continue
 		}
 		for _, d := range s.file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				wellKnown := d.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "String"}, d.Name.Name)
-				if d.Name.IsExported() && d.Doc == nil && !wellKnown && visible(d) {
-					t.Errorf("%s: %s has no comment", s.name, d.Name.Name)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if ts, ok := spec.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
-						t.Errorf("%s: %s has no comment", s.name, ts.Name.Name)
-					}
-					if v, ok := spec.(*ast.ValueSpec); ok && v.Names[0].IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil {
-						t.Errorf("%s: %s has no comment", s.name, v.Names[0].Name)
-					}
-				}
+			if f, ok := d.(*ast.FuncDecl); ok && lacksDoc(f) {
+				t.Errorf("%s: %s has no comment", s.name, f.Name.Name)
+			}
+		}
+		for spec, d := range specsOf[*ast.TypeSpec](s.file) {
+			if spec.Name.IsExported() && d.Doc == nil && spec.Doc == nil {
+				t.Errorf("%s: %s has no comment", s.name, spec.Name.Name)
+			}
+		}
+		for v, d := range specsOf[*ast.ValueSpec](s.file) {
+			if v.Names[0].IsExported() && d.Doc == nil && v.Doc == nil && v.Comment == nil {
+				t.Errorf("%s: %s has no comment", s.name, v.Names[0].Name)
 			}
 		}
 	}
+}
+
+// lacksDoc reports whether f is visible without a comment. Methods with a well-known
+// meaning need none.
+func lacksDoc(f *ast.FuncDecl) bool {
+	wellKnown := f.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "String"}, f.Name.Name)
+	return f.Name.IsExported() && f.Doc == nil && !wellKnown && visible(f)
 }

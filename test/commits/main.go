@@ -20,7 +20,7 @@ import (
 )
 
 // baseCommit is the last commit before the rule.
-const baseCommit = "128efcc47a30ef617cc4ef3090efcb4610c19e09"
+const baseCommit = "35bb780d0ecadadcfdf2061d446c1ef68d214cf0"
 
 const maxSubject = 72
 

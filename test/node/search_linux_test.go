@@ -133,8 +133,7 @@ func (m *machine) startNames(t *testing.T, program string, args []string, addrs 
 }
 
 // lookUp runs a pod of each policy with a container of each library, and all lookups in
-// them. A node cache that has nothing yet asks the cluster DNS once a family for a name
-// with a search list.
+// them. cached means that there is a node cache.
 func (m *machine) lookUp(t *testing.T, cached bool) {
 	for _, pod := range []*corev1.Pod{newPod("list", corev1.PodSpec{}), autopathPod("autopath")} {
 		hook := m.hook(t, pod)
@@ -151,34 +150,42 @@ func (m *machine) lookUp(t *testing.T, cached bool) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			queries, behind := m.capture(t, "pods0"), m.capture(t, "lo")
-			for _, l := range lookups {
-				want, count := l.want, l.searched
-				if pod.Name == "list" {
-					count = l.listed
-				}
-				if pod.Name == "list" && image == muslImage && l.name == "intranet" {
-					// The list ends for musl at the namespace, a name without addresses.
-					want, count = "error EAI_NONAME", 4
-				}
-				out, err := s.exec(ctx, container, "/bin/ask", "0", l.name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := found(out); got != want {
-					t.Errorf("%s, %s, %s: %s, want %s", pod.Name, image, l.title, got, want)
-				}
-				if got := queries.take(t); len(got) != count {
-					t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod.Name, image, l.title, len(got), count, strings.Join(got, "\n"))
-				}
-				passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
-				if first := cached && pod.Name == "autopath" && image == glibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
-					t.Errorf("%s: the node cache sent %q", l.title, passed)
-				}
-			}
+			m.lookUpIn(ctx, t, s, container, pod.Name, image, cached)
 		}
 		if err := s.remove(ctx, sandbox); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// lookUpIn makes all lookups in a container and compares results and queries. A node
+// cache without data sends one query a family to the cluster DNS for a name with a search
+// list.
+func (m *machine) lookUpIn(ctx context.Context, t *testing.T, s shim, container, pod, image string, cached bool) {
+	t.Helper()
+	queries, behind := m.capture(t, "pods0"), m.capture(t, "lo")
+	for _, l := range lookups {
+		want, count := l.want, l.searched
+		if pod == "list" {
+			count = l.listed
+		}
+		if pod == "list" && image == muslImage && l.name == "intranet" {
+			// The search of musl ends at the namespace, a name without addresses.
+			want, count = "error EAI_NONAME", 4
+		}
+		out, err := s.exec(ctx, container, "/bin/ask", "0", l.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(out); got != want {
+			t.Errorf("%s, %s, %s: %s, want %s", pod, image, l.title, got, want)
+		}
+		if got := queries.take(t); len(got) != count {
+			t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod, image, l.title, len(got), count, strings.Join(got, "\n"))
+		}
+		passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
+		if first := cached && pod == "autopath" && image == glibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
+			t.Errorf("%s: the node cache sent %q", l.title, passed)
 		}
 	}
 }
