@@ -34,7 +34,7 @@ func Collisions(objects []Object) [][]policy.Finding {
 			first[key] = name
 		case other != name: // one of the two was cut
 			c.warn(CodeHostnameCollision, policy.EnforcedByNode, field,
-				fmt.Sprintf("cut to %d characters, the host name is %s, as that of %s", fqdn.MaxHostname, host, clip(other)),
+				fmt.Sprintf("truncated to %d characters, the host name is %s, the same as that of %s", fqdn.MaxHostname, host, clip(other)),
 				"let the names differ in their first 63 characters, or set spec.hostname")
 			found[i] = c.found
 		}

@@ -34,7 +34,7 @@ func (c *check) dnsConfig() {
 	c.searches(config.Searches, field+".searches")
 	for i, o := range config.Options {
 		if o.Name == "" {
-			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, as ndots")
+			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, such as ndots")
 		}
 	}
 }
@@ -59,7 +59,7 @@ func addressProblem(s string) string {
 	case err == nil && a.Zone() != "":
 		return "has a zone"
 	case err == nil && a.Is4In6():
-		return "is an IPv4 address in IPv6"
+		return "is an IPv4-mapped IPv6 address"
 	case err == nil:
 		return ""
 	case strings.Contains(err.Error(), "leading zero"):
@@ -109,8 +109,8 @@ func (c *check) rootSearch() {
 	for i, s := range c.o.Pod.Config.Searches {
 		if s == "." {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
-				`musl gives up at the search domain ".": in Alpine images names that no domain before it has are not found`,
-				"remove it: a resolver tries the name as it is in any case")
+				`musl stops at the search domain ".": Alpine images do not resolve names that no earlier domain has`,
+				"remove it: every resolver also tries the name without a search domain")
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (c *check) hostnames() {
 func (c *check) generatedHostname(problem string) {
 	message := fmt.Sprintf("the pods' host name %q %s", clip(c.o.Pod.Hostname), problem)
 	if acceptedFirst(c.o) {
-		message += "; the object is accepted, what it makes is refused"
+		message += "; the API server accepts the object and refuses what it creates"
 	}
 	c.refuse(CodeGeneratedHostname, c.o.hostnameField(), message, labelHint(c.o.Pod.Hostname))
 }

@@ -19,9 +19,9 @@ var numbers = []struct {
 	least, most int
 	below       string // what less means
 }{
-	{"ndots", 0, 15, "glibc takes 15"},                    // RES_MAXNDOTS, in both
-	{"timeout", 1, 30, "glibc takes 1, musl asks nobody"}, // RES_MAXRETRANS; musl: 60
-	{"attempts", 1, 5, "glibc asks nobody"},               // RES_MAXRETRY; musl: 10, and dies of 0
+	{"ndots", 0, 15, "glibc uses 15"},                       // RES_MAXNDOTS, in both
+	{"timeout", 1, 30, "glibc uses 1, musl sends no query"}, // RES_MAXRETRANS; musl: 60
+	{"attempts", 1, 5, "glibc sends no query"},              // RES_MAXRETRY; musl: 10, and dies of 0
 }
 
 // flags are the options without a value that glibc has or had (resolv.conf(5)); musl
@@ -60,19 +60,19 @@ func optionProblem(o policy.Option) (message, hint string) {
 		switch {
 		case n.name != key:
 		case colon:
-			return fmt.Sprintf("the name of option %q holds its value: it stands beside the node's %s and does not replace it", clip(o.Name), key),
+			return fmt.Sprintf("the name of option %q contains its value: it is added to the node's %s instead of replacing it", clip(o.Name), key),
 				fmt.Sprintf("write name: %s, value: %q", key, clip(inName))
 		case o.Value == "":
-			return fmt.Sprintf("option %s has no value: it takes the node's away and sets none", key), "give it a value"
+			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
 		default:
 			return numberProblem(o, n.least, n.most, n.below)
 		}
 	}
 	switch {
 	case !slices.Contains(flags, o.Name):
-		return fmt.Sprintf("no C library knows the option %q", clip(o.Name)), ""
+		return fmt.Sprintf("no C library supports option %q", clip(o.Name)), ""
 	case o.Value != "":
-		return fmt.Sprintf("option %s takes no value: %q sets it too", o.Name, clip(o.Value)), "drop the value, or the option"
+		return fmt.Sprintf("option %s accepts no value: %q enables it too", o.Name, clip(o.Value)), "drop the value, or the option"
 	}
 	return "", ""
 }
@@ -83,9 +83,9 @@ func numberProblem(o policy.Option, least, most int, below string) (message, hin
 	case err != nil:
 		return fmt.Sprintf("the value %q of option %s is not a number", clip(o.Value), o.Name), hint
 	case n < least:
-		return fmt.Sprintf("option %s is %d, %d is the least: %s", o.Name, n, least, below), hint
+		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, least, below), hint
 	case n > most:
-		return fmt.Sprintf("option %s is %d, %d is the limit: glibc takes %d", o.Name, n, most, most), hint
+		return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", o.Name, n, most, most), hint
 	}
 	return "", ""
 }

@@ -97,7 +97,7 @@ func TestScale(t *testing.T) {
 			"spec.replicas: from ordinal 100 on the FQDN cassandra-dc-east-100.cassandra-ring-01.storage.svc.cluster.local would be 65 characters, 64 is the limit; " +
 				"stay below that ordinal, or shorten the name or the service name or the namespace by 1"},
 		{"a host name that the API server will refuse", with("cassandra-dc-east", strings.Repeat("n", 61)), `{"spec":{"replicas":11}}`,
-			"spec.replicas: the pods' host name \"" + strings.Repeat("n", 61) + "-10\" has 64 characters, 63 is the limit; the object is accepted, what it makes is refused; shorten it by 1"},
+			"spec.replicas: the pods' host name \"" + strings.Repeat("n", 61) + "-10\" has 64 characters, 63 is the limit; the API server accepts the object and refuses what it creates; shorten it by 1"},
 		{"other things that are wrong with the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`), `{"spec":{"replicas":11}}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
