@@ -12,27 +12,27 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// BenchmarkVerdict is the judgement of an object that is decoded: every vector in
-// turn, those at the limits of 2048 characters too. p99-ns is over all of them.
+// BenchmarkVerdict measures the check of a decoded object. It uses all vectors in turn,
+// including those at the limits of 2048 characters; p99-ns is over all of them.
 func BenchmarkVerdict(b *testing.B) {
 	table, err := vectors.Load()
 	if err != nil {
 		b.Fatal(err)
 	}
-	type judged struct {
+	type input struct {
 		rules *admission.Rules
 		o     admission.Object
 	}
-	all := make([]judged, len(table))
+	all := make([]input, len(table))
 	for i, v := range table {
-		all[i] = judged{v.Node.Rules(b), object(b, v)}
+		all[i] = input{v.Node.Rules(b), object(b, v)}
 	}
 	var times []time.Duration
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		j := all[i%len(all)]
+		in := all[i%len(all)]
 		start := time.Now()
-		admission.NewVerdict(j.o, j.rules.Check(j.o))
+		admission.NewVerdict(in.o, in.rules.Check(in.o))
 		times = append(times, time.Since(start))
 	}
 	slices.Sort(times)

@@ -10,13 +10,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Collisions returns, for each of objects, what is wrong with it beside the ones
-// before it: nodes cut long host names without making them unique (rule N4), so that
-// pods of different names find themselves under the same one.
+// Collisions returns, for each object, the findings that follow from the objects before it:
+// nodes truncate long host names without making them unique (rule N4), so that pods with
+// different names can have the same host name.
 func Collisions(objects []Object) [][]policy.Finding {
-	type named struct{ namespace, host string }
-	first := map[named]string{} // the name before the cut
-	found := make([][]policy.Finding, len(objects))
+	type hostKey struct{ namespace, host string }
+	first := map[hostKey]string{} // the name before the truncation
+	findings := make([][]policy.Finding, len(objects))
 	for i, o := range objects {
 		c := check{o: &o}
 		name, field := c.host(), c.o.hostnameField()
@@ -27,17 +27,17 @@ func Collisions(objects []Object) [][]policy.Finding {
 		if host == "" || o.Pod.HostNetwork {
 			continue
 		}
-		key := named{o.Pod.Namespace, host}
-		other, taken := first[key]
+		key := hostKey{o.Pod.Namespace, host}
+		other, used := first[key]
 		switch {
-		case !taken:
+		case !used:
 			first[key] = name
-		case other != name: // one of the two was cut
+		case other != name: // one of the two was truncated
 			c.warn(CodeHostnameCollision, policy.EnforcedByNode, field,
 				fmt.Sprintf("truncated to %d characters, the host name is %s, the same as that of %s", fqdn.MaxHostname, host, clip(other)),
 				"let the names differ in their first 63 characters, or set spec.hostname")
-			found[i] = c.found
+			findings[i] = c.findings
 		}
 	}
-	return found
+	return findings
 }

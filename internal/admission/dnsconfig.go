@@ -12,11 +12,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// dnsConfig is V2 and V3: what the API server refuses in a pod's dnsConfig
-// (validation.go, validatePodDNSConfig; like it, no further than a missing server). Its
-// limits are those of the nodes, but they hold for the pod's own entries, before the
-// cluster's are merged.
-func (c *check) dnsConfig() {
+// checkDNSConfig applies rules V2 and V3: what the API server refuses in a pod's dnsConfig
+// (validation.go, validatePodDNSConfig; like it, a missing server ends the check). The
+// limits are those of the nodes, but they apply to the pod's own entries, before those of
+// the cluster are added.
+func (c *check) checkDNSConfig() {
 	config := c.o.Pod.Config
 	field := c.o.ofPod("spec.dnsConfig")
 	if c.o.Pod.Policy == policy.None && (config == nil || len(config.Nameservers) == 0) {
@@ -30,8 +30,8 @@ func (c *check) dnsConfig() {
 	if config == nil {
 		return
 	}
-	c.nameservers(config.Nameservers, field+".nameservers")
-	c.searches(config.Searches, field+".searches")
+	c.checkNameservers(config.Nameservers, field+".nameservers")
+	c.checkSearches(config.Searches, field+".searches")
 	for i, o := range config.Options {
 		if o.Name == "" {
 			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, such as ndots")
@@ -39,20 +39,20 @@ func (c *check) dnsConfig() {
 	}
 }
 
-func (c *check) nameservers(servers []string, field string) {
+func (c *check) checkNameservers(servers []string, field string) {
 	if n := len(servers); n > policy.MaxNameservers {
 		c.refuse(CodeTooManyServers, field, fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers), fmt.Sprintf("drop %d", n-policy.MaxNameservers))
 	}
 	for i, s := range servers {
-		if why := addressProblem(s); why != "" {
-			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), why),
+		if p := addressProblem(s); p != "" {
+			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), p),
 				"give an IPv4 or IPv6 address without port and zone")
 		}
 	}
 }
 
-// addressProblem says why the API server does not take s for an address in a new
-// object; "" if it does. Since 1.36 it does not take what others read in two ways
+// addressProblem returns why the API server does not accept s as an address in a new
+// object, or "". Since 1.36 it refuses notations that programs read in two ways
 // (StrictIPCIDRValidation).
 func addressProblem(s string) string {
 	switch a, err := netip.ParseAddr(s); {
@@ -69,7 +69,7 @@ func addressProblem(s string) string {
 	}
 }
 
-func (c *check) searches(searches []string, field string) {
+func (c *check) checkSearches(searches []string, field string) {
 	if n := len(searches); n > policy.MaxSearches {
 		c.refuse(CodeTooManySearches, field, fmt.Sprintf("dnsConfig has %d search domains, %d is the limit", n, policy.MaxSearches), fmt.Sprintf("drop %d", n-policy.MaxSearches))
 	}
@@ -84,9 +84,9 @@ func (c *check) searches(searches []string, field string) {
 	}
 }
 
-// searchProblem says why the API server refuses the search domain s, and what to do;
-// "" if it does not refuse it. It takes "_" for a letter since 1.34
-// (RelaxedDNSSearchValidation), and cuts one final dot.
+// searchProblem returns why the API server refuses the search domain s and what to do, or
+// "". The API server accepts "_" like a letter since 1.34 (RelaxedDNSSearchValidation), and
+// ignores one final dot.
 func searchProblem(s string) (problem, hint string) {
 	domain := strings.TrimSuffix(s, ".")
 	switch over := len(domain) - policy.MaxDomain; {
@@ -99,10 +99,10 @@ func searchProblem(s string) (problem, hint string) {
 	}
 }
 
-// rootSearch: musl tries name + "." + domain, which with the domain "." has an empty
-// label; it then gives up, and neither later domains nor the name itself are tried
-// (src/network/lookup_name.c). For glibc "." is the root.
-func (c *check) rootSearch() {
+// checkRootSearch warns of the search domain ".". musl tries name + "." + domain, which with
+// the domain "." has an empty label; the lookup then ends, without later domains and the
+// name itself (src/network/lookup_name.c). For glibc "." is the root.
+func (c *check) checkRootSearch() {
 	if c.o.Pod.Config == nil {
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// A pod that would stay pending for ever is denied when it is applied, with the length
-// that it would have, the limit and a way out.
+// A pod that would stay pending forever is denied when it is applied. The reason has the
+// length of the FQDN, the limit and a remedy.
 func Example() {
 	rules, err := admission.New(policy.Node{
 		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
@@ -29,7 +29,7 @@ func Example() {
 	verdict := admission.NewVerdict(pod, rules.Check(pod))
 	fmt.Println(verdict.Denied)
 
-	// What makes pods is not denied, its author is warned.
+	// For an object that creates pods there is a warning.
 	set := pod
 	set.Kind, set.Ordinal, set.Pod.Path = "StatefulSet", true, "spec.template."
 	verdict = admission.NewVerdict(set, rules.Check(set))

@@ -12,13 +12,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// fqdn returns the name that the kubelet would give to a pod with this short host
-// name (rule N5 of docs/rules.md).
+// fqdn returns the FQDN of a pod with a host name (rule N5 of docs/rules.md).
 func (c *check) fqdn(host string) string {
 	return host + "." + c.o.Pod.Subdomain + "." + c.o.Pod.Namespace + ".svc." + c.domain
 }
 
-// host is the short host name of the pods, before it is cut.
+// host returns the host name of the pods before it is truncated.
 func (c *check) host() string {
 	if c.o.Pod.Hostname != "" {
 		return c.o.Pod.Hostname
@@ -26,26 +25,26 @@ func (c *check) host() string {
 	return c.o.Pod.Name
 }
 
-// wantsFQDN tells whether the kubelet makes the FQDN the host name (rule N6).
+// wantsFQDN reports whether the kubelet sets the FQDN as the host name (rule N6).
 func (c *check) wantsFQDN() bool {
 	pod := &c.o.Pod
 	return pod.SetHostnameAsFQDN && !pod.HostNetwork && pod.HostnameOverride == nil && pod.Subdomain != ""
 }
 
-// fqdnTooLong is rule N6: such a pod stays pending for ever (KEP-1797).
-func (c *check) fqdnTooLong() {
+// addFQDNTooLong reports rule N6: such a pod stays pending forever (KEP-1797).
+func (c *check) addFQDNTooLong() {
 	name := c.fqdn(fqdn.CutHostname(c.host()))
 	c.add(policy.Finding{
 		Code: policy.CodeFQDNTooLong, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
 		Message: fmt.Sprintf("FQDN %s would be %d characters, %d is the limit", name, len(name), fqdn.MaxNodename),
 		Field:   c.o.ofPod("spec.setHostnameAsFQDN"),
-		Hint:    c.shorten(len(name)-fqdn.MaxNodename) + ", or drop setHostnameAsFQDN",
+		Hint:    c.shortenHint(len(name)-fqdn.MaxNodename) + ", or drop setHostnameAsFQDN",
 	})
 }
 
-// shorten names the parts of the FQDN each of which can be shortened by over; all of
-// them when none can alone.
-func (c *check) shorten(over int) string {
+// shortenHint returns a hint with the parts of the FQDN each of which can be shortened by
+// over, or with all parts if none of them can.
+func (c *check) shortenHint(over int) string {
 	parts := []struct{ name, text string }{{"name", c.o.Name}, {"subdomain", c.o.Pod.Subdomain}, {"namespace", c.o.Pod.Namespace}}
 	if !c.o.Ordinal && c.o.Pod.Hostname != "" {
 		parts[0] = struct{ name, text string }{"host name", c.o.Pod.Hostname}
@@ -54,7 +53,7 @@ func (c *check) shorten(over int) string {
 		parts[1].name = "service name"
 	}
 	by := "by "
-	if len(c.host()) >= fqdn.MaxHostname { // it was cut, and of the part cut off nothing is gained
+	if len(c.host()) >= fqdn.MaxHostname { // shortening the truncated part gains nothing
 		by = "by at least "
 	}
 	var long []string
@@ -69,9 +68,9 @@ func (c *check) shorten(over int) string {
 	return "shorten the " + strings.Join(long, " or the ") + " " + by + strconv.Itoa(over)
 }
 
-// fqdnWithoutDomain: without a domain there is no FQDN, and the flag does nothing
-// (rules N1 and N6).
-func (c *check) fqdnWithoutDomain() {
+// checkFQDNWithoutDomain warns of setHostnameAsFQDN where it has no effect: a pod without a
+// subdomain, or on the host network, has no FQDN (rules N1 and N6).
+func (c *check) checkFQDNWithoutDomain() {
 	pod := &c.o.Pod
 	if !pod.SetHostnameAsFQDN || pod.HostnameOverride != nil {
 		return
@@ -87,10 +86,9 @@ func (c *check) fqdnWithoutDomain() {
 	}
 }
 
-// ordinalLimit warns of a StatefulSet whose next longer ordinal does not fit: whoever
-// scales it up, by hand or by an autoscaler, does not see this object, and without the
-// webhook none of our rules.
-func (c *check) ordinalLimit() {
+// checkOrdinalLimit warns of a StatefulSet whose names do not fit with one more digit in the
+// ordinal. A scale does not show this object, and only the webhook checks scales.
+func (c *check) checkOrdinalLimit() {
 	host := c.host()
 	ordinal := host[strings.LastIndexByte(host, '-')+1:]
 	if c.o.Kind != kindStatefulSet || !c.o.Ordinal || len(host) > fqdn.MaxLabel {
@@ -98,14 +96,14 @@ func (c *check) ordinalLimit() {
 	}
 	next := "1" + strings.Repeat("0", len(ordinal))
 	host = strings.TrimSuffix(host, ordinal) + next
-	what, name, limit, hint := "host name", host, fqdn.MaxLabel, "shorten the name by 1"
+	kind, name, limit, hint := "host name", host, fqdn.MaxLabel, "shorten the name by 1"
 	if c.wantsFQDN() && len(host) <= fqdn.MaxLabel {
-		what, name, limit, hint = "FQDN", c.fqdn(host), fqdn.MaxNodename, c.shorten(1)
+		kind, name, limit, hint = "FQDN", c.fqdn(host), fqdn.MaxNodename, c.shortenHint(1)
 	}
-	if len(name) != limit+1 { // it fits, or those that are there do not either
+	if len(name) != limit+1 { // it fits, or the shorter ordinals do not fit either
 		return
 	}
 	c.warn(CodeOrdinalLimit, policy.EnforcedByDNSConfigurer, c.o.of("spec.replicas"),
-		fmt.Sprintf("from ordinal %s on the %s %s would be %d characters, %d is the limit", next, what, name, len(name), limit),
+		fmt.Sprintf("from ordinal %s on the %s %s would be %d characters, %d is the limit", next, kind, name, len(name), limit),
 		"stay below that ordinal, or "+hint)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// maxOverride is the longest hostnameOverride that the API server accepts, in bytes
-// (validation.go, validatePodHostName). The kubelet cuts it to one less.
+// maxOverride is the size in bytes of the longest hostnameOverride that the API server
+// accepts (validation.go, validatePodHostName). The kubelet truncates it to one less.
 const maxOverride = 64
 
-// hostnames is V4: what the API server refuses in the names of hosts.
-func (c *check) hostnames() {
+// checkHostnames applies rule V4: the host names that the API server refuses.
+func (c *check) checkHostnames() {
 	pod := &c.o.Pod
 	if p := labelProblem(pod.Hostname); p != "" && c.o.Ordinal {
-		c.generatedHostname(p)
+		c.addGeneratedHostname(p)
 	} else if p != "" {
 		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(), fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
 	}
@@ -26,14 +26,15 @@ func (c *check) hostnames() {
 		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(), fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
 	}
 	if pod.HostnameOverride != nil {
-		c.hostnameOverride(*pod.HostnameOverride)
+		c.checkOverride(*pod.HostnameOverride)
 	}
 }
 
-// generatedHostname: the API server looks at the name that an Indexed Job gives to its
-// pods, and refuses the Job. A CronJob, and a StatefulSet that only its ordinals make too
-// long, it accepts; later it refuses what they make, and only an event on the owner tells.
-func (c *check) generatedHostname(problem string) {
+// addGeneratedHostname reports an invalid host name that a controller generates. The API
+// server validates those of an Indexed Job, and refuses the Job. It accepts a CronJob, and a
+// StatefulSet whose name is only too long with its ordinals; later it refuses the objects
+// that they create, which only an event on the owner shows.
+func (c *check) addGeneratedHostname(problem string) {
 	message := fmt.Sprintf("the pods' host name %q %s", clip(c.o.Pod.Hostname), problem)
 	if acceptedFirst(c.o) {
 		message += "; the API server accepts the object and refuses what it creates"
@@ -41,8 +42,7 @@ func (c *check) generatedHostname(problem string) {
 	c.refuse(CodeGeneratedHostname, c.o.hostnameField(), message, labelHint(c.o.Pod.Hostname))
 }
 
-// labelProblem says what keeps s from being a DNS label; "" for a label, and for no
-// name at all.
+// labelProblem returns why s is not a DNS label, or "". It returns "" for an empty s.
 func labelProblem(s string) string {
 	problems := fqdn.LabelProblems(s)
 	switch {
@@ -57,7 +57,7 @@ func labelProblem(s string) string {
 	}
 }
 
-// labelHint says how to make s a label.
+// labelHint returns how to make s a DNS label.
 func labelHint(s string) string {
 	if over := len(s) - fqdn.MaxLabel; over > 0 {
 		return fmt.Sprintf("shorten it by %d", over)
@@ -65,15 +65,15 @@ func labelHint(s string) string {
 	return "use lower-case letters, digits and '-', with a letter or digit at both ends"
 }
 
-// acceptedFirst tells whether the API server takes o without a look at the names of
-// the pods that it will make. Of a StatefulSet it looks at the name without the ordinal
+// acceptedFirst reports whether the API server accepts o although it refuses the pods with
+// the generated names later. It validates a StatefulSet's name without the ordinal
 // (apps/validation, ValidateStatefulSetName).
 func acceptedFirst(o *Object) bool {
 	return o.Kind == kindCronJob || o.Kind == kindStatefulSet && labelProblem(o.Name) == ""
 }
 
-// hostnameOverride is the rest of V4 (validation.go, validatePodHostName).
-func (c *check) hostnameOverride(override string) {
+// checkOverride applies rule V4 to hostnameOverride (validation.go, validatePodHostName).
+func (c *check) checkOverride(override string) {
 	field := c.o.ofPod("spec.hostnameOverride")
 	if c.o.Pod.SetHostnameAsFQDN {
 		c.refuse(CodeOverrideConflict, field, "hostnameOverride and setHostnameAsFQDN: true exclude each other", "drop one of them")

@@ -10,23 +10,22 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// serversCut is rule L1 in words that are for who writes the pod.
-func (c *check) serversCut(d *policy.Decision) {
+// addServersCut reports rule L1 in terms of the pod's fields.
+func (c *check) addServersCut(d *policy.Decision) {
 	cut := dropped(d, policy.RuleServerLimit)
 	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, c.o.ofPod("spec.dnsConfig.nameservers"),
 		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s", len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
 		fmt.Sprintf("drop %d of them; those of the cluster or the node come first, unless dnsPolicy is None", len(cut)))
 }
 
-// searchesCut is rule L2: its three limits, in the order in which the kubelet holds
-// the list to them.
-func (c *check) searchesCut(d *policy.Decision) {
+// addSearchesCut reports rule L2: its three limits, in the kubelet's order.
+func (c *check) addSearchesCut(d *policy.Decision) {
 	field := c.o.ofPod("spec.dnsConfig.searches")
-	many, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong), dropped(d, policy.RuleSearchLineTooLong)
-	if len(many) > 0 {
+	excess, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong), dropped(d, policy.RuleSearchLineTooLong)
+	if len(excess) > 0 {
 		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
-			fmt.Sprintf("the pod would have %d search domains, %d is the limit: the node leaves out %s", len(d.Searches)+len(long)+len(beyond)+len(many), policy.MaxSearches, list(many)),
-			fmt.Sprintf("drop %d of them; those of the cluster and the node come first", len(many)))
+			fmt.Sprintf("the pod would have %d search domains, %d is the limit: the node leaves out %s", len(d.Searches)+len(long)+len(beyond)+len(excess), policy.MaxSearches, list(excess)),
+			fmt.Sprintf("drop %d of them; those of the cluster and the node come first", len(excess)))
 	}
 	for _, e := range long {
 		at := field
@@ -58,8 +57,8 @@ func dropped(d *policy.Decision, r policy.Rule) []policy.Entry {
 	return entries
 }
 
-// list names the first of entries and counts the rest: a warning of the API server
-// has room for a line.
+// list returns the first of entries and the number of the others: a warning of the API
+// server is one line.
 func list(entries []policy.Entry) string {
 	s := clip(entries[0].Text)
 	if more := len(entries) - 1; more > 0 {
@@ -68,11 +67,11 @@ func list(entries []policy.Entry) string {
 	return s
 }
 
-// clip shortens a value for a message; labels and FQDNs at their limits stay whole.
+// clip shortens a value for a message. Labels and FQDNs at their limits are not shortened.
 func clip(s string) string {
-	const room = 70
-	if len(s) <= room {
+	const limit = 70
+	if len(s) <= limit {
 		return s
 	}
-	return s[:room] + "..."
+	return s[:limit] + "..."
 }

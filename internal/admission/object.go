@@ -9,7 +9,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// KindPod is the kind whose objects are pods. Those of every other kind make them.
+// KindPod is the kind of pods. Objects of all other kinds create pods.
 const KindPod = "Pod"
 
 const (
@@ -17,33 +17,32 @@ const (
 	kindCronJob     = "CronJob"
 )
 
-// Object is a pod, or an object that makes pods with the one among them that has the
-// longest host name.
+// Object is a pod, or an object that creates pods together with the one of these pods that
+// has the longest host name.
 type Object struct {
-	Kind      string // as Pod or Deployment
+	Kind      string // such as Pod or Deployment
 	Name      string // metadata.name
 	Operation Operation
 
-	// Pod is as a node would see it, with the API's defaults. Pod.Path leads to it
-	// from the document: "spec.template." for a Deployment, "items[2]." for a Pod in
-	// a List.
+	// Pod is the pod with the API's defaults. Pod.Path is its path in the document:
+	// "spec.template." for a Deployment, "items[2]." for a Pod in a List.
 	Pod policy.Pod
 
-	// Ordinal tells that the host names of the pods are Name and a number, as those
-	// of a StatefulSet and of an Indexed Job; Pod has the highest.
+	// Ordinal is set if the host names of the pods are Name and a number, like those of
+	// a StatefulSet or an Indexed Job. Pod has the highest number.
 	Ordinal bool
 }
 
-// Operation is what is being done to an object.
+// Operation is the operation on an object.
 type Operation string
 
-// The operations, in the words of AdmissionReview. The zero value counts as Create.
+// The operations, as in an AdmissionReview. The zero value is treated as Create.
 const (
 	Create Operation = "CREATE"
 	Update Operation = "UPDATE"
 )
 
-// of returns a path from the object as one from the document.
+// of converts a path in the object to a path in the document.
 func (o *Object) of(field string) string {
 	if strings.HasPrefix(o.Pod.Path, "items[") {
 		item, _, _ := strings.Cut(o.Pod.Path, ".")
@@ -52,10 +51,10 @@ func (o *Object) of(field string) string {
 	return field
 }
 
-// ofPod returns a path from the pod as one from the document.
+// ofPod converts a path in the pod to a path in the document.
 func (o *Object) ofPod(field string) string { return o.Pod.Path + field }
 
-// hostnameField is where the host name of the pods is from.
+// hostnameField returns the field that the host name of the pods is from.
 func (o *Object) hostnameField() string {
 	if o.Ordinal || o.Pod.Hostname == "" {
 		return o.of("metadata.name")
@@ -63,7 +62,7 @@ func (o *Object) hostnameField() string {
 	return o.ofPod("spec.hostname")
 }
 
-// subdomainField is where the subdomain of the pods is from.
+// subdomainField returns the field that the subdomain of the pods is from.
 func (o *Object) subdomainField() string {
 	if o.Kind == kindStatefulSet {
 		return o.of("spec.serviceName")

@@ -12,28 +12,28 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// numbers are the options with a number, and what C libraries do at the ends of its
-// range (resolv.h of glibc; src/network/resolvconf.c and res_msend.c of musl).
-var numbers = []struct {
-	name        string
-	least, most int
-	below       string // what less means
+// numericOptions are the options with a number, its range, and what C libraries do below it
+// (resolv.h of glibc; src/network/resolvconf.c and res_msend.c of musl).
+var numericOptions = []struct {
+	name     string
+	min, max int
+	below    string
 }{
 	{"ndots", 0, 15, "glibc uses 15"},                       // RES_MAXNDOTS, in both
 	{"timeout", 1, 30, "glibc uses 1, musl sends no query"}, // RES_MAXRETRANS; musl: 60
-	{"attempts", 1, 5, "glibc sends no query"},              // RES_MAXRETRY; musl: 10, and dies of 0
+	{"attempts", 1, 5, "glibc sends no query"},              // RES_MAXRETRY; musl: 10, and 0 is a division by zero
 }
 
-// flags are the options without a value that glibc has or had (resolv.conf(5)); musl
-// has none.
+// flags are the options without a value of current and older releases of glibc
+// (resolv.conf(5)); musl has none.
 var flags = []string{
 	"debug", "edns0", "inet6", "ip6-bytestring", "ip6-dotint", "no-aaaa", "no-check-names", "no-ip6-dotint", "no-reload",
 	"no-tld-query", "no_tld_query", "rotate", "single-request", "single-request-reopen", "strict-error", "trust-ad", "use-vc",
 }
 
-// options warns of options that do not do what they seem to say. Neither the API
-// server nor the node looks at them.
-func (c *check) options() {
+// checkOptions warns of options that have no effect or an unexpected one. Neither the API
+// server nor the node validates them.
+func (c *check) checkOptions() {
 	if c.o.Pod.Config == nil {
 		return
 	}
@@ -49,14 +49,14 @@ func (c *check) options() {
 	}
 }
 
-// optionProblem says what is wrong with o and what to do; "" if nothing is. An option
-// that nobody knows has no hint.
+// optionProblem returns the problem of o and what to do, or "". There is no hint for an
+// unknown option.
 func optionProblem(o policy.Option) (message, hint string) {
 	if o.Name == "" || strings.ContainsAny(o.Name+o.Value, "\n\x00") {
-		return "", "" // has a finding of its own
+		return "", "" // has another finding
 	}
 	key, inName, colon := strings.Cut(o.Name, ":")
-	for _, n := range numbers {
+	for _, n := range numericOptions {
 		switch {
 		case n.name != key:
 		case colon:
@@ -65,7 +65,7 @@ func optionProblem(o policy.Option) (message, hint string) {
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
 		default:
-			return numberProblem(o, n.least, n.most, n.below)
+			return numberProblem(o, n.min, n.max, n.below)
 		}
 	}
 	switch {
@@ -77,15 +77,15 @@ func optionProblem(o policy.Option) (message, hint string) {
 	return "", ""
 }
 
-func numberProblem(o policy.Option, least, most int, below string) (message, hint string) {
-	hint = fmt.Sprintf("use %d to %d", least, most)
+func numberProblem(o policy.Option, minimum, maximum int, below string) (message, hint string) {
+	hint = fmt.Sprintf("use %d to %d", minimum, maximum)
 	switch n, err := strconv.Atoi(o.Value); {
 	case err != nil:
 		return fmt.Sprintf("the value %q of option %s is not a number", clip(o.Value), o.Name), hint
-	case n < least:
-		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, least, below), hint
-	case n > most:
-		return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", o.Name, n, most, most), hint
+	case n < minimum:
+		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, minimum, below), hint
+	case n > maximum:
+		return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", o.Name, n, maximum, maximum), hint
 	}
 	return "", ""
 }

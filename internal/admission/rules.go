@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// The codes of findings that the policy engine does not make.
+// The codes of the findings that are not from the policy engine.
 const (
 	CodeNoNameservers     policy.Code = "none-without-nameservers"
 	CodeInvalidNameserver policy.Code = "invalid-nameserver"
@@ -32,22 +32,22 @@ const (
 	CodeAutopathNeeds     policy.Code = "autopath-needs-admission"
 )
 
-// Rules judge objects for the nodes of a cluster. They do not change after New and
-// may be used by many goroutines.
+// Rules check objects for the nodes of a cluster. They are immutable and safe for
+// concurrent use.
 type Rules struct {
 	engine *policy.Engine
 	domain string // the cluster's
 	host   resolvconf.File
 }
 
-// New returns Rules for nodes with the facts of node and the resolv.conf host. Without
-// a host (nil) what its nodes' files say is unknown, and what depends on them is not
-// judged. The error is a [*policy.NodeError], or that host cannot be read.
+// New returns Rules for nodes with the facts in node and the resolv.conf in host. If host is
+// nil, the host file is unknown, and findings that depend on it are left out. The error is
+// a [*policy.NodeError], or host.Err.
 func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	r := &Rules{domain: node.ClusterDomain}
 	switch {
 	case host == nil:
-		node.ResolvConf = "/etc/resolv.conf" // not disabled; what is in it adds nothing
+		node.ResolvConf = "/etc/resolv.conf" // not disabled; its contents are empty
 	case host.Err != nil:
 		return nil, fmt.Errorf("the host's resolv.conf: %w", host.Err)
 	default:
@@ -58,30 +58,30 @@ func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	return r, err
 }
 
-// Check returns what is wrong with o: first what the API server refuses, then what
-// the nodes would do to the pods, then what the containers would make of it. A pod's
-// DNS and host name do not change, so an update of a pod has no findings: what is
-// wrong with an old one must not be in the way of its labels and finalizers.
+// Check returns the findings in o: first what the API server refuses, then what the nodes
+// would refuse or cut, then what fails in the containers. A pod's DNS settings and host name
+// are immutable, so an update of a pod has no findings: an existing problem must not prevent
+// a change of its labels or finalizers.
 func (r *Rules) Check(o Object) []policy.Finding {
 	if o.Kind == KindPod && o.Operation == Update {
 		return nil
 	}
 	c := &check{Rules: r, o: &o}
-	c.hostnames()
-	c.dnsConfig()
-	c.dnsPolicy()
+	c.checkHostnames()
+	c.checkDNSConfig()
+	c.checkDNSPolicy()
 
 	d := r.engine.Decide(o.Pod, r.host)
 	for _, f := range d.Findings {
 		switch f.Code {
 		case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
-			// the API server's rules have said it
+			// has a finding of the API server's rules
 		case policy.CodeFQDNTooLong:
-			c.fqdnTooLong()
+			c.addFQDNTooLong()
 		case policy.CodeServerLimit:
-			c.serversCut(&d)
+			c.addServersCut(&d)
 		case policy.CodeSearchLimit:
-			c.searchesCut(&d)
+			c.addSearchesCut(&d)
 		default:
 			if !aboutNode(f) {
 				f.Field = c.field(f.Field)
@@ -89,51 +89,51 @@ func (r *Rules) Check(o Object) []policy.Finding {
 			}
 		}
 	}
-	c.fqdnWithoutDomain()
-	c.ordinalLimit()
-	c.options()
-	c.rootSearch()
-	return c.found
+	c.checkFQDNWithoutDomain()
+	c.checkOrdinalLimit()
+	c.checkOptions()
+	c.checkRootSearch()
+	return c.findings
 }
 
-// check is the judgement of one object on its way.
+// check collects the findings in one object.
 type check struct {
 	*Rules
-	o     *Object
-	found []policy.Finding
+	o        *Object
+	findings []policy.Finding
 }
 
-// add adds f, unless its field is one that the API server refuses for another reason:
-// once that is corrected there will be time for the rest.
+// add adds f, unless the API server refuses its field for another reason: only that is
+// reported until it is corrected.
 func (c *check) add(f policy.Finding) {
 	refused := func(r policy.Finding) bool {
 		return r.EnforcedBy == policy.EnforcedByAPIServer && r.IsError() && r.Field == f.Field
 	}
-	if f.EnforcedBy == policy.EnforcedByAPIServer || !slices.ContainsFunc(c.found, refused) {
-		c.found = append(c.found, f)
+	if f.EnforcedBy == policy.EnforcedByAPIServer || !slices.ContainsFunc(c.findings, refused) {
+		c.findings = append(c.findings, f)
 	}
 }
 
-// refuse adds what the API server refuses.
+// refuse adds an error for which the API server refuses the object.
 func (c *check) refuse(code policy.Code, field, message, hint string) {
 	c.add(policy.Finding{Code: code, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByAPIServer, Message: message, Field: field, Hint: hint})
 }
 
-// warn adds what the node lets pass, or does in silence.
+// warn adds a warning.
 func (c *check) warn(code policy.Code, by policy.Enforcer, field, message, hint string) {
 	c.add(policy.Finding{Code: code, Severity: policy.SeverityWarning, EnforcedBy: by, Message: message, Field: field, Hint: hint})
 }
 
-// aboutNode tells whether a finding is about the node and not about the object:
-// `config check` is for it. So is an empty configuration, unless the policy is None,
-// for which there is a rule of the API server.
+// aboutNode reports whether a finding is about the node instead of the object; `config
+// check` reports those. An empty configuration is one of them: with the policy None, the
+// API server's rules report it.
 func aboutNode(f policy.Finding) bool {
 	return f.Code == policy.CodeMissingClusterDNS || f.Code == policy.CodeEmptyConfig ||
 		f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS
 }
 
-// field returns the field of one of the engine's findings as a path from the
-// document: the engine does not know where the name of a List's item stands.
+// field converts the field of a finding of the engine to a path in the document: the engine
+// does not know the path of a List's item.
 func (c *check) field(field string) string {
 	if field == "metadata.name" || field == "metadata.namespace" {
 		return c.o.of(field)
@@ -141,10 +141,10 @@ func (c *check) field(field string) string {
 	return field
 }
 
-// dnsPolicy is V1: the API server knows four policies (validation.go,
-// validateDNSPolicy), also when the annotation names another one. The fifth is accepted
-// where an admission policy turns it into the annotation.
-func (c *check) dnsPolicy() {
+// checkDNSPolicy applies rule V1: the API server accepts four policies (validation.go,
+// validateDNSPolicy), also when the annotation sets another one. It accepts the fifth where
+// an admission policy converts it to the annotation.
+func (c *check) checkDNSPolicy() {
 	field := c.o.ofPod("spec.dnsPolicy")
 	switch p := c.o.Pod.Policy; {
 	case p == policy.Default, p == policy.ClusterFirst, p == policy.ClusterFirstWithHostNet, p == policy.None:
@@ -156,7 +156,7 @@ func (c *check) dnsPolicy() {
 		})
 	default:
 		hint := "use Default, ClusterFirst, ClusterFirstWithHostNet or None"
-		if p == "Custom" { // of the first draft of the API
+		if p == "Custom" { // in the first draft of the API
 			hint = "Custom became None: use dnsPolicy: None with dnsConfig"
 		}
 		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %q is unknown", clip(string(p))), hint)

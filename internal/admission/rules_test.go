@@ -17,22 +17,23 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNew_Invalid(t *testing.T) {
 	_, err := admission.New(policy.Node{ClusterDomain: "two words"}, nil)
 	if node, ok := errors.AsType[*policy.NodeError](err); !ok || node.Field != "clusterDomain" {
-		t.Errorf("a bad cluster domain: %v", err)
+		t.Errorf("an invalid cluster domain: %v", err)
 	}
 	if _, err := admission.New(policy.Node{}, &resolvconf.File{Err: fs.ErrNotExist}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a host file that is not there: %v", err)
+		t.Errorf("a missing host file: %v", err)
 	}
 }
 
-// What is wrong with a node is not said of every pod: `config check` says it once.
-func TestNothingAboutTheNode(t *testing.T) {
+// TestCheck_NodeProblems: problems of the node are not findings of its pods; `config check`
+// reports them.
+func TestCheck_NodeProblems(t *testing.T) {
 	for name, host := range map[string]string{
-		"servers of the node alone": "nameserver 127.0.0.53\nnameserver fe80::1%eth0\n",
-		"a domain too long to use":  "nameserver 192.0.2.53\nsearch " + strings.Repeat("a", 64) + ".example\n",
-		"nothing":                   "",
+		"servers of the node only": "nameserver 127.0.0.53\nnameserver fe80::1%eth0\n",
+		"a domain too long to use": "nameserver 192.0.2.53\nsearch " + strings.Repeat("a", 64) + ".example\n",
+		"nothing":                  "",
 	} {
 		rules, err := admission.New(policy.Node{ResolvConf: "/etc/resolv.conf"}, new(resolvconf.Parse(host)))
 		if err != nil {
@@ -58,10 +59,10 @@ func TestCollisions(t *testing.T) {
 	onHost.Pod.HostNetwork = true
 	objects := []admission.Object{
 		pod("shop", a63),        // fits
-		pod("shop", a63+"x"),    // cut to the one before
+		pod("shop", a63+"x"),    // truncated to the first
 		pod("other", a63+"y"),   // in another namespace
-		pod("other", a63+"y"),   // twice the same: the API server says so
-		pod("shop", a62+"-cut"), // cut to 62
+		pod("other", a63+"y"),   // the same name: the API server reports it
+		pod("shop", a62+"-cut"), // truncated to 62
 		overridden, short, onHost,
 	}
 	var got []string

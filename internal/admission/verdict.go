@@ -9,20 +9,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Verdict is what an admission server answers. The zero value admits the object.
+// Verdict is the response of an admission server. The zero value allows the object.
 type Verdict struct {
-	Denied   string   // why; "": it is not
-	Warnings []string // for who applies the object
+	Denied   string   // the reason; "": it is allowed
+	Warnings []string // for the client
 }
 
-// NewVerdict returns the verdict that follows from the findings in o. A pod with an error is denied:
-// it would not start, or not as it says. An object that makes pods is not, for it may
-// be in use, and who applies it may have no say in its namespace; its author is
-// warned. What the API server refuses itself is left to it, in its own words.
-func NewVerdict(o Object, found []policy.Finding) Verdict {
+// NewVerdict returns the verdict that follows from the findings in o. A pod with an error is
+// denied: it would not start, or not as specified. An object that creates pods is not denied
+// but warned of: it may be in use, and the client may not be able to change its namespace.
+// Findings for which the API server refuses the object are left to the API server.
+func NewVerdict(o Object, findings []policy.Finding) Verdict {
 	var v Verdict
 	var reasons []string
-	for _, f := range found {
+	for _, f := range findings {
 		switch {
 		case f.Severity == policy.SeverityInfo:
 		case f.EnforcedBy == policy.EnforcedByAPIServer && !(f.Code == CodeGeneratedHostname && acceptedFirst(&o)):
