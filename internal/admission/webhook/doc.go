@@ -1,17 +1,18 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is the admission webhook: the rules of package admission behind the
-// API server's AdmissionReview v1, over HTTPS. It exists for what the API server's own
-// admission policies cannot know, and for clusters that have none.
+// Package webhook is the admission webhook: the rules of package admission behind
+// AdmissionReview v1 over HTTPS. It exists for the checks that the API server's admission
+// policies cannot do, and for clusters without admission policies.
 //
-//	/validate   pods that would not start are denied, everything else is warned of; a
-//	            StatefulSet that is scaled is read, and judged with its new number of pods
-//	/mutate     dnsPolicy ClusterFirstWithAutopath becomes one that the API server knows,
-//	            and an annotation
+//	/validate   denies pods that would not start, and warns of all other findings. For the
+//	            scale of a StatefulSet it reads the StatefulSet and checks it with the new
+//	            number of replicas.
+//	/mutate     replaces dnsPolicy ClusterFirstWithAutopath by a policy that the API server
+//	            accepts and an annotation
 //
-// It stands in the way of every pod of a cluster, so it has one stance: what it cannot
-// judge is admitted. An object that it cannot read, or at which it panics, is allowed and
-// counted. What is no AdmissionReview gets an HTTP error, which failurePolicy Ignore lets
-// pass. A verdict has no side effects, so a dry run is a run.
+// The webhook is on the path of every pod of a cluster, so it fails open. An object that it
+// cannot read, or at which it panics, is allowed and counted. A request that is not an
+// AdmissionReview gets an HTTP error, which failurePolicy Ignore lets pass. A verdict has no
+// side effects, so dry runs need no special case.
 package webhook

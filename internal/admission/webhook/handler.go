@@ -20,29 +20,30 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 )
 
-// MaxBody is the size in bytes of the largest review that is read. The API server takes
-// objects of 3 MiB (MaxRequestBodyBytes), and an update shows two.
+// MaxBody is the size in bytes of the largest review that is read. The API server accepts
+// objects of 3 MiB (MaxRequestBodyBytes), and an update contains two.
 const MaxBody = 8 << 20
 
-// Where the two endpoints are.
+// The paths of the endpoints.
 const (
 	PathValidate = "/validate"
 	PathMutate   = "/mutate"
 )
 
-// Config is what a Handler is made of.
+// Config configures a [Handler].
 type Config struct {
 	Rules    *admission.Rules // required; SetRules replaces them
-	Logger   *slog.Logger     // nil: nothing is logged
+	Logger   *slog.Logger     // nil: no log
 	Register prometheus.Registerer
 
-	// OpenStatefulSet opens a StatefulSet of the API server, in JSON: a scale says nothing of
-	// what is scaled. It is called by many goroutines, once for each scale, and gives up
-	// when ctx ends. nil: scales are admitted unseen.
+	// OpenStatefulSet opens a StatefulSet on the API server, in JSON: a scale does not
+	// contain the object that is scaled. It must be safe for concurrent use, is called
+	// once for each scale, and must return when ctx is done. nil: scales are allowed
+	// unchecked.
 	OpenStatefulSet func(ctx context.Context, namespace, name string) (io.ReadCloser, error)
 }
 
-// Handler answers AdmissionReviews. It is for many goroutines.
+// Handler responds to AdmissionReviews. It is safe for concurrent use.
 type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -63,27 +64,27 @@ func New(c Config) *Handler {
 // SetRules replaces the rules. Reviews that arrive later are evaluated with them.
 func (h *Handler) SetRules(rules *admission.Rules) { h.rules.Store(rules) }
 
-// ServeHTTP answers a review, or says in an HTTP error why it is none.
+// ServeHTTP responds to an AdmissionReview, or with an HTTP error.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begun := time.Now()
+	start := time.Now()
 	o := observation{endpoint: endpointOf(r.URL.Path), operation: "none", verdict: verdictNone, code: http.StatusOK}
-	defer func() { h.metrics.observe(o, time.Since(begun)) }()
+	defer func() { h.metrics.observe(o, time.Since(start)) }()
 
-	reply, err := h.answer(r, &o)
+	reply, err := h.reply(r, &o)
 	if err != nil {
 		o.code = http.StatusBadRequest
 		if e, ok := errors.AsType[*httpError](err); ok {
 			o.code = e.code
 		}
-		h.log.Warn("this is no review", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		h.log.Warn("invalid admission review", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 		http.Error(w, err.Error(), o.code)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(reply) // whoever asked may have gone
+	_, _ = w.Write(reply) // best effort: the client may be gone
 }
 
-// httpError is an error with a code of its own.
+// httpError is an error with an HTTP status code.
 type httpError struct {
 	code int
 	text string
@@ -91,10 +92,11 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.text }
 
-func (h *Handler) answer(r *http.Request, o *observation) ([]byte, error) {
-	judge, known := map[string]judge{PathValidate: h.validate, PathMutate: h.mutate}[r.URL.Path]
+// reply returns the encoded response to r, and completes o.
+func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
+	review, known := map[string]reviewFunc{PathValidate: h.validate, PathMutate: h.mutate}[r.URL.Path]
 	if !known {
-		return nil, &httpError{http.StatusNotFound, "there is " + PathValidate + " and " + PathMutate}
+		return nil, &httpError{http.StatusNotFound, "unknown path: want " + PathValidate + " or " + PathMutate}
 	}
 	if r.Method != http.MethodPost {
 		return nil, &httpError{http.StatusMethodNotAllowed, "want POST"}
@@ -109,40 +111,36 @@ func (h *Handler) answer(r *http.Request, o *observation) ([]byte, error) {
 	case len(body) > MaxBody:
 		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the review has more than %d bytes", MaxBody)}
 	}
-	q, err := readRequest(body)
+	q, err := parseReview(body)
 	if err != nil {
 		return nil, err
 	}
-	a := h.judged(r.Context(), judge, q)
+	a := h.review(r.Context(), review, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings
-	h.report(r.URL.Path, q, a)
+	if a.verdict == verdictDenied {
+		h.log.Info("denied", "path", r.URL.Path, "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "dryRun", q.DryRun, "findings", a.findings)
+	}
 	return a.encode(q)
 }
 
-// judge is one of the two endpoints.
-type judge func(context.Context, request) (answer, error)
+// reviewFunc is the function of an endpoint.
+type reviewFunc func(context.Context, request) (answer, error)
 
-// judged is what j answers. Whatever goes wrong in it, the object is admitted.
-func (h *Handler) judged(ctx context.Context, j judge, q request) (a answer) {
+// review returns the answer of f. It allows the object if f fails or panics.
+func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("panic, the object is admitted", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "panic", p, "stack", string(debug.Stack()))
+			h.log.Error("panic, allowing the object", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "panic", p, "stack", string(debug.Stack()))
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
 	if !q.hasPod() && !q.isScale() {
 		return answer{verdict: verdictPassed}
 	}
-	a, err := j(ctx, q)
+	a, err := f(ctx, q)
 	if err != nil {
-		h.log.Warn("the object cannot be read and is admitted", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "error", err)
+		h.log.Warn("cannot read the object, allowing it", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "error", err)
 		return answer{verdict: verdictUnread}
 	}
 	return a
-}
-
-func (h *Handler) report(path string, q request, a answer) {
-	if a.verdict == verdictDenied {
-		h.log.Info("denied", "path", path, "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "dryRun", q.DryRun, "findings", a.findings)
-	}
 }

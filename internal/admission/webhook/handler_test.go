@@ -27,8 +27,8 @@ func newHandler(t testing.TB, metrics prometheus.Registerer) *webhook.Handler {
 	return webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Register: metrics})
 }
 
-// asked is the review of an object as the API server writes it.
-func asked(t testing.TB, operation string, object []byte) []byte {
+// newReview returns the review of an object, as the API server encodes it.
+func newReview(t testing.TB, operation string, object []byte) []byte {
 	t.Helper()
 	var o struct {
 		metav1.TypeMeta
@@ -60,21 +60,22 @@ func post(h http.Handler, path string, body []byte) *httptest.ResponseRecorder {
 	return w
 }
 
-// answered reads an answer as the API server does, which refuses what is not one.
-func answered(t testing.TB, w *httptest.ResponseRecorder) *admissionv1.AdmissionResponse {
+// parseResponse parses a response, and fails the test if the API server would reject it.
+func parseResponse(t testing.TB, w *httptest.ResponseRecorder) *admissionv1.AdmissionResponse {
 	t.Helper()
 	var r admissionv1.AdmissionReview
 	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %q: %v", w.Code, w.Header(), w.Body, err)
 	}
 	if r.APIVersion != "admission.k8s.io/v1" || r.Kind != "AdmissionReview" || r.Request != nil || r.Response == nil {
-		t.Fatalf("this is no answer: %s", w.Body)
+		t.Fatalf("invalid response: %s", w.Body)
 	}
 	return r.Response
 }
 
-// TestVectors: the table, asked over HTTP, with the words of package admission.
-func TestVectors(t *testing.T) {
+// TestHandler_Vectors compares the response to each vector with the verdict and the messages
+// of its findings.
+func TestHandler_Vectors(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -82,35 +83,44 @@ func TestVectors(t *testing.T) {
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
 			h := webhook.New(webhook.Config{Rules: v.Node.Rules(t)})
-			got := answered(t, post(h, webhook.PathValidate, asked(t, v.Operation, v.Object)))
-			did := "allows"
-			switch {
-			case !got.Allowed:
-				did = "denies"
-			case got.Warnings != nil:
-				did = "warns"
-			}
-			if got.UID != "705ab4f5" || did != v.Admission && v.APIServer != "refuses" {
-				t.Errorf("%s, want %s: %+v", did, v.Admission, got)
-			}
-			said := strings.ReplaceAll(strings.Join(got.Warnings, " "), " ... ", " ")
-			if !got.Allowed {
-				said += got.Result.Message
-				if got.Result.Code != http.StatusUnprocessableEntity || got.Result.Reason != metav1.StatusReasonInvalid {
-					t.Errorf("denied as %+v", got.Result)
-				}
-			}
-			for _, f := range v.Findings {
-				if f.EnforcedBy != "apiserver" && !strings.Contains(said, f.Message) {
-					t.Errorf("said is %q, and not %q", said, f.Message)
-				}
-			}
+			checkVector(t, v, parseResponse(t, post(h, webhook.PathValidate, newReview(t, v.Operation, v.Object))))
 		})
 	}
 }
 
-// TestRequests: whatever comes gets a well-formed answer or an HTTP error.
-func TestRequests(t *testing.T) {
+func checkVector(t *testing.T, v vectors.Vector, got *admissionv1.AdmissionResponse) {
+	t.Helper()
+	if got.UID != "705ab4f5" || verb(got) != v.Admission && v.APIServer != "refuses" {
+		t.Errorf("%s, want %s: %+v", verb(got), v.Admission, got)
+	}
+	text := strings.ReplaceAll(strings.Join(got.Warnings, " "), " ... ", " ")
+	if !got.Allowed {
+		text += got.Result.Message
+		if got.Result.Code != http.StatusUnprocessableEntity || got.Result.Reason != metav1.StatusReasonInvalid {
+			t.Errorf("denied as %+v", got.Result)
+		}
+	}
+	for _, f := range v.Findings {
+		if f.EnforcedBy != "apiserver" && !strings.Contains(text, f.Message) {
+			t.Errorf("got %q, want %q in it", text, f.Message)
+		}
+	}
+}
+
+// verb returns the verdict as in the vectors.
+func verb(r *admissionv1.AdmissionResponse) string {
+	switch {
+	case !r.Allowed:
+		return "denies"
+	case r.Warnings != nil:
+		return "warns"
+	default:
+		return "allows"
+	}
+}
+
+// TestHandler_Requests: every request gets a valid response or an HTTP error.
+func TestHandler_Requests(t *testing.T) {
 	const long = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a-name-of-forty-characters-0123456789-abc","namespace":"payments"},"spec":{"subdomain":"checkout","setHostnameAsFQDN":true}}`
 	review := func(request string) string {
 		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":` + request + `}`
@@ -131,18 +141,18 @@ func TestRequests(t *testing.T) {
 		{"no object", review(`{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE"}`), 200, "allowed"},
 		{"null", ask(`,"object":null`), 200, "allowed"},
 		{"another kind", ask(`,"kind":{"group":"","version":"v1","kind":"Service"}`), 200, "allowed"},
-		{"a version that is not ours", ask(`,"kind":{"group":"apps","version":"v2","kind":"Deployment"}`), 200, "allowed"},
-		{"an object that is none", ask(`,"object":[1]`), 200, "allowed"},
+		{"an unsupported version", ask(`,"kind":{"group":"apps","version":"v2","kind":"Deployment"}`), 200, "allowed"},
+		{"an object that is a list", ask(`,"object":[1]`), 200, "allowed"},
 		{"a field of another type", ask(`,"object":{"metadata":{"name":"web"},"spec":{"dnsConfig":7}}`), 200, "allowed"},
 		{"fields of a newer API", ask(`,"object":` + strings.Replace(long, `"spec":{`, `"spec":{"containers":7,"dns":{"new":1},`, 1)), 200, "denied"},
-		{"a namespace that the request alone has", ask(`,"namespace":"payments","object":` + strings.Replace(long, `,"namespace":"payments"`, "", 1)), 200, "denied"},
+		{"a namespace in the request only", ask(`,"namespace":"payments","object":` + strings.Replace(long, `,"namespace":"payments"`, "", 1)), 200, "denied"},
 		{"a body at the limit", padded(webhook.MaxBody), 200, "denied"},
 		{"a body beyond it", padded(webhook.MaxBody + 1), 413, "more than 8388608 bytes"},
-		{"v1beta1", strings.Replace(ask(""), "k8s.io/v1", "k8s.io/v1beta1", 1), 400, `of "admission.k8s.io/v1beta1", want AdmissionReview of admission.k8s.io/v1`},
-		{"another document", `{"apiVersion":"v1","kind":"Pod"}`, 400, `this is "Pod"`},
+		{"v1beta1", strings.Replace(ask(""), "k8s.io/v1", "k8s.io/v1beta1", 1), 400, `of "admission.k8s.io/v1beta1": want AdmissionReview of admission.k8s.io/v1`},
+		{"another document", `{"apiVersion":"v1","kind":"Pod"}`, 400, `kind "Pod" of "v1"`},
 		{"no request", review("null"), 400, "no request"},
 		{"no uid", review("{}"), 400, "no uid"},
-		{"a uid that is none", review(`{"uid":5}`), 400, "request.uid: is a number, must be a string"},
+		{"a uid that is a number", review(`{"uid":5}`), 400, "request.uid: is a number, must be a string"},
 		{"nothing", "", 400, "reading the review"},
 		{"not JSON", "apiVersion: v1", 400, "reading the review"},
 		{"half a review", ask("")[:300], 400, "reading the review"},
@@ -157,19 +167,19 @@ func TestRequests(t *testing.T) {
 				}
 				return
 			}
-			if got := answered(t, w); got.UID != "u" || got.Allowed != (tt.want == "allowed") {
+			if got := parseResponse(t, w); got.UID != "u" || got.Allowed != (tt.want == "allowed") {
 				t.Errorf("%+v, want %s", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestProtocol(t *testing.T) {
+func TestHandler_Protocol(t *testing.T) {
 	for _, tt := range []struct {
 		method, path, contentType string
 		want                      int
 	}{
-		{"POST", "/validate", "application/json; charset=utf-8", 400}, // read, and found empty
+		{"POST", "/validate", "application/json; charset=utf-8", 400}, // an empty body
 		{"GET", "/validate", "application/json", 405},
 		{"POST", "/", "application/json", 404},
 		{"POST", "/validate", "", 415},
@@ -185,17 +195,17 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// TestPanic: a handler without rules stands for every mistake of ours. The object is
-// admitted, and somebody is told.
-func TestPanic(t *testing.T) {
+// TestHandler_Panic uses a handler without rules, which panics. The object is allowed, and
+// the panic is counted.
+func TestHandler_Panic(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := webhook.New(webhook.Config{Register: registry})
-	body := asked(t, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}`))
-	if got := answered(t, post(h, webhook.PathValidate, body)); !got.Allowed || got.UID != "705ab4f5" {
+	body := newReview(t, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}`))
+	if got := parseResponse(t, post(h, webhook.PathValidate, body)); !got.Allowed || got.UID != "705ab4f5" {
 		t.Errorf("%+v", got)
 	}
 	want := `
-# HELP dnsconfigurer_admission_requests_total Requests of API servers, by endpoint, operation, verdict and HTTP code.
+# HELP dnsconfigurer_admission_requests_total Requests, by endpoint, operation, verdict and HTTP code.
 # TYPE dnsconfigurer_admission_requests_total counter
 dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="CREATE",verdict="panicked"} 0
 dnsconfigurer_admission_requests_total{code="200",endpoint="mutate",operation="CREATE",verdict="unread"} 0
@@ -211,40 +221,40 @@ dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation=
 	}
 }
 
-// TestMutate: the patch of each kind, where there are annotations and where there are not.
-func TestMutate(t *testing.T) {
+// TestHandler_Mutate compares the patch of each kind, with and without annotations.
+func TestHandler_Mutate(t *testing.T) {
 	const replaced = `{"op":"replace","path":"%s/spec/dnsPolicy","value":"ClusterFirstWithHostNet"}`
 	const annotated = `{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy","value":"ClusterFirstWithAutopath"},` +
 		`{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy-from","value":"dnsPolicy"}`
 	const removed = `{"op":"remove","path":"%s/metadata/annotations/dnsconfigurer.dev~1%s"}`
-	const made = `{"op":"add","path":"%s/metadata%s","value":{}}`
+	const parent = `{"op":"add","path":"%s/metadata%s","value":{}}`
 	text := fmt.Sprintf
 	for _, tt := range []struct{ name, object, want string }{
 		{"a pod", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
-			text(replaced, "") + "," + text(made, "", "/annotations") + "," + text(annotated, "")},
+			text(replaced, "") + "," + text(parent, "", "/annotations") + "," + text(annotated, "")},
 		{"the KEP's spelling, on the host's network, without a name yet", `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","annotations":{"a":"b"}},"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}}`,
 			text(replaced, "") + "," + text(annotated, "")},
-		{"a pod whose author says something else in the annotation", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
+		{"a pod with another policy in the annotation", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
 			text(replaced, "")},
 		{"a template without metadata", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","annotations":{"a":"b"}},"spec":{"template":{"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template") + "," + text(made, "/spec/template", "") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
+			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "") + "," + text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
 		{"a template with metadata", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template") + "," + text(made, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
+			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
 		{"a CronJob", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web"},"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}}}`,
 			text(replaced, "/spec/jobTemplate/spec/template") + "," + text(annotated, "/spec/jobTemplate/spec/template")},
 		{"a PodTemplate", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}`,
 			text(replaced, "/template") + "," + text(annotated, "/template")},
-		{"taken back", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
+		{"without the policy", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
 			text(removed, "/spec/template", "policy") + "," + text(removed, "/spec/template", "policy-from")},
-		{"taken back for something else", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
+		{"with another policy instead", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
 			text(removed, "", "policy-from")},
-		{"as it is stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
+		{"as stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
 		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
 		{"another policy", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"None"}}`, ""},
 		{"no policy", `{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{}}`, ""},
 	} {
 		for _, operation := range []string{"CREATE", "UPDATE"} {
-			got := answered(t, post(newHandler(t, nil), webhook.PathMutate, asked(t, operation, []byte(tt.object))))
+			got := parseResponse(t, post(newHandler(t, nil), webhook.PathMutate, newReview(t, operation, []byte(tt.object))))
 			if tt.want == "" {
 				if !got.Allowed || got.Patch != nil || got.PatchType != nil {
 					t.Errorf("%s: %+v", tt.name, got)
@@ -258,15 +268,15 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// FuzzReview: a well-formed answer with the UID that was asked with, or an HTTP error; a
-// pod is never denied without a reason, and warnings keep to the limits.
+// FuzzReview: the response is valid and has a UID, or it is an HTTP error. A pod is never
+// denied without a reason, and warnings are within the limits.
 func FuzzReview(f *testing.F) {
 	table, err := vectors.Load()
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, v := range table {
-		f.Add(asked(f, v.Operation, v.Object))
+		f.Add(newReview(f, v.Operation, v.Object))
 	}
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
@@ -275,47 +285,37 @@ func FuzzReview(f *testing.F) {
 	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), OpenStatefulSet: stored(ten)})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range []string{webhook.PathValidate, webhook.PathMutate} {
-			w := post(h, path, body)
-			if w.Code >= 400 && w.Code < 500 {
-				continue
-			}
-			got := answered(t, w)
-			if got.UID == "" || !got.Allowed && got.Result.Message == "" {
-				t.Errorf("%+v", got)
-			}
-			if got.Patch != nil && !json.Valid(got.Patch) {
-				t.Errorf("patch %q", got.Patch)
-			}
-			total := 0
-			for _, line := range got.Warnings {
-				n := len([]rune(line))
-				total += n
-				if n > 120 || n == 0 {
-					t.Errorf("a warning of %d characters: %q", n, line)
-				}
-			}
-			if total > 4096 {
-				t.Errorf("%d characters of warnings", total)
-			}
+			checkResponse(t, post(h, path, body))
 		}
 	})
 }
 
-// BenchmarkReview is a verdict from the bytes of the request to those of the answer.
-func BenchmarkReview(b *testing.B) {
-	table, err := vectors.Load()
-	if err != nil {
-		b.Fatal(err)
+func checkResponse(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	if w.Code >= 400 && w.Code < 500 {
+		return
 	}
-	var bodies [][]byte
-	for _, v := range table {
-		bodies = append(bodies, asked(b, v.Operation, v.Object))
+	got := parseResponse(t, w)
+	if got.UID == "" || !got.Allowed && got.Result.Message == "" {
+		t.Errorf("%+v", got)
 	}
-	h := newHandler(b, nil)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if w := post(h, webhook.PathValidate, bodies[i%len(bodies)]); w.Code != http.StatusOK {
-			b.Fatal(w.Body)
+	if got.Patch != nil && !json.Valid(got.Patch) {
+		t.Errorf("patch %q", got.Patch)
+	}
+	checkWarnings(t, got.Warnings)
+}
+
+func checkWarnings(t *testing.T, warnings []string) {
+	t.Helper()
+	total := 0
+	for _, line := range warnings {
+		n := len([]rune(line))
+		total += n
+		if n > 120 || n == 0 {
+			t.Errorf("a warning of %d characters: %q", n, line)
 		}
+	}
+	if total > 4096 {
+		t.Errorf("%d characters of warnings", total)
 	}
 }

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// KeyPair is a certificate and its key in two files, which are read again when they
-// change. They are looked at when somebody asks, at handshakes and for readiness: there
-// is no watch that bind mounts, renamed files and swapped links could get past. While
-// the two do not fit each other, as between the writing of one and of the other, the
-// pair before is served.
+// KeyPair is a certificate and its key in two files, which are read again when they change.
+// The files are compared at each call of Current, at handshakes and for readiness, because a
+// watch can miss bind mounts, renamed files and replaced links. While the two do not match,
+// such as between the writes of one and of the other, the previous pair is served.
 type KeyPair struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu     sync.Mutex
 	served *tls.Certificate
-	cert   os.FileInfo // when it was last read; nil: it was not there
+	cert   os.FileInfo // of the last reading; nil: no such file
 	key    os.FileInfo
-	err    error // why the files are not what is served
+	err    error // of the last reading
 }
 
-// NewKeyPair reads the two files. Whoever starts with bad ones should end.
+// NewKeyPair reads the two files. It returns an error if they are unreadable or do not match.
 func NewKeyPair(certFile, keyFile string, log *slog.Logger) (*KeyPair, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -40,28 +39,28 @@ func NewKeyPair(certFile, keyFile string, log *slog.Logger) (*KeyPair, error) {
 	return p, nil
 }
 
-// Current returns the certificate that is served, and why it is not that of the files,
-// or not valid now.
+// Current returns the certificate to serve. The error is set if the files have another one
+// that cannot be used, or if the certificate is not valid now.
 func (p *KeyPair) Current() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lookLocked()
+	p.reloadLocked()
 	if p.served == nil || p.err != nil {
 		return p.served, p.err
 	}
 	switch now, leaf := time.Now(), p.served.Leaf; {
 	case now.After(leaf.NotAfter):
-		return p.served, fmt.Errorf("the certificate of %s has expired on %v", p.certFile, leaf.NotAfter)
+		return p.served, fmt.Errorf("certificate %s expired on %v", p.certFile, leaf.NotAfter)
 	case now.Before(leaf.NotBefore):
-		return p.served, fmt.Errorf("the certificate of %s is valid from %v on", p.certFile, leaf.NotBefore)
+		return p.served, fmt.Errorf("certificate %s is not valid before %v", p.certFile, leaf.NotBefore)
 	}
 	return p.served, nil
 }
 
-// lookLocked reads the files again if they have changed.
-func (p *KeyPair) lookLocked() {
-	cert, key := stat(p.certFile), stat(p.keyFile) // before they are read: what comes later is news
-	if p.served != nil && same(cert, p.cert) && same(key, p.key) {
+// reloadLocked reads the files again if they have changed.
+func (p *KeyPair) reloadLocked() {
+	cert, key := stat(p.certFile), stat(p.keyFile) // before the reading, so that a later change is noticed
+	if p.served != nil && unchanged(cert, p.cert) && unchanged(key, p.key) {
 		return
 	}
 	c, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
@@ -69,17 +68,17 @@ func (p *KeyPair) lookLocked() {
 	if err != nil {
 		p.err = fmt.Errorf("reading %s and %s: %w", p.certFile, p.keyFile, err)
 		if p.served != nil {
-			p.log.Warn("the certificate cannot be read, the one before is served", "error", p.err)
+			p.log.Warn("invalid certificate, keeping the previous one", "error", p.err)
 		}
 		return
 	}
 	if p.served != nil {
-		p.log.Info("another certificate is served", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
+		p.log.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
 	}
 	p.served = &c
 }
 
-// stat returns what can be seen of a file without reading it; nil: nothing.
+// stat returns the file information, or nil if the file cannot be accessed.
 func stat(path string) os.FileInfo {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,8 +87,9 @@ func stat(path string) os.FileInfo {
 	return info
 }
 
-// same tells whether a file has not changed. A renamed one may be as old and as long.
-func same(a, b os.FileInfo) bool {
+// unchanged reports whether a and b are the same version of a file. A file that was renamed to
+// the path can have the same time and size.
+func unchanged(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

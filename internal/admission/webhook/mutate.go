@@ -14,39 +14,39 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// fromAnnotation tells that the policy's annotation is not the author's.
+// originAnnotation marks a policy annotation that was added by admission.
 const (
-	fromAnnotation = "dnsconfigurer.dev/policy-from"
-	fromDNSPolicy  = "dnsPolicy"
+	originAnnotation = "dnsconfigurer.dev/policy-from"
+	originDNSPolicy  = "dnsPolicy"
 )
 
-// mutate does what deploy/autopath/policy.yaml does where the API server has no such
-// policies, to the letter: objects do not change when a cluster goes from one to the
-// other. dnsPolicy ClusterFirstWithAutopath, in any case, becomes ClusterFirstWithHostNet
-// and two annotations; they go when an object that has them asks for something else. An
-// update of a pod gives the policy that its creation gave, so the API server sees no
-// change. docs/autopath.md has the reasons.
+// mutate is deploy/autopath/policy.yaml for API servers without mutating admission policies.
+// The two must have the same result, so that objects do not change when a cluster switches
+// from one to the other. It replaces dnsPolicy ClusterFirstWithAutopath, in upper or lower
+// case, by ClusterFirstWithHostNet and two annotations. It removes the annotations from an
+// object with another policy. An update of a pod has the same result as its creation, so the
+// API server finds no change. docs/autopath.md has the reasons.
 func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}
 	at := "/" + strings.ReplaceAll(w.Path, ".", "/") // ends with a slash
-	pod, asked := w.Pod, strings.EqualFold(string(w.Pod.Spec.DNSPolicy), string(policy.ClusterFirstWithAutopath))
-	_, ours := pod.Annotations[fromAnnotation]
+	pod, autopath := w.Pod, strings.EqualFold(string(w.Pod.Spec.DNSPolicy), string(policy.ClusterFirstWithAutopath))
+	_, added := pod.Annotations[originAnnotation]
 	var patch []operation
 	switch windows := pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows; {
-	case asked && !windows:
+	case autopath && !windows:
 		patch = []operation{{"replace", at + "spec/dnsPolicy", corev1.DNSClusterFirstWithHostNet}}
-		if _, authors := pod.Annotations[policy.OverrideAnnotation]; !authors { // else the author's counts, as it does without us
+		if _, set := pod.Annotations[policy.OverrideAnnotation]; !set { // the author's annotation has precedence
 			hasMetadata := has(q.Object, strings.Split(at+"metadata", "/"))
 			patch = append(patch, annotate(at, hasMetadata, pod.Annotations != nil)...)
 		}
-	case ours && !asked && pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet:
+	case added && !autopath && pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet:
 		if pod.Annotations[policy.OverrideAnnotation] == string(policy.ClusterFirstWithAutopath) {
 			patch = []operation{{Op: "remove", Path: annotation(at, policy.OverrideAnnotation)}}
 		}
-		patch = append(patch, operation{Op: "remove", Path: annotation(at, fromAnnotation)})
+		patch = append(patch, operation{Op: "remove", Path: annotation(at, originAnnotation)})
 	default:
 		return answer{verdict: verdictPassed}, nil
 	}
@@ -55,7 +55,7 @@ func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	return a, err
 }
 
-// annotate adds the two annotations, and what has to be there before.
+// annotate returns the operations that add the two annotations and their parents.
 func annotate(at string, hasMetadata, hasAnnotations bool) []operation {
 	var patch []operation
 	if !hasMetadata {
@@ -66,33 +66,32 @@ func annotate(at string, hasMetadata, hasAnnotations bool) []operation {
 	}
 	return append(patch,
 		operation{"add", annotation(at, policy.OverrideAnnotation), policy.ClusterFirstWithAutopath},
-		operation{"add", annotation(at, fromAnnotation), fromDNSPolicy})
+		operation{"add", annotation(at, originAnnotation), originDNSPolicy})
 }
 
-// annotation is the JSON Pointer to one (RFC 6901; section 3 has the escape).
+// annotation returns the JSON Pointer of an annotation (RFC 6901; section 3 has the escape).
 func annotation(at, key string) string {
 	return at + "metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
 }
 
-// operation is one of a JSON Patch (RFC 6902).
+// operation is an operation of a JSON Patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// has tells whether the object js has something at the end of steps. An empty step is
-// none.
+// has reports whether the object js has a value at a path. It ignores empty steps.
 func has(js []byte, steps []string) bool {
 	for _, step := range steps {
 		if step == "" {
 			continue
 		}
-		var within map[string]json.RawMessage
-		if json.Unmarshal(js, &within) != nil {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(js, &object) != nil {
 			return false
 		}
-		js = within[step]
+		js = object[step]
 	}
 	return len(js) > 0 && string(js) != "null"
 }

@@ -21,7 +21,7 @@ import (
 
 const reviewKind = "AdmissionReview"
 
-// review is the part of an AdmissionReview that is read: who asks does not matter.
+// review is the part of an AdmissionReview that is read. The user is not.
 type review struct {
 	metav1.TypeMeta `json:",inline"`
 	Request         *request `json:"request"`
@@ -33,22 +33,21 @@ type request struct {
 	Resource    metav1.GroupVersionResource `json:"resource"`
 	SubResource string                      `json:"subResource"`
 	Namespace   string                      `json:"namespace"`
-	Name        string                      `json:"name"` // "" while it is not generated
+	Name        string                      `json:"name"` // "" before it is generated
 	Operation   admission.Operation         `json:"operation"`
 	DryRun      bool                        `json:"dryRun"`
 	Object      json.RawMessage             `json:"object"`
 }
 
-// readRequest reads an AdmissionReview. The error says why there is nothing that could
-// be answered.
-func readRequest(body []byte) (request, error) {
+// parseReview returns the request of an AdmissionReview.
+func parseReview(body []byte) (request, error) {
 	var r review
 	if err := document.Decode(body, &r); err != nil {
 		return request{}, fmt.Errorf("reading the review: %w", err)
 	}
 	switch {
 	case r.APIVersion != admissionv1.SchemeGroupVersion.String() || r.Kind != reviewKind:
-		return request{}, fmt.Errorf("this is %q of %q, want %s of %s", r.Kind, r.APIVersion, reviewKind, admissionv1.SchemeGroupVersion)
+		return request{}, fmt.Errorf("kind %q of %q: want %s of %s", r.Kind, r.APIVersion, reviewKind, admissionv1.SchemeGroupVersion)
 	case r.Request == nil:
 		return request{}, errors.New("the review has no request")
 	case r.Request.UID == "":
@@ -57,15 +56,15 @@ func readRequest(body []byte) (request, error) {
 	return *r.Request, nil
 }
 
-// hasPod tells whether there may be a pod to judge: the subresources of pods and of what
-// makes them have none, or may not change it.
+// hasPod reports whether the object may have a pod or pod template to check. Subresources
+// have none, or cannot change it.
 func (q *request) hasPod() bool {
 	return q.SubResource == "" && (q.Operation == admission.Create || q.Operation == admission.Update) &&
 		len(q.Object) > 0 && string(q.Object) != "null"
 }
 
-// isScale tells whether a StatefulSet is to have another number of pods. The host names of
-// what else is scaled do not get longer by that.
+// isScale reports whether q scales a StatefulSet. The host names of other objects do not get
+// longer with more replicas.
 func (q *request) isScale() bool {
 	return q.SubResource == "scale" && q.Operation == admission.Update && q.Resource == statefulSets && q.Kind == scaleKind
 }
@@ -74,7 +73,7 @@ func (q *request) apiVersion() string {
 	return metav1.GroupVersion{Group: q.Kind.Group, Version: q.Kind.Version}.String()
 }
 
-// operation is one of few.
+// operation returns a label value.
 func (q *request) operation() string {
 	if slices.Contains([]admission.Operation{admission.Create, admission.Update}, q.Operation) {
 		return string(q.Operation)
@@ -82,20 +81,20 @@ func (q *request) operation() string {
 	return "other"
 }
 
-// answer is what is answered. Its zero value admits the object.
+// answer is the response to a request. The zero value allows the object.
 type answer struct {
 	verdict  verdict
 	findings []policy.Code
-	denied   string // why; "": it is not
+	denied   string // the reason; "": it is allowed
 	warnings []string
 	patch    []byte
 }
 
-// encode writes the AdmissionReview that answers q.
+// encode returns the AdmissionReview with the response to q.
 func (a *answer) encode(q request) ([]byte, error) {
 	r := &admissionv1.AdmissionResponse{UID: q.UID, Allowed: a.denied == "", Warnings: a.warnings}
 	if a.denied != "" {
-		// As the API server says it, and its admission policies do.
+		// As in responses of the API server and its admission policies.
 		r.Result = &metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: a.denied}
 	}
 	if a.patch != nil {

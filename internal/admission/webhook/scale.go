@@ -17,61 +17,61 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Limits of reading what is scaled.
+// Limits of reading the StatefulSet that is scaled.
 const (
-	// OpenTimeout is how long a scale waits for its StatefulSet: well below the
-	// timeoutSeconds of `webhook manifests`, after which the API server goes on without us
-	// and says in its metrics that we failed.
+	// OpenTimeout is how long a scale waits for its StatefulSet. It is well below the
+	// timeoutSeconds of `webhook manifests`, after which the API server ignores the
+	// webhook and counts a failure.
 	OpenTimeout = time.Second
 
 	// MaxStatefulSet is the size in bytes of the largest one that is read. The API server
-	// takes objects of 3 MiB, and adds who owns which field.
+	// accepts objects of 3 MiB, and adds managedFields.
 	MaxStatefulSet = 4 << 20
 )
 
-// What a scale is a part of, and its own kind.
+// The resource of a StatefulSet, and the kind of its scale.
 var (
 	statefulSets = metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
 	scaleKind    = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 )
 
-// scale judges the number of pods that a StatefulSet is to have: its host names end with
-// ordinals, and get longer. It is never denied, as no update of what makes pods is.
+// scale checks the new number of replicas of a StatefulSet: its host names end with ordinals
+// and get longer. Like an update of any object that creates pods, a scale is never denied.
 //
-// The set has been judged when it was applied, so only what the number changes is said:
-// what is found in the set as it will be, and not in the set as it is. Without a higher
-// ordinal there is nothing. What is said is about the number, which is all that a scale has.
+// The StatefulSet was checked when it was applied, so the answer has only the findings in the
+// new state that are not findings in the current one. There are none without a higher
+// ordinal. Their field is the number of replicas, the only one that a scale has.
 func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	if h.open == nil {
 		return answer{verdict: verdictPassed}, nil
 	}
-	var asked struct {
+	var desired struct {
 		Spec struct {
 			Replicas int32 `json:"replicas"` // absent: 0
 		} `json:"spec"`
 	}
-	if err := document.Decode(q.Object, &asked); err != nil {
+	if err := document.Decode(q.Object, &desired); err != nil {
 		return answer{}, err
 	}
-	now, err := h.statefulSet(ctx, q)
+	current, err := h.readStatefulSet(ctx, q)
 	if err != nil {
 		return answer{}, fmt.Errorf("reading the StatefulSet that is scaled: %w", err)
 	}
-	next := now.WithReplicas(asked.Spec.Replicas)
-	if next.Ordinals.Last <= now.Ordinals.Last {
+	next := current.WithReplicas(desired.Spec.Replicas)
+	if next.Ordinals.Last <= current.Ordinals.Last {
 		return answer{verdict: verdictAllowed}, nil
 	}
-	rules, o := h.rules.Load(), objectOf(next, q)
-	known := rules.Check(objectOf(now, q))
-	found := slices.DeleteFunc(rules.Check(o), func(f policy.Finding) bool { return slices.Contains(known, f) })
-	for i := range found {
-		found[i].Field = "spec.replicas"
+	rules, o := h.rules.Load(), newObject(next, q)
+	known := rules.Check(newObject(current, q))
+	findings := slices.DeleteFunc(rules.Check(o), func(f policy.Finding) bool { return slices.Contains(known, f) })
+	for i := range findings {
+		findings[i].Field = "spec.replicas"
 	}
-	return verdictOn(o, found), nil
+	return newAnswer(o, findings), nil
 }
 
-// statefulSet reads what q scales.
-func (h *Handler) statefulSet(ctx context.Context, q request) (kube.Workload, error) {
+// readStatefulSet returns the StatefulSet that q scales.
+func (h *Handler) readStatefulSet(ctx context.Context, q request) (kube.Workload, error) {
 	ctx, cancel := context.WithTimeout(ctx, OpenTimeout)
 	defer cancel()
 	r, err := h.open(ctx, q.Namespace, q.Name)
@@ -84,7 +84,7 @@ func (h *Handler) statefulSet(ctx context.Context, q request) (kube.Workload, er
 	case err != nil:
 		return kube.Workload{}, err
 	case len(text) > MaxStatefulSet:
-		return kube.Workload{}, fmt.Errorf("it has more than %d bytes", MaxStatefulSet)
+		return kube.Workload{}, fmt.Errorf("larger than %d bytes", MaxStatefulSet)
 	}
 	w, _, err := kube.ParseAdmissionObject(statefulSets.Group+"/"+statefulSets.Version, "StatefulSet", text)
 	return w, err

@@ -22,20 +22,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// ten is a StatefulSet as the API server has it. Its FQDNs have 64 characters, with
+// ten is a StatefulSet of the API server with ten replicas. Its FQDNs have 64 characters with
 // ordinals of one digit.
 const ten = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east","namespace":"storage","managedFields":[{"manager":"kubectl"}]},
 	"spec":{"serviceName":"cassandra-ring-001","replicas":10,"ordinals":{"start":0},"template":{"spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c"}]}}},"status":{"replicas":10}}`
 
-// scaling is the review of a scale of storage/cassandra-dc-east, as the API server writes
-// it.
+// scaling returns the review of a scale of storage/cassandra-dc-east, as the API server
+// encodes it.
 func scaling(group, resource, object string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 		"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":%q,"version":"v1","resource":%q},"subResource":"scale",
 		"name":"cassandra-dc-east","namespace":"storage","operation":"UPDATE","object":%s,"oldObject":null}}`, group, resource, object)
 }
 
-// stored is an API server that has one StatefulSet.
+// stored is Config.OpenStatefulSet of an API server with one StatefulSet.
 func stored(set string) func(context.Context, string, string) (io.ReadCloser, error) {
 	return func(_ context.Context, namespace, name string) (io.ReadCloser, error) {
 		if namespace != "storage" || name != "cassandra-dc-east" {
@@ -45,14 +45,14 @@ func stored(set string) func(context.Context, string, string) (io.ReadCloser, er
 	}
 }
 
-// scaled has a scale judged, and returns what is warned of, in one line, what was counted
-// and what was logged.
+// scaled returns the warnings for a scale in one line, the verdict that was counted, and the
+// log.
 func scaled(t *testing.T, c webhook.Config, path string, review []byte) (warnings, verdict, log string) {
 	t.Helper()
 	var text bytes.Buffer
 	registry := prometheus.NewRegistry()
 	c.Rules, c.Register, c.Logger = vectors.DefaultNode().Rules(t), registry, slog.New(slog.NewTextHandler(&text, nil))
-	got := answered(t, post(webhook.New(c), path, review))
+	got := parseResponse(t, post(webhook.New(c), path, review))
 	if !got.Allowed || got.Patch != nil {
 		t.Errorf("%+v", got)
 	}
@@ -70,11 +70,11 @@ func scaled(t *testing.T, c webhook.Config, path string, review []byte) (warning
 	return strings.ReplaceAll(strings.Join(got.Warnings, " "), " ... ", " "), verdict, text.String()
 }
 
-// TestScale: what the new number of pods changes is said, and nothing else.
-func TestScale(t *testing.T) {
-	fqdn := func(ordinal string, length int, sharp string) string {
+// TestScale_Warnings: the warnings are those that the new number of replicas adds.
+func TestScale_Warnings(t *testing.T) {
+	fqdn := func(ordinal string, length int, excess string) string {
 		return fmt.Sprintf("spec.replicas: FQDN cassandra-dc-east-%s.cassandra-ring-001.storage.svc.cluster.local would be %d characters, 64 is the limit; "+
-			"shorten the name or the service name or the namespace by %s, or drop setHostnameAsFQDN", ordinal, length, sharp)
+			"shorten the name or the service name or the namespace by %s, or drop setHostnameAsFQDN", ordinal, length, excess)
 	}
 	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(ten) }
 	eleven := with(`"replicas":10`, `"replicas":11`)
@@ -90,7 +90,7 @@ func TestScale(t *testing.T) {
 		{"down, where what remains is too long", with(`"replicas":10`, `"replicas":1000`), `{"spec":{"replicas":11}}`, ""},
 		{"to where it is, and that is too long", eleven, `{"spec":{"replicas":11}}`, ""},
 		{"to nothing", eleven, `{"spec":{}}`, ""},
-		{"from nothing, as which it was judged with one", with(`"replicas":10`, `"replicas":0`, "ring-001", "ring-0001"), `{"spec":{"replicas":1}}`, ""},
+		{"from nothing, which is checked as one", with(`"replicas":10`, `"replicas":0`, "ring-001", "ring-0001"), `{"spec":{"replicas":1}}`, ""},
 		{"late ordinals, by one", with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":9`), `{"spec":{"replicas":2}}`, fqdn("10", 65, "1")},
 		{"late ordinals, all too long", with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":2147483647`, "ring-001", "r"), `{"spec":{"replicas":2147483647}}`, ""},
 		{"to where the next digit would be too long", with(`"replicas":10`, `"replicas":3`, "ring-001", "ring-01"), `{"spec":{"replicas":11}}`,
@@ -98,7 +98,7 @@ func TestScale(t *testing.T) {
 				"stay below that ordinal, or shorten the name or the service name or the namespace by 1"},
 		{"a host name that the API server will refuse", with("cassandra-dc-east", strings.Repeat("n", 61)), `{"spec":{"replicas":11}}`,
 			"spec.replicas: the pods' host name \"" + strings.Repeat("n", 61) + "-10\" has 64 characters, 63 is the limit; the API server accepts the object and refuses what it creates; shorten it by 1"},
-		{"other things that are wrong with the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`), `{"spec":{"replicas":11}}`, ""},
+		{"other findings in the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`), `{"spec":{"replicas":11}}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: stored(tt.set)}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
@@ -112,8 +112,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestScaleUnseen: what cannot be read is admitted without a word to who scales.
-func TestScaleUnseen(t *testing.T) {
+// TestScale_Unread: a scale that cannot be checked is allowed without a warning.
+func TestScale_Unread(t *testing.T) {
 	type open = func(context.Context, string, string) (io.ReadCloser, error)
 	fails := func(err error) open {
 		return func(context.Context, string, string) (io.ReadCloser, error) { return nil, err }
@@ -130,13 +130,13 @@ func TestScaleUnseen(t *testing.T) {
 		{"no access", nil, eleven, "passed", ""},
 		{"not found", fails(errors.New(`statefulsets.apps "cassandra-dc-east" not found`)), eleven, "unread", "StatefulSet that is scaled: statefulsets.apps"},
 		{"a set at the limit", padded(webhook.MaxStatefulSet), eleven, "warned", ""},
-		{"a set beyond it", padded(webhook.MaxStatefulSet + 1), eleven, "unread", "more than 4194304 bytes"},
-		{"a set that is none", stored("[1]"), eleven, "unread", "is a list, must be a mapping"},
+		{"a set beyond it", padded(webhook.MaxStatefulSet + 1), eleven, "unread", "larger than 4194304 bytes"},
+		{"a set that is a list", stored("[1]"), eleven, "unread", "is a list, must be a mapping"},
 		{"half a set", stored(ten[:100]), eleven, "unread", "unexpected end"},
 		{"nothing of a set", stored("{}"), eleven, "allowed", ""},
 		{"another type of scale", stored(ten), `{"spec":{"replicas":"11"}}`, "unread", "spec.replicas: is a string, must be a whole number"},
 		{"a scale of more than 32 bits", stored(ten), `{"spec":{"replicas":2147483648}}`, "unread", "spec.replicas: is "},
-		{"a scale that is none", stored(ten), `7`, "unread", "is a number, must be a mapping"},
+		{"a scale that is a number", stored(ten), `7`, "unread", "is a number, must be a mapping"},
 		{"no scale", stored(ten), `null`, "allowed", ""}, // to nothing
 		{"a panic", func(context.Context, string, string) (io.ReadCloser, error) { panic("no") }, eleven, "panicked", "panic=no"},
 	} {
@@ -149,11 +149,10 @@ func TestScaleUnseen(t *testing.T) {
 	}
 }
 
-// TestScaleOfOthers: nobody is asked about what has no ordinals, nor by who changes
-// objects.
-func TestScaleOfOthers(t *testing.T) {
+// TestScale_NotRead: the StatefulSet is read for a scale of a StatefulSet only.
+func TestScale_NotRead(t *testing.T) {
 	c := webhook.Config{OpenStatefulSet: func(_ context.Context, namespace, name string) (io.ReadCloser, error) {
-		t.Errorf("%s/%s is asked for", namespace, name)
+		t.Errorf("%s/%s is read", namespace, name)
 		return nil, errors.ErrUnsupported
 	}}
 	const eleven = `{"spec":{"replicas":11}}`
@@ -163,7 +162,7 @@ func TestScaleOfOthers(t *testing.T) {
 		review     []byte
 	}{
 		{"a Deployment", webhook.PathValidate, scaling("apps", "deployments", eleven)},
-		{"a StatefulSet of others", webhook.PathValidate, scaling("apps.example", "statefulsets", eleven)},
+		{"a StatefulSet of another group", webhook.PathValidate, scaling("apps.example", "statefulsets", eleven)},
 		{"the status", webhook.PathValidate, bytes.Replace(set, []byte(`"subResource":"scale"`), []byte(`"subResource":"status"`), 1)},
 		{"a creation", webhook.PathValidate, bytes.Replace(set, []byte("UPDATE"), []byte("CREATE"), 1)},
 		{"another version", webhook.PathValidate, bytes.Replace(set, []byte(`"v1","kind":"Scale"`), []byte(`"v2","kind":"Scale"`), 1)},
@@ -175,19 +174,19 @@ func TestScaleOfOthers(t *testing.T) {
 	}
 }
 
-// TestScaleSlowly: an API server that hangs, before it answers or while it does, costs the
-// scale a second.
-func TestScaleSlowly(t *testing.T) {
-	for name, hang := range map[string]func(ctx context.Context) (io.ReadCloser, error){
-		"no answer":   func(ctx context.Context) (io.ReadCloser, error) { <-ctx.Done(); return nil, ctx.Err() },
-		"half of one": func(ctx context.Context) (io.ReadCloser, error) { return io.NopCloser(hanging{ctx}), nil },
+// TestScale_Timeout: an API server that stalls, before or within its response, delays the
+// scale by OpenTimeout.
+func TestScale_Timeout(t *testing.T) {
+	for name, open := range map[string]func(ctx context.Context) (io.ReadCloser, error){
+		"no response": func(ctx context.Context) (io.ReadCloser, error) { <-ctx.Done(); return nil, ctx.Err() },
+		"half of one": func(ctx context.Context) (io.ReadCloser, error) { return io.NopCloser(stalling{ctx}), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				c := webhook.Config{OpenStatefulSet: func(ctx context.Context, _, _ string) (io.ReadCloser, error) { return hang(ctx) }}
+				start := time.Now()
+				c := webhook.Config{OpenStatefulSet: func(ctx context.Context, _, _ string) (io.ReadCloser, error) { return open(ctx) }}
 				_, verdict, log := scaled(t, c, webhook.PathValidate, scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
-				if took := time.Since(begun); verdict != "unread" || took != webhook.OpenTimeout || !strings.Contains(log, "deadline exceeded") {
+				if took := time.Since(start); verdict != "unread" || took != webhook.OpenTimeout || !strings.Contains(log, "deadline exceeded") {
 					t.Errorf("counted as %q after %v; log %q", verdict, took, log)
 				}
 			})
@@ -195,10 +194,10 @@ func TestScaleSlowly(t *testing.T) {
 	}
 }
 
-// hanging is a body that does not come.
-type hanging struct{ ctx context.Context }
+// stalling is a body that is never sent.
+type stalling struct{ ctx context.Context }
 
-func (h hanging) Read([]byte) (int, error) {
-	<-h.ctx.Done()
-	return 0, h.ctx.Err()
+func (s stalling) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
 }

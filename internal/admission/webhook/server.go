@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// Times of a connection. An API server keeps one open as long as requests come, and for
-// idleTimeout between them: longer than it would itself (90 seconds in client-go), so
-// that it is never us who close one that a request is just being written to.
+// Timeouts of a connection. idleTimeout is longer than that of the API server (90 s in
+// client-go), so that the server never closes a connection on which a request is being
+// written.
 const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 10 * time.Second
@@ -25,39 +25,39 @@ const (
 	idleTimeout   = 3 * time.Minute
 )
 
-// Server serves a Handler over HTTPS until it is told to end, and then so that no
-// request is lost: it says that it is not ready, goes on until nobody sends new
-// connections, asks who uses an old one to open another, and lets what is open come to
-// its end.
+// Server serves a Handler over HTTPS. It shuts down without losing a request: it reports
+// that it is not ready, serves for the lameduck time, closes connections with the response
+// to their next request, and then completes the requests in progress.
 type Server struct {
 	Handler http.Handler
 
-	// Certificate returns what is served, nil while there is nothing, and why no
-	// requests should come. It is asked at every handshake, by many goroutines.
+	// Certificate returns the certificate to serve, or nil if there is none, and the
+	// reason if the server is not ready. It is called at every handshake and must be safe
+	// for concurrent use.
 	Certificate func() (*tls.Certificate, error)
 
-	Lameduck time.Duration // for which new connections are still taken; 0: none
-	Drain    time.Duration // for which requests may go on then; 0: not at all
+	Lameduck time.Duration // for which new connections are still accepted; 0: none
+	Drain    time.Duration // for requests in progress after that; 0: none
 	Logger   *slog.Logger  // required
 
-	ending atomic.Bool
+	stopping atomic.Bool
 }
 
-// errEnding is why a server is not ready that is ending.
-var errEnding = errors.New("the server is ending")
+// errStopping is the error of Ready during the shutdown.
+var errStopping = errors.New("the server is shutting down")
 
-// Ready says why no requests should come; nil: they may.
+// Ready returns an error if the server is not ready for requests.
 func (s *Server) Ready() error {
-	if s.ending.Load() {
-		return errEnding
+	if s.stopping.Load() {
+		return errStopping
 	}
 	_, err := s.Certificate()
 	return err
 }
 
-// served is for a tls.Config. A certificate that is not good is better than none: an API
-// server says what is wrong with it.
-func (s *Server) served(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// certificate is for a tls.Config. An expired certificate is better than none: the API
+// server then logs the reason.
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c, err := s.Certificate()
 	if c != nil {
 		return c, nil
@@ -65,23 +65,23 @@ func (s *Server) served(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, err
 }
 
-// handle has a connection end with the reply, once the server is ending: a GOAWAY in
-// HTTP/2 (RFC 9113 section 6.8). Shutdown closes connections that are idle at that instant
-// without one, and to who is just writing a request this is an error.
+// handle closes the connection with the response once the server is shutting down: a GOAWAY
+// in HTTP/2 (RFC 9113 section 6.8). Shutdown closes idle connections without one, which is
+// an error for a client that is writing a request.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	if s.ending.Load() {
+	if s.stopping.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	s.Handler.ServeHTTP(w, r)
 }
 
-// Run serves connections of l, which it closes, until ctx ends.
+// Run serves the connections of l until ctx is done, and closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.served},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // handshakes of whoever scans ports
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // failed handshakes, such as those of port scanners
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeTLS(l, "", "") }()
@@ -90,8 +90,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("serving admission reviews: %w", err)
 	case <-ctx.Done():
 	}
-	s.ending.Store(true)
-	s.Logger.Info("ending", "lameduck", s.Lameduck)
+	s.stopping.Store(true)
+	s.Logger.Info("shutting down", "lameduck", s.Lameduck)
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serving admission reviews: %w", err)
@@ -100,10 +100,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Drain)
 	defer cancel()
 	err := server.Shutdown(draining)
-	<-ended // it is http.ErrServerClosed
+	<-ended // http.ErrServerClosed
 	if err != nil {
 		_ = server.Close()
-		return fmt.Errorf("requests were still open after %v: %w", s.Drain, err)
+		return fmt.Errorf("requests in progress after %v: %w", s.Drain, err)
 	}
 	return nil
 }

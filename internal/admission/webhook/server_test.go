@@ -23,12 +23,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 
-// volume is a directory as the kubelet makes it of a Secret: tls.crt and tls.key lead
-// through ..data to the files of one state, and ..data is swapped.
+// volume is a Secret volume like those of the kubelet: tls.crt and tls.key are links through
+// ..data to the files of one version, and ..data is replaced.
 type volume struct {
-	t      *testing.T
-	dir    string
-	states int
+	t        *testing.T
+	dir      string
+	versions int
 }
 
 func newVolume(t *testing.T) *volume {
@@ -48,12 +48,12 @@ func (v *volume) must(err error) {
 
 func (v *volume) set(cert, key []byte) {
 	v.t.Helper()
-	v.states++
-	state := filepath.Join(v.dir, "..", filepath.Base(v.dir)+"-"+strings.Repeat("i", v.states))
-	v.must(os.Mkdir(state, 0o700))
-	v.must(os.WriteFile(filepath.Join(state, "tls.crt"), cert, 0o600))
-	v.must(os.WriteFile(filepath.Join(state, "tls.key"), key, 0o600))
-	v.must(os.Symlink(state, filepath.Join(v.dir, "..data_tmp")))
+	v.versions++
+	version := filepath.Join(v.dir, "..", filepath.Base(v.dir)+"-"+strings.Repeat("i", v.versions))
+	v.must(os.Mkdir(version, 0o700))
+	v.must(os.WriteFile(filepath.Join(version, "tls.crt"), cert, 0o600))
+	v.must(os.WriteFile(filepath.Join(version, "tls.key"), key, 0o600))
+	v.must(os.Symlink(version, filepath.Join(v.dir, "..data_tmp")))
 	v.must(os.Rename(filepath.Join(v.dir, "..data_tmp"), filepath.Join(v.dir, "..data")))
 }
 
@@ -61,8 +61,8 @@ func (v *volume) pair() (*webhook.KeyPair, error) {
 	return webhook.NewKeyPair(filepath.Join(v.dir, "tls.crt"), filepath.Join(v.dir, "tls.key"), nil)
 }
 
-// TestKeyPair is the life of a certificate in a volume.
-func TestKeyPair(t *testing.T) {
+// TestKeyPair_Changes covers the changes of a certificate in a volume.
+func TestKeyPair_Changes(t *testing.T) {
 	v := newVolume(t)
 	if _, err := v.pair(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without files: %v", err)
@@ -85,7 +85,7 @@ func TestKeyPair(t *testing.T) {
 	}{
 		{"unchanged", func() {}, 1, ""},
 		{"a certificate without its key", func() { v.set(cert2, key1) }, 1, "private key does not match public key"},
-		{"the key follows", func() { v.set(cert2, key2) }, 2, ""},
+		{"its key", func() { v.set(cert2, key2) }, 2, ""},
 		{"a renamed file of the same age and length", func() {
 			path := filepath.Join(v.dir, "..data", "tls.crt")
 			info, err := os.Stat(path)
@@ -94,10 +94,10 @@ func TestKeyPair(t *testing.T) {
 			v.must(os.Chtimes(path+".new", info.ModTime(), info.ModTime()))
 			v.must(os.Rename(path+".new", path))
 		}, 2, "failed to find any PEM data"},
-		{"gone", func() { v.must(os.Remove(filepath.Join(v.dir, "..data"))) }, 2, "no such file"},
-		{"back", func() { v.set(cert1, key1) }, 1, ""},
-		{"expired", func() { v.set(cert3, key3) }, 3, "has expired on"},
-		{"too early", func() { v.set(cert4, key4) }, 4, "is valid from"},
+		{"removed", func() { v.must(os.Remove(filepath.Join(v.dir, "..data"))) }, 2, "no such file"},
+		{"restored", func() { v.set(cert1, key1) }, 1, ""},
+		{"expired", func() { v.set(cert3, key3) }, 3, "expired on"},
+		{"too early", func() { v.set(cert4, key4) }, 4, "is not valid before"},
 	} {
 		step.change()
 		c, err := p.Current()
@@ -107,9 +107,9 @@ func TestKeyPair(t *testing.T) {
 	}
 }
 
-// runServer runs s until end is called, on l and with a certificate that client takes. How
-// it ended comes through ended.
-func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Client, end func(), ended chan error) {
+// runServer runs s on l until stop is called, with a certificate that client accepts. done
+// receives the result of Run.
+func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Client, stop func(), done chan error) {
 	t.Helper()
 	v := newVolume(t)
 	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
@@ -121,17 +121,17 @@ func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Cl
 		t.Fatal(err)
 	}
 	s.Certificate, s.Logger = p.Current, slog.New(slog.DiscardHandler)
-	ctx, end := context.WithCancel(t.Context())
-	ended = make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
+	ctx, stop := context.WithCancel(t.Context())
+	done = make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
 	client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 	t.Cleanup(client.CloseIdleConnections)
-	return l, client, end, ended
+	return l, client, stop, done
 }
 
-// TestServerEnds: a request that is open is answered, and one that comes while the
-// server ends, too; then there is nobody.
-func TestServerEnds(t *testing.T) {
+// TestServer_Shutdown: requests in progress and requests in the lameduck time get a response.
+// Then the port is closed.
+func TestServer_Shutdown(t *testing.T) {
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	s := &webhook.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -141,87 +141,91 @@ func TestServerEnds(t *testing.T) {
 		}),
 		Lameduck: 2 * time.Second, Drain: time.Minute,
 	}
-	l, client, end, ended := runServer(t, s)
-	answers := make(chan string, 2)
-	ask := func() {
+	l, client, stop, done := runServer(t, s)
+	replies := make(chan string, 2)
+	get := func() {
 		r, err := client.Get("https://" + l.Addr().String())
 		if err != nil {
-			answers <- err.Error()
+			replies <- err.Error()
 			return
 		}
 		defer r.Body.Close()
 		text, _ := io.ReadAll(r.Body)
-		answers <- string(text)
+		replies <- string(text)
 	}
-	go ask()
+	go get()
 	<-entered
 	if err := s.Ready(); err != nil {
 		t.Error(err)
 	}
-	end()
-	go ask() // in the lameduck time
+	stop()
+	go get() // in the lameduck time
 	<-entered
 	close(release)
 	for range 2 {
-		if got := <-answers; got != "HTTP/2.0" {
+		if got := <-replies; got != "HTTP/2.0" {
 			t.Errorf("got %q", got)
 		}
 	}
-	if err := <-ended; err != nil {
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if s.Ready() == nil {
-		t.Error("it is ready, and has ended")
+		t.Error("ready after the shutdown")
 	}
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		t.Error("somebody still listens")
+		t.Error("the port is open")
 	}
 }
 
-// TestServerMovesClients: who asks an ending server is answered, and then opens another
-// connection, which in a cluster leads to another replica.
-func TestServerMovesClients(t *testing.T) {
+// TestServer_ClosesConnections: during the shutdown the server responds and then closes the
+// connection. In a cluster the client's next connection leads to another replica.
+func TestServer_ClosesConnections(t *testing.T) {
 	s := &webhook.Server{
 		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
 		Lameduck: time.Minute,
 	}
-	l, client, end, ended := runServer(t, s)
-	defer func() { // without its lameduck
+	l, client, stop, done := runServer(t, s)
+	defer func() { // skips the lameduck time
 		l.Close()
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	}()
-	reused := func() bool {
-		var info httptrace.GotConnInfo
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer reply.Body.Close()
-		if text, err := io.ReadAll(reply.Body); err != nil || string(text) != "HTTP/2.0" {
-			t.Fatalf("%q, %v", text, err)
-		}
-		return info.Reused
-	}
-	reused()
+	isReused := func() bool { return reusesConnection(t, client, "https://"+l.Addr().String()) }
+	isReused()
 	for range 100 {
-		if !reused() {
-			t.Fatal("another connection, while the server goes on")
+		if !isReused() {
+			t.Fatal("another connection before the shutdown")
 		}
 	}
-	end()
+	stop()
 	for s.Ready() == nil {
 		runtime.Gosched()
 	}
-	for n := 1; reused(); n++ {
+	for n := 1; isReused(); n++ {
 		if n == 100 {
-			t.Fatalf("%d requests on the connection of an ending server", n)
+			t.Fatalf("%d requests on one connection during the shutdown", n)
 		}
 	}
+}
+
+// reusesConnection sends a request and reports whether it used an existing connection.
+func reusesConnection(t *testing.T, client *http.Client, url string) bool {
+	t.Helper()
+	var info httptrace.GotConnInfo
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if text, err := io.ReadAll(reply.Body); err != nil || string(text) != "HTTP/2.0" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	return info.Reused
 }

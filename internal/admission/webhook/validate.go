@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// validate judges the object by the rules.
+// validate checks the object with the rules.
 func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	if q.isScale() {
 		return h.scale(ctx, q)
@@ -24,12 +24,12 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}
-	o := objectOf(w, q)
-	return verdictOn(o, h.rules.Load().Check(o)), nil
+	o := newObject(w, q)
+	return newAnswer(o, h.rules.Load().Check(o)), nil
 }
 
-// objectOf returns w as the rules see it.
-func objectOf(w kube.Workload, q request) admission.Object {
+// newObject converts w for the rules.
+func newObject(w kube.Workload, q request) admission.Object {
 	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
 	o.Pod.Path = w.Path
 	if o.Pod.Namespace == "" {
@@ -38,11 +38,11 @@ func objectOf(w kube.Workload, q request) admission.Object {
 	return o
 }
 
-// verdictOn is what is answered when this was found in o.
-func verdictOn(o admission.Object, found []policy.Finding) answer {
-	v := admission.NewVerdict(o, found)
+// newAnswer returns the answer that follows from the findings in o.
+func newAnswer(o admission.Object, findings []policy.Finding) answer {
+	v := admission.NewVerdict(o, findings)
 	a := answer{verdict: verdictAllowed, denied: printable(v.Denied), warnings: warnings(v.Warnings)}
-	for _, f := range found {
+	for _, f := range findings {
 		a.findings = append(a.findings, f.Code)
 	}
 	switch {
@@ -54,63 +54,63 @@ func verdictOn(o admission.Object, found []policy.Finding) answer {
 	return a
 }
 
-// Limits of warnings, in characters. An API server cuts warnings at 256 characters when
-// all together have more than 4096, and passes over the rest
-// (apiserver/pkg/endpoints/filters/warning.go); AdmissionResponse.warnings asks for 120.
+// Limits of warnings, in characters. If all warnings together have more than 4096, the API
+// server cuts each at 256 characters and drops those that do not fit
+// (apiserver/pkg/endpoints/filters/warning.go). AdmissionResponse.warnings recommends 120.
 const (
 	maxWarning  = 120
 	maxWarnings = 4096
 )
 
-// warnings makes lines of sentences. A sentence of more than maxWarning characters goes
-// on in the next line: what would be cut from it is mostly the number that matters.
-// Sentences that have no room together are counted.
+// warnings returns the sentences as lines of at most maxWarning characters. A longer sentence
+// is continued in the next line: its end often has the number that matters. Sentences beyond
+// maxWarnings are replaced by a line with their number.
 func warnings(sentences []string) []string {
 	var lines []string
 	total := 0
-	fitting, told := 0, 0 // how many lines leave room for leftOut, and of how many sentences
+	fitting, included := 0, 0 // the lines that leave room for leftOut, and their sentences
 	for i, s := range sentences {
 		for _, line := range fold(printable(s)) {
 			lines = append(lines, line)
 			total += utf8.RuneCountInString(line)
 		}
 		if total+utf8.RuneCountInString(leftOut(len(sentences))) <= maxWarnings {
-			fitting, told = len(lines), i+1
+			fitting, included = len(lines), i+1
 		}
 	}
 	if total <= maxWarnings {
 		return lines
 	}
-	return append(lines[:fitting], leftOut(len(sentences)-told))
+	return append(lines[:fitting], leftOut(len(sentences)-included))
 }
 
 func leftOut(n int) string {
-	return fmt.Sprintf("warnings left out: %d; dnsconfigurer validate has them all", n)
+	return fmt.Sprintf("warnings left out: %d; dnsconfigurer validate prints all", n)
 }
 
-// continued begins a line that goes on with a sentence.
-const continued = "... "
+// continuation is the prefix of a line that continues a sentence.
+const continuation = "... "
 
-// fold parts a sentence into lines of maxWarning characters at most. A word that has no
-// room in a line is cut.
+// fold splits a sentence into lines of at most maxWarning characters. It splits a word that
+// is longer than a line.
 func fold(s string) []string {
 	var lines []string
 	rest := []rune(s)
 	for len(rest) > maxWarning {
 		at := maxWarning
-		for i := maxWarning; i > len(continued); i-- {
+		for i := maxWarning; i > len(continuation); i-- {
 			if rest[i] == ' ' {
 				at = i
 				break
 			}
 		}
 		lines = append(lines, string(rest[:at]))
-		rest = []rune(continued + strings.TrimPrefix(string(rest[at:]), " "))
+		rest = []rune(continuation + strings.TrimPrefix(string(rest[at:]), " "))
 	}
 	return append(lines, string(rest))
 }
 
-// printable leaves nothing in s for which the API server would drop a warning
+// printable replaces the characters for which the API server would drop a warning
 // (net.NewWarningHeader).
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

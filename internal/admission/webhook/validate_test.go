@@ -12,17 +12,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWarningLimits has both sides of the two limits.
-func TestWarningLimits(t *testing.T) {
+// TestWarnings_Limits covers both sides of the two limits.
+func TestWarnings_Limits(t *testing.T) {
 	words := strings.Repeat("word ", 23)
 	for _, tt := range []struct {
 		name string
 		in   string
 		want []string
 	}{
-		{"120 characters are a line", words + "words", []string{words + "words"}},
-		{"121 are two", words + "words.", []string{strings.TrimSuffix(words, " "), "... words."}},
-		{"a word that is too long is cut", strings.Repeat("é", 125), []string{strings.Repeat("é", 120), "... ééééé"}},
+		{"120 characters", words + "words", []string{words + "words"}},
+		{"121 characters", words + "words.", []string{strings.TrimSuffix(words, " "), "... words."}},
+		{"a long word", strings.Repeat("é", 125), []string{strings.Repeat("é", 120), "... ééééé"}},
 		{"a control character", "a\nb\x00", []string{"a?b?"}},
 		{"half a character", "é"[:1] + "a", []string{"?a"}},
 	} {
@@ -31,7 +31,7 @@ func TestWarningLimits(t *testing.T) {
 		}
 	}
 	if len(words)+5 != maxWarning {
-		t.Error("the first line has not 120 characters")
+		t.Error("the first line does not have 120 characters")
 	}
 
 	line := func(i int) string { return fmt.Sprintf("%0*d", maxWarning, i) }
@@ -48,7 +48,7 @@ func TestWarningLimits(t *testing.T) {
 	for _, s := range got {
 		total += utf8.RuneCountInString(s)
 	}
-	if last := got[len(got)-1]; total > maxWarnings || last != "warnings left out: 2; dnsconfigurer validate has them all" {
+	if last := got[len(got)-1]; total > maxWarnings || last != "warnings left out: 2; dnsconfigurer validate prints all" {
 		t.Errorf("4097 characters: %d, ending with %q", total, last)
 	}
 }

@@ -22,47 +22,47 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How often the state is looked at: while there is an error, and else. The second is
-// short beside Settle, so that all replicas and configurations know an authority in time.
+// The periods of the synchronization, after an error and otherwise. syncPeriod is much
+// shorter than Settle, so that all replicas and configurations have an authority in time.
 const (
-	retry = 2 * time.Second
-	look  = 5 * time.Minute
+	retryPeriod = 2 * time.Second
+	syncPeriod  = 5 * time.Minute
 )
 
-// The keys of the Secret, besides those of kubernetes.io/tls.
+// The keys of the Secret, in addition to those of kubernetes.io/tls.
 const (
 	authoritiesKey  = "ca.crt"
 	authorityKeyKey = "ca.key"
 )
 
-// Config is where an Authority keeps its state, and whom it tells.
+// Config configures an [Authority].
 type Config struct {
-	Core          rest.Interface // knows Secrets; required
-	Registrations rest.Interface // knows the two kinds of webhook configurations; required
+	Core          rest.Interface // client for Secrets; required
+	Registrations rest.Interface // client for the two kinds of webhook configurations; required
 	Namespace     string         // of the Secret and of the Service
 	Secret        string
 	Service       string
-	Configuration string // name of both configurations; one that is not there is passed over
+	Configuration string // name of both configurations; one that does not exist is ignored
 	Logger        *slog.Logger
 }
 
-// Authority keeps the certificate of a replica. It has one once Run has found the Secret
-// or made it.
+// Authority keeps the certificate of a replica. It has none before Run has read or created
+// the Secret.
 type Authority struct {
 	cfg Config
 
 	mu     sync.Mutex
 	served *tls.Certificate
-	err    error // of the last look
+	err    error // of the last synchronization
 }
 
-// New returns an Authority, which does nothing before Run.
+// New returns an Authority. It has no certificate before Run.
 func New(c Config) *Authority {
-	return &Authority{cfg: c, err: errors.New("the certificate has not been read yet")}
+	return &Authority{cfg: c, err: errors.New("certificate not read yet")}
 }
 
-// Current returns the certificate that is served, nil while there is none, and why the API
-// server should not ask.
+// Current returns the certificate to serve, or nil if there is none. The error is set if the
+// server is not ready.
 func (a *Authority) Current() (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,25 +70,25 @@ func (a *Authority) Current() (*tls.Certificate, error) {
 	case a.served == nil:
 		return nil, a.err
 	case time.Now().After(a.served.Leaf.NotAfter):
-		return a.served, fmt.Errorf("the certificate has expired on %v: %w", a.served.Leaf.NotAfter, a.err)
+		return a.served, fmt.Errorf("certificate expired on %v: %w", a.served.Leaf.NotAfter, a.err)
 	}
-	return a.served, nil // it is good, also while the API server is away
+	return a.served, nil // valid, even if the last synchronization failed
 }
 
-// Run keeps the Secret, the configurations and the certificate up to date until ctx ends.
+// Run keeps the Secret, the configurations and the certificate up to date until ctx is done.
 func (a *Authority) Run(ctx context.Context) error {
-	said := ""
+	logged := ""
 	for {
-		err := a.once(ctx)
-		wait := look
+		err := a.sync(ctx)
+		wait := syncPeriod
 		if err != nil {
-			wait = retry
-			if ctx.Err() == nil && err.Error() != said {
-				said = err.Error()
-				a.cfg.Logger.Warn("the certificate cannot be kept up to date, trying again", "error", err)
+			wait = retryPeriod
+			if ctx.Err() == nil && err.Error() != logged {
+				logged = err.Error()
+				a.cfg.Logger.Warn("cannot update the certificate, retrying", "error", err)
 			}
 		} else {
-			said = ""
+			logged = ""
 		}
 		select {
 		case <-time.After(wait):
@@ -98,12 +98,13 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// once looks at everything. The configurations come before the certificate is served: who
-// asks trusts it then. While they cannot be written, what was served is.
-func (a *Authority) once(ctx context.Context) error {
+// sync updates the Secret, the configurations and the certificate, in this order: the API
+// server must trust the authority before the certificate is served. If a step fails, the
+// previous certificate is served.
+func (a *Authority) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	s, err := a.shared(ctx)
+	s, err := a.updateSecret(ctx)
 	var c tls.Certificate
 	if err == nil {
 		err = errors.Join(
@@ -119,45 +120,45 @@ func (a *Authority) once(ctx context.Context) error {
 		return err
 	}
 	if a.served == nil || !bytes.Equal(c.Leaf.Raw, a.served.Leaf.Raw) {
-		a.cfg.Logger.Info("another certificate is served", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
+		a.cfg.Logger.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
 	}
 	a.served = &c
 	return nil
 }
 
-// shared returns the state of the Secret, which is brought up to date where it has to be.
-// Of several replicas that do so one succeeds; the others read what it wrote.
-func (a *Authority) shared(ctx context.Context) (State, error) {
+// updateSecret returns the state in the Secret, and updates it if necessary. Of several
+// replicas that do so one succeeds; the others read its state at the next synchronization.
+func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 	secret := &corev1.Secret{}
 	secrets := func(r *rest.Request) *rest.Request { return r.Namespace(a.cfg.Namespace).Resource("secrets") }
 	err := secrets(a.cfg.Core.Get()).Name(a.cfg.Secret).Do(ctx).Into(secret)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
 		return State{}, fmt.Errorf("reading Secret %s: %w", a.cfg.Secret, err)
 	}
-	was := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey], secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
-	next, err := was.Next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
-	if err != nil || next.Equal(was) {
+	current := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey], secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
+	next, err := current.Next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
+	if err != nil || next.Equal(current) {
 		return next, err
 	}
 	data := map[string][]byte{
 		authoritiesKey: next.Authorities, authorityKeyKey: next.AuthorityKey, corev1.TLSCertKey: next.Certificate, corev1.TLSPrivateKeyKey: next.Key,
 	}
-	if absent {
+	if missing {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.cfg.Namespace, Name: a.cfg.Secret}, Type: corev1.SecretTypeTLS, Data: data}
 		err = secrets(a.cfg.Core.Post()).Body(secret).Do(ctx).Error()
 	} else {
-		secret.Data = data // over the version that was read
+		secret.Data = data // keeps the resource version: a concurrent update is a conflict
 		err = secrets(a.cfg.Core.Put()).Name(a.cfg.Secret).Body(secret).Do(ctx).Error()
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("writing Secret %s: %w", a.cfg.Secret, err) // a conflict: the next look reads the other's
+		return State{}, fmt.Errorf("writing Secret %s: %w", a.cfg.Secret, err) // after a conflict the other state is read
 	}
 	return next, nil
 }
 
-// publish has a configuration trust the authorities. It is patched, not written: fields
-// that we do not know stay.
+// publish sets the authorities in a configuration. It patches the object, so that unknown
+// fields stay.
 func (a *Authority) publish(ctx context.Context, resource string, authorities []byte) error {
 	var c struct {
 		Metadata metav1.ObjectMeta
@@ -196,6 +197,6 @@ func (a *Authority) publish(ctx context.Context, resource string, authorities []
 	if err != nil {
 		return fmt.Errorf("writing %s %s: %w", resource, a.cfg.Configuration, err)
 	}
-	a.cfg.Logger.Info("the API server is told whom to trust", "resource", resource, "name", a.cfg.Configuration)
+	a.cfg.Logger.Info("published the certificate authorities", "resource", resource, "name", a.cfg.Configuration)
 	return nil
 }

@@ -1,13 +1,12 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selfsigned gives an admission webhook certificates without anybody's help: its
-// replicas share an authority of their own, in a Secret, and tell the API server to trust
-// it, in the webhook configurations.
+// Package selfsigned issues the certificates of an admission webhook: its replicas share a
+// certificate authority in a Secret, and write its certificate to the webhook configurations.
 //
-// It exists because most clusters want no other software for one certificate, and because
-// the ways in which such authorities fail are known: a certificate that the API server
-// does not trust yet, and two replicas that make an authority each. So a new authority is
-// trusted a while before it signs (see [State.Next]), and the Secret is written only over
+// It exists because a cluster should not need other software for one certificate. Two known
+// failures of such authorities are avoided. A certificate may be used before the API server
+// trusts its authority: a new authority is trusted for some time before it signs (see
+// [State.Next]). Two replicas may create an authority each: an update of the Secret requires
 // the version that was read.
 package selfsigned

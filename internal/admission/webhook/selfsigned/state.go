@@ -18,36 +18,36 @@ import (
 	"time"
 )
 
-// Lives of certificates. Each is replaced after two thirds of its life: what is left is
-// the time in which somebody can notice that it was not.
+// Lifetimes of certificates. Each is replaced after two thirds of its lifetime: the rest is
+// the time to notice a failure.
 const (
 	AuthorityLife   = 10 * 365 * 24 * time.Hour
 	CertificateLife = 90 * 24 * time.Hour
 
-	// Settle is how long an authority is trusted before it signs: until every API
-	// server has seen the configurations, and every replica the Secret.
+	// Settle is how long an authority is trusted before it signs. By then every API server
+	// has read the configurations, and every replica the Secret.
 	Settle = time.Hour
 
-	// skew is how much a clock may be behind ours.
+	// skew is the tolerated difference between clocks.
 	skew = 5 * time.Minute
 )
 
-// State is what the replicas share. The zero value: nothing yet. All of it is PEM.
+// State is the state that the replicas share, in PEM. The zero value is the initial one.
 type State struct {
-	Authorities  []byte // certificates that are to be trusted, the newest last
+	Authorities  []byte // trusted certificates, the newest last
 	AuthorityKey []byte // of the newest
-	Certificate  []byte // that is served
+	Certificate  []byte // of the webhook
 	Key          []byte
 }
 
-// Next returns what the state has to be at a time, for a server of that name; s itself if
-// that is right. An authority that is old gets a successor beside it. The successor signs
-// after Settle; the old one goes when it has expired. What cannot be read is made anew: nobody
-// could be served with it.
+// Next returns the state that follows s at the time now, for a server with a name. It returns
+// s if nothing is due. An authority that is due gets a successor, which signs after Settle; the
+// old one is removed when it has expired. An unreadable state is replaced, because it cannot
+// be used.
 func (s State) Next(now time.Time, name string) (State, error) {
 	authorities := s.authorities(now)
-	if len(authorities) == 0 || !s.fits(authorities[len(authorities)-1]) {
-		return begin(now, name)
+	if len(authorities) == 0 || !s.hasKeyOf(authorities[len(authorities)-1]) {
+		return newState(now, name)
 	}
 	next := s
 	next.Authorities = encode(authorities...)
@@ -58,7 +58,7 @@ func (s State) Next(now time.Time, name string) (State, error) {
 			return s, err
 		}
 		next.Authorities, next.AuthorityKey = append(next.Authorities, successor...), key
-		return next, nil // it signs later
+		return next, nil // the successor signs later
 	}
 	served, err := tls.X509KeyPair(s.Certificate, s.Key)
 	usable := err == nil && served.Leaf.VerifyHostname(name) == nil && trusted(served.Leaf, authorities, now)
@@ -70,15 +70,15 @@ func (s State) Next(now time.Time, name string) (State, error) {
 	return next, err
 }
 
-// Equal tells whether two states are the same.
+// Equal reports whether two states are equal.
 func (s State) Equal(o State) bool {
 	return bytes.Equal(s.Authorities, o.Authorities) && bytes.Equal(s.AuthorityKey, o.AuthorityKey) &&
 		bytes.Equal(s.Certificate, o.Certificate) && bytes.Equal(s.Key, o.Key)
 }
 
-// begin returns a state with an authority that nobody knows yet: then there is nothing to
-// wait for.
-func begin(now time.Time, name string) (State, error) {
+// newState returns a state with a new authority that signs at once: no certificate of another
+// one is in use.
+func newState(now time.Time, name string) (State, error) {
 	cert, key, err := newAuthority(now)
 	if err != nil {
 		return State{}, err
@@ -88,7 +88,7 @@ func begin(now time.Time, name string) (State, error) {
 	return s, err
 }
 
-// authorities returns those that have not expired.
+// authorities returns the authorities that have not expired.
 func (s State) authorities(now time.Time) []*x509.Certificate {
 	var list []*x509.Certificate
 	for rest := s.Authorities; ; {
@@ -102,13 +102,13 @@ func (s State) authorities(now time.Time) []*x509.Certificate {
 	}
 }
 
-// fits tells whether the authority's key is the one of its certificate.
-func (s State) fits(authority *x509.Certificate) bool {
+// hasKeyOf reports whether AuthorityKey is the key of an authority.
+func (s State) hasKeyOf(authority *x509.Certificate) bool {
 	_, err := tls.X509KeyPair(encode(authority), s.AuthorityKey)
 	return err == nil
 }
 
-// due tells whether two thirds of a certificate's life are over.
+// due reports whether two thirds of a certificate's lifetime have passed.
 func due(c *x509.Certificate, now time.Time) bool {
 	return now.Sub(c.NotBefore) >= c.NotAfter.Sub(c.NotBefore)*2/3
 }
@@ -137,7 +137,7 @@ func issue(authority *x509.Certificate, authorityKey []byte, now time.Time, name
 	}
 	signer, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, nil, errors.New("the authority's key is not of ours")
+		return nil, nil, errors.New("the authority's key is not an ECDSA key")
 	}
 	return sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "dnsconfigurer webhook"}, DNSNames: []string{name},
@@ -146,7 +146,8 @@ func issue(authority *x509.Certificate, authorityKey []byte, now time.Time, name
 	}, authority, signer)
 }
 
-// sign makes a key and its certificate, signed by the authority; nil: by itself.
+// sign returns a new key and its certificate, signed by the authority or, if it is nil,
+// self-signed.
 func sign(template, authority *x509.Certificate, signer *ecdsa.PrivateKey) (cert, key []byte, err error) {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
