@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // short is a TryTimeout for tests with a silent server.
@@ -27,97 +27,36 @@ const short = 300 * time.Millisecond
 // fake is a DNS server on the loopback interface, with one port for UDP and TCP.
 type fake struct {
 	upstream.Server
-	overUDP, overTCP atomic.Int64 // queries
-	conns            atomic.Int64
+	overUDP, overTCP *atomic.Int64 // queries
+	conns            *atomic.Int64
 }
 
 // answerer returns the messages that the server sends for a query.
 type answerer func(network string, query *dns.Msg) [][]byte
 
+func (a answerer) messages(network string, query *dns.Msg) (list []dnstest.Message) {
+	for _, wire := range a(network, query) {
+		list = append(list, dnstest.Message{Wire: wire})
+	}
+	return list
+}
+
 // serve starts a server that stops with the test.
 func serve(t testing.TB, answer answerer) *fake {
 	t.Helper()
-	f := new(fake)
-	return f.listen(t, answer, func(conn net.Conn) { f.framed(t, conn, answer) })
+	return newFake(dnstest.Start(t, answer.messages))
 }
 
 // serveStream starts a server that truncates all replies over UDP and passes its
 // connections to stream.
 func serveStream(t testing.TB, stream func(net.Conn)) *fake {
 	t.Helper()
-	return new(fake).listen(t, func(_ string, query *dns.Msg) [][]byte { return [][]byte{truncated(t, query)} }, stream)
+	answer := answerer(func(_ string, query *dns.Msg) [][]byte { return [][]byte{truncated(t, query)} })
+	return newFake(dnstest.StartStreams(t, answer.messages, stream))
 }
 
-func (f *fake) listen(t testing.TB, answer answerer, stream func(net.Conn)) *fake {
-	t.Helper()
-	tcp, udp := listenBoth(t)
-	f.Addr = netip.MustParseAddrPort(tcp.Addr().String())
-	var all sync.WaitGroup
-	all.Go(func() { f.datagrams(t, udp, answer) })
-	all.Go(func() {
-		for {
-			conn, err := tcp.Accept()
-			if err != nil {
-				return
-			}
-			f.conns.Add(1)
-			all.Go(func() {
-				defer conn.Close()
-				stream(conn)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		udp.Close()
-		tcp.Close()
-		all.Wait()
-	})
-	return f
-}
-
-// listenBoth listens on a port that is free for both transports.
-func listenBoth(t testing.TB) (net.Listener, net.PacketConn) {
-	t.Helper()
-	for range 100 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		if err == nil {
-			return tcp, udp
-		}
-		tcp.Close()
-	}
-	t.Fatal("no port is free for UDP and TCP")
-	return nil, nil
-}
-
-func (f *fake) datagrams(t testing.TB, conn net.PacketConn, answer answerer) {
-	buf := make([]byte, dns.MaxMsgSize)
-	for {
-		n, from, err := conn.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		f.overUDP.Add(1)
-		for _, m := range answer("udp", parse(t, buf[:n])) {
-			conn.WriteTo(m, from)
-		}
-	}
-}
-
-func (f *fake) framed(t testing.TB, conn net.Conn, answer answerer) {
-	for {
-		query, err := readQuery(conn)
-		if err != nil {
-			return
-		}
-		f.overTCP.Add(1)
-		for _, m := range answer("tcp", parse(t, query)) {
-			conn.Write(frame(m))
-		}
-	}
+func newFake(s *dnstest.Server) *fake {
+	return &fake{upstream.Server{Addr: s.Addr}, &s.OverUDP, &s.OverTCP, &s.Conns}
 }
 
 // readQuery reads a message with its length prefix.

@@ -306,10 +306,15 @@ func TestStream_TLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(fake)
-	s.listen(t, silent, func(conn net.Conn) {
+	s := serveStream(t, func(conn net.Conn) {
 		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}})
-		s.framed(t, secure, always(t, 0, "192.0.2.1"))
+		for {
+			query, err := readQuery(secure)
+			if err != nil {
+				return
+			}
+			secure.Write(frame(good(t, parse(t, query))))
+		}
 	})
 	s.TLS = true
 	tests := []struct {
