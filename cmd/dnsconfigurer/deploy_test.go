@@ -26,7 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// deployedObject returns the object of a type in a file of deploy.
+// deployedObject returns the object of type T in a file of deploy.
 func deployedObject[T any](t *testing.T, file string) T {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/" + file)
@@ -46,10 +46,10 @@ func deployedObject[T any](t *testing.T, file string) T {
 	panic("unreachable")
 }
 
-// TestDeployed runs what the manifests say: their configuration is good, the command
-// takes their arguments, and it asks the API server for what their role allows, no more
-// and no less. deploy has the tests of what the manifests say about each other.
-func TestDeployed(t *testing.T) {
+// TestDeploy_ClusterDNS runs the command as in the manifests: their configuration is valid, the
+// command accepts their arguments, and uses exactly the rights of their role. The tests in
+// deploy compare the manifests with each other.
+func TestDeploy_ClusterDNS(t *testing.T) {
 	pod := deployedObject[*appsv1.Deployment](t, "cluster-dns/deployment.yaml").Spec.Template.Spec
 	args := slices.Clone(pod.Containers[0].Args)
 	at := slices.Index(args, "--config") + 1
@@ -59,7 +59,7 @@ func TestDeployed(t *testing.T) {
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("sendInitialEvents") { // an old API server: lists have to be asked for
+		if r.URL.Query().Has("sendInitialEvents") { // an old API server without WatchList
 			http.Error(w, "forbidden unless the feature gate WatchList is enabled", http.StatusUnprocessableEntity)
 			return
 		}
@@ -97,7 +97,7 @@ func TestDeployed(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "dns.snapshot")); err != nil {
 		t.Error(err)
 	}
-	allowed, asked := map[string]bool{}, map[string]bool{}
+	allowed, used := map[string]bool{}, map[string]bool{}
 	for _, rule := range deployedObject[*rbacv1.ClusterRole](t, "cluster-dns/rbac.yaml").Rules {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
@@ -106,15 +106,15 @@ func TestDeployed(t *testing.T) {
 		}
 	}
 	for request := range api.Requests() {
-		asked[request] = true
+		used[request] = true
 	}
-	if diff := cmp.Diff(allowed, asked); diff != "" {
-		t.Errorf("what the role allows, and what was asked for (-want +got):\n%s", diff)
+	if diff := cmp.Diff(allowed, used); diff != "" {
+		t.Errorf("rights of the role and requests (-role +requests):\n%s", diff)
 	}
 }
 
-// TestNodeCacheDeployed: the configuration of the node cache's manifests is good.
-func TestNodeCacheDeployed(t *testing.T) {
+// TestDeploy_NodeCache: the configuration in the manifests is valid.
+func TestDeploy_NodeCache(t *testing.T) {
 	configFile := filepath.Join(t.TempDir(), "nodecache.yaml")
 	text := deployedObject[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(configFile)]
 	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {

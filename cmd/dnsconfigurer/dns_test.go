@@ -28,10 +28,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
-// dnsProcess is the command dns as a process, with a file that can be changed.
+// dnsProcess is the command dns as a process.
 type dnsProcess struct {
 	t      *testing.T
-	config string // the file
+	config string // path of its file
 	addr   string
 	http   string
 	log    logbuffer.Buffer
@@ -41,14 +41,14 @@ type dnsProcess struct {
 
 const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"
 
-// newDNSProcess starts the command with what the examples' cluster has, and fields, and
-// waits until it is ready.
+// newDNSProcess starts the command with the manifests of examples and these fields, and waits
+// until it is ready.
 func newDNSProcess(t *testing.T, fields string) *dnsProcess {
 	t.Helper()
 	return newDNSProcessFor(t, fields, "--manifests", "../../examples")
 }
 
-// newDNSProcessFor is newDNSProcess with another cluster.
+// newDNSProcessFor is newDNSProcess with flags for another cluster.
 func newDNSProcessFor(t *testing.T, fields string, cluster ...string) *dnsProcess {
 	t.Helper()
 	p := &dnsProcess{t: t, config: filepath.Join(t.TempDir(), "dns.yaml"), addr: freeAddr(t), http: freeAddr(t)}
@@ -58,7 +58,7 @@ func newDNSProcessFor(t *testing.T, fields string, cluster ...string) *dnsProces
 	return p
 }
 
-// ready waits until the server is.
+// ready waits until the server is ready.
 func (p *dnsProcess) ready() {
 	p.t.Helper()
 	p.eventually("readiness", func() bool {
@@ -78,17 +78,17 @@ func (p *dnsProcess) write(fields string) {
 	}
 }
 
-// eventually waits for what the command does in its own time.
+// eventually waits until ok returns true.
 func (p *dnsProcess) eventually(what string, ok func() bool) {
 	p.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s does not come\n%s", what, p.log.String())
+			p.t.Fatalf("timeout: %s\n%s", what, p.log.String())
 		}
 	}
 }
 
-// ask returns the first record for a name, or the rcode.
+// ask returns the data of the first record for a name, or the rcode.
 func (p *dnsProcess) ask(name string, qtype uint16) string {
 	p.t.Helper()
 	c := dns.Client{Timeout: 10 * time.Second}
@@ -103,7 +103,7 @@ func (p *dnsProcess) ask(name string, qtype uint16) string {
 	return text[strings.LastIndexByte(text, '\t')+1:]
 }
 
-// hangup writes fields to the file, has it read, and waits until the log has said words.
+// hangup writes fields to the file, sends SIGHUP, and waits until the log has these words.
 func (p *dnsProcess) hangup(fields string, words ...string) {
 	p.t.Helper()
 	before := len(p.log.String())
@@ -116,10 +116,10 @@ func (p *dnsProcess) hangup(fields string, words ...string) {
 	}
 }
 
-// deadDomain is one that no server answers for.
+// deadDomain is a domain whose queries get no reply.
 const deadDomain = "dead.example"
 
-// upstreamSaying starts a server that has one record for every name: this text.
+// upstreamSaying starts a server with one TXT record for every name.
 func upstreamSaying(t *testing.T, text string) (addr string) {
 	t.Helper()
 	return dnstest.Start(t, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
@@ -132,7 +132,7 @@ func upstreamSaying(t *testing.T, text string) (addr string) {
 	})).Addr.String()
 }
 
-// TestDNS_Reload has the file change under a running server.
+// TestDNS_Reload changes the file while the server runs.
 func TestDNS_Reload(t *testing.T) {
 	one, two := upstreamSaying(t, "one"), upstreamSaying(t, "two")
 	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", one))
@@ -173,8 +173,7 @@ func TestDNS_Reload(t *testing.T) {
 	}
 }
 
-// TestDNS_Autopath: names with a search list lead through the cluster to the file's
-// domains.
+// TestDNS_Autopath: search lists consist of the cluster's domains and those of the file.
 func TestDNS_Autopath(t *testing.T) {
 	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\nhostSuffixes: [corp.example]\n", upstreamSaying(t, "one")))
 	for _, tt := range []struct {
@@ -191,8 +190,8 @@ func TestDNS_Autopath(t *testing.T) {
 	}
 }
 
-// TestDNS_Lameduck: after the signal to end queries are answered for a while, and with
-// what changes meanwhile.
+// TestDNS_Lameduck: after the signal to terminate the server answers queries for a while, from
+// data that is still kept up to date.
 func TestDNS_Lameduck(t *testing.T) {
 	dir := t.TempDir()
 	service := func(addr string) {
@@ -210,9 +209,8 @@ func TestDNS_Lameduck(t *testing.T) {
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
 }
 
-// TestDNS_Metrics holds the names, types and labels of metrics to what is on record: to
-// people's alerts and dashboards they are an interface. New ones go into
-// docs/cluster-dns.md.
+// TestDNS_Metrics compares the names, types and labels of metrics with a golden file: alerts
+// and dashboards depend on them. New ones must be in docs/cluster-dns.md.
 func TestDNS_Metrics(t *testing.T) {
 	api := kubeapi.New()
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
@@ -236,7 +234,7 @@ func TestDNS_Metrics(t *testing.T) {
 	checkMetrics(t, get(t, p.http, "/metrics"), "testdata/dns.metrics", "../../docs/cluster-dns.md")
 }
 
-// checkMetrics compares metrics in text form with the golden, and with what the page names.
+// checkMetrics compares metrics in text form with the golden file and with the page.
 func checkMetrics(t *testing.T, text, golden, page string) {
 	t.Helper()
 	var got bytes.Buffer
@@ -268,15 +266,15 @@ func checkMetrics(t *testing.T, text, golden, page string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := regexp.MustCompile(`dnsconfigurer_[a-z_]+[a-z]`).FindAllString(strings.ReplaceAll(string(doc), "_bucket", ""), -1)
+	named := regexp.MustCompile(`dnsconfigurer_[a-z_]+[a-z]`).FindAllString(strings.ReplaceAll(string(doc), "_bucket", ""), -1)
 	for line := range strings.Lines(got.String()) {
 		name := strings.Fields(line)[0]
-		if !slices.Contains(told, name) {
+		if !slices.Contains(named, name) {
 			t.Errorf("%s does not name %s", page, name)
 		}
-		told = slices.DeleteFunc(told, func(other string) bool { return other == name })
+		named = slices.DeleteFunc(named, func(other string) bool { return other == name })
 	}
-	if len(told) > 0 {
-		t.Errorf("%s names %v, which there are not", page, told)
+	if len(named) > 0 {
+		t.Errorf("%s names %v, which do not exist", page, named)
 	}
 }

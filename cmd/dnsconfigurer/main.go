@@ -1,12 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dnsconfigurer decides, explains and serves the DNS configuration of
-// Kubernetes pods.
+// Command dnsconfigurer decides, explains and serves the DNS configuration of Kubernetes pods.
 //
-// Results go to standard output, everything else to standard error: a line
-// "dnsconfigurer: what failed" in lower case without a period, and where something
-// can be done about it a line "hint: what to do".
+// Results go to standard output, all else to standard error: a line "dnsconfigurer: what
+// failed", in lower case without a period, and perhaps a line "hint: what to do".
 package main
 
 import (
@@ -33,25 +31,25 @@ func main() {
 const (
 	exitOK    = 0
 	exitInput = 1 // the input has errors
-	exitUsage = 2 // the command line has
+	exitUsage = 2 // the command line has errors
 )
 
-// errReported ends a command whose problems are on standard error already.
+// errReported ends a command that has written its problems already.
 var errReported = errors.New("reported")
 
-// usageError is a mistake in the command line.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "dnsconfigurer",
-		Short:         "The DNS configuration of Kubernetes pods: decided, explained, served",
+		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no command %q", args[0])}
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
 			}
 			return cmd.Help()
 		},
@@ -81,7 +79,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitInput
 }
 
-// noArguments accepts flags only.
+// noArguments accepts no arguments.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
@@ -89,7 +87,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArgument accepts one argument, which it calls name when it is missing.
+// oneArgument accepts one argument, which is called name in errors.
 func oneArgument(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -24,14 +24,15 @@ type nodeCache struct {
 	host    string // the node's resolv.conf
 }
 
-// newNodeCache starts a cluster DNS of the examples, and the cache of a node that searches
-// domains. The node's servers say "node" of every name, those of the cluster DNS "cluster".
+// newNodeCache starts a cluster DNS with the manifests of examples, and the cache of a node
+// with these search domains. The TXT record of every name is "node" on the upstream servers of
+// the node, and "cluster" on those of the cluster DNS.
 func newNodeCache(t *testing.T, domains string) *nodeCache {
 	t.Helper()
 	return newNodeCacheWith(t, domains, "", "")
 }
 
-// newNodeCacheWith is newNodeCache with more fields in the two files.
+// newNodeCacheWith is newNodeCache with more fields in both configurations.
 func newNodeCacheWith(t *testing.T, domains, ofCluster, ofNode string) *nodeCache {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +53,7 @@ func (n *nodeCache) configure(fields string) {
 	}
 }
 
-// search makes the node search other domains.
+// search replaces the search domains of the node.
 func (n *nodeCache) search(domains string) {
 	n.cluster.t.Helper()
 	if err := os.WriteFile(n.host+".new", []byte("nameserver 192.0.2.1\nsearch "+domains+"\n"), 0o600); err != nil {
@@ -63,7 +64,7 @@ func (n *nodeCache) search(domains string) {
 	}
 }
 
-// TestNodeCache has a node between its pods and the cluster DNS.
+// TestNodeCache queries a cluster DNS through the cache of a node.
 func TestNodeCache(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	for _, tt := range []struct {
@@ -85,21 +86,21 @@ func TestNodeCache(t *testing.T) {
 		}
 	}
 
-	// The node's domains change, and with them what pods that run get.
+	// The search domains of the node change, for running pods too.
 	n.search("new.example")
 	n.eventually("the new domain", func() bool {
 		return n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT) == "intranet.new.example."
 	})
 
-	// The cluster DNS is away: what was known stays, and what was not is not denied.
+	// The cluster DNS stops: cached names are answered, others get SERVFAIL.
 	n.cluster.stop()
 	if got := n.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
-		t.Errorf("what was known: %s", got)
+		t.Errorf("a cached name: %s", got)
 	}
 	for _, name := range []string{"kubernetes.default.svc.cluster.local.", "kubernetes.search.default.cluster.local.ap.k8s.io."} {
 		for range 2 {
 			if got := n.ask(name, dns.TypeA); got != "SERVFAIL" {
-				t.Errorf("%s, which was not known: %s", name, got)
+				t.Errorf("%s, which is not cached: %s", name, got)
 			}
 		}
 	}
@@ -116,13 +117,13 @@ func TestNodeCache(t *testing.T) {
 		t.Errorf("/readyz says %s", got)
 	}
 	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
-		t.Errorf("a name of others: %s", got)
+		t.Errorf("a name outside the cluster: %s", got)
 	}
 }
 
-// TestNodeCache_Agrees: the cluster DNS expands for a node that has its option and is in its
-// networks. For others it does not, and pods get the same.
-func TestNodeCache_Agrees(t *testing.T) {
+// TestNodeCache_Option: the cluster DNS expands search lists for a node that uses its option
+// and is in its networks. Otherwise the cache expands them, with the same result.
+func TestNodeCache_Option(t *testing.T) {
 	const other = "autopathSuffix: ap.example\nednsOption: 65400\n"
 	for _, tt := range []struct{ name, cluster, node, want string }{
 		{"another suffix and option on both", other, other, "expanded"},
@@ -132,7 +133,7 @@ func TestNodeCache_Agrees(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNodeCacheWith(t, "corp.example", tt.cluster, tt.node)
-			for _, p := range []*dnsProcess{&n.dnsProcess, n.cluster} { // names need no permission
+			for _, p := range []*dnsProcess{&n.dnsProcess, n.cluster} { // names are not restricted to networks
 				if got := p.ask("payments.search.shop.cluster.local.ap.example.", dns.TypeA); got != "payments.shop.svc.cluster.local." {
 					t.Errorf("payments leads to %s\n%s", got, p.log.String())
 				}
@@ -150,7 +151,7 @@ func TestNodeCache_Agrees(t *testing.T) {
 	}
 }
 
-// TestNodeCache_Reload has another cluster DNS in the file.
+// TestNodeCache_Reload changes the cluster DNS in the file.
 func TestNodeCache_Reload(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	other := upstreamSaying(t, "other")
@@ -169,7 +170,7 @@ func TestNodeCache_Reload(t *testing.T) {
 	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)
 	}
-	// It does not know the option: the node goes along the list, and the first is found.
+	// It does not support the option: the cache expands the list, and the first name exists.
 	if got := n.ask("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "a.shop.svc.cluster.local." {
 		t.Errorf("a search list leads to %s", got)
 	}
@@ -179,8 +180,8 @@ func TestNodeCache_Reload(t *testing.T) {
 	}
 }
 
-// TestNodeCache_DeadDomain: what is behind a domain that nobody answers for is found at the
-// first try, though the cluster DNS takes all the time that a walk may take.
+// TestNodeCache_DeadDomain: the name after a domain without replies is found by the first
+// query, although the expansion takes all the time that it may take.
 func TestNodeCache_DeadDomain(t *testing.T) {
 	n := newNodeCache(t, deadDomain)
 	if got := n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "intranet." {
@@ -188,7 +189,7 @@ func TestNodeCache_DeadDomain(t *testing.T) {
 	}
 }
 
-// TestNodeCache_Metrics is TestDNS_Metrics for docs/node-cache.md.
+// TestNodeCache_Metrics is like TestDNS_Metrics.
 func TestNodeCache_Metrics(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)

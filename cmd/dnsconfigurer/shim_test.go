@@ -23,8 +23,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// asked is the sandbox that the kubelet asks for: a pod with ClusterFirst.
-func asked(name, uid, source string) *runtimeapi.PodSandboxConfig {
+// request is the sandbox that the kubelet requests for a pod with ClusterFirst.
+func request(name, uid, source string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "shop", Uid: uid},
 		Hostname:    name,
@@ -36,7 +36,7 @@ func asked(name, uid, source string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// withDNS returns the sandbox with other DNS.
+// withDNS replaces the DNS of a sandbox.
 func withDNS(q *runtimeapi.PodSandboxConfig, dns *runtimeapi.DNSConfig) *runtimeapi.PodSandboxConfig {
 	q.DnsConfig = dns
 	return q
@@ -46,7 +46,7 @@ func autopathDNS() *runtimeapi.DNSConfig {
 	return &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"search.shop.cluster.local.ap.k8s.io"}, Options: []string{"ndots:5"}}
 }
 
-// podOf is the pod in the API: it asks for autopath by annotation.
+// podOf is a pod of the API server that requests autopath by its annotation.
 func podOf(name, uid string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Annotations: map[string]string{policy.OverrideAnnotation: "ClusterFirstWithAutopath"}},
@@ -54,11 +54,11 @@ func podOf(name, uid string) *corev1.Pod {
 	}
 }
 
-// expect runs a sandbox through the node and says what the runtime should be asked for.
+// expect sends a sandbox request through the node, and compares what the runtime receives.
 func (n *shimNode) expect(what string, want, q *runtimeapi.PodSandboxConfig) {
 	n.t.Helper()
 	if diff := cmp.Diff(want, n.sandbox(q), protocmp.Transform()); diff != "" {
-		n.t.Errorf("%s: the runtime is asked for (-want +got):\n%s", what, diff)
+		n.t.Errorf("%s: the runtime receives (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -72,11 +72,11 @@ func (n *shimNode) expectCounts(want map[string]int) {
 
 const autopathManifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}\n"
 
-// TestShim runs the command on a node without an API server: a static pod asks for
-// autopath by annotation, its kubelet has computed ClusterFirst.
+// TestShim runs the command on a node without an API server: a static pod requests autopath
+// by its annotation, and its kubelet has computed ClusterFirst.
 func TestShim(t *testing.T) {
 	n := newShimNode(t, "", map[string]string{"manifests/web.yaml": autopathManifest})
-	n.expect("a static pod", withDNS(asked("web-worker", "0123456789abcdef", "file"), autopathDNS()), asked("web-worker", "0123456789abcdef", "file"))
+	n.expect("a static pod", withDNS(request("web-worker", "0123456789abcdef", "file"), autopathDNS()), request("web-worker", "0123456789abcdef", "file"))
 	n.expectCounts(map[string]int{"edited": 1})
 	for _, path := range []string{"/livez", "/readyz"} {
 		if body := get(t, n.http, path); body != "ok\n" {
@@ -94,10 +94,10 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// TestShimOfBrokenAPI has API servers of all bad kinds: the pod's request passes as it
-// came, its start costs no more than the budget of a look-up, and the outcome says why.
-// A static pod is not concerned.
-func TestShimOfBrokenAPI(t *testing.T) {
+// TestShim_BrokenAPI has API servers with all kinds of faults: the pod's request passes
+// unchanged, its start is delayed by at most the timeout of a lookup, and the outcome says
+// why. Static pods are not affected.
+func TestShim_BrokenAPI(t *testing.T) {
 	html := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		io.WriteString(w, "<html><title>Sign in</title></html>")
@@ -121,45 +121,45 @@ func TestShimOfBrokenAPI(t *testing.T) {
 		{"answers null", answer(200, "null"), cri.UnknownPod},
 		{"answers a pod without a UID", answer(200, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`), cri.UnknownPod},
 		{"answers 500 without a reason", answer(500, ""), cri.LookupFailed},
-		{"is broken inside", kubeapi.Fail, cri.LookupFailed},
-		{"does not know us", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`), cri.LookupFailed},
-		{"lets us not see it", kubeapi.Forbid, cri.LookupFailed},
+		{"answers 500", kubeapi.Fail, cri.LookupFailed},
+		{"answers 401", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`), cri.LookupFailed},
+		{"answers 403", kubeapi.Forbid, cri.LookupFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api := newClusterAPI(t, podOf("web", "u1"))
 			api.SetFault(tt.fault)
 			n := newShimNode(t, api.url, map[string]string{"manifests/web.yaml": autopathManifest})
-			n.expect("the API's pod", asked("web", "u1", "api"), asked("web", "u1", "api"))
+			n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
 			n.expectCounts(map[string]int{string(tt.want): 1})
-			n.expect("a static pod", withDNS(asked("web-worker", "h1", "file"), autopathDNS()), asked("web-worker", "h1", "file"))
+			n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
 		})
 	}
-	t.Run("is not there", func(t *testing.T) {
+	t.Run("refuses connections", func(t *testing.T) {
 		n := newShimNode(t, "http://"+freeAddr(t), map[string]string{"manifests/web.yaml": autopathManifest})
-		n.expect("the API's pod", asked("web", "u1", "api"), asked("web", "u1", "api"))
-		n.expect("a static pod", withDNS(asked("web-worker", "h1", "file"), autopathDNS()), asked("web-worker", "h1", "file"))
+		n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
+		n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
 		n.expectCounts(map[string]int{"lookup_failed": 1, "edited": 1})
 	})
 }
 
-// TestShimOfRecreatedPod has two pods of one name after each other, as of a
-// StatefulSet: a pod is what has its UID.
-func TestShimOfRecreatedPod(t *testing.T) {
+// TestShim_RecreatedPod has two pods of one name after each other, such as those of a
+// StatefulSet: a pod is identified by its UID.
+func TestShim_RecreatedPod(t *testing.T) {
 	api := newClusterAPI(t, podOf("web-0", "new"))
 	n := newShimNode(t, api.url, nil)
-	n.expect("the one before", asked("web-0", "old", "api"), asked("web-0", "old", "api"))
-	n.expect("the present one", withDNS(asked("web-0", "new", "api"), autopathDNS()), asked("web-0", "new", "api"))
+	n.expect("the previous pod", request("web-0", "old", "api"), request("web-0", "old", "api"))
+	n.expect("the present pod", withDNS(request("web-0", "new", "api"), autopathDNS()), request("web-0", "new", "api"))
 	n.expectCounts(map[string]int{"unknown_pod": 1, "edited": 1})
 }
 
-// TestShimFollowsTheKubeletsFile has a kubelet that is given another cluster DNS: as
-// long as the shim's facts are other ones than the kubelet's, nothing is written.
-func TestShimFollowsTheKubeletsFile(t *testing.T) {
+// TestShim_KubeletFileChanged changes the cluster DNS of the kubelet: while the facts of the
+// shim differ from the kubelet's, requests are not edited.
+func TestShim_KubeletFileChanged(t *testing.T) {
 	api := newClusterAPI(t, podOf("web", "u1"))
 	n := newShimNode(t, api.url, nil)
-	n.expect("before", withDNS(asked("web", "u1", "api"), autopathDNS()), asked("web", "u1", "api"))
+	n.expect("before", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
 	q := func() *runtimeapi.PodSandboxConfig {
-		q := asked("web", "u1", "api")
+		q := request("web", "u1", "api")
 		q.DnsConfig.Servers[0] = "10.96.0.99"
 		return q
 	}
@@ -169,11 +169,11 @@ func TestShimFollowsTheKubeletsFile(t *testing.T) {
 	dns := autopathDNS()
 	dns.Servers[0] = "10.96.0.99"
 	n.expect("after", withDNS(q(), dns), q())
-	n.expect("a kubelet that was not restarted", asked("web", "u1", "api"), asked("web", "u1", "api"))
+	n.expect("a kubelet that was not restarted", request("web", "u1", "api"), request("web", "u1", "api"))
 	n.expectCounts(map[string]int{"edited": 2, "node_facts_mismatch": 2})
 }
 
-// hangup tells the command to read its files, and waits until it has.
+// hangup sends SIGHUP, and waits until the configuration is applied.
 func (n *shimNode) hangup() {
 	n.t.Helper()
 	const done = "configuration applied"
@@ -184,10 +184,9 @@ func (n *shimNode) hangup() {
 	n.eventually("the reload", func() bool { return strings.Count(n.log.String(), done) > before })
 }
 
-// TestShimFollowsResolved has a kubelet that is told to read the stub of
-// systemd-resolved, and a shim that gives pods the uplink's servers. The two files
-// change under it.
-func TestShimFollowsResolved(t *testing.T) {
+// TestShim_Resolved has a kubelet that reads the stub of systemd-resolved, and a shim that
+// gives pods the uplink's servers. Both files change while it runs.
+func TestShim_Resolved(t *testing.T) {
 	const config = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: resolve/resolv.conf, hostResolver: "
 	stub := func(domain string) string {
@@ -198,7 +197,7 @@ func TestShimFollowsResolved(t *testing.T) {
 		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func(servers, domains string, options ...string) *runtimeapi.PodSandboxConfig {
-		return withDNS(asked("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
+		return withDNS(request("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
 	}
 	stubbed := func(domain string) *runtimeapi.PodSandboxConfig { return q("127.0.0.53", domain, "edns0", "trust-ad") }
 
@@ -221,15 +220,15 @@ func TestShimFollowsResolved(t *testing.T) {
 	n.expectCounts(map[string]int{"unchanged": 2, "edited": 4, "node_facts_mismatch": 1})
 }
 
-// TestShimKeepsTheLastGoodFile has a host file that loses its servers. The kubelet hands
-// on what is left; we know better, also after the configuration was read again.
-func TestShimKeepsTheLastGoodFile(t *testing.T) {
+// TestShim_LastGoodHostFile removes the servers from the host's file. The kubelet uses what is
+// left; the shim keeps the last good version, also after a reload.
+func TestShim_LastGoodHostFile(t *testing.T) {
 	n := newShimNode(t, "", map[string]string{
 		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	good := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"corp.example"}}
 	q := func(dns *runtimeapi.DNSConfig) *runtimeapi.PodSandboxConfig {
-		return withDNS(asked("web-worker", "h1", "file"), dns)
+		return withDNS(request("web-worker", "h1", "file"), dns)
 	}
 	n.expect("a good file", q(good), q(good))
 	n.write("resolv.conf", "# nothing\n")
@@ -240,8 +239,8 @@ func TestShimKeepsTheLastGoodFile(t *testing.T) {
 	n.expectCounts(map[string]int{"unchanged": 1, "edited": 2})
 }
 
-// TestShimWithoutUplink falls back to what the kubelet hands out, and says why.
-func TestShimWithoutUplink(t *testing.T) {
+// TestShim_NoUplinkFile: without the uplink file pods get the stub, and the log says why.
+func TestShim_NoUplinkFile(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
 	n := newShimNode(t, "", map[string]string{
 		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
@@ -249,7 +248,7 @@ func TestShimWithoutUplink(t *testing.T) {
 		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func() *runtimeapi.PodSandboxConfig {
-		return withDNS(asked("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})
+		return withDNS(request("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})
 	}
 	n.expect("no uplink file", q(), q())
 	n.expectCounts(map[string]int{"unchanged": 1})

@@ -33,15 +33,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
 
-// review asks the webhook over HTTPS about a pod with an FQDN of 14 characters and the
-// cluster's domain, and returns the serial number of its certificate and what it says.
+// review sends a review of a pod whose FQDN has 14 characters and the cluster's domain, and
+// returns the serial number of the server's certificate and the response.
 func review(t *testing.T, addr string) (serial int64, answer string) {
 	t.Helper()
 	return reviewOf(t, addr, `"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE",
 		"object":{"metadata":{"name":"web","namespace":"shop"},"spec":{"subdomain":"web","setHostnameAsFQDN":true}}`)
 }
 
-// reviewOf asks about something else.
+// reviewOf sends another review.
 func reviewOf(t *testing.T, addr, request string) (serial int64, answer string) {
 	t.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -57,8 +57,8 @@ func reviewOf(t *testing.T, addr, request string) (serial int64, answer string) 
 	return r.TLS.PeerCertificates[0].SerialNumber.Int64(), string(text)
 }
 
-// TestWebhook is the command from its start to its end: the certificate and the
-// configuration change, and one with an error changes nothing.
+// TestWebhook changes the certificate and the configuration while the command runs. Invalid
+// ones change nothing.
 func TestWebhook(t *testing.T) {
 	dir, addr, health := t.TempDir(), freeAddr(t), freeAddr(t)
 	authority := certs.NewAuthority(t)
@@ -123,9 +123,9 @@ func TestWebhook(t *testing.T) {
 	p.stop()
 }
 
-// written runs `webhook manifests` and decodes what it writes as strictly as an API server
-// that refuses unknown fields; documents of cert-manager are left out.
-func written(t *testing.T, args ...string) (objects []runtime.Object, text string) {
+// decodeManifests runs `webhook manifests` and decodes its output as strictly as an API server
+// that rejects unknown fields. Documents of cert-manager are skipped.
+func decodeManifests(t *testing.T, args ...string) (objects []runtime.Object, text string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), append([]string{"webhook", "manifests"}, args...), nil, &stdout, &stderr); code != exitOK {
@@ -154,16 +154,16 @@ func one[T any](t *testing.T, objects []runtime.Object) T {
 	return objects[i].(T)
 }
 
-// TestWebhookManifests holds what the objects say about each other, and to the command.
+// TestWebhookManifests compares the objects with each other and with the command.
 func TestWebhookManifests(t *testing.T) {
 	dir, bundle := t.TempDir(), certs.NewAuthority(t).PEM
 	caFile := filepath.Join(dir, "ca.crt")
 	if err := os.WriteFile(caFile, bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	objects, text := written(t, "--ca-file", caFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
+	objects, text := decodeManifests(t, "--ca-file", caFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
 	if strings.Contains(text, "${") || strings.Contains(text, "#?") || strings.Contains(text, "cert-manager") {
-		t.Errorf("something is left over:\n%s", text)
+		t.Errorf("placeholders are left:\n%s", text)
 	}
 	service := one[*corev1.Service](t, objects)
 	deployment := one[*appsv1.Deployment](t, objects)
@@ -177,13 +177,13 @@ func TestWebhookManifests(t *testing.T) {
 	checkHook := func(name, path string, c admissionregistrationv1.WebhookClientConfig, failure *admissionregistrationv1.FailurePolicyType,
 		effects *admissionregistrationv1.SideEffectClass, timeout *int32, conditions int, excluded []string) {
 		if c.Service.Namespace != service.Namespace || c.Service.Name != service.Name || *c.Service.Port != service.Spec.Ports[0].Port || *c.Service.Path != path {
-			t.Errorf("%s asks %+v", name, c.Service)
+			t.Errorf("%s calls %+v", name, c.Service)
 		}
 		if !bytes.Equal(c.CABundle, bundle) || *failure != admissionregistrationv1.Ignore || *effects != admissionregistrationv1.SideEffectClassNone || *timeout > 5 || conditions == 0 {
 			t.Errorf("%s: failurePolicy %s, sideEffects %s, timeoutSeconds %d, %d matchConditions, caBundle %q", name, *failure, *effects, *timeout, conditions, c.CABundle)
 		}
 		if !slices.Equal(excluded, []string{"kube-system", "dns"}) {
-			t.Errorf("%s leaves out %v", name, excluded)
+			t.Errorf("%s excludes %v", name, excluded)
 		}
 	}
 	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
@@ -193,7 +193,7 @@ func TestWebhookManifests(t *testing.T) {
 		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
 	}
 
-	// The server may read what is scaled, and nothing else.
+	// The server may read StatefulSets, and nothing else.
 	var timeout int32
 	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
 		if w.Name == "scale.validate.dnsconfigurer.dev" {
@@ -207,10 +207,10 @@ func TestWebhookManifests(t *testing.T) {
 		t.Errorf("%+v may %+v", binding, role.Rules)
 	}
 	if time.Duration(timeout)*time.Second < 2*webhook.OpenTimeout {
-		t.Errorf("a scale is waited for %d s, and its StatefulSet %v", timeout, webhook.OpenTimeout)
+		t.Errorf("the timeout of the webhook is %d s, that of reading a StatefulSet %v", timeout, webhook.OpenTimeout)
 	}
 
-	// The configuration is good, and the command takes its arguments.
+	// The configuration is valid, and the command accepts its arguments.
 	data := one[*corev1.ConfigMap](t, objects).Data
 	args := pod.Spec.Containers[0].Args
 	file := filepath.Join(dir, filepath.Base(args[len(args)-1]))
@@ -233,23 +233,23 @@ func TestWebhookManifests(t *testing.T) {
 	}
 }
 
-// TestWebhookManifestsTrust: with cert-manager there is its Certificate, and no bundle.
-func TestWebhookManifestsTrust(t *testing.T) {
-	objects, text := written(t, "--cert-manager-issuer", "ClusterIssuer/internal", "--mutating=false")
+// TestWebhookManifests_Trust compares the trust modes.
+func TestWebhookManifests_Trust(t *testing.T) {
+	objects, text := decodeManifests(t, "--cert-manager-issuer", "ClusterIssuer/internal", "--mutating=false")
 	v := one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects)
 	if v.Annotations["cert-manager.io/inject-ca-from"] != "dnsconfigurer/dnsconfigurer-webhook" || v.Webhooks[0].ClientConfig.CABundle != nil {
 		t.Errorf("%+v", v.ObjectMeta)
 	}
-	own, text2 := written(t, "--self-signed", "-n", "dns")
+	own, text2 := decodeManifests(t, "--self-signed", "-n", "dns")
 	if pod := one[*appsv1.Deployment](t, own).Spec.Template.Spec; len(pod.Volumes) != 1 || pod.AutomountServiceAccountToken != nil ||
 		!strings.Contains(text2, "selfSigned: true\n    namespace: dns\n") || strings.Contains(text2, "caBundle") || strings.Contains(text2, "#?") {
 		t.Errorf("self-signed:\n%s", text2)
 	}
-	unasked, _ := written(t, "--cert-manager-issuer", "internal", "--scale=false")
-	if one[*corev1.ServiceAccount](t, unasked).AutomountServiceAccountToken == nil || one[*appsv1.Deployment](t, unasked).Spec.Template.Spec.AutomountServiceAccountToken == nil ||
-		slices.ContainsFunc(unasked, func(o runtime.Object) bool { _, is := o.(*rbacv1.ClusterRole); return is }) ||
-		len(one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, unasked).Webhooks) != len(v.Webhooks)-1 {
-		t.Error("without --scale the server has a token or rights, or is asked about it")
+	noScale, _ := decodeManifests(t, "--cert-manager-issuer", "internal", "--scale=false")
+	if one[*corev1.ServiceAccount](t, noScale).AutomountServiceAccountToken == nil || one[*appsv1.Deployment](t, noScale).Spec.Template.Spec.AutomountServiceAccountToken == nil ||
+		slices.ContainsFunc(noScale, func(o runtime.Object) bool { _, is := o.(*rbacv1.ClusterRole); return is }) ||
+		len(one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, noScale).Webhooks) != len(v.Webhooks)-1 {
+		t.Error("without --scale the server has a token, rights or the webhook")
 	}
 	if !strings.Contains(text, "kind: ClusterIssuer\n    name: internal\n") || strings.Contains(text, "MutatingWebhookConfiguration") {
 		t.Error(text)

@@ -23,7 +23,7 @@ import (
 const eleven = `"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":"apps","version":"v1","resource":"statefulsets"},"subResource":"scale",
 	"name":"cassandra-dc-east","namespace":"storage","operation":"UPDATE","object":{"spec":{"replicas":11}}`
 
-// newScaledWebhook starts the command, and returns where it takes reviews.
+// newScaledWebhook starts the command, and returns its address for reviews.
 func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string) {
 	t.Helper()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
@@ -33,7 +33,7 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 	return p, addr
 }
 
-// TestWebhookScale: for each scale the API server is asked once, whatever it says.
+// TestWebhookScale: for each scale there is one request to the API server, whatever the reply.
 func TestWebhookScale(t *testing.T) {
 	api := kubeapi.New()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cassandra-dc-east"}}
@@ -48,7 +48,7 @@ func TestWebhookScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, addr := newScaledWebhook(t, "--kubeconfig", kubeconfig)
-	asked := 0
+	requests := 0
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -69,12 +69,12 @@ func TestWebhookScale(t *testing.T) {
 		{"the set again", func() { api.SetFault(nil) }, "spec.replicas: FQDN cassandra-dc-east-10."},
 	} {
 		step.change()
-		asked++
+		requests++
 		if _, got := reviewOf(t, addr, eleven); !strings.Contains(got, step.want) || !strings.Contains(got, `"allowed":true`) {
 			t.Errorf("%s: %s", step.name, got)
 		}
-		if n := api.Requests()["get statefulsets"]; n != asked {
-			t.Fatalf("%s: the API server was asked %d times, want %d", step.name, n, asked)
+		if n := api.Requests()["get statefulsets"]; n != requests {
+			t.Fatalf("%s: %d requests to the API server, want %d", step.name, n, requests)
 		}
 	}
 	for _, want := range []string{`endpoint="validate",operation="UPDATE",verdict="unread"} 6`, `endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {

@@ -32,18 +32,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
-// sandboxes is a runtime that remembers what it was asked for.
+// sandboxes is a runtime that records its requests.
 type sandboxes struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	asked chan *runtimeapi.RunPodSandboxRequest
+	requests chan *runtimeapi.RunPodSandboxRequest
 }
 
 func (s *sandboxes) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
-	s.asked <- q
+	s.requests <- q
 	return &runtimeapi.RunPodSandboxResponse{}, nil
 }
 
-// clusterAPI is an API server that remembers the events it is sent.
+// clusterAPI is an API server that records events.
 type clusterAPI struct {
 	*kubeapi.Server
 	url string
@@ -59,7 +59,7 @@ func newClusterAPI(t *testing.T, pods ...*corev1.Pod) *clusterAPI {
 	}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections) // first: a fault may keep one waiting
+	t.Cleanup(server.CloseClientConnections) // runs first: a fault may block one
 	a.url = server.URL
 	return a
 }
@@ -100,7 +100,7 @@ type shimNode struct {
 	http    string
 	log     logbuffer.Buffer
 	signal  func(os.Signal) error
-	stop    func() // waits for its end
+	stop    func() // waits for it
 }
 
 const (
@@ -110,14 +110,14 @@ const (
 		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
 )
 
-// newShimNode starts the command on a kubeadm node with these files besides or in the
-// place of the usual ones, and an API server at url; "": none.
+// newShimNode starts the command on a kubeadm node. The files are added to the usual ones or
+// replace them. url is that of the API server; "": there is none.
 func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the shim runs on Linux only")
 	}
-	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{asked: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
+	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
 	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n", "kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
 	args := []string{"shim", "--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
 		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
@@ -152,8 +152,8 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	return n
 }
 
-// startCommand runs the command as a process until the test ends, or until stop is
-// called, which waits.
+// startCommand runs the command as a process until the test ends. stop ends it earlier, and
+// waits.
 func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal func(os.Signal) error, stop func()) {
 	t.Helper()
 	self, err := os.Executable()
@@ -161,7 +161,7 @@ func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal fu
 		t.Fatal(err)
 	}
 	command := &exec.Cmd{
-		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain goes by the name
+		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain runs the command of this name
 		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: log,
 	}
 	if err := command.Start(); err != nil {
@@ -193,8 +193,7 @@ func (n *shimNode) write(name, text string) {
 	}
 }
 
-// sandbox asks for a sandbox as the kubelet does, and returns what the runtime is asked
-// for.
+// sandbox sends a request as the kubelet does, and returns what the runtime receives.
 func (n *shimNode) sandbox(q *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second)
@@ -202,10 +201,10 @@ func (n *shimNode) sandbox(q *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandbo
 	if _, err := n.kubelet.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: q}, grpc.WaitForReady(true)); err != nil {
 		n.t.Fatalf("%v\n%s", err, n.log.String())
 	}
-	return (<-n.runtime.asked).Config
+	return (<-n.runtime.requests).Config
 }
 
-// counted returns the outcomes that were counted, as "edited 1".
+// counted returns the counters of outcomes that are not 0.
 func (n *shimNode) counted() map[string]int {
 	n.t.Helper()
 	counts := map[string]int{}
@@ -226,12 +225,12 @@ func (n *shimNode) counted() map[string]int {
 	return counts
 }
 
-// eventually waits for what the command does in its own time.
+// eventually waits until ok returns true.
 func (n *shimNode) eventually(what string, ok func() bool) {
 	n.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("%s does not come\n%s", what, n.log.String())
+			n.t.Fatalf("timeout: %s\n%s", what, n.log.String())
 		}
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
-// told is an event as `kubectl describe pod` shows it.
-func told(e *corev1.Event) string {
+// describe returns an event as `kubectl describe pod` shows it.
+func describe(e *corev1.Event) string {
 	o := e.InvolvedObject
 	return fmt.Sprintf("%s %s %s/%s %s %s %s@%s: %s", e.Type, e.Reason, o.Namespace, o.Name, o.UID, o.APIVersion+" "+o.Kind, e.Source.Component, e.Source.Host, e.Message)
 }
 
-// TestShimEvents follows what the API is told: of pods whose DNS the shim changed, and
-// of those whose kubelet does not agree with it; of all others nothing.
-func TestShimEvents(t *testing.T) {
+// TestShim_Events: there are events on pods whose DNS the shim changed, and on those whose
+// kubelet has other facts, and on no others.
+func TestShim_Events(t *testing.T) {
 	const mismatch = "the kubelet's DNS does not match the node's facts: "
 	plain := podOf("plain", "plain")
 	plain.Annotations = nil
@@ -37,17 +37,17 @@ func TestShimEvents(t *testing.T) {
 	stuck.Spec.Subdomain, stuck.Spec.SetHostnameAsFQDN = strings.Repeat("s", 63), new(true)
 	api := newClusterAPI(t, podOf("web", "web"), plain, skipped, injected, stuck, podOf("last", "last"))
 	n := newShimNode(t, api.url, nil)
-	q := func(name string) *runtimeapi.PodSandboxConfig { return asked(name, name, "api") }
+	q := func(name string) *runtimeapi.PodSandboxConfig { return request(name, name, "api") }
 
-	// Nothing changes, nobody is told.
+	// Nothing changes: no event.
 	n.expect("plain", q("plain"), q("plain"))
 	n.expect("unknown", q("unknown"), q("unknown"))
 	n.expect("stuck", q("stuck"), q("stuck"))
 	skip := q("skipped")
-	skip.Annotations[cri.SkipAnnotation] = "true" // the kubelet hands annotations on
+	skip.Annotations[cri.SkipAnnotation] = "true" // the kubelet passes annotations
 	n.expect("skipped", skip, skip)
 
-	// A sandbox that is made again is no news.
+	// A sandbox that is created again raises the count of its event.
 	for range 3 {
 		n.expect("edited", withDNS(q("web"), autopathDNS()), q("web"))
 	}
@@ -78,7 +78,7 @@ func TestShimEvents(t *testing.T) {
 	n.eventually("the last event", func() bool { return len(api.sent()) >= len(want) })
 	var got []string
 	for _, e := range api.sent() {
-		got = append(got, told(e))
+		got = append(got, describe(e))
 		if e.Namespace != "shop" || !strings.HasPrefix(e.Name, e.InvolvedObject.Name+".") || e.Count != 1 || e.FirstTimestamp.IsZero() {
 			t.Errorf("event %s/%s, count %d, first at %v", e.Namespace, e.Name, e.Count, e.FirstTimestamp)
 		}
@@ -88,16 +88,16 @@ func TestShimEvents(t *testing.T) {
 	}
 }
 
-// TestShimModes begins as one should. Observe counts and tells nobody; Force writes
-// whatever the kubelet says, and is told of as any edit.
-func TestShimModes(t *testing.T) {
+// TestShim_Modes: Observe counts and sends no event. Force edits although the kubelet has
+// other facts, with the event of an edit.
+func TestShim_Modes(t *testing.T) {
 	api := newClusterAPI(t, podOf("web", "u1"), podOf("last", "u2"))
 	n := newShimNode(t, api.url, map[string]string{"shim.yaml": nodeShim + "mode: Observe\n"})
-	n.expect("Observe", asked("web", "u1", "api"), asked("web", "u1", "api"))
+	n.expect("Observe", request("web", "u1", "api"), request("web", "u1", "api"))
 	n.write("shim.yaml", nodeShim+"mode: Force\n")
 	n.hangup()
-	hosts := withDNS(asked("last", "u2", "api"), &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}})
-	n.expect("Force", withDNS(asked("last", "u2", "api"), autopathDNS()), hosts)
+	hosts := withDNS(request("last", "u2", "api"), &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}})
+	n.expect("Force", withDNS(request("last", "u2", "api"), autopathDNS()), hosts)
 	n.expectCounts(map[string]int{"observed": 1, "edited": 1})
 	n.eventually("the event", func() bool { return len(api.sent()) > 0 })
 	if first := api.sent()[0]; first.InvolvedObject.Name != "last" {
