@@ -142,36 +142,39 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	z := zone(f, "ap.k8s.io", "cluster.local")
-	f.Fuzz(func(t *testing.T, text string) {
-		n, err := fqdn.ParseName(text)
-		if err != nil {
-			return
+	f.Fuzz(func(t *testing.T, text string) { checkParse(t, z, text) })
+}
+
+// checkParse checks the properties of the kind and the request of one name.
+func checkParse(t *testing.T, z Zone, text string) {
+	n, err := fqdn.ParseName(text)
+	if err != nil {
+		return
+	}
+	kind, request := z.Parse(n)
+	_, inZone := n.Within(z.Suffix)
+	if inZone != (kind != NotInZone) {
+		t.Fatalf("%v has kind %d", n, kind)
+	}
+	if kind != Search {
+		if request != (Request{}) {
+			t.Fatalf("%v has kind %d and requests %v", n, kind, request)
 		}
-		kind, request := z.Parse(n)
-		_, ours := n.Within(z.Suffix)
-		if ours != (kind != NotInZone) {
-			t.Fatalf("%v has kind %d", n, kind)
+		return
+	}
+	whole, ok := join(request.Name, fqdn.Join(z.base, "search", request.Namespace))
+	if !ok || whole != n {
+		t.Fatalf("%v requests %v in %q", n, request.Name, request.Namespace)
+	}
+	for _, p := range z.SearchPaths(request.Namespace, nil) { // does not panic, and fits
+		if len(p) >= len(n) {
+			t.Fatalf("%v has the search path %v", n, p)
 		}
-		if kind != Search {
-			if request != (Request{}) {
-				t.Fatalf("%v has kind %d and asks for %v", n, kind, request)
-			}
-			return
+	}
+	for above := n; above != z.Suffix; {
+		_, above = above.Cut()
+		if kind, _ := z.Parse(above); kind != Search && kind != EmptyNonTerminal {
+			t.Fatalf("%v is below %v, which has kind %d", n, above, kind)
 		}
-		whole, ok := join(request.Name, fqdn.Join(z.base, "search", request.Namespace))
-		if !ok || whole != n {
-			t.Fatalf("%v asks for %v in %q", n, request.Name, request.Namespace)
-		}
-		for _, p := range z.SearchPaths(request.Namespace, nil) { // does not panic, and fits
-			if len(p) >= len(n) {
-				t.Fatalf("%v is looked for in %v", n, p)
-			}
-		}
-		for above := n; above != z.Suffix; {
-			_, above = above.Cut()
-			if kind, _ := z.Parse(above); kind != Search && kind != EmptyNonTerminal {
-				t.Fatalf("%v is below %v, which has kind %d", n, above, kind)
-			}
-		}
-	})
+	}
 }

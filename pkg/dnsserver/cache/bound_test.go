@@ -159,28 +159,32 @@ func TestCache_Concurrent(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for worker := range 8 {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(1, uint64(worker)))
-			for step := range 2000 {
-				i := random.IntN(len(queries))
-				q, _ := cache.NewQuestion(queries[i], nil)
-				switch {
-				case worker == 0 && step%500 == 499:
-					c.Clear()
-				case worker < 3:
-					c.Put(q, replies[i], start)
-				default:
-					hit := c.Get(q, start)
-					if m := hit.Msg(cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
-						t.Errorf("%v for %v", m.Answer, queries[i].Question)
-					}
-				}
-			}
-		})
+		all.Go(func() { useCache(t, c, worker, queries, replies) })
 	}
 	all.Wait()
 	if got := c.Stats(); got.Entries > 20 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// useCache performs random operations: worker 0 also clears the cache, workers 1 and 2 write,
+// the others read.
+func useCache(t *testing.T, c *cache.Cache, worker int, queries, replies []*dns.Msg) {
+	random := rand.New(rand.NewPCG(1, uint64(worker)))
+	for step := range 2000 {
+		i := random.IntN(len(queries))
+		q, _ := cache.NewQuestion(queries[i], nil)
+		switch {
+		case worker == 0 && step%500 == 499:
+			c.Clear()
+		case worker < 3:
+			c.Put(q, replies[i], start)
+		default:
+			hit := c.Get(q, start)
+			if m := hit.Msg(cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
+				t.Errorf("%v for %v", m.Answer, queries[i].Question)
+			}
+		}
 	}
 }
 

@@ -154,20 +154,25 @@ func TestPut_TTL(t *testing.T) {
 			if tt.change != nil {
 				tt.change(m)
 			}
-			q := questionOf(t, query)
-			if cached := c.Put(q, m, start); cached != (tt.ttl > 0) {
-				t.Fatalf("Put = %t", cached)
-			}
-			if tt.ttl == 0 {
-				return
-			}
-			if got := c.Get(q, after(tt.ttl-0.001)); got.State != cache.Fresh {
-				t.Errorf("a millisecond before its end it is %v", got.State)
-			}
-			if got := c.Get(q, after(tt.ttl)); got.State != cache.Miss {
-				t.Errorf("at its end it is %v", got.State)
-			}
+			checkTTL(t, c, questionOf(t, query), m, tt.ttl)
 		})
+	}
+}
+
+// checkTTL puts a reply and checks that it is cached for that many seconds.
+func checkTTL(t *testing.T, c *cache.Cache, q cache.Question, m *dns.Msg, ttl float64) {
+	t.Helper()
+	if cached := c.Put(q, m, start); cached != (ttl > 0) {
+		t.Fatalf("Put = %t", cached)
+	}
+	if ttl == 0 {
+		return
+	}
+	if got := c.Get(q, after(ttl-0.001)); got.State != cache.Fresh {
+		t.Errorf("%v a millisecond before the end of the TTL", got.State)
+	}
+	if got := c.Get(q, after(ttl)); got.State != cache.Miss {
+		t.Errorf("%v at the end of the TTL", got.State)
 	}
 }
 

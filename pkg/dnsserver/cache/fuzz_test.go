@@ -37,44 +37,47 @@ func FuzzPut(f *testing.F) {
 		}
 		f.Add(wire)
 	}
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		m := new(dns.Msg)
-		if m.Unpack(wire) != nil {
-			return
+	f.Fuzz(func(t *testing.T, wire []byte) { checkPut(t, wire) })
+}
+
+// checkPut puts one message as the reply to its own question and compares the hit.
+func checkPut(t *testing.T, wire []byte) {
+	m := new(dns.Msg)
+	if m.Unpack(wire) != nil {
+		return
+	}
+	q, ok := cache.NewQuestion(m, nil)
+	c := newCache(t, cache.Config{})
+	before := m.String()
+	cached := ok && c.Put(q, m, start)
+	if m.String() != before {
+		t.Fatalf("Put changed the reply:\n%s\n%s", before, m)
+	}
+	if !cached {
+		return
+	}
+	for i, b := range q.Name { // a query in upper case
+		if 'a' <= b && b <= 'z' {
+			q.Name[i] = b - 32
 		}
-		q, ok := cache.NewQuestion(m, nil)
-		c := newCache(t, cache.Config{})
-		before := m.String()
-		cached := ok && c.Put(q, m, start)
-		if m.String() != before {
-			t.Fatalf("Put changed the reply:\n%s\n%s", before, m)
-		}
-		if !cached {
-			return
-		}
-		for i, b := range q.Name { // a query in upper case
-			if 'a' <= b && b <= 'z' {
-				q.Name[i] = b - 32
-			}
-		}
-		hit := c.Get(q, start)
-		reply := hit.Append([]byte("before"), cache.ReplyOptions{ID: 7})[len("before"):]
-		got := new(dns.Msg)
-		if err := got.Unpack(reply); err != nil {
-			t.Fatalf("%v: %x", err, reply)
-		}
-		if diff := cmp.Diff(text(hit.Msg(cache.ReplyOptions{ID: 7})), text(got)); diff != "" {
-			t.Errorf("Msg and Append differ:\n%s", diff)
-		}
-		if len(reply) != hit.Len() || got.Id != 7 || got.Rcode != m.Rcode || got.IsEdns0() != nil {
-			t.Errorf("%d octets, Len is %d: %v", len(reply), hit.Len(), got)
-		}
-		if m.Rcode != dns.RcodeServerFailure { // cached without records
-			compare(t, m.Answer, got.Answer)
-			compare(t, m.Ns, got.Ns)
-			compare(t, m.Extra, got.Extra)
-		}
-	})
+	}
+	hit := c.Get(q, start)
+	reply := hit.Append([]byte("before"), cache.ReplyOptions{ID: 7})[len("before"):]
+	got := new(dns.Msg)
+	if err := got.Unpack(reply); err != nil {
+		t.Fatalf("%v: %x", err, reply)
+	}
+	if diff := cmp.Diff(text(hit.Msg(cache.ReplyOptions{ID: 7})), text(got)); diff != "" {
+		t.Errorf("Msg and Append differ:\n%s", diff)
+	}
+	if len(reply) != hit.Len() || got.Id != 7 || got.Rcode != m.Rcode || got.IsEdns0() != nil {
+		t.Errorf("%d octets, Len is %d: %v", len(reply), hit.Len(), got)
+	}
+	if m.Rcode != dns.RcodeServerFailure { // cached without records
+		compare(t, m.Answer, got.Answer)
+		compare(t, m.Ns, got.Ns)
+		compare(t, m.Extra, got.Extra)
+	}
 }
 
 // compare ignores hop-by-hop records, smaller TTLs, and the case of names.

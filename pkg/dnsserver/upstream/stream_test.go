@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,24 +106,7 @@ func TestStream_RunEnds(t *testing.T) {
 func TestStream_Pipelining(t *testing.T) {
 	noLeaks(t)
 	const n = 10
-	s := serveStream(t, func(conn net.Conn) {
-		var replies [][]byte
-		for {
-			wire, err := readQuery(conn)
-			if err != nil {
-				return
-			}
-			query := parse(t, wire)
-			wrong := reply(query, 0, "203.0.113.66")
-			wrong.Question[0].Qtype = dns.TypeAAAA
-			replies = append(replies, frame(good(t, query)), frame(pack(t, wrong)))
-			if len(replies) == 2*n {
-				for i := range replies { // the last first
-					conn.Write(replies[len(replies)-1-i])
-				}
-			}
-		}
-	})
+	s := serveStream(t, func(conn net.Conn) { replyReversed(t, conn, n) })
 	c := newClient(t, upstream.Config{}, s)
 	defer run(t, c)()
 	var all sync.WaitGroup
@@ -137,6 +121,26 @@ func TestStream_Pipelining(t *testing.T) {
 	if got := s.conns.Load(); got != 1 {
 		t.Errorf("%d connections, want 1", got)
 	}
+}
+
+// replyReversed reads n queries and replies to the last one first, each time with a reply
+// that does not match.
+func replyReversed(t testing.TB, conn net.Conn, n int) {
+	var replies [][]byte
+	for len(replies) < 2*n {
+		wire, err := readQuery(conn)
+		if err != nil {
+			return
+		}
+		query := parse(t, wire)
+		wrong := reply(query, 0, "203.0.113.66")
+		wrong.Question[0].Qtype = dns.TypeAAAA
+		replies = append(replies, frame(good(t, query)), frame(pack(t, wrong)))
+	}
+	for _, m := range slices.Backward(replies) {
+		conn.Write(m)
+	}
+	readQuery(conn) // until the client closes the connection
 }
 
 // Many servers close the connection after each reply. The query is sent again.
@@ -178,30 +182,19 @@ func TestStream_ServerClosesOnQuery(t *testing.T) {
 	}
 }
 
-// After any failure of a connection the next server is tried in time.
-func TestStream_Failures(t *testing.T) {
-	noLeaks(t)
-	streams := map[string]func(conn net.Conn, query []byte){
+// brokenStreams are the ways in which a server fails after a query over TCP.
+func brokenStreams(t testing.TB) map[string]func(conn net.Conn, query []byte) {
+	return map[string]func(conn net.Conn, query []byte){
 		"closes":          func(net.Conn, []byte) {},
 		"cut in the size": func(conn net.Conn, _ []byte) { conn.Write([]byte{0}) },
 		"cut in the message": func(conn net.Conn, query []byte) {
 			m := frame(good(t, parse(t, query)))
 			conn.Write(m[:len(m)-1])
 		},
-		"size zero": func(conn net.Conn, _ []byte) { conn.Write([]byte{0, 0}) },
-		"garbage":   func(conn net.Conn, _ []byte) { conn.Write(frame([]byte("this is not a DNS message"))) },
-		"silent":    func(conn net.Conn, _ []byte) { io.Copy(io.Discard, conn) },
-		"slow octets": func(conn net.Conn, query []byte) { // until the client gives up
-			for _, b := range frame(good(t, parse(t, query))) {
-				if _, err := conn.Write([]byte{b}); err != nil {
-					return
-				}
-				conn.SetReadDeadline(time.Now().Add(short / 10))
-				if _, err := conn.Read(make([]byte, 1)); err == io.EOF {
-					return
-				}
-			}
-		},
+		"size zero":   func(conn net.Conn, _ []byte) { conn.Write([]byte{0, 0}) },
+		"garbage":     func(conn net.Conn, _ []byte) { conn.Write(frame([]byte("this is not a DNS message"))) },
+		"silent":      func(conn net.Conn, _ []byte) { io.Copy(io.Discard, conn) },
+		"slow octets": func(conn net.Conn, query []byte) { writeSlowly(conn, frame(good(t, parse(t, query)))) },
 		"truncated": func(conn net.Conn, query []byte) {
 			conn.Write(frame(truncated(t, parse(t, query))))
 			io.Copy(io.Discard, conn)
@@ -212,22 +205,43 @@ func TestStream_Failures(t *testing.T) {
 			io.Copy(io.Discard, conn)
 		},
 	}
-	for name, stream := range streams {
+}
+
+// serveBroken starts a server that passes the first query of a connection to stream.
+func serveBroken(t testing.TB, stream func(conn net.Conn, query []byte)) *fake {
+	t.Helper()
+	return serveStream(t, func(conn net.Conn) {
+		if query, err := readQuery(conn); err == nil {
+			stream(conn, query)
+		}
+	})
+}
+
+// writeSlowly writes an octet at a time until the client closes the connection.
+func writeSlowly(conn net.Conn, message []byte) {
+	for _, b := range message {
+		if _, err := conn.Write([]byte{b}); err != nil {
+			return
+		}
+		conn.SetReadDeadline(time.Now().Add(short / 10))
+		if _, err := conn.Read(make([]byte, 1)); err == io.EOF {
+			return
+		}
+	}
+}
+
+// After any failure of a connection the next server is tried in time.
+func TestStream_Failures(t *testing.T) {
+	noLeaks(t)
+	for name, stream := range brokenStreams(t) {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, Run %t", name, running), func(t *testing.T) {
-				bad := serveStream(t, func(conn net.Conn) {
-					if query, err := readQuery(conn); err == nil {
-						stream(conn, query)
-					}
-				})
+				bad := serveBroken(t, stream)
 				c := newClient(t, upstream.Config{TryTimeout: short}, bad, serve(t, always(t, 0, "192.0.2.2")))
 				if running {
-					defer run(t, c)()
+					run(t, c)
 				}
 				expect(t, c, "192.0.2.2")
-				if !running {
-					run(t, c)()
-				}
 				if bad.conns.Load() == 0 {
 					t.Error("the bad server got no query over TCP")
 				}
