@@ -213,7 +213,7 @@ func TestShim_Resolved(t *testing.T) {
 	n.write("resolve/resolv.conf", "# No DNS servers known.\n")
 	n.expect("the link is down", q("192.0.2.54", "b.example"), stubbed("b.example"))
 	n.eventually("the reason", func() bool {
-		return strings.Contains(n.log.String(), `error="the uplink file of systemd-resolved: it names no nameserver"`)
+		return strings.Contains(n.log.String(), `error="uplink file of systemd-resolved: the file has no nameserver"`)
 	})
 	n.write("resolv.conf", "nameserver 198.51.100.1\n")
 	n.expect("systemd-resolved is removed", q("198.51.100.1", ""), q("198.51.100.1", ""))

@@ -13,7 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// A reader takes a snapshot, works with it, and waits for the next one.
+// A reader gets a snapshot, uses it, and waits for the next one.
 func Example() {
 	dir, _ := os.MkdirTemp("", "hostresolv")
 	defer os.RemoveAll(dir)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// tree is a directory of a test.
+// tree is the directory of a test.
 type tree struct {
 	t   *testing.T
 	dir string
@@ -39,21 +39,21 @@ func (d tree) check(err error) {
 	}
 }
 
-// write truncates a file and writes it, and makes its directory if need be.
+// write truncates and writes a file, and creates its directory if necessary.
 func (d tree) write(name, text string) {
 	d.t.Helper()
 	d.check(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
 	d.check(os.WriteFile(d.path(name), []byte(text), 0o644))
 }
 
-// replace writes a file beside name and renames it over it.
+// replace writes another file and renames it to name.
 func (d tree) replace(name, text string) {
 	d.t.Helper()
 	d.write(name+".new", text)
 	d.rename(name+".new", name)
 }
 
-// link puts a link in the place of name, by rename.
+// link replaces name by a link to target, by rename.
 func (d tree) link(target, name string) {
 	d.t.Helper()
 	d.check(os.MkdirAll(filepath.Dir(d.path(name)), 0o755))
@@ -71,23 +71,25 @@ func (d tree) remove(name string) {
 	d.check(os.RemoveAll(d.path(name)))
 }
 
-// server is a resolv.conf with one nameserver, which is how tests tell files apart.
+// server returns a resolv.conf with one nameserver, which identifies the file.
 func server(n int) string { return fmt.Sprintf("nameserver 10.0.0.%d\n", n) }
 
-// serves tells whether s has the file server(n) and no problem.
+// serves returns a function that reports whether a snapshot has the file server(n) and no
+// problem.
 func serves(n int) func(Snapshot) bool {
 	return func(s Snapshot) bool { return s.Problem.Err == nil && s.File.Config().String() == server(n) }
 }
 
-// keeps tells whether s has the file server(n) but not because it is there.
+// keeps returns a function that reports whether a snapshot still has the file server(n), with
+// this problem.
 func keeps(n int, problem string) func(Snapshot) bool {
 	return func(s Snapshot) bool {
-		return s.File.Config().String() == server(n) && strings.Contains(text(s.Problem.Err), problem)
+		return s.File.Config().String() == server(n) && strings.Contains(errorText(s.Problem.Err), problem)
 	}
 }
 
-// watched is a Watcher that runs until its test is done.
-type watched struct {
+// runningWatcher is a Watcher that runs until the test ends.
+type runningWatcher struct {
 	*Watcher
 	t      *testing.T
 	ctx    context.Context
@@ -95,9 +97,9 @@ type watched struct {
 	done   chan struct{}
 }
 
-// watch runs a Watcher on the real file system and returns when its first watches
-// are in place. Only events can tell it of a change: the poll is too slow.
-func watch(t *testing.T, cfg Config) *watched {
+// watch runs a Watcher on the real file system and returns when its first watches exist. By
+// default it polls once an hour, so only events can notify it.
+func watch(t *testing.T, cfg Config) *runningWatcher {
 	t.Helper()
 	if cfg.Poll == 0 {
 		cfg.Poll = time.Hour
@@ -115,7 +117,7 @@ func watch(t *testing.T, cfg Config) *watched {
 		defer once()
 		return notify(names, changed)
 	}
-	r := &watched{Watcher: w, t: t, done: make(chan struct{})}
+	r := &runningWatcher{Watcher: w, t: t, done: make(chan struct{})}
 	r.ctx, r.cancel = context.WithTimeout(t.Context(), 20*time.Second)
 	go func() {
 		defer close(r.done)
@@ -128,13 +130,13 @@ func watch(t *testing.T, cfg Config) *watched {
 	return r
 }
 
-func (r *watched) stop() {
+func (r *runningWatcher) stop() {
 	r.cancel()
 	<-r.done
 }
 
-// until waits for a snapshot.
-func (r *watched) until(what string, wanted func(Snapshot) bool) Snapshot {
+// until waits for a snapshot for which wanted reports true.
+func (r *runningWatcher) until(what string, wanted func(Snapshot) bool) Snapshot {
 	r.t.Helper()
 	for {
 		s, newer := r.Current()
@@ -144,18 +146,18 @@ func (r *watched) until(what string, wanted func(Snapshot) bool) Snapshot {
 		select {
 		case <-newer:
 		case <-r.ctx.Done():
-			r.t.Fatalf("%s: it did not come to this, but to\n%+v", what, s)
+			r.t.Fatalf("%s: timeout, the snapshot is\n%+v", what, s)
 		}
 	}
 }
 
-// logged collects what a Watcher logs, a line each: level, message, error.
-type logged struct {
+// logRecorder records the lines that a Watcher logs, with level, message and error.
+type logRecorder struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (l *logged) logger() *slog.Logger {
+func (l *logRecorder) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			switch a.Key {
@@ -168,7 +170,7 @@ func (l *logged) logger() *slog.Logger {
 	}))
 }
 
-func (l *logged) Write(line []byte) (int, error) {
+func (l *logRecorder) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, strings.TrimSuffix(string(line), "\n"))
@@ -176,7 +178,7 @@ func (l *logged) Write(line []byte) (int, error) {
 }
 
 // take returns the lines since the last call.
-func (l *logged) take() []string {
+func (l *logRecorder) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := l.lines

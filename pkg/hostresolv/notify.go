@@ -14,33 +14,33 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notifyFunc watches names and calls changed whenever one of them may have become
-// another file or got another text, from a goroutine of its own; changed must not
-// wait. stop ends that and waits for the goroutine; it is never nil. The error says
-// what is not watched; the rest is.
+// notifyFunc watches names and calls changed when one of them may have been replaced or
+// written. It calls changed from a goroutine of its own; changed must not block. stop ends
+// the watches and waits for the goroutine; it is never nil. The error lists the names that
+// are not watched; all others are.
 //
-// Names come in the order of the way, and each is looked up only after its directory
-// is watched: one that is replaced meanwhile is either found as it is now or heard of.
+// names are in the order of linkPath.names. Each is looked up after its directory is watched,
+// so if it is replaced meanwhile, either the lookup or an event finds the new one.
 type notifyFunc func(names []string, changed func()) (stop func(), err error)
 
-// notify is the notifyFunc of a real file system. An event is no more than a reason
-// to look: which name it is about is compared, what happened is not.
+// notify is the notifyFunc for a real file system. An event only triggers a read, so its kind
+// does not matter.
 func notify(names []string, changed func()) (stop func(), err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return func() {}, fmt.Errorf("%w%s", err, hint(err))
+		return func() {}, fmt.Errorf("%w%s", err, limitHint(err))
 	}
-	ours := map[string]bool{}
+	watched := map[string]bool{}
 	var errs []error
 	add := func(path string) {
-		ours[path] = true
-		if err := watcher.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // gone: its directory tells
-			errs = append(errs, fmt.Errorf("watching %s: %w%s", path, err, hint(err)))
+		watched[path] = true
+		if err := watcher.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // its directory is watched
+			errs = append(errs, fmt.Errorf("watching %s: %w%s", path, err, limitHint(err)))
 		}
 	}
 	for _, name := range names {
 		add(filepath.Dir(name))
-		ours[name] = true
+		watched[name] = true
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
 			add(name)
 		}
@@ -48,21 +48,21 @@ func notify(names []string, changed func()) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		forward(watcher, ours, changed)
+		forwardEvents(watcher, watched, changed)
 	}()
 	return func() { watcher.Close(); <-done }, errors.Join(errs...)
 }
 
-// forward calls changed for events about our names until the watcher is closed. It
-// must not wait: the watcher holds a lock while it hands out some of its errors.
-func forward(watcher *fsnotify.Watcher, ours map[string]bool, changed func()) {
+// forwardEvents calls changed for every event about a watched name until watcher is closed.
+// It must not block: watcher holds a lock while it sends some of its errors.
+func forwardEvents(watcher *fsnotify.Watcher, watched map[string]bool, changed func()) {
 	for {
 		select {
 		case event, open := <-watcher.Events:
 			if !open {
 				return
 			}
-			if ours[filepath.Clean(event.Name)] { // in "/" it is "//name"
+			if watched[filepath.Clean(event.Name)] { // a name in "/" is reported as "//name"
 				changed()
 			}
 		case _, open := <-watcher.Errors:
@@ -74,8 +74,9 @@ func forward(watcher *fsnotify.Watcher, ours map[string]bool, changed func()) {
 	}
 }
 
-// hint says where to look when inotify refuses: its errors are about something else.
-func hint(err error) string {
+// limitHint returns the limit to raise if inotify fails: the texts of its errors are those of
+// other limits.
+func limitHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):
 		return " (see ulimit -n and the sysctl fs.inotify.max_user_instances)"

@@ -17,9 +17,8 @@ import (
 
 const childVariable = "HOSTRESOLV_TEST_DIRECTORY"
 
-// inChild runs the test again in a process of its own, where it returns true and a
-// directory. There the test may change what belongs to the process: its user, and
-// with unshare its mounts. It needs root.
+// inChild runs the test again in a child process, where it returns a directory and true. There
+// the test may change the user of the process, and with unshare its mounts. It needs root.
 func inChild(t *testing.T, unshare uintptr) (tree, bool) {
 	t.Helper()
 	if dir := os.Getenv(childVariable); dir != "" {
@@ -28,7 +27,7 @@ func inChild(t *testing.T, unshare uintptr) (tree, bool) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	d := newTree(t) // removed by this process, which still may
+	d := newTree(t) // removed by this process, which is still root
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), childVariable+"="+d.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unshare}
@@ -40,9 +39,9 @@ func inChild(t *testing.T, unshare uintptr) (tree, bool) {
 	return d, false
 }
 
-// TestBindMount: the directory of a bind-mounted file says nothing when the file is
-// written through its source. What hides the file says nothing at all.
-func TestBindMount(t *testing.T) {
+// TestRun_BindMount writes a bind-mounted file through its source, for which its directory has
+// no event, and mounts another file over it, for which there is no event at all.
+func TestRun_BindMount(t *testing.T) {
 	d, child := inChild(t, syscall.CLONE_NEWNS)
 	if !child {
 		return
@@ -77,59 +76,58 @@ func TestBindMount(t *testing.T) {
 	w.until("written after the source was removed", serves(6))
 }
 
-// TestPermission: a file that is closed to us is a bad one, and is good again as soon
-// as it is opened to us.
-func TestPermission(t *testing.T) {
+// TestRun_Permission removes the permission to read the file and adds it again.
+func TestRun_Permission(t *testing.T) {
 	d, child := inChild(t, 0)
 	if !child {
 		return
 	}
-	const nobody = 65534
+	const uid = 65534
 	d.write("etc/resolv.conf", server(1))
 	for _, name := range []string{"", "etc", "etc/resolv.conf"} {
-		d.check(os.Chown(d.path(name), nobody, nobody))
+		d.check(os.Chown(d.path(name), uid, uid))
 	}
-	d.check(os.Chmod(filepath.Dir(d.dir), 0o755)) // made for this test as well, and closed to others
+	d.check(os.Chmod(filepath.Dir(d.dir), 0o755)) // also created for this test, and private
 	d.check(syscall.Setgroups(nil))
-	d.check(syscall.Setgid(nobody))
-	d.check(syscall.Setuid(nobody))
+	d.check(syscall.Setgid(uid))
+	d.check(syscall.Setuid(uid))
 
 	w := watch(t, Config{Path: d.path("etc/resolv.conf")})
-	w.until("open", serves(1))
+	w.until("readable", serves(1))
 	for n, name := range []string{"etc/resolv.conf", "etc"} {
 		d.check(os.Chmod(d.path(name), 0))
-		w.until(name+" closed", keeps(1+n, "permission denied"))
+		w.until(name+" not readable", keeps(1+n, "permission denied"))
 		if s := w.Refresh(); !keeps(1+n, "permission denied")(s) {
 			t.Errorf("Refresh: got %+v", s)
 		}
 		d.check(os.Chmod(d.path(name), 0o755))
-		w.until(name+" opened", serves(1+n))
+		w.until(name+" readable", serves(1+n))
 		d.write("etc/resolv.conf", server(2+n))
 		w.until(name+" written", serves(2+n))
 	}
 	w.stop()
 
-	var log logged
-	d.check(os.Chmod(d.path("etc"), 0o311)) // it can be used, but not watched
+	var log logRecorder
+	d.check(os.Chmod(d.path("etc"), 0o311)) // can be searched but not watched
 	w = watch(t, Config{Path: d.path("etc/resolv.conf"), Poll: 10 * time.Millisecond, Logger: log.logger()})
 	d.replace("etc/resolv.conf", server(5))
 	w.until("replaced", serves(5))
 	w.stop()
-	const want = "level=WARN msg=\"the host's resolv.conf is polled, watching it fails\""
+	const want = "level=WARN msg=\"cannot watch the host's resolv.conf, polling it\""
 	if n := strings.Count(strings.Join(log.take(), "\n"), want); n != 1 {
-		t.Errorf("logged %d times that the directory cannot be watched", n)
+		t.Errorf("%d warnings about the directory, want 1", n)
 	}
 }
 
-// TestRoot: a file in "/" is watched like any other.
-func TestRoot(t *testing.T) {
+// TestRun_RootDirectory watches a file in "/".
+func TestRun_RootDirectory(t *testing.T) {
 	d, child := inChild(t, 0)
 	if !child {
 		return
 	}
 	outside, err := os.Open("/")
 	d.check(err)
-	t.Cleanup(func() { // whoever ends this process may write files
+	t.Cleanup(func() { // the test framework may write files when it exits
 		d.check(outside.Chdir())
 		d.check(syscall.Chroot("."))
 		outside.Close()
@@ -141,22 +139,22 @@ func TestRoot(t *testing.T) {
 	w.until("created", serves(1))
 }
 
-// TestPipe: who opens a pipe waits for a writer.
-func TestPipe(t *testing.T) {
+// TestRun_NamedPipe replaces the file by a named pipe, whose open would wait for a writer.
+func TestRun_NamedPipe(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(1))
 	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Microsecond})
-	for n := range 20 { // at some time it comes between a stat and an open
+	for n := range 20 { // sometimes between a stat and an open
 		d.check(syscall.Mkfifo(d.path("pipe"), 0o644))
 		d.rename("pipe", "resolv.conf")
-		w.until("pipe", func(s Snapshot) bool { return strings.Contains(text(s.Problem.Err), "is a named pipe") })
+		w.until("pipe", func(s Snapshot) bool { return strings.Contains(errorText(s.Problem.Err), "is a named pipe") })
 		d.replace("resolv.conf", server(n))
 		w.until("file", serves(n))
 	}
 }
 
-// TestLeaks counts what is open and what runs before and after.
-func TestLeaks(t *testing.T) {
+// TestRun_Leaks compares the descriptors and goroutines before and after.
+func TestRun_Leaks(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(0))
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
@@ -170,7 +168,7 @@ func TestLeaks(t *testing.T) {
 		w.Refresh()
 	}
 	if now := openFiles(t); len(now) == len(files) {
-		t.Error("a Watcher that runs has no descriptor: it does not watch")
+		t.Error("the running Watcher has no descriptor")
 	}
 	w.stop()
 
@@ -178,7 +176,7 @@ func TestLeaks(t *testing.T) {
 		t.Errorf("open before: %q\nand after: %q", files, now)
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > goroutines { // those that have ended are counted for a moment
+	for runtime.NumGoroutine() > goroutines { // goroutines that have ended are still counted for a moment
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", goroutines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
@@ -187,7 +185,7 @@ func TestLeaks(t *testing.T) {
 	}
 }
 
-// openFiles lists what the descriptors of this process lead to, save that of the list.
+// openFiles lists the files of the descriptors of this process.
 func openFiles(t *testing.T) []string {
 	t.Helper()
 	const dir = "/proc/self/fd"

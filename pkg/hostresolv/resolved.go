@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 )
 
-// stubFile is the file that sends a host's programs to systemd-resolved. It lies
-// beside the uplink file (systemd-resolved.service(8), "/etc/resolv.conf").
+// stubFile is the file that makes a host use the stub resolver of systemd-resolved. It is in
+// the directory of the uplink file (systemd-resolved.service(8), "/etc/resolv.conf").
 const stubFile = "stub-resolv.conf"
 
-// isStub tells whether r is the stub of systemd-resolved. A nameserver that stands
-// beside those of the stub makes the file usable without them, and is no stub then.
+// isStub reports whether r is the stub file of systemd-resolved, or a file that names the
+// stub's addresses only. With another nameserver in it, a file is usable without the stub.
 func isStub(r reading, uplinkPath string) bool {
-	if r.stamp.info == nil {
+	if r.state.info == nil {
 		return false
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(uplinkPath), stubFile))
-	if err == nil && os.SameFile(info, r.stamp.info) {
+	if err == nil && os.SameFile(info, r.state.info) {
 		return true
 	}
 	for _, e := range r.file.Nameservers {
@@ -31,9 +31,9 @@ func isStub(r reading, uplinkPath string) bool {
 	return len(r.file.Nameservers) > 0
 }
 
-// loopback tells whether a nameserver is the host on which it is asked. Linux sends
-// what goes to the unspecified address to itself as well.
-func loopback(nameserver string) bool {
+// isLoopback reports whether nameserver is an address of the local host. Linux also sends
+// packets for the unspecified address to itself.
+func isLoopback(nameserver string) bool {
 	a, err := netip.ParseAddr(nameserver)
 	a = a.Unmap()
 	return err == nil && (a.IsLoopback() || a.IsUnspecified())

@@ -11,9 +11,9 @@ import (
 
 const stubText = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example.org\n"
 
-func TestIsStub(t *testing.T) {
+func TestIsStub_Files(t *testing.T) {
 	d := newTree(t)
-	d.write("resolve/stub-resolv.conf", server(1)) // whatever it says
+	d.write("resolve/stub-resolv.conf", server(1)) // of any content
 	d.write("resolve/resolv.conf", server(2))
 	d.link("resolve/stub-resolv.conf", "link")
 	d.link("resolve/resolv.conf", "uplink")
@@ -39,10 +39,10 @@ func TestIsStub(t *testing.T) {
 	}
 }
 
-// TestUplink is the life of a host with systemd-resolved.
-func TestUplink(t *testing.T) {
+// TestRun_UplinkAuto changes the files like a host with systemd-resolved.
+func TestRun_UplinkAuto(t *testing.T) {
 	d := newTree(t)
-	d.write("etc/resolv.conf", stubText) // a copy, no link
+	d.write("etc/resolv.conf", stubText) // a copy, not a link
 	uplink := d.path("run/resolve/resolv.conf")
 	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: uplink})
 
@@ -58,7 +58,7 @@ func TestUplink(t *testing.T) {
 	d.replace("run/resolve/resolv.conf", server(2))
 	w.until("new servers by DHCP", isUplink(2))
 	d.replace("run/resolve/resolv.conf", "# No DNS servers known.\n")
-	w.until("link down", func(s Snapshot) bool { return keeps(2, "it names no nameserver")(s) && s.Uplink })
+	w.until("link down", func(s Snapshot) bool { return keeps(2, "the file has no nameserver")(s) && s.Uplink })
 	d.remove("run/resolve")
 	w.until("systemd-resolved stops", func(s Snapshot) bool { return keeps(2, "no such file")(s) && s.Uplink })
 	d.write("run/resolve/resolv.conf", server(3))
@@ -73,8 +73,8 @@ func TestUplink(t *testing.T) {
 	w.until("systemd-resolved removed", func(s Snapshot) bool { return serves(5)(s) && !s.Stub && !s.Uplink })
 }
 
-// TestNever: the stub is what pods get, as they do from the kubelet.
-func TestNever(t *testing.T) {
+// TestNew_UplinkNever checks that pods get the stub file.
+func TestNew_UplinkNever(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", stubText)
 	d.write("uplink", server(1))
@@ -85,8 +85,8 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// TestRefreshUplink: Refresh looks at both files.
-func TestRefreshUplink(t *testing.T) {
+// TestRefresh_UplinkAuto checks that Refresh finds changes of both files.
+func TestRefresh_UplinkAuto(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", stubText)
 	d.write("uplink", server(1))
@@ -100,13 +100,13 @@ func TestRefreshUplink(t *testing.T) {
 	}
 	_, newer := w.Current()
 	d.write("resolv.conf", stubText+"search other.example\n")
-	if s := w.Refresh(); !serves(4)(s) || words(s.Kubelet) != "127.0.0.53 other.example" || s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
+	if s := w.Refresh(); !serves(4)(s) || valuesOf(s.Kubelet) != "127.0.0.53 other.example" || s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
 		t.Errorf("the stub alone: got %+v", s)
 	}
 	select {
 	case <-newer:
 	default:
-		t.Error("nobody is told of a change of the stub alone")
+		t.Error("readers are not notified of a change of the stub alone")
 	}
 	d.write("resolv.conf", strings.ReplaceAll(stubText, "127.0.0.53", "10.0.0.9"))
 	if s := w.Refresh(); s.Stub || s.Uplink || time.Since(s.Since) > time.Minute {

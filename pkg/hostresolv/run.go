@@ -9,83 +9,83 @@ import (
 	"time"
 )
 
-// patience is how many times Debounce a file that never comes to rest is left
-// unread.
-const patience = 10
+// maxDebounces is the number of debounce times after which a file is read even if it still
+// changes.
+const maxDebounces = 10
 
-// Run keeps the snapshot up to date until ctx is done, and then returns nil. What it
-// cannot watch it polls, and logs that. It panics if it was called before.
+// Run keeps the snapshot up to date until ctx is done, and then returns nil. If it cannot
+// watch a file, it logs this and polls the file. It panics if it is called twice.
 func (w *Watcher) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		panic("hostresolv: Run was called twice")
 	}
-	events := watching{w: w, signal: make(chan struct{}, 1), stop: func() {}}
-	defer func() { events.stop() }()
+	watches := watchSet{w: w, signal: make(chan struct{}, 1), stop: func() {}}
+	defer func() { watches.stop() }()
 	poll := time.NewTicker(w.cfg.Poll)
 	defer poll.Stop()
-	settled := time.NewTimer(0) // the file may have changed since New
-	defer settled.Stop()
-	var latest time.Time // to read the file; zero if nothing has happened to it
+	debounce := time.NewTimer(0) // the file may have changed since New
+	defer debounce.Stop()
+	var deadline time.Time // for reading a changed file; zero if there was no event
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-events.signal:
+		case <-watches.signal:
 			now := time.Now()
-			if latest.IsZero() {
-				latest = now.Add(patience * w.cfg.Debounce)
+			if deadline.IsZero() {
+				deadline = now.Add(maxDebounces * w.cfg.Debounce)
 			}
-			settled.Reset(min(w.cfg.Debounce, latest.Sub(now)))
-		case <-settled.C:
-			latest = time.Time{}
-			events.look()
+			debounce.Reset(min(w.cfg.Debounce, deadline.Sub(now)))
+		case <-debounce.C:
+			deadline = time.Time{}
+			watches.rewatch()
 		case <-poll.C:
-			if latest.IsZero() { // else the file may be half-written, and its time comes
-				events.look()
+			if deadline.IsZero() { // otherwise the file may be half-written
+				watches.rewatch()
 			}
 		}
 	}
 }
 
-// watching is the part of Run that reads the file and renews the watches.
-type watching struct {
+// watchSet holds the watches of Run.
+type watchSet struct {
 	w      *Watcher
-	signal chan struct{} // holds one: something has changed
+	signal chan struct{} // has a value if a file has changed; capacity 1
 	stop   func()        // ends the watches
 	err    string        // of the last attempt to watch
 }
 
-// look renews the watches and then reads the file. Watches are on inodes and the
-// names may lead to others by now, so there is no repairing old ones. What happens
-// before the new ones are in place is read, what happens later is signalled. If the
-// file turns out to be elsewhere, its way has to be watched first.
-func (e *watching) look() {
+// rewatch replaces the watches and then reads the files. Watches are on inodes, and the names
+// may have other inodes now, so the old watches cannot be kept. A change before the new
+// watches exist is read, a later one is signalled. If the path resolves to another file than
+// the watches are for, rewatch starts again.
+func (s *watchSet) rewatch() {
 	const attempts = 3
 	for range attempts {
-		names := e.w.current.Load().names
-		e.watch(names)
-		e.w.read()
-		if slices.Equal(names, e.w.current.Load().names) {
+		names := s.w.current.Load().names
+		s.watch(names)
+		s.w.readFiles()
+		if slices.Equal(names, s.w.current.Load().names) {
 			return
 		}
 	}
-	e.changed() // it moves as fast as we look: once more, after the debounce
+	s.changed() // try again after the debounce
 }
 
-func (e *watching) watch(names []string) {
-	e.stop()
-	stop, err := e.w.notify(names, e.changed)
-	e.stop = stop
-	if text(err) != e.err && err != nil {
-		e.w.cfg.Logger.Warn("the host's resolv.conf is polled, watching it fails",
-			"path", e.w.cfg.Path, "every", e.w.cfg.Poll, "error", err)
+func (s *watchSet) watch(names []string) {
+	s.stop()
+	stop, err := s.w.notify(names, s.changed)
+	s.stop = stop
+	if errorText(err) != s.err && err != nil {
+		s.w.cfg.Logger.Warn("cannot watch the host's resolv.conf, polling it",
+			"path", s.w.cfg.Path, "interval", s.w.cfg.Poll, "error", err)
 	}
-	e.err = text(err)
+	s.err = errorText(err)
 }
 
-func (e *watching) changed() {
+func (s *watchSet) changed() {
 	select {
-	case e.signal <- struct{}{}:
-	default: // there is one
+	case s.signal <- struct{}{}:
+	default: // already signalled
 	}
 }

@@ -14,23 +14,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bubble is a Watcher on fake time. Its files are real; its events come when the test
-// says so, for inotify does not work on fake time.
+// bubble is a Watcher on fake time. Its files are real. The test reports events itself, because
+// inotify does not work with fake time.
 type bubble struct {
 	tree
 	*Watcher
-	log     logged
+	log     logRecorder
 	changed func()   // reports an event
-	names   []string // that are watched
-	watches int      // how many sets of them are open
-	refuse  error    // to watch; set before an event
-	onWatch func()   // if not nil, called before the watches are in place; set before an event
+	names   []string // the watched names
+	watches int      // the number of open sets of watches
+	refuse  error    // returned by watch; set before an event
+	onWatch func()   // if not nil, called before watching; set before an event
 	cancel  context.CancelFunc
 	done    chan error
 }
 
-// onFakeTime runs test with a Watcher of resolv.conf, which has server(1), after its
-// first look.
+// onFakeTime runs test with a running Watcher that has read resolv.conf with server(1).
 func onFakeTime(t *testing.T, test func(t *testing.T, b *bubble)) {
 	t.Helper()
 	d := newTree(t)
@@ -70,7 +69,7 @@ func (b *bubble) stop() {
 	}
 }
 
-// event writes resolv.conf and reports that.
+// event writes resolv.conf and reports an event.
 func (b *bubble) event(text string) {
 	b.t.Helper()
 	b.write("resolv.conf", text)
@@ -89,7 +88,7 @@ func (b *bubble) expect(what string, wanted func(Snapshot) bool) {
 	}
 }
 
-func TestDebounce(t *testing.T) {
+func TestRun_Debounce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		_, newer := b.Current()
 		b.event(server(2))
@@ -97,7 +96,7 @@ func TestDebounce(t *testing.T) {
 		b.expect("within the debounce", serves(1))
 		select {
 		case <-newer:
-			t.Error("readers were woken too early")
+			t.Error("readers were notified too early")
 		default:
 		}
 		b.pass(1)
@@ -105,13 +104,14 @@ func TestDebounce(t *testing.T) {
 		select {
 		case <-newer:
 		default:
-			t.Error("readers were not woken")
+			t.Error("readers were not notified")
 		}
 	})
 }
 
-// TestHalfWritten: a file that is truncated, and written 20 ms later, was never empty.
-func TestHalfWritten(t *testing.T) {
+// TestRun_HalfWritten truncates the file and writes it 20 ms later. There is no snapshot of the
+// empty file.
+func TestRun_HalfWritten(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		_, newer := b.Current()
 		b.event("")
@@ -129,8 +129,8 @@ func TestHalfWritten(t *testing.T) {
 	})
 }
 
-// TestConstantChange: a file that is written all the time is read once a second.
-func TestConstantChange(t *testing.T) {
+// TestRun_ConstantChange checks that a file that changes all the time is read once a second.
+func TestRun_ConstantChange(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		start, snapshots := time.Now(), 0
 		_, newer := b.Current()
@@ -139,7 +139,7 @@ func TestConstantChange(t *testing.T) {
 			b.pass(50 * time.Millisecond)
 			select {
 			case <-newer:
-				if snapshots++; snapshots == 1 && time.Since(start) > patience*DefaultDebounce+50*time.Millisecond {
+				if snapshots++; snapshots == 1 && time.Since(start) > maxDebounces*DefaultDebounce+50*time.Millisecond {
 					t.Errorf("the first snapshot came after %v", time.Since(start))
 				}
 				_, newer = b.Current()
@@ -150,13 +150,13 @@ func TestConstantChange(t *testing.T) {
 			t.Errorf("got %d snapshots", snapshots)
 		}
 		b.pass(DefaultDebounce)
-		b.expect("in the end", serves(99))
+		b.expect("after the last change", serves(99))
 	})
 }
 
-func TestPoll(t *testing.T) {
+func TestRun_Poll(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
-		b.write("resolv.conf", server(2)) // and no event
+		b.write("resolv.conf", server(2)) // without an event
 		b.pass(DefaultPoll - 1)
 		b.expect("before the poll", serves(1))
 		b.pass(1)
@@ -164,8 +164,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// TestPollWaits: a poll does not read what an event has just been about.
-func TestPollWaits(t *testing.T) {
+// TestRun_PollDuringDebounce checks that the poll does not read a file during the debounce.
+func TestRun_PollDuringDebounce(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		b.pass(DefaultPoll - 50*time.Millisecond)
 		b.event("")
@@ -180,8 +180,8 @@ func TestPollWaits(t *testing.T) {
 	})
 }
 
-// TestLog: a state is logged when it begins, and not every time it is found.
-func TestLog(t *testing.T) {
+// TestRun_Log checks that a state is logged once.
+func TestRun_Log(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		expect := func(want ...string) {
 			t.Helper()
@@ -189,7 +189,7 @@ func TestLog(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		}
-		const bad = `level=WARN msg="the host's resolv.conf is not used as it is now" error=`
+		const bad = `level=WARN msg="the host's resolv.conf is unusable" error=`
 		b.pass(3 * DefaultPoll)
 		expect()
 		b.event("nameserver\n")
@@ -200,22 +200,22 @@ func TestLog(t *testing.T) {
 		expect()
 		b.event("")
 		b.pass(3 * DefaultPoll)
-		expect(bad + `"it names no nameserver"`)
+		expect(bad + `"the file has no nameserver"`)
 		if s, _ := b.Current(); time.Since(s.Problem.Since) < 6*DefaultPoll {
-			t.Errorf("the problem counts from %v", s.Problem.Since)
+			t.Errorf("the problem is since %v", s.Problem.Since)
 		}
 		b.event(server(1))
 		b.pass(DefaultPoll)
-		expect(`level=INFO msg="the host's resolv.conf is good again"`)
+		expect(`level=INFO msg="the host's resolv.conf is usable again"`)
 		b.event("nameserver 127.0.0.1\n")
 		b.pass(3 * DefaultPoll)
 		expect(`level=INFO msg="read the host's resolv.conf"`,
-			`level=WARN msg="the host's resolv.conf sends pods to a loopback address of the node"`)
+			`level=WARN msg="the host's resolv.conf has nameservers on the loopback of the node"`)
 	})
 }
 
-// TestTouch: readers are not woken for a file that says what it said.
-func TestTouch(t *testing.T) {
+// TestRun_SameText checks that readers are not notified of a file with the same text.
+func TestRun_SameText(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		_, newer := b.Current()
 		b.event(server(1))
@@ -228,13 +228,14 @@ func TestTouch(t *testing.T) {
 	})
 }
 
-// TestWatchRefused: without watches there is the poll, and each look tries again.
-func TestWatchRefused(t *testing.T) {
+// TestRun_WatchError checks that the file is polled if it cannot be watched, and that this is
+// logged once.
+func TestRun_WatchError(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		b.refuse = errors.New("no more watches")
 		b.changed()
 		b.pass(3 * DefaultPoll)
-		want := []string{`level=WARN msg="the host's resolv.conf is polled, watching it fails" error="no more watches"`}
+		want := []string{`level=WARN msg="cannot watch the host's resolv.conf, polling it" error="no more watches"`}
 		if diff := cmp.Diff(want, b.log.take()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
@@ -244,8 +245,8 @@ func TestWatchRefused(t *testing.T) {
 	})
 }
 
-// TestRearm: each look watches what it is about to read, and no more than that.
-func TestRearm(t *testing.T) {
+// TestRun_Rewatch checks that Run watches the names of the new path only.
+func TestRun_Rewatch(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		b.write("a/file", server(2))
 		b.link("a/file", "resolv.conf")
@@ -262,9 +263,9 @@ func TestRearm(t *testing.T) {
 	})
 }
 
-// TestMovingTarget: a way that changes whenever it is watched is looked at again, and
-// the last change is not missed although no event told of it.
-func TestMovingTarget(t *testing.T) {
+// TestRun_PathKeepsChanging changes the path each time it is watched, without an event. The last
+// change is found.
+func TestRun_PathKeepsChanging(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		const moves = 20
 		moved := 0
@@ -285,7 +286,7 @@ func TestMovingTarget(t *testing.T) {
 	})
 }
 
-func TestRunTwice(t *testing.T) {
+func TestRun_Twice(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		defer func() {
 			if recover() == nil {
@@ -296,17 +297,17 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
-// TestRefreshProblem: what Refresh finds wrong is known to its caller at once, and to
-// others when it has outlasted the debounce.
-func TestRefreshProblem(t *testing.T) {
+// TestRefresh_Problem checks that a problem is in the snapshot of Refresh at once, and published
+// after the debounce.
+func TestRefresh_Problem(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		b.event("")
-		if s := b.Refresh(); !keeps(1, "it names no nameserver")(s) {
+		if s := b.Refresh(); !keeps(1, "the file has no nameserver")(s) {
 			t.Errorf("Refresh: got %+v", s)
 		}
 		b.expect("at once", serves(1))
 		b.pass(DefaultDebounce)
-		b.expect("after the debounce", keeps(1, "it names no nameserver"))
+		b.expect("after the debounce", keeps(1, "the file has no nameserver"))
 		b.event(server(2))
 		if s := b.Refresh(); !serves(2)(s) {
 			t.Errorf("Refresh: got %+v", s)
@@ -315,17 +316,17 @@ func TestRefreshProblem(t *testing.T) {
 	})
 }
 
-func TestNew(t *testing.T) {
+func TestNew_Errors(t *testing.T) {
 	for _, test := range []struct {
 		cfg  Config
 		want string
 	}{
-		{Config{}, "hostresolv: the path of the host's resolv.conf is empty"},
+		{Config{}, "hostresolv: empty path of the host's resolv.conf"},
 		{Config{Path: "x", Uplink: 2}, "hostresolv: unknown UplinkMode 2"},
 		{Config{Path: "x", Debounce: -1}, "hostresolv: debounce -1ns and poll 0s must not be negative"},
 		{Config{Path: "x", Poll: -1}, "hostresolv: debounce 0s and poll -1ns must not be negative"},
 	} {
-		if _, err := New(test.cfg); text(err) != test.want {
+		if _, err := New(test.cfg); errorText(err) != test.want {
 			t.Errorf("got %v, want %v", err, test.want)
 		}
 	}

@@ -12,102 +12,100 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Snapshot is the host's resolv.conf at one time. It is a value that is never
-// changed; the lists of File are shared by all copies.
+// Snapshot is the host's resolv.conf at one instant. It is immutable; all copies share the
+// lists of its files.
 type Snapshot struct {
-	// File is the last good file: one that the kubelet reads without an error
-	// and that names a nameserver. As long as there has been none, it is what
-	// was read, with its Err.
+	// File is the last good file, which is the one for pods: the kubelet reads it without
+	// an error and it has a nameserver. Until there is a good file, it is the current
+	// file, with its Err.
 	File resolvconf.File
 
-	// Kubelet is what the kubelet hands to pods: the file that Path leads to, also
-	// when it is a stub or names no nameserver. The kubelet starts no pod with a
-	// file that it refuses, so Kubelet is the last one that it does not; as long as
-	// there has been none, it is what was read, with its Err.
+	// Kubelet is the file that the kubelet gives to pods: the file at Path, even if it is
+	// a stub or has no nameserver. The kubelet starts no pod with a file that it refuses,
+	// so Kubelet is the last file that it accepts. Until there is one, it is the current
+	// file, with its Err.
 	Kubelet resolvconf.File
 
-	Path   string            // the file asked for
-	Source string            // the file that File is of, at the end of all links; absolute
-	Digest [sha256.Size]byte // SHA-256 of the text of File; zero if it was not opened
+	Path   string            // Config.Path
+	Source string            // path of File, absolute and without links
+	Digest [sha256.Size]byte // SHA-256 of the text of File; zero if it could not be opened
 	Since  time.Time         // when this text was first read from Source
 
-	// Stub is true if Path leads to the stub of systemd-resolved: it is the
-	// stub file, or names the addresses of the stub and no others.
+	// Stub reports whether the file at Path is the stub file of systemd-resolved, or names
+	// the addresses of the stub only.
 	Stub bool
 
-	// Uplink is true if File is the uplink file of systemd-resolved, which was
-	// read in the place of the stub.
+	// Uplink reports whether File is the uplink file of systemd-resolved.
 	Uplink bool
 
-	// Problem tells why File is not the file as it is now; the zero value if it
-	// is. As long as there has been no good file, what is wrong with File.
+	// Problem is the reason why the current file is not used; the zero value if it is.
+	// Until there is a good file, it is the problem of File.
 	Problem Problem
 
-	asked [sha256.Size]byte // SHA-256 of the text of Kubelet
+	kubeletDigest [sha256.Size]byte // SHA-256 of the text of Kubelet
 }
 
 // Problem is a reason not to use a file.
 type Problem struct {
-	Err   error     // what is wrong; nil: nothing
-	Since time.Time // when the first of an unbroken row of problems was found
+	Err   error     // nil: no problem
+	Since time.Time // when the first of consecutive problems was found
 }
 
-// Loopback returns the nameservers of File that lead back to where they are asked
-// from: out of reach for a pod, and a loop for a DNS server on this node.
+// Loopback returns the nameservers of File on the loopback of the node. Pods cannot reach
+// them, and a DNS server on this node would forward queries to itself.
 func (s Snapshot) Loopback() []string {
 	var list []string
 	for _, e := range s.File.Nameservers {
-		if loopback(e.Text) {
+		if isLoopback(e.Text) {
 			list = append(list, e.Text)
 		}
 	}
 	return list
 }
 
-var errNoNameserver = errors.New("it names no nameserver")
+var errNoNameserver = errors.New("the file has no nameserver")
 
-// unusable tells why a file must not replace a good one; nil: it may.
-func unusable(f resolvconf.File) error {
+// checkUsable returns the reason why f must not replace a good file, or nil.
+func checkUsable(f resolvconf.File) error {
 	if f.Err == nil && len(f.Nameservers) == 0 {
 		return errNoNameserver
 	}
 	return f.Err
 }
 
-// after returns the snapshot that follows s when the files are as o says. Its File is
-// the first of these:
+// next returns the snapshot that follows s for the observation o. Its File is the first of:
 //
-//  1. the uplink file, if it is to be read and is good
-//  2. the uplink file that s has, if it is to be read: its stub is no replacement
-//  3. Path, if it is good
+//  1. the uplink file, if it is used and is good
+//  2. the uplink file of s, if it is used: the stub does not replace it
+//  3. the file at Path, if it is good
 //  4. the last good file
-//  5. Path as it is
-func (s Snapshot) after(o observation, now time.Time) Snapshot {
-	next, follow := s, o.uplink != nil
-	if o.asked.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
-		next.Kubelet, next.asked = o.asked.file, o.asked.digest
+//  5. the file at Path
+func (s Snapshot) next(o observation, now time.Time) Snapshot {
+	next, useUplink := s, o.uplink != nil
+	if o.kubelet.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
+		next.Kubelet, next.kubeletDigest = o.kubelet.file, o.kubelet.digest
 	}
-	problem, uplinkProblem := unusable(o.asked.file), error(nil)
-	if follow {
-		uplinkProblem = unusable(o.uplink.file)
+	problem, uplinkProblem := checkUsable(o.kubelet.file), error(nil)
+	if useUplink {
+		uplinkProblem = checkUsable(o.uplink.file)
 	}
 	switch {
-	case follow && uplinkProblem == nil: // 1
-		next.take(*o.uplink, now)
+	case useUplink && uplinkProblem == nil: // 1
+		next.setFile(*o.uplink, now)
 		next.Stub, next.Uplink, problem = true, true, nil
-	case follow && s.Uplink: // 2
-	case problem == nil, unusable(s.File) != nil: // 3, 5
-		next.take(o.asked, now)
+	case useUplink && s.Uplink: // 2
+	case problem == nil, checkUsable(s.File) != nil: // 3, 5
+		next.setFile(o.kubelet, now)
 		next.Stub, next.Uplink = o.stub, false
 	} // else 4
 	if problem == nil && uplinkProblem != nil {
-		problem = fmt.Errorf("the uplink file of systemd-resolved: %w", uplinkProblem)
+		problem = fmt.Errorf("uplink file of systemd-resolved: %w", uplinkProblem)
 	}
 	next.Problem = s.Problem.next(problem, now)
 	return next
 }
 
-// next is the problem that follows p when err is found.
+// next returns the problem that follows p if the files have the problem err.
 func (p Problem) next(err error, now time.Time) Problem {
 	switch {
 	case err == nil:
@@ -119,23 +117,24 @@ func (p Problem) next(err error, now time.Time) Problem {
 	}
 }
 
-// take makes r the file of s.
-func (s *Snapshot) take(r reading, now time.Time) {
-	if s.Since.IsZero() || s.Digest != r.digest || s.Source != r.way.end {
+// setFile makes r the File of s.
+func (s *Snapshot) setFile(r reading, now time.Time) {
+	if s.Since.IsZero() || s.Digest != r.digest || s.Source != r.path.end {
 		s.Since = now
 	}
-	s.File, s.Digest, s.Source = r.file, r.digest, r.way.end
+	s.File, s.Digest, s.Source = r.file, r.digest, r.path.end
 }
 
-// equal tells whether s and t say the same to a reader.
+// equal reports whether s and t are the same for a reader.
 func (s Snapshot) equal(t Snapshot) bool {
-	return s.Digest == t.Digest && text(s.File.Err) == text(t.File.Err) && s.Source == t.Source &&
-		s.asked == t.asked && text(s.Kubelet.Err) == text(t.Kubelet.Err) &&
-		s.Stub == t.Stub && s.Uplink == t.Uplink && text(s.Problem.Err) == text(t.Problem.Err)
+	return s.Digest == t.Digest && errorText(s.File.Err) == errorText(t.File.Err) && s.Source == t.Source &&
+		s.kubeletDigest == t.kubeletDigest && errorText(s.Kubelet.Err) == errorText(t.Kubelet.Err) &&
+		s.Stub == t.Stub && s.Uplink == t.Uplink && errorText(s.Problem.Err) == errorText(t.Problem.Err)
 }
 
-// text is how errors are compared: every read makes new ones.
-func text(err error) string {
+// errorText returns the text of err, or "". Errors are compared by it, because every read
+// returns new ones.
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// readingOf is what reading a file gives; "" is a missing one.
+// readingOf returns the reading of a file with this text; "" is a missing file.
 func readingOf(name, text string) reading {
-	r := reading{way: way{end: name}}
+	r := reading{path: linkPath{end: name}}
 	if text == "" {
 		r.file.Err = errors.New("no " + name)
 		return r
@@ -28,81 +28,81 @@ func readingOf(name, text string) reading {
 	return r
 }
 
-// TestAfter tells stories: what is in the files, and what snapshot comes of it.
-func TestAfter(t *testing.T) {
+// TestSnapshotNext_File checks File, step by step, for changes of the files.
+func TestSnapshotNext_File(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
-	follow := func(uplink string) func(o *observation) {
+	withUplink := func(uplink string) func(o *observation) {
 		return func(o *observation) {
 			r := readingOf("uplink", uplink)
 			o.stub, o.uplink = true, &r
 		}
 	}
 	type step struct {
-		path   string
-		follow func(*observation)
-		want   string
+		path    string
+		observe func(*observation)
+		want    string
 	}
 	for _, test := range []struct {
 		name  string
 		steps []step
 	}{
-		{"a good file replaces any other", []step{
+		{"good file", []step{
 			{server(1), nil, "path: 10.0.0.1"},
 			{server(2), nil, "path: 10.0.0.2"},
 		}},
-		{"a bad file does not replace a good one", []step{
+		{"bad file after a good one", []step{
 			{server(1), nil, "path: 10.0.0.1"},
 			{"", nil, "path: 10.0.0.1; no path since 1"},
-			{"# empty\n", nil, "path: 10.0.0.1; it names no nameserver since 1"},
+			{"# empty\n", nil, "path: 10.0.0.1; the file has no nameserver since 1"},
 			{"nameserver\n", nil, "path: 10.0.0.1; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 1"},
 			{server(1), nil, "path: 10.0.0.1"},
 			{"", nil, "path: 10.0.0.1; no path since 5"},
 		}},
-		{"a bad line beside a good one is the kubelet's error", []step{
+		{"bad line and good line", []step{
 			{server(1), nil, "path: 10.0.0.1"},
 			{server(2) + "nameserver\n", nil, "path: 10.0.0.1; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 1"},
 		}},
-		{"without a good file it is what was read", []step{
+		{"no good file yet", []step{
 			{"", nil, "path: refused; no path since 0"},
-			{"search a\n", nil, "path:; it names no nameserver since 0"},
+			{"search a\n", nil, "path:; the file has no nameserver since 0"},
 			{server(1) + "nameserver\n", nil, "path: 10.0.0.1 refused; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 0"},
 			{server(1), nil, "path: 10.0.0.1"},
 		}},
-		{"a stub is followed", []step{
-			{stub, follow(server(1)), "uplink: 10.0.0.1 stub"},
-			{stub, follow(server(2)), "uplink: 10.0.0.2 stub"},
+		{"stub with uplink", []step{
+			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
+			{stub, withUplink(server(2)), "uplink: 10.0.0.2 stub"},
 			{server(3), nil, "path: 10.0.0.3"},
 		}},
-		{"a stub is better than nothing", []step{
-			{stub, follow(""), "path: 127.0.0.53 stub; the uplink file of systemd-resolved: no uplink since 0"},
-			{stub, follow(server(1)), "uplink: 10.0.0.1 stub"},
+		{"stub without uplink yet", []step{
+			{stub, withUplink(""), "path: 127.0.0.53 stub; uplink file of systemd-resolved: no uplink since 0"},
+			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
 		}},
-		{"a stub does not replace its uplink", []step{
-			{stub, follow(server(1)), "uplink: 10.0.0.1 stub"},
-			{stub, follow("# No DNS servers known.\n"), "uplink: 10.0.0.1 stub; the uplink file of systemd-resolved: it names no nameserver since 1"},
+		{"stub with bad uplink", []step{
+			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
+			{stub, withUplink("# No DNS servers known.\n"), "uplink: 10.0.0.1 stub; uplink file of systemd-resolved: the file has no nameserver since 1"},
 			{"", nil, "uplink: 10.0.0.1 stub; no path since 1"},
-			{stub, follow(server(2)), "uplink: 10.0.0.2 stub"},
+			{stub, withUplink(server(2)), "uplink: 10.0.0.2 stub"},
 		}},
-		{"a stub replaces what was there before it", []step{
+		{"stub after another file", []step{
 			{server(1), nil, "path: 10.0.0.1"},
-			{stub, follow(""), "path: 127.0.0.53 stub; the uplink file of systemd-resolved: no uplink since 1"},
+			{stub, withUplink(""), "path: 127.0.0.53 stub; uplink file of systemd-resolved: no uplink since 1"},
 		}},
-		{"an empty stub file is a stub", []step{
-			{"# empty\n", follow(server(1)), "uplink: 10.0.0.1 stub"},
+		{"empty stub file", []step{
+			{"# empty\n", withUplink(server(1)), "uplink: 10.0.0.1 stub"},
 		}},
-		{"two bad files: the first is to blame", []step{
-			{"# empty\n", follow(""), "path: stub; it names no nameserver since 0"},
+		{"empty stub file and bad uplink", []step{
+			{"# empty\n", withUplink(""), "path: stub; the file has no nameserver since 0"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var s Snapshot
 			for i, step := range test.steps {
-				o := observation{asked: readingOf("path", step.path)}
-				if step.follow != nil {
-					step.follow(&o)
+				o := observation{kubelet: readingOf("path", step.path)}
+				if step.observe != nil {
+					step.observe(&o)
 				}
-				s = s.after(o, time.Unix(int64(i), 0))
-				if diff := cmp.Diff(step.want, story(s)); diff != "" {
+				s = s.next(o, time.Unix(int64(i), 0))
+				if diff := cmp.Diff(step.want, describe(s)); diff != "" {
 					t.Fatalf("step %d (-want +got)\n%s", i, diff)
 				}
 			}
@@ -110,7 +110,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func story(s Snapshot) string {
+func describe(s Snapshot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:", s.Source)
 	for _, e := range s.File.Nameservers {
@@ -131,44 +131,43 @@ func story(s Snapshot) string {
 	return b.String()
 }
 
-// TestAfter_Kubelet tells of the two files side by side: what the kubelet hands to pods, and
-// what pods are to get.
-func TestAfter_Kubelet(t *testing.T) {
+// TestSnapshotNext_Kubelet checks Kubelet and File, step by step, for changes of the files.
+func TestSnapshotNext_Kubelet(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
 	const missing = "" // for readingOf
 	var s Snapshot
 	for i, step := range []struct {
-		path, uplink string // uplink "-": path is no stub
-		asked, file  string
+		path, uplink  string // uplink "-": path is not a stub
+		kubelet, file string
 	}{
 		{missing, "-", "refused", "refused"},
 		{stub, missing, "127.0.0.53", "127.0.0.53"},
 		{stub, server(1), "127.0.0.53", "10.0.0.1"},
 		{stub + "search a\n", server(2), "127.0.0.53 a", "10.0.0.2"},
-		{"# empty\n", server(2), "", "10.0.0.2"},      // a kubelet reads it
-		{"nameserver\n", server(2), "", "10.0.0.2"},   // but not this
+		{"# empty\n", server(2), "", "10.0.0.2"},      // the kubelet accepts it
+		{"nameserver\n", server(2), "", "10.0.0.2"},   // the kubelet refuses it
 		{stub, "# empty\n", "127.0.0.53", "10.0.0.2"}, // the last good uplink
 		{missing, "-", "127.0.0.53", "10.0.0.2"},
 		{server(3), "-", "10.0.0.3", "10.0.0.3"},
 		{"# empty\n", "-", "", "10.0.0.3"}, // the last good file
 	} {
-		o := observation{asked: readingOf("path", step.path)}
+		o := observation{kubelet: readingOf("path", step.path)}
 		if step.uplink != "-" {
 			r := readingOf("uplink", step.uplink)
 			o.stub, o.uplink = true, &r
 		}
-		s = s.after(o, time.Unix(int64(i), 0))
-		if got := words(s.Kubelet); got != step.asked {
-			t.Errorf("step %d: the kubelet hands out %q, want %q", i, got, step.asked)
+		s = s.next(o, time.Unix(int64(i), 0))
+		if got := valuesOf(s.Kubelet); got != step.kubelet {
+			t.Errorf("step %d: the file of the kubelet is %q, want %q", i, got, step.kubelet)
 		}
-		if got := words(s.File); got != step.file {
+		if got := valuesOf(s.File); got != step.file {
 			t.Errorf("step %d: the file is %q, want %q", i, got, step.file)
 		}
 	}
 }
 
-// words are the servers and domains of a file.
-func words(f resolvconf.File) string {
+// valuesOf returns the servers and domains of a file.
+func valuesOf(f resolvconf.File) string {
 	if f.Err != nil {
 		return "refused"
 	}
@@ -176,21 +175,21 @@ func words(f resolvconf.File) string {
 	return strings.Join(append(c.Nameservers, c.Searches...), " ")
 }
 
-// TestSince: a text counts as one file as long as it does not change.
-func TestSince(t *testing.T) {
+// TestSnapshotNext_Since checks that Since changes with the text only.
+func TestSnapshotNext_Since(t *testing.T) {
 	var s Snapshot
 	for i, step := range []struct {
 		text string
 		want int64
 	}{{"", 0}, {"", 0}, {server(1), 2}, {server(1), 2}, {"", 2}, {server(1), 2}, {server(2), 6}} {
-		s = s.after(observation{asked: readingOf("path", step.text)}, time.Unix(int64(i), 0))
+		s = s.next(observation{kubelet: readingOf("path", step.text)}, time.Unix(int64(i), 0))
 		if s.Since.Unix() != step.want {
 			t.Errorf("step %d: since %d, want %d", i, s.Since.Unix(), step.want)
 		}
 	}
 }
 
-func TestLoopback(t *testing.T) {
+func TestSnapshot_Loopback(t *testing.T) {
 	s := Snapshot{File: resolvconf.Parse(`
 nameserver 127.0.0.53
 nameserver 10.0.0.1
@@ -207,11 +206,11 @@ nameserver localhost
 	}
 }
 
-// TestShared: whoever appends to a list of a snapshot does not write into it.
-func TestShared(t *testing.T) {
+// TestReadFile_Clipped checks that appending to a list of a snapshot copies the list.
+func TestReadFile_Clipped(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", strings.Repeat("nameserver 10.0.0.1\nfoo\n", 3)+"search a b c\noptions a b c\n")
-	f := read(d.path("resolv.conf")).file
+	f := readFile(d.path("resolv.conf")).file
 	for name, free := range map[string]int{
 		"Nameservers": cap(f.Nameservers) - len(f.Nameservers),
 		"Searches":    cap(f.Searches) - len(f.Searches),
@@ -219,7 +218,7 @@ func TestShared(t *testing.T) {
 		"Ignored":     cap(f.Ignored) - len(f.Ignored),
 	} {
 		if free != 0 {
-			t.Errorf("%s has room for %d more", name, free)
+			t.Errorf("%s has capacity for %d more", name, free)
 		}
 	}
 }

@@ -19,28 +19,27 @@ const (
 	DefaultPoll       = 30 * time.Second
 )
 
-// Config says what to watch. The zero value of every field but Path is usable.
+// Config configures a [Watcher]. Only Path is required.
 type Config struct {
-	// Path is the file that the kubelet gives to pods, as it is configured
-	// there; links are followed. It must not be empty: then there is no file.
+	// Path is the file that the kubelet gives to pods, as in its configuration. It may be
+	// a link. It must not be empty: a kubelet with an empty path gives pods no file.
 	Path string
 
 	// Uplink is when the uplink file of systemd-resolved is read instead of Path.
 	Uplink UplinkMode
 
-	// UplinkPath is where systemd-resolved lists the servers that it asks
-	// itself; empty is DefaultUplinkPath. Its stub file is stub-resolv.conf in
-	// the same directory.
+	// UplinkPath is the uplink file, in which systemd-resolved lists its own servers; "" is
+	// DefaultUplinkPath. The stub file is stub-resolv.conf in the same directory.
 	UplinkPath string
 
-	// Debounce is how long the file must be left alone before it is read; 0 is
-	// DefaultDebounce. Under constant change it is read after ten times this.
+	// Debounce is how long the file must be unchanged before it is read; 0 is
+	// DefaultDebounce. A file that changes all the time is read after ten times Debounce.
 	Debounce time.Duration
 
-	// Poll is how often the file is read without any event; 0 is DefaultPoll.
+	// Poll is the interval at which the file is read without an event; 0 is DefaultPoll.
 	Poll time.Duration
 
-	// Logger gets a line for every change of state; nil discards them.
+	// Logger logs every change of state; nil discards the logs.
 	Logger *slog.Logger
 }
 
@@ -69,32 +68,31 @@ func ParseUplinkMode(s string) (UplinkMode, error) {
 	return UplinkNever, fmt.Errorf("%q: want never or auto", s)
 }
 
-// Watcher keeps the host's resolv.conf. All its methods may be called at once.
+// Watcher watches the host's resolv.conf. It is safe for concurrent use.
 type Watcher struct {
-	cfg    Config // with the defaults filled in
+	cfg    Config // with defaults
 	notify notifyFunc
 
 	ran     atomic.Bool // Run was called
 	current atomic.Pointer[version]
-	mu      sync.Mutex // held by the writer of current, from its look at the files on
+	mu      sync.Mutex // held while reading the files and setting current
 }
 
-// version is a published snapshot and what it was made from. Only stamps and names
-// differ between two versions with the same channel.
+// version is a published snapshot with the files that it was made from. Two versions with the
+// same channel differ in states and names only.
 type version struct {
 	Snapshot
-	stamps []stamp       // of the files that were read
-	names  []string      // whose change can change the snapshot
-	newer  chan struct{} // closed after the next one was published
+	states []fileState   // of the files that were read
+	names  []string      // the paths to watch
+	newer  chan struct{} // closed after a newer snapshot was published
 }
 
-// New checks the configuration, reads the file and returns its Watcher. Trouble with
-// the file is no error, the snapshot says so. Nothing is started, nothing stays
-// open, and a Watcher needs no closing.
+// New returns a Watcher that has read the file once. An unusable file is not an error; the
+// snapshot has the problem. New starts no goroutine and keeps no file open.
 func New(cfg Config) (*Watcher, error) {
 	switch {
 	case cfg.Path == "":
-		return nil, errors.New("hostresolv: the path of the host's resolv.conf is empty")
+		return nil, errors.New("hostresolv: empty path of the host's resolv.conf")
 	case cfg.Uplink > UplinkAuto:
 		return nil, fmt.Errorf("hostresolv: unknown UplinkMode %d", cfg.Uplink)
 	case cfg.Debounce < 0 || cfg.Poll < 0:
@@ -114,62 +112,62 @@ func New(cfg Config) (*Watcher, error) {
 	}
 	w := &Watcher{cfg: cfg, notify: notify}
 	w.current.Store(&version{Snapshot: Snapshot{Path: cfg.Path}, newer: make(chan struct{})})
-	w.read()
+	w.readFiles()
 	return w, nil
 }
 
-// Current returns the newest snapshot, and a channel that is closed when there is a
-// newer one. It never waits.
+// Current returns the newest snapshot, and a channel that is closed when there is a newer one.
+// It never blocks.
 func (w *Watcher) Current() (Snapshot, <-chan struct{}) {
 	v := w.current.Load()
 	return v.Snapshot, v.newer
 }
 
-// Refresh returns a snapshot that is as new as the file: it costs a stat, and a read
-// if that differs from the last one. It may be called whether Run does or not. A
-// problem that is found here is in the snapshot returned; Run publishes it when it
-// outlasts the debounce, for the file may be half-written.
+// Refresh returns a snapshot of the file as it is now. It calls stat(2), and reads the file if
+// the result has changed. Run need not be running. The snapshot returned has a new problem
+// at once; Run publishes it only if it lasts longer than the debounce, because the file may
+// be half-written.
 func (w *Watcher) Refresh() Snapshot {
-	if v := w.current.Load(); v.holds() {
+	if v := w.current.Load(); v.upToDate() {
 		return v.Snapshot
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old := w.current.Load() // somebody else may have read the file meanwhile
-	if old.holds() {
+	old := w.current.Load() // may be newer now
+	if old.upToDate() {
 		return old.Snapshot
 	}
 	o := w.observe()
-	s := old.after(o, time.Now())
+	s := old.next(o, time.Now())
 	if s.Problem.Err == nil || old.Problem.Err != nil {
 		w.publish(s, o)
 	}
 	return s
 }
 
-// holds tells whether the files are still those of v.
-func (v *version) holds() bool {
-	for _, s := range v.stamps {
-		if !s.holds() {
+// upToDate reports whether the files are unchanged since v.
+func (v *version) upToDate() bool {
+	for _, s := range v.states {
+		if !s.unchanged() {
 			return false
 		}
 	}
 	return true
 }
 
-// read reads the files and publishes what is new.
-func (w *Watcher) read() {
+// readFiles reads the files and publishes the result.
+func (w *Watcher) readFiles() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.observe()
-	w.publish(w.current.Load().after(o, time.Now()), o)
+	w.publish(w.current.Load().next(o, time.Now()), o)
 }
 
-// publish makes s the current snapshot. Nobody is woken if it says the same as the
-// one before. The caller holds mu.
+// publish makes s the current snapshot. Readers are not notified if it equals the previous
+// one. w.mu must be held.
 func (w *Watcher) publish(s Snapshot, o observation) {
 	old := w.current.Load()
-	v := &version{Snapshot: s, stamps: o.stamps(), names: o.names(), newer: old.newer}
+	v := &version{Snapshot: s, states: o.states(), names: o.names(), newer: old.newer}
 	if s.equal(old.Snapshot) {
 		w.current.Store(v)
 		return
@@ -177,25 +175,25 @@ func (w *Watcher) publish(s Snapshot, o observation) {
 	v.newer = make(chan struct{})
 	w.current.Store(v)
 	close(old.newer)
-	w.report(old.Snapshot, s)
+	w.logChange(old.Snapshot, s)
 }
 
-// report logs what changed from old to s.
-func (w *Watcher) report(old, s Snapshot) {
+// logChange logs the difference between old and s.
+func (w *Watcher) logChange(old, s Snapshot) {
 	log := w.cfg.Logger.With("path", s.Path, "source", s.Source)
 	if s.Since != old.Since && s.File.Err == nil {
 		c := s.File.Config()
 		log.Info("read the host's resolv.conf", "nameservers", c.Nameservers, "searches", c.Searches, "options", c.Options,
 			"stub", s.Stub, "uplink", s.Uplink)
-		if back := s.Loopback(); len(back) > 0 {
-			log.Warn("the host's resolv.conf sends pods to a loopback address of the node", "nameservers", back)
+		if servers := s.Loopback(); len(servers) > 0 {
+			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", servers)
 		}
 	}
-	switch problem := text(s.Problem.Err); {
-	case problem == text(old.Problem.Err):
+	switch problem := errorText(s.Problem.Err); {
+	case problem == errorText(old.Problem.Err):
 	case problem == "":
-		log.Info("the host's resolv.conf is good again", "after", time.Since(old.Problem.Since))
+		log.Info("the host's resolv.conf is usable again", "after", time.Since(old.Problem.Since))
 	default:
-		log.Warn("the host's resolv.conf is not used as it is now", "error", problem)
+		log.Warn("the host's resolv.conf is unusable", "error", problem)
 	}
 }

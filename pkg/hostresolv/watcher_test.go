@@ -17,10 +17,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// TestChanges are the ways in which a resolv.conf changes, on a real file system with
-// real events. Each begins with server(1) at etc/resolv.conf, unless prepare says
-// otherwise, and each step waits for the snapshot that it leads to.
-func TestChanges(t *testing.T) {
+// TestRun_Changes changes a resolv.conf in many ways, on a real file system with real events.
+// Each case starts with server(1) in etc/resolv.conf unless it has a prepare function, and
+// each step waits for its snapshot.
+func TestRun_Changes(t *testing.T) {
 	type step struct {
 		name string
 		do   func(tree)
@@ -60,7 +60,7 @@ func TestChanges(t *testing.T) {
 			{"remove", func(d tree) { d.rename("etc/resolv.conf", "etc/x"); d.remove("etc/x") }, keeps(1, "no such file")},
 			write(2),
 		}},
-		{"a chain of links", func(d tree) {
+		{"chain of links", func(d tree) {
 			d.write("run/b/file", server(1))
 			d.link("../run/b/file", "run/middle")
 			d.link(d.path("run/middle"), "etc/resolv.conf")
@@ -76,7 +76,7 @@ func TestChanges(t *testing.T) {
 			{"that link swapped", func(d tree) { d.write("f/file", server(5)); d.link("../f", "run/dir") }, serves(5)},
 			{"first link replaced by a file", func(d tree) { d.replace("etc/resolv.conf", server(6)) }, serves(6)},
 		}},
-		{"a mounted ConfigMap", func(d tree) {
+		{"mounted ConfigMap", func(d tree) {
 			d.write("etc/..1/resolv.conf", server(1))
 			d.link("..1", "etc/..data")
 			d.link("..data/resolv.conf", "etc/resolv.conf")
@@ -112,25 +112,25 @@ func TestChanges(t *testing.T) {
 				}
 			}, serves(149)},
 		}},
-		{"a loop of links", nil, []step{
+		{"loop of links", nil, []step{
 			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") }, keeps(1, "too many levels of symbolic links")},
 			{"broken", func(d tree) { d.replace("etc/x", server(2)) }, serves(2)},
 		}},
-		{"a directory in its place", nil, []step{
+		{"directory instead of the file", nil, []step{
 			{"mkdir", func(d tree) { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) }, keeps(1, "is a directory")},
 			{"rmdir", func(d tree) { d.remove("etc/resolv.conf"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
 		}},
-		{"a file in the place of its directory", nil, []step{
+		{"file instead of the directory", nil, []step{
 			{"file", func(d tree) { d.remove("etc"); d.write("etc", "") }, keeps(1, "not a directory")},
 			{"directory", func(d tree) { d.remove("etc"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
 		}},
-		{"not a resolv.conf", nil, []step{
-			{"empty", func(d tree) { d.write("etc/resolv.conf", "") }, keeps(1, "it names no nameserver")},
+		{"unusable file", nil, []step{
+			{"empty", func(d tree) { d.write("etc/resolv.conf", "") }, keeps(1, "the file has no nameserver")},
 			{"bare keyword", func(d tree) { d.write("etc/resolv.conf", server(2)+"nameserver\n") }, keeps(1, "nameserver list is empty")},
 			{"10 MiB", func(d tree) {
 				d.replace("etc/resolv.conf", server(2)+strings.Repeat("#\n", resolvconf.MaxFile/2))
 			}, keeps(1, "the read limit is reached")},
-			{"no nameserver", func(d tree) { d.write("etc/resolv.conf", "search example.org\n") }, keeps(1, "it names no nameserver")},
+			{"no nameserver", func(d tree) { d.write("etc/resolv.conf", "search example.org\n") }, keeps(1, "the file has no nameserver")},
 			write(2),
 		}},
 		{"missing from the start", func(d tree) {}, []step{
@@ -157,21 +157,21 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestHint: what inotify's errors seem to say is beside the point.
-func TestHint(t *testing.T) {
+// TestLimitHint_Errors checks the hints for the errors of inotify.
+func TestLimitHint_Errors(t *testing.T) {
 	for err, want := range map[error]string{
 		syscall.EMFILE: "max_user_instances",
 		syscall.ENOSPC: "max_user_watches",
 		syscall.EACCES: "",
 	} {
-		if got := hint(fmt.Errorf("watching: %w", err)); !strings.Contains(got, want) || (got == "") != (want == "") {
+		if got := limitHint(fmt.Errorf("watching: %w", err)); !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("%v: got %q", err, got)
 		}
 	}
 }
 
-// TestManyWrites: of 1000 changes a few are seen, and the last for certain.
-func TestManyWrites(t *testing.T) {
+// TestRun_ManyWrites checks that 1000 changes give few snapshots, and one of the last change.
+func TestRun_ManyWrites(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(0))
 	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: DefaultDebounce})
@@ -199,13 +199,13 @@ func TestManyWrites(t *testing.T) {
 	took := time.Since(start)
 	w.until("the last write", serves(255))
 	<-counted
-	if limit := 2 + int(took/DefaultDebounce); snapshots > limit { // more only if the writer is kept waiting
+	if limit := 2 + int(took/DefaultDebounce); snapshots > limit { // more only if the writer is delayed
 		t.Errorf("%d snapshots in %v, want at most %d", snapshots, took, limit)
 	}
 }
 
-// TestRefresh runs without Run: Refresh alone sees every change.
-func TestRefresh(t *testing.T) {
+// TestRefresh_WithoutRun checks that Refresh alone finds every change.
+func TestRefresh_WithoutRun(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(1))
 	long := time.Now().Add(-time.Hour)
@@ -214,7 +214,7 @@ func TestRefresh(t *testing.T) {
 	d.check(err)
 	first := w.current.Load()
 	if w.Refresh(); w.current.Load() != first {
-		t.Error("a file that is as it was is read again")
+		t.Error("an unchanged file is read again")
 	}
 	for n := 2; n < 50; n++ { // in place and of one size: the stat may be the same
 		d.write("resolv.conf", server(10+n))
@@ -223,7 +223,7 @@ func TestRefresh(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	for n := 100; n < 110; n++ { // as on a file system with a coarse clock
+	for n := 100; n < 110; n++ { // as on a file system with a coarse modification time
 		d.write("resolv.conf", server(n))
 		d.check(os.Chtimes(d.path("resolv.conf"), now, now))
 		if s := w.Refresh(); !serves(n)(s) {
@@ -241,8 +241,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestStamp: each of these may be the only thing that tells a new text from the old.
-func TestStamp(t *testing.T) {
+// TestFileState_Unchanged checks each difference that may be the only one.
+func TestFileState_Unchanged(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	set := func(d tree, name, text string, at time.Time) {
 		d.write(name, text)
@@ -257,18 +257,19 @@ func TestStamp(t *testing.T) {
 	} {
 		d := newTree(t)
 		set(d, "file", "1", long)
-		s := takeStamp(d.path("file"))
-		if !s.holds() {
-			t.Errorf("%s: a file that is as it was is not", name)
+		s := statFile(d.path("file"))
+		if !s.unchanged() {
+			t.Errorf("%s: changed before the change", name)
 		}
-		if change(d); s.holds() {
-			t.Errorf("%s: no difference", name)
+		if change(d); s.unchanged() {
+			t.Errorf("%s: unchanged after the change", name)
 		}
 	}
 }
 
-// TestSwapWhileReading: the text is that of the file it is said to be from.
-func TestSwapWhileReading(t *testing.T) {
+// TestReadFile_LinkReplaced checks that the text and the path of a reading are those of one
+// file while a link is replaced.
+func TestReadFile_LinkReplaced(t *testing.T) {
 	d := newTree(t)
 	for _, name := range []string{"1", "2"} {
 		d.write(name+"/resolv.conf", "nameserver "+d.path(name+"/resolv.conf"))
@@ -282,9 +283,9 @@ func TestSwapWhileReading(t *testing.T) {
 		}
 	}()
 	for {
-		r := read(d.path("dir/resolv.conf"))
-		if got := r.file.Nameservers[0].Text; got != r.way.end {
-			t.Errorf("read %s, which is said to be %s", got, r.way.end)
+		r := readFile(d.path("dir/resolv.conf"))
+		if got := r.file.Nameservers[0].Text; got != r.path.end {
+			t.Errorf("read %s, the path is %s", got, r.path.end)
 		}
 		select {
 		case <-done:
@@ -294,8 +295,8 @@ func TestSwapWhileReading(t *testing.T) {
 	}
 }
 
-// TestConcurrent: readers see one whole file after the other, whoever reads them.
-func TestConcurrent(t *testing.T) {
+// TestWatcher_Concurrent checks that concurrent readers get complete files.
+func TestWatcher_Concurrent(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(0))
 	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Millisecond})
@@ -325,6 +326,6 @@ func TestConcurrent(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	if s := w.Refresh(); !serves(199)(s) {
-		t.Errorf("in the end: got %+v", s)
+		t.Errorf("after the last write: got %+v", s)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFollow(t *testing.T) {
+func TestResolveLinks_Paths(t *testing.T) {
 	d := newTree(t)
 	d.write("run/resolve/resolv.conf", server(1))
 	d.link("../run/resolve/resolv.conf", "etc/relative")
@@ -42,7 +42,7 @@ func TestFollow(t *testing.T) {
 		{"directory", "run", "run", "run"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := follow(d.dir + "/" + test.path)
+			got := resolveLinks(d.dir + "/" + test.path)
 			if diff := cmp.Diff(strings.Fields(test.names), d.below(got.names)); diff != "" {
 				t.Errorf("names (-want +got)\n%s", diff)
 			}
@@ -55,23 +55,23 @@ func TestFollow(t *testing.T) {
 				}
 			}
 			if real, err := filepath.EvalSymlinks(d.dir + "/" + test.path); err == nil && real != got.end {
-				t.Errorf("filepath.EvalSymlinks says %s", real)
+				t.Errorf("filepath.EvalSymlinks returns %s", real)
 			}
 			t.Chdir(d.dir)
-			if diff := cmp.Diff(got, follow(test.path), cmp.AllowUnexported(way{})); diff != "" {
+			if diff := cmp.Diff(got, resolveLinks(test.path), cmp.AllowUnexported(linkPath{})); diff != "" {
 				t.Errorf("from the directory (-absolute +relative)\n%s", diff)
 			}
 		})
 	}
 	t.Run("loop", func(t *testing.T) {
-		got := d.below(follow(d.path("loop1")).names)
+		got := d.below(resolveLinks(d.path("loop1")).names)
 		if len(got) != maxLinks+1 || got[0] != "loop1" || got[1] != "loop2" {
 			t.Errorf("got %d names, %q", len(got), got)
 		}
 	})
 }
 
-// below returns those of names that are in d, as seen from there.
+// below returns the names in d, relative to d.
 func (d tree) below(names []string) []string {
 	var below []string
 	for _, name := range names {
@@ -82,8 +82,8 @@ func (d tree) below(names []string) []string {
 	return below
 }
 
-// TestMaxLinks holds the limit against that of the kernel.
-func TestMaxLinks(t *testing.T) {
+// TestResolveLinks_Limit compares the limit of links with the kernel's.
+func TestResolveLinks_Limit(t *testing.T) {
 	d := newTree(t)
 	d.write("l0", server(1))
 	for i := range maxLinks + 1 {
@@ -93,8 +93,8 @@ func TestMaxLinks(t *testing.T) {
 	for _, links := range []int{maxLinks, maxLinks + 1} {
 		path := d.path("l" + strings.Repeat("i", links-1)) // "l" is a link itself
 		_, err := os.Stat(path)
-		if got, want := follow(path).end == d.path("l0"), err == nil; got != want {
-			t.Errorf("%d links: followed to the end: %v, stat says %v", links, got, err)
+		if got, want := resolveLinks(path).end == d.path("l0"), err == nil; got != want {
+			t.Errorf("%d links: resolved: %v, stat returns %v", links, got, err)
 		}
 	}
 }
