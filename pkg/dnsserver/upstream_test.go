@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // lies are replies that are none, or not to the query.
-var lies = map[string]func(t *testing.T, q *dns.Msg) message{
+var lies = map[string]func(t *testing.T, q *dns.Msg) dnstest.Message{
 	"wrong ID":            lying(func(m *dns.Msg) { m.Id++ }),
 	"wrong name":          lying(func(m *dns.Msg) { m.Question[0].Name = "wwx.example." }),
 	"wrong type":          lying(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA }),
@@ -28,39 +30,43 @@ var lies = map[string]func(t *testing.T, q *dns.Msg) message{
 	"not a reply":         lying(func(m *dns.Msg) { m.Response = false }),
 	"another operation":   lying(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }),
 	"wrong and truncated": lying(func(m *dns.Msg) { m.Question[0].Name = "wwx.example."; m.Truncated = true }),
-	"from another port": func(t *testing.T, q *dns.Msg) message {
-		return message{wire: wire(t, says(t, q, lie)), elsewhere: true}
+	"from another port": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		return dnstest.Message{Wire: wire(t, says(t, q, lie)), OtherPort: true}
 	},
-	"empty":               func(*testing.T, *dns.Msg) message { return message{} },
-	"the header alone":    func(t *testing.T, q *dns.Msg) message { return message{wire: wire(t, says(t, q, lie))[:headerLen]} },
-	"cut in the question": func(t *testing.T, q *dns.Msg) message { return message{wire: wire(t, says(t, q, lie))[:headerLen+5]} },
-	"cut in the answer": func(t *testing.T, q *dns.Msg) message {
+	"empty": func(*testing.T, *dns.Msg) dnstest.Message { return dnstest.Message{} },
+	"the header alone": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		return dnstest.Message{Wire: wire(t, says(t, q, lie))[:headerLen]}
+	},
+	"cut in the question": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		return dnstest.Message{Wire: wire(t, says(t, q, lie))[:headerLen+5]}
+	},
+	"cut in the answer": func(t *testing.T, q *dns.Msg) dnstest.Message {
 		w := wire(t, says(t, q, lie))
-		return message{wire: w[:len(w)-2]}
+		return dnstest.Message{Wire: w[:len(w)-2]}
 	},
-	"more records than there": func(t *testing.T, q *dns.Msg) message {
+	"more records than there": func(t *testing.T, q *dns.Msg) dnstest.Message {
 		w := wire(t, says(t, q, lie))
 		w[6] = 0xFF
-		return message{wire: w}
+		return dnstest.Message{Wire: w}
 	},
-	"a name that points at itself": func(t *testing.T, q *dns.Msg) message {
+	"a name that points at itself": func(t *testing.T, q *dns.Msg) dnstest.Message {
 		w := wire(t, says(t, q))
 		w[7] = 1
-		return message{wire: append(w, 0xC0, byte(len(w)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
+		return dnstest.Message{Wire: append(w, 0xC0, byte(len(w)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
 	},
-	"names that point at each other": func(t *testing.T, q *dns.Msg) message {
+	"names that point at each other": func(t *testing.T, q *dns.Msg) dnstest.Message {
 		w := wire(t, says(t, q))
 		w[7] = 1
 		here := byte(len(w))
-		return message{wire: append(w, 1, 'a', 0xC0, here+4, 1, 'b', 0xC0, here, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
+		return dnstest.Message{Wire: append(w, 1, 'a', 0xC0, here+4, 1, 'b', 0xC0, here, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
 	},
 }
 
-func lying(change func(*dns.Msg)) func(*testing.T, *dns.Msg) message {
-	return func(t *testing.T, q *dns.Msg) message {
+func lying(change func(*dns.Msg)) func(*testing.T, *dns.Msg) dnstest.Message {
+	return func(t *testing.T, q *dns.Msg) dnstest.Message {
 		m := says(t, q, lie)
 		change(m)
-		return message{wire: wire(t, m)}
+		return dnstest.Message{Wire: wire(t, m)}
 	}
 }
 
@@ -88,14 +94,14 @@ func TestLyingUpstream(t *testing.T) {
 	for what, tell := range lies {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			corrected := newLiar(t, func(network string, q *dns.Msg) []message {
+			corrected := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
 				if network == "tcp" { // where nobody but the server can send
-					return []message{{wire: wire(t, says(t, q, truth))}}
+					return []dnstest.Message{{Wire: wire(t, says(t, q, truth))}}
 				}
-				return []message{tell(t, q), {wire: wire(t, says(t, q, truth))}}
+				return []dnstest.Message{tell(t, q), {Wire: wire(t, says(t, q, truth))}}
 			})
-			alone := newLiar(t, func(_ string, q *dns.Msg) []message { return []message{tell(t, q)} })
-			for s, want := range map[*testServer]string{believing(t, patience, corrected.addr): truth, believing(t, oneTry, alone.addr): "SERVFAIL"} {
+			alone := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return []dnstest.Message{tell(t, q)} })
+			for s, want := range map[*testServer]string{believing(t, patience, corrected.Addr): truth, believing(t, oneTry, alone.Addr): "SERVFAIL"} {
 				s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 					for range 2 {
 						if got := addresses(ask("www.example. A")); got != want {
@@ -119,18 +125,18 @@ func TestGuessing(t *testing.T) {
 		try   time.Duration
 		want  string
 	}{{true, patience, truth}, {false, oneTry, "SERVFAIL"}} {
-		l := newLiar(t, func(network string, q *dns.Msg) []message {
+		l := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
 			switch {
 			case network == "udp":
-				return slices.Repeat([]message{lies["wrong ID"](t, q)}, 2000)
+				return slices.Repeat([]dnstest.Message{lies["wrong ID"](t, q)}, 2000)
 			case tt.works:
-				return []message{{wire: wire(t, says(t, q, truth))}}
+				return []dnstest.Message{{Wire: wire(t, says(t, q, truth))}}
 			}
 			return nil
 		})
-		s := believing(t, tt.try, l.addr)
-		if got := addresses(s.exchange(t, "udp", asking("www.example. A", true))); got != tt.want || l.tcp.Load() == 0 {
-			t.Errorf("got %s after %d queries over TCP, want %s", got, l.tcp.Load(), tt.want)
+		s := believing(t, tt.try, l.Addr)
+		if got := addresses(s.exchange(t, "udp", asking("www.example. A", true))); got != tt.want || l.OverTCP.Load() == 0 {
+			t.Errorf("got %s after %d queries over TCP, want %s", got, l.OverTCP.Load(), tt.want)
 		}
 	}
 }
@@ -149,13 +155,13 @@ func TestSilentUpstream(t *testing.T) {
 	}
 	late := func(after time.Duration) func(t *testing.T) netip.AddrPort {
 		return func(t *testing.T) netip.AddrPort {
-			return newLiar(t, func(_ string, q *dns.Msg) []message {
-				return []message{{wire: wire(t, says(t, q, truth)), after: after}}
-			}).addr
+			return dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
+				return []dnstest.Message{{Wire: wire(t, says(t, q, truth)), After: after}}
+			}).Addr
 		}
 	}
 	dead := func(t *testing.T) netip.AddrPort {
-		return newLiar(t, func(string, *dns.Msg) []message { return nil }).addr
+		return dnstest.Start(t, func(string, *dns.Msg) []dnstest.Message { return nil }).Addr
 	}
 	for _, tt := range []struct {
 		what string
@@ -181,8 +187,10 @@ func TestSilentUpstream(t *testing.T) {
 			if up, kept := s.count(t, "dnsconfigurer_dns_queries_total", "source=upstream"), s.count(t, "dnsconfigurer_dns_queries_total", "source=cache"); up != 1 || kept != 1 {
 				t.Errorf("%d answers of upstream, %d of the cache", up, kept)
 			}
-			good := newLiar(t, func(_ string, q *dns.Msg) []message { return []message{{wire: wire(t, says(t, q, truth))}} })
-			s = believing(t, oneTry, tt.addr(t), good.addr)
+			good := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
+				return []dnstest.Message{{Wire: wire(t, says(t, q, truth))}}
+			})
+			s = believing(t, oneTry, tt.addr(t), good.Addr)
 			for i := range 5 {
 				if got := addresses(s.exchange(t, "udp", asking(fmt.Sprintf("www%d.example. A", i), false))); got != truth {
 					t.Errorf("with a second server: %s", got)
@@ -196,26 +204,26 @@ func TestSilentUpstream(t *testing.T) {
 // be had whole is never passed off as whole: TC over UDP, SERVFAIL over TCP.
 func TestLongReplies(t *testing.T) {
 	many := func(q *dns.Msg, n int) *dns.Msg { return says(t, q, slices.Repeat([]string{truth}, n)...) }
-	tc := func(q *dns.Msg) []message {
+	tc := func(q *dns.Msg) []dnstest.Message {
 		m := says(t, q)
 		m.Truncated = true
-		return []message{{wire: wire(t, m)}}
+		return []dnstest.Message{{Wire: wire(t, m)}}
 	}
-	garbage := func(q *dns.Msg) []message {
+	garbage := func(q *dns.Msg) []dnstest.Message {
 		m := many(q, 40)
 		m.Truncated = true
-		return []message{{wire: wire(t, m)[:500]}}
+		return []dnstest.Message{{Wire: wire(t, m)[:500]}}
 	}
-	whole := func(q *dns.Msg) []message { return []message{{wire: wire(t, many(q, 100))}} }
-	silence := func(*dns.Msg) []message { return nil }
+	whole := func(q *dns.Msg) []dnstest.Message { return []dnstest.Message{{Wire: wire(t, many(q, 100))}} }
+	silence := func(*dns.Msg) []dnstest.Message { return nil }
 	for _, tt := range []struct {
 		what             string
-		overUDP, overTCP func(*dns.Msg) []message
+		overUDP, overTCP func(*dns.Msg) []dnstest.Message
 		udp, tcp         string // for our client
 	}{
 		{"TC, then TCP", tc, whole, "TC", "100"},
 		{"TC in the middle of a record, then TCP", garbage, whole, "TC", "100"},
-		{"longer than any UDP reply, then TCP", func(q *dns.Msg) []message { return []message{{wire: wire(t, many(q, 1000))}} }, whole, "TC", "100"},
+		{"longer than any UDP reply, then TCP", func(q *dns.Msg) []dnstest.Message { return []dnstest.Message{{Wire: wire(t, many(q, 1000))}} }, whole, "TC", "100"},
 		{"longer than we said, in one packet", whole, silence, "TC", "100"},
 		{"TC over TCP too", tc, tc, "TC", "SERVFAIL"},
 		{"TC, and no TCP", tc, silence, "TC", "SERVFAIL"},
@@ -223,12 +231,12 @@ func TestLongReplies(t *testing.T) {
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
-			s := believing(t, oneTry, newLiar(t, func(network string, q *dns.Msg) []message {
+			s := believing(t, oneTry, dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
 				if network == "udp" {
 					return tt.overUDP(q)
 				}
 				return tt.overTCP(q)
-			}).addr)
+			}).Addr)
 			for network, want := range map[string]string{"udp": tt.udp, "tcp": tt.tcp} {
 				for _, edns := range []bool{false, true} {
 					reply := s.exchange(t, network, asking("www.example. A", edns))
@@ -251,15 +259,15 @@ func TestLongReplies(t *testing.T) {
 // TestForeignRecords: what a reply says of other names concerns nobody.
 func TestForeignRecords(t *testing.T) {
 	foreign := parseRecords(t, "web.default.svc.cluster.local. 60 IN A "+lie+"\nother.example. 60 IN A "+lie+"\n7.0.96.10.in-addr.arpa. 60 IN PTR bank.example.")
-	l := newLiar(t, func(_ string, q *dns.Msg) []message {
+	l := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
 		m := says(t, q, truth)
 		if q.Question[0].Name == "www.example." {
 			m.Answer = append(m.Answer, foreign...)
 			m.Ns, m.Extra = foreign, foreign
 		}
-		return []message{{wire: wire(t, m)}}
+		return []dnstest.Message{{Wire: wire(t, m)}}
 	})
-	s := believing(t, patience, l.addr)
+	s := believing(t, patience, l.Addr)
 	s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
 		ask("www.example. A")
 		for question, want := range map[string]string{"web.default.svc.cluster.local. A": "10.96.0.7", "other.example. A": truth} {
