@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAdmission has what the API server would not notice. What the policies say is in
-// test/apiserver and test/cluster.
-func TestAdmission(t *testing.T) {
+// TestAdmission_Objects checks what the API server does not validate. The expressions of the
+// policies are tested in test/apiserver and test/cluster.
+func TestAdmission_Objects(t *testing.T) {
 	var parameters *corev1.ConfigMap
 	policies := map[string]*admissionv1.ValidatingAdmissionPolicy{}
 	bindings := map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}
@@ -30,7 +30,7 @@ func TestAdmission(t *testing.T) {
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
 			bindings[o.Name] = o
 		default:
-			t.Errorf("a %T", object)
+			t.Errorf("unexpected object %T", object)
 		}
 	}
 	for _, p := range policies {
@@ -51,25 +51,25 @@ func TestAdmission(t *testing.T) {
 	if len(policies) != 2 || len(bindings) != 6 {
 		t.Errorf("%d policies, %d bindings", len(policies), len(bindings))
 	}
-	sameVariables(t, policies["dnsconfigurer-errors"], policies["dnsconfigurer-warnings"])
+	compareCommon(t, policies["dnsconfigurer-errors"], policies["dnsconfigurer-warnings"])
 }
 
 func checkPolicy(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 	t.Helper()
 	if *p.Spec.FailurePolicy != admissionv1.Ignore {
-		t.Errorf("%s: an expression that fails would stop every pod", p.Name)
+		t.Errorf("%s: a failing expression would reject every pod", p.Name)
 	}
 	if s := p.Spec.MatchConstraints.NamespaceSelector.MatchExpressions[0]; !slices.Contains(s.Values, "kube-system") {
-		t.Errorf("%s: kube-system is looked at", p.Name)
+		t.Errorf("%s: applies to kube-system", p.Name)
 	}
 	for _, v := range p.Spec.Validations {
-		if v.Message == "" || v.MessageExpression == "" { // the message is for when the expression fails
+		if v.Message == "" || v.MessageExpression == "" { // the message is used if the expression fails
 			t.Errorf("%s: no message: %s", p.Name, v.Expression)
 		}
 	}
 }
 
-// checkBinding: pods are denied for an error; else there are warnings.
+// checkBinding: only the errors of pods are denied, all else is a warning.
 func checkBinding(t *testing.T, b *admissionv1.ValidatingAdmissionPolicyBinding, p *admissionv1.ValidatingAdmissionPolicy, parameters *corev1.ConfigMap) {
 	t.Helper()
 	action := admissionv1.Warn
@@ -87,9 +87,9 @@ func checkBinding(t *testing.T, b *admissionv1.ValidatingAdmissionPolicyBinding,
 	}
 }
 
-// sameVariables: what the policies have in common is written twice, for a policy cannot
-// use the variables of another.
-func sameVariables(t *testing.T, a, b *admissionv1.ValidatingAdmissionPolicy) {
+// compareCommon compares the parts that both policies contain: a policy cannot use the
+// variables of another.
+func compareCommon(t *testing.T, a, b *admissionv1.ValidatingAdmissionPolicy) {
 	t.Helper()
 	if diff := cmp.Diff(a.Spec.MatchConstraints, b.Spec.MatchConstraints); diff != "" {
 		t.Error(diff)
@@ -97,34 +97,37 @@ func sameVariables(t *testing.T, a, b *admissionv1.ValidatingAdmissionPolicy) {
 	if diff := cmp.Diff(a.Spec.MatchConditions, b.Spec.MatchConditions); diff != "" {
 		t.Error(diff)
 	}
-	of := map[string]string{}
+	expressions := map[string]string{}
 	for _, v := range a.Spec.Variables {
-		of[v.Name] = v.Expression
+		expressions[v.Name] = v.Expression
 	}
 	for _, v := range b.Spec.Variables {
-		if expression, both := of[v.Name]; both && expression != v.Expression {
+		if expression, both := expressions[v.Name]; both && expression != v.Expression {
 			t.Errorf("variable %s is %s in one policy and %s in the other", v.Name, expression, v.Expression)
 		}
 	}
-	for _, p := range []*admissionv1.ValidatingAdmissionPolicy{a, b} {
-		text := ""
-		for _, v := range p.Spec.Validations {
-			text += v.Expression + "\n" + v.MessageExpression + "\n"
-		}
-		for _, v := range p.Spec.Variables {
-			text += v.Expression + "\n"
-		}
-		for _, v := range p.Spec.Variables {
-			if !regexp.MustCompile(`variables\.` + v.Name + `\b`).MatchString(text) {
-				t.Errorf("%s: nobody uses the variable %s", p.Name, v.Name)
-			}
+	checkVariablesUsed(t, a)
+	checkVariablesUsed(t, b)
+}
+
+func checkVariablesUsed(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
+	t.Helper()
+	text := ""
+	for _, v := range p.Spec.Validations {
+		text += v.Expression + "\n" + v.MessageExpression + "\n"
+	}
+	for _, v := range p.Spec.Variables {
+		text += v.Expression + "\n"
+	}
+	for _, v := range p.Spec.Variables {
+		if !regexp.MustCompile(`variables\.` + v.Name + `\b`).MatchString(text) {
+			t.Errorf("%s: unused variable %s", p.Name, v.Name)
 		}
 	}
 }
 
-// TestAdmissionCodes: above each rule stands its code, for who looks for it in
-// docs/admission.md.
-func TestAdmissionCodes(t *testing.T) {
+// TestAdmission_Codes: the comment above each rule is its code in docs/admission.md.
+func TestAdmission_Codes(t *testing.T) {
 	docs, err := os.ReadFile("../docs/admission.md")
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +145,7 @@ func TestAdmissionCodes(t *testing.T) {
 		}
 		for _, code := range codes {
 			if !strings.Contains(string(docs), "| `"+code[1]+"` |") {
-				t.Errorf("%s: %s is no code of docs/admission.md", name, code[1])
+				t.Errorf("%s: docs/admission.md has no code %s", name, code[1])
 			}
 		}
 	}

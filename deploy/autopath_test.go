@@ -13,9 +13,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// TestAutopath has what the API server would not notice. What the expressions do is in
-// test/apiserver.
-func TestAutopath(t *testing.T) {
+// TestAutopath_Objects checks what the API server does not validate. The expressions are tested
+// in test/apiserver.
+func TestAutopath_Objects(t *testing.T) {
 	var mutating *admissionv1.MutatingAdmissionPolicy
 	var binding *admissionv1.MutatingAdmissionPolicyBinding
 	for _, object := range decode(t, "autopath") {
@@ -25,14 +25,14 @@ func TestAutopath(t *testing.T) {
 		case *admissionv1.MutatingAdmissionPolicyBinding:
 			binding = o
 		default:
-			t.Errorf("a %T", object)
+			t.Errorf("unexpected object %T", object)
 		}
 	}
 	if binding.Spec.PolicyName != mutating.Name {
 		t.Errorf("the binding is to %s, the policy is %s", binding.Spec.PolicyName, mutating.Name)
 	}
 	if *mutating.Spec.FailurePolicy != admissionv1.Ignore {
-		t.Error("an expression that fails would stop every pod")
+		t.Error("a failing expression would reject every pod")
 	}
 	var resources []string
 	for _, rule := range mutating.Spec.MatchConstraints.ResourceRules {
@@ -42,7 +42,7 @@ func TestAutopath(t *testing.T) {
 		}
 	}
 	slices.Sort(resources)
-	// What `dnsconfigurer render` reads, and no subresource.
+	// The kinds that `dnsconfigurer render` reads, without subresources.
 	want := []string{"cronjobs", "daemonsets", "deployments", "jobs", "pods", "podtemplates", "replicasets", "replicationcontrollers", "statefulsets"}
 	if !slices.Equal(resources, want) {
 		t.Errorf("resources %v, want %v", resources, want)

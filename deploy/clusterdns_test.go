@@ -37,7 +37,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-// clusterDNS is what is in cluster-dns, one of each.
+// clusterDNS holds the objects in cluster-dns.
 type clusterDNS struct {
 	account    *corev1.ServiceAccount
 	role       *rbacv1.ClusterRole
@@ -54,39 +54,46 @@ type clusterDNS struct {
 	dns       v1alpha1.DNSConfiguration
 }
 
-// decode reads the manifests below a directory as the API server does that is told to be
-// strict: an unknown field or one that stands twice is an error.
+// decode decodes the manifests below a directory with strict field validation, as an API
+// server can: an unknown or duplicate field is an error.
 func decode(t *testing.T, dir string) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(name) != ".yaml" {
 			return err
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		for r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-			document, err := r.Read()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			object, _, err := decoder.Decode(document, nil, nil)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			objects = append(objects, object)
-		}
+		decoded, err := decodeFile(name)
+		objects = append(objects, decoded...)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
+}
+
+func decodeFile(name string) ([]runtime.Object, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var objects []runtime.Object
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		document, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		object, _, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		objects = append(objects, object)
+	}
 }
 
 func readClusterDNS(t *testing.T) clusterDNS {
@@ -111,7 +118,7 @@ func readClusterDNS(t *testing.T) clusterDNS {
 		case *corev1.Service:
 			c.service = o
 		default:
-			t.Errorf("a %T", object)
+			t.Errorf("unexpected object %T", object)
 		}
 	}
 	template := c.deployment.Spec.Template
@@ -129,8 +136,8 @@ func readClusterDNS(t *testing.T) clusterDNS {
 	return c
 }
 
-// TestClusterDNSAgrees has every name by which one object means another.
-func TestClusterDNSAgrees(t *testing.T) {
+// TestClusterDNS_References checks the references between the objects.
+func TestClusterDNS_References(t *testing.T) {
 	c := readClusterDNS(t)
 	for _, o := range []metav1.Object{c.account, c.config, c.deployment, c.budget, c.network, c.service} {
 		if o.GetNamespace() != "kube-system" {
@@ -141,84 +148,95 @@ func TestClusterDNSAgrees(t *testing.T) {
 	for _, spread := range c.pod.TopologySpreadConstraints {
 		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector
 	}
-	for of, s := range selectors {
+	for name, s := range selectors {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		if err != nil || selector.Empty() || !selector.Matches(c.podLabels) {
-			t.Errorf("%s selects %v (%v), the pods have %v", of, selector, err, c.podLabels)
+			t.Errorf("%s selects %v (%v), the pods have %v", name, selector, err, c.podLabels)
 		}
-		// CoreDNS has this label, too.
+		// CoreDNS has this label too.
 		if _, shared := s.MatchLabels["k8s-app"]; shared {
-			t.Errorf("%s selects another server's pods", of)
+			t.Errorf("%s selects another server's pods", name)
 		}
 	}
 	if !labels.SelectorFromSet(c.service.Spec.Selector).Matches(c.podLabels) {
 		t.Errorf("the Service selects %v, the pods have %v", c.service.Spec.Selector, c.podLabels)
 	}
-	for _, same := range []struct{ what, got, want string }{
+	for _, same := range []struct{ name, got, want string }{
 		{"the pods' account", c.pod.ServiceAccountName, c.account.Name},
 		{"the bound account", c.binding.Subjects[0].Kind + " " + c.binding.Subjects[0].Namespace + "/" + c.binding.Subjects[0].Name, "ServiceAccount kube-system/" + c.account.Name},
 		{"the bound role", c.binding.RoleRef.Kind + " " + c.binding.RoleRef.Name, "ClusterRole " + c.role.Name},
-		// kubelets, kubeadm and monitoring know these.
+		// Kubelets, kubeadm and monitoring depend on these.
 		{"the Service's name", c.service.Name, "kube-dns"},
 		{"the Service's label", c.service.Labels["k8s-app"], "kube-dns"},
 		{"the pods' label", c.podLabels["k8s-app"], "kube-dns"},
 	} {
 		if same.got != same.want {
-			t.Errorf("%s: %q, want %q", same.what, same.got, same.want)
+			t.Errorf("%s: %q, want %q", same.name, same.got, same.want)
 		}
 	}
 }
 
-// TestClusterDNSPorts has the ports: of the configuration, the container, the probes, the
-// Service and the NetworkPolicy.
-func TestClusterDNSPorts(t *testing.T) {
+// containerPorts are the ports of a container by protocol and name, such as "UDP dns".
+type containerPorts map[string]int32
+
+func (ports containerPorts) want(t *testing.T, object string, protocol corev1.Protocol, port intstr.IntOrString) {
+	t.Helper()
+	if _, ok := ports[string(protocol)+" "+port.StrVal]; !ok {
+		t.Errorf("%s: the container has no port %s %v", object, protocol, port.String())
+	}
+}
+
+// TestClusterDNS_Ports compares the ports of the container, the Service and the NetworkPolicy.
+func TestClusterDNS_Ports(t *testing.T) {
 	c := readClusterDNS(t)
-	ports := map[string]int32{} // "UDP dns"
+	ports := containerPorts{}
 	for _, p := range c.container.Ports {
 		ports[string(p.Protocol)+" "+p.Name] = p.ContainerPort
 		if p.ContainerPort < 1024 {
-			t.Errorf("port %d needs a privilege", p.ContainerPort)
-		}
-	}
-	known := func(of string, protocol corev1.Protocol, port intstr.IntOrString) {
-		if _, ok := ports[string(protocol)+" "+port.StrVal]; !ok {
-			t.Errorf("%s: the container has no port %s %v", of, protocol, port.String())
+			t.Errorf("port %d is privileged", p.ContainerPort)
 		}
 	}
 	for _, p := range c.service.Spec.Ports {
-		known("Service", p.Protocol, p.TargetPort)
+		ports.want(t, "Service", p.Protocol, p.TargetPort)
 		if want := map[string]int32{"dns": 53, "dns-tcp": 53, "metrics": 9153}[p.Name]; p.Port != want {
 			t.Errorf("the Service has %s at %d", p.Name, p.Port)
 		}
 	}
 	if got := patchedPorts(t); !maps.Equal(got, targetPorts(c.service)) {
-		t.Errorf("a Service of CoreDNS gets %v, ours has %v", got, targetPorts(c.service))
+		t.Errorf("the patched Service of CoreDNS has %v, want %v", got, targetPorts(c.service))
 	}
 	for _, rule := range c.network.Spec.Ingress {
 		for _, p := range rule.Ports {
-			known("NetworkPolicy", *p.Protocol, *p.Port)
+			ports.want(t, "NetworkPolicy", *p.Protocol, *p.Port)
 		}
 		if len(rule.Ports) != len(ports) || len(rule.From) > 0 {
-			t.Errorf("the NetworkPolicy lets %v in, the container has %v", rule, ports)
+			t.Errorf("the NetworkPolicy allows %v, the container has %v", rule, ports)
 		}
 	}
-	known("readiness", corev1.ProtocolTCP, c.container.ReadinessProbe.HTTPGet.Port)
-	known("liveness", corev1.ProtocolTCP, c.container.LivenessProbe.HTTPGet.Port)
+	checkClusterDNSAddresses(t, c, ports)
+}
+
+// checkClusterDNSAddresses compares the ports of the container with the configuration, the
+// probes and the annotation for Prometheus.
+func checkClusterDNSAddresses(t *testing.T, c clusterDNS, ports containerPorts) {
+	t.Helper()
+	ports.want(t, "readiness", corev1.ProtocolTCP, c.container.ReadinessProbe.HTTPGet.Port)
+	ports.want(t, "liveness", corev1.ProtocolTCP, c.container.LivenessProbe.HTTPGet.Port)
 	if got := c.container.ReadinessProbe.HTTPGet.Path + c.container.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
-		t.Errorf("the probes ask for %s", got)
+		t.Errorf("the paths of the probes are %s", got)
 	}
-	for of, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0], "TCP metrics": c.dns.HTTP} {
-		if addr := netip.MustParseAddrPort(text); int32(addr.Port()) != ports[of] || !addr.Addr().IsUnspecified() || !addr.Addr().Is6() {
-			t.Errorf("the server takes %s at %s, the container's port is %d", of, addr, ports[of])
+	for name, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0], "TCP metrics": c.dns.HTTP} {
+		if addr := netip.MustParseAddrPort(text); int32(addr.Port()) != ports[name] || !addr.Addr().IsUnspecified() || !addr.Addr().Is6() {
+			t.Errorf("the server has %s at %s, the container's port is %d", name, addr, ports[name])
 		}
 	}
 	annotations := c.deployment.Spec.Template.Annotations
 	if got, want := annotations["prometheus.io/port"], strconv.Itoa(int(ports["TCP metrics"])); got != want {
-		t.Errorf("Prometheus is told %s, want %s", got, want)
+		t.Errorf("the annotation for Prometheus has port %s, want %s", got, want)
 	}
 }
 
-// targetPorts returns the names of a Service's ports with the pods' ports that they mean.
+// targetPorts returns the target ports of a Service by the names of its ports.
 func targetPorts(s *corev1.Service) map[string]string {
 	ports := map[string]string{}
 	for _, p := range s.Spec.Ports {
@@ -227,8 +245,8 @@ func targetPorts(s *corev1.Service) map[string]string {
 	return ports
 }
 
-// patchedPorts returns the same of a Service of kubeadm, after the patch for it, which
-// changes only what has the name that it expects.
+// patchedPorts returns the target ports of kubeadm's Service after the patch. The patch tests
+// the name of each port that it changes.
 func patchedPorts(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("cluster-dns/from-coredns/service-ports.json")
@@ -252,14 +270,14 @@ func patchedPorts(t *testing.T) map[string]string {
 	return ports
 }
 
-// TestClusterDNSFiles has the paths: of the arguments, the configuration and the volumes.
-func TestClusterDNSFiles(t *testing.T) {
+// TestClusterDNS_Files compares the paths in the arguments, the configuration and the volumes.
+func TestClusterDNS_Files(t *testing.T) {
 	c := readClusterDNS(t)
 	mounts := map[string]corev1.VolumeMount{} // by path
 	for _, m := range c.container.VolumeMounts {
 		mounts[m.MountPath] = m
 		if m.SubPath != "" {
-			t.Errorf("%s is mounted by subPath and would never change", m.MountPath)
+			t.Errorf("%s is mounted by subPath and never updated", m.MountPath)
 		}
 	}
 	volumes := map[string]corev1.VolumeSource{}
@@ -273,44 +291,50 @@ func TestClusterDNSFiles(t *testing.T) {
 	}
 	snapshot := mounts[path.Dir(c.dns.Snapshot.Path)]
 	if dir := volumes[snapshot.Name].EmptyDir; dir == nil || dir.Medium != "" || snapshot.ReadOnly {
-		t.Errorf("%s is in %v, which does not outlive a reboot", c.dns.Snapshot.Path, snapshot)
+		t.Errorf("%s is in %v, which does not survive a reboot", c.dns.Snapshot.Path, snapshot)
 	}
 	if len(volumes) != len(mounts) {
 		t.Errorf("%d volumes, %d mounts", len(volumes), len(mounts))
 	}
 }
 
-// TestClusterDNSConfined has what a pod may do that everybody can send packets to, and
-// what keeps it running.
-func TestClusterDNSConfined(t *testing.T) {
+// TestClusterDNS_Restrictions checks the restrictions of a pod that receives packets from
+// anywhere, and the settings that keep it running.
+func TestClusterDNS_Restrictions(t *testing.T) {
 	c := readClusterDNS(t)
 	p, s := c.pod.SecurityContext, c.container.SecurityContext
-	for what, ok := range map[string]bool{
-		"not root":                      *p.RunAsNonRoot && *p.RunAsUser > 0 && *p.RunAsGroup > 0,
-		"no capability":                 slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
-		"no way to get one":             !*s.AllowPrivilegeEscalation && s.Privileged == nil,
-		"no file to write":              *s.ReadOnlyRootFilesystem,
-		"the runtime's calls":           p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"nothing of the node":           !c.pod.HostNetwork && !c.pod.HostPID && !c.pod.HostIPC,
-		"the node's resolv.conf":        c.pod.DNSPolicy == corev1.DNSDefault,
-		"a name that outlives pressure": c.pod.PriorityClassName == "system-cluster-critical",
-		"memory with a limit":           !c.container.Resources.Limits.Memory().IsZero(),
-		"time of a processor without":   c.container.Resources.Limits.Cpu().IsZero(),
-		"one left when one is evicted":  c.budget.Spec.MaxUnavailable.IntVal < *c.deployment.Spec.Replicas,
-		"none missing in an update":     c.deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal == 0,
+	for name, ok := range map[string]bool{
+		"not root":                        *p.RunAsNonRoot && *p.RunAsUser > 0 && *p.RunAsGroup > 0,
+		"no capabilities":                 slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
+		"no privilege escalation":         !*s.AllowPrivilegeEscalation && s.Privileged == nil,
+		"read-only root file system":      *s.ReadOnlyRootFilesystem,
+		"runtime seccomp profile":         p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no host namespaces":              !c.pod.HostNetwork && !c.pod.HostPID && !c.pod.HostIPC,
+		"the node's resolv.conf":          c.pod.DNSPolicy == corev1.DNSDefault,
+		"priority class":                  c.pod.PriorityClassName == "system-cluster-critical",
+		"memory limit":                    !c.container.Resources.Limits.Memory().IsZero(),
+		"no CPU limit":                    c.container.Resources.Limits.Cpu().IsZero(),
+		"one pod left after an eviction":  c.budget.Spec.MaxUnavailable.IntVal < *c.deployment.Spec.Replicas,
+		"all pods available in an update": c.deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal == 0,
 	} {
 		if !ok {
-			t.Errorf("the pods should have: %s", what)
+			t.Errorf("missing: %s", name)
 		}
 	}
-	for _, rule := range c.role.Rules {
+	checkReadOnly(t, c.role)
+	if text, err := os.ReadFile("cluster-dns/Containerfile"); err != nil || !strings.Contains(string(text), "\nUSER "+strconv.FormatInt(*p.RunAsUser, 10)+":") {
+		t.Errorf("the user of the image is not %d (%v)", *p.RunAsUser, err)
+	}
+}
+
+// checkReadOnly: the role can only read, and no Secrets.
+func checkReadOnly(t *testing.T, role *rbacv1.ClusterRole) {
+	t.Helper()
+	for _, rule := range role.Rules {
 		for _, verb := range rule.Verbs {
 			if !slices.Contains([]string{"get", "list", "watch"}, verb) || slices.Contains(rule.Resources, "secrets") {
-				t.Errorf("the role may %s %v", verb, rule.Resources)
+				t.Errorf("the role can %s %v", verb, rule.Resources)
 			}
 		}
-	}
-	if text, err := os.ReadFile("cluster-dns/Containerfile"); err != nil || !strings.Contains(string(text), "\nUSER "+strconv.FormatInt(*p.RunAsUser, 10)+":") {
-		t.Errorf("the image has another user than %d (%v)", *p.RunAsUser, err)
 	}
 }

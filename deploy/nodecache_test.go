@@ -26,15 +26,14 @@ func readNodeCache(t *testing.T) (set *appsv1.DaemonSet, config *corev1.ConfigMa
 		case *corev1.ConfigMap:
 			config = o
 		default:
-			t.Errorf("a %T", object)
+			t.Errorf("unexpected object %T", object)
 		}
 	}
 	return set, config
 }
 
-// TestNodeCacheAgrees has what one object says of another, and what the configuration
-// needs of the pod.
-func TestNodeCacheAgrees(t *testing.T) {
+// TestNodeCache_References checks the references between the objects and the configuration.
+func TestNodeCache_References(t *testing.T) {
 	set, config := readNodeCache(t)
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
@@ -47,7 +46,7 @@ func TestNodeCacheAgrees(t *testing.T) {
 	}
 	for _, m := range c.VolumeMounts {
 		if mounts[m.MountPath] = m; m.SubPath != "" || !m.ReadOnly {
-			t.Errorf("%s would never change, or can be written", m.MountPath)
+			t.Errorf("%s is never updated, or writable", m.MountPath)
 		}
 	}
 	file := c.Args[slices.Index(c.Args, "--config")+1]
@@ -62,48 +61,53 @@ func TestNodeCacheAgrees(t *testing.T) {
 	if host := volumes[mounts[path.Dir(*cache.ResolvConf)].Name].HostPath; host == nil || host.Path != "/etc" {
 		t.Errorf("%s is in %v", *cache.ResolvConf, host)
 	}
+	checkNodeCacheAddresses(t, c, cache)
+}
+
+func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.NodeCacheConfiguration) {
+	t.Helper()
 	host, port, err := net.SplitHostPort(cache.HTTP)
 	for _, probe := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
 		if err != nil || probe.HTTPGet.Host != host || probe.HTTPGet.Port.String() != port {
-			t.Errorf("%v is asked at %s", probe.HTTPGet, cache.HTTP)
+			t.Errorf("the probe %v is not at %s", probe.HTTPGet, cache.HTTP)
 		}
 	}
 	if got := c.ReadinessProbe.HTTPGet.Path + c.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
-		t.Errorf("the probes ask for %s", got)
+		t.Errorf("the paths of the probes are %s", got)
 	}
 	for _, listen := range cache.Listen {
-		// An address that is on each node must not be one that is routed to another.
+		// An address that every node has must not be routed to another node.
 		if addr := netip.MustParseAddrPort(listen); addr.Port() != 53 || !addr.Addr().IsPrivate() && !addr.Addr().IsLinkLocalUnicast() {
-			t.Errorf("pods are to ask %s", listen)
+			t.Errorf("pods cannot use %s", listen)
 		}
 	}
 }
 
-// TestNodeCacheConfined has what a pod may do that has the node's network, and what lets
-// two of them overlap.
-func TestNodeCacheConfined(t *testing.T) {
+// TestNodeCache_Restrictions checks the restrictions of a pod on the host network, and the
+// settings for two overlapping pods in an update.
+func TestNodeCache_Restrictions(t *testing.T) {
 	set, _ := readNodeCache(t)
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
 	s, update := c.SecurityContext, set.Spec.UpdateStrategy.RollingUpdate
-	for what, ok := range map[string]bool{
-		"two capabilities":              slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
-		"no way to get more":            !*s.AllowPrivilegeEscalation && s.Privileged == nil,
-		"no file to write":              *s.ReadOnlyRootFilesystem,
-		"the runtime's calls":           pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"of the node only the network":  pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
-		"no word with the API server":   !*pod.AutomountServiceAccountToken,
-		"the node's resolv.conf":        pod.DNSPolicy == corev1.DNSDefault,
-		"a name that outlives pressure": pod.PriorityClassName == "system-node-critical",
-		"every node":                    slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
-		"memory with a limit":           !c.Resources.Limits.Memory().IsZero(),
-		"time of a processor without":   c.Resources.Limits.Cpu().IsZero(),
-		"time to fail in":               set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
-		"two at an update":              update.MaxSurge.IntVal == 1 && update.MaxUnavailable.IntVal == 0,
-		"no port for which they fight":  len(c.Ports) == 0,
+	for name, ok := range map[string]bool{
+		"two capabilities":           slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
+		"no privilege escalation":    !*s.AllowPrivilegeEscalation && s.Privileged == nil,
+		"read-only root file system": *s.ReadOnlyRootFilesystem,
+		"runtime seccomp profile":    pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"host network only":          pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
+		"no API token":               !*pod.AutomountServiceAccountToken,
+		"the node's resolv.conf":     pod.DNSPolicy == corev1.DNSDefault,
+		"priority class":             pod.PriorityClassName == "system-node-critical",
+		"tolerates all taints":       slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
+		"memory limit":               !c.Resources.Limits.Memory().IsZero(),
+		"no CPU limit":               c.Resources.Limits.Cpu().IsZero(),
+		"time to detect a failure":   set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
+		"surge in an update":         update.MaxSurge.IntVal == 1 && update.MaxUnavailable.IntVal == 0,
+		"no host port":               len(c.Ports) == 0,
 	} {
 		if !ok {
-			t.Errorf("the pods should have: %s", what)
+			t.Errorf("missing: %s", name)
 		}
 	}
 }

@@ -28,11 +28,11 @@ const (
 	configFile = "/etc/dnsconfigurer/shim.yaml"
 )
 
-// unit is a file of systemd.syntax(7): what it says, by "Section.Key".
+// unit is a file of systemd.syntax(7): its values by "Section.Key".
 type unit map[string][]string
 
-// parseUnit is stricter than systemd, which only warns: no empty keys, no sections
-// that the kind of unit does not have, none of the syntax that we do not use.
+// parseUnit is stricter than systemd, which only warns: it rejects empty keys, sections that
+// the kind of unit does not have, and syntax that the units do not use.
 func parseUnit(text, kind string) (unit, error) {
 	u, section := unit{}, ""
 	for i, line := range strings.Split(text, "\n") {
@@ -66,13 +66,13 @@ func readUnit(t *testing.T, path, kind string) unit {
 	}
 	for key, values := range u {
 		if len(values) > 1 {
-			t.Errorf("%s: %s is there %d times", path, key, len(values))
+			t.Errorf("%s: %s is set %d times", path, key, len(values))
 		}
 	}
 	return u
 }
 
-// get returns the value of a key that is there once; "": it is not there.
+// get returns the value of a key, or "" if it is not set.
 func (u unit) get(key string) string { return strings.Join(u[key], "\n") }
 
 func TestParseUnit(t *testing.T) {
@@ -82,36 +82,36 @@ func TestParseUnit(t *testing.T) {
 	}
 	for _, text := range []string{"After=a\n", "[Unit]\nAfter\n", "[Unit]\n=a\n", "[Unit]\nAfter =a\n", "[Socket]\n", "[Unit\n", "[Unit]\nAfter=a\\\nb\n"} {
 		if u, err := parseUnit(text, "Service"); err == nil {
-			t.Errorf("%q: read as %v", text, u)
+			t.Errorf("%q: parsed as %v", text, u)
 		}
 	}
 }
 
-// TestUnitsAgree compares what the three files say about each other with the
-// defaults of the program.
-func TestUnitsAgree(t *testing.T) {
+// TestUnits_References compares the references between the three files with the defaults of
+// the program.
+func TestUnits_References(t *testing.T) {
 	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
 	path := strings.TrimPrefix(v1alpha1.DefaultShimListen, "unix://")
 	socketName, serviceName := filepath.Base(socketFile), filepath.Base(serviceFile)
-	for _, c := range []struct{ what, got, want string }{
+	for _, c := range []struct{ name, got, want string }{
 		{"the socket's path", socket.get("Socket.ListenStream"), path},
-		{"where the service writes", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
+		{"the service's writable path", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
 		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
 		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
-		{"what the service stands and falls with", service.get("Unit.Requires"), socketName},
-		{"what is enabled with it", service.get("Install.Also"), socketName},
-		{"what the kubelet wants", kubelet.get("Unit.Wants"), socketName},
-		{"what the kubelet waits for", kubelet.get("Unit.After"), socketName + " " + serviceName},
+		{"the unit that the service requires", service.get("Unit.Requires"), socketName},
+		{"the unit that is enabled with it", service.get("Install.Also"), socketName},
+		{"the unit that the kubelet wants", kubelet.get("Unit.Wants"), socketName},
+		{"the units that the kubelet starts after", kubelet.get("Unit.After"), socketName + " " + serviceName},
 		// cri.Inherit refuses anything wider.
 		{"the socket's mode", socket.get("Socket.SocketMode"), "0600"},
 		{"the directory's mode", socket.get("Socket.DirectoryMode"), "0700"},
 	} {
 		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, c.got, c.want)
+			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
 		}
 	}
 	if got, want := strings.TrimSuffix(socketName, ".socket"), strings.TrimSuffix(serviceName, ".service"); got != want {
-		t.Errorf("the socket %s starts another service than %s", got, want) // there is no Service=
+		t.Errorf("the socket %s does not start the service %s", got, want) // without Service=, by name
 	}
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -119,18 +119,18 @@ func TestUnitsAgree(t *testing.T) {
 	}
 	for _, name := range []string{socketFile, serviceFile, kubeletFile, program, configFile, path} {
 		if !strings.Contains(string(text), filepath.Base(name)) {
-			t.Errorf("docs/operations.md does not name %s", name)
+			t.Errorf("docs/operations.md does not mention %s", name)
 		}
 	}
 }
 
-// TestNodeStandsFirst forbids what could keep the shim from running when the node
-// needs it most, or take the kubelet along when the shim ends.
-func TestNodeStandsFirst(t *testing.T) {
+// TestUnits_Availability forbids settings that could stop the shim for good, or stop the kubelet
+// with the shim.
+func TestUnits_Availability(t *testing.T) {
 	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
 	for key, u := range map[string]unit{"Unit.StartLimitIntervalSec": service, "Socket.TriggerLimitIntervalSec": socket} {
 		if u.get(key) != "0" {
-			t.Errorf("%s=%s: after so many crashes nothing comes back", key, u.get(key))
+			t.Errorf("%s=%s: after that many crashes it is not restarted", key, u.get(key))
 		}
 	}
 	if service.get("Service.Restart") != "always" {
@@ -138,7 +138,7 @@ func TestNodeStandsFirst(t *testing.T) {
 	}
 	for _, key := range []string{
 		"Service.MemoryMax", "Service.MemoryHigh", "Service.CPUQuota", "Service.RuntimeMaxSec",
-		"Service.RuntimeDirectory", // is removed when the service stops, and the socket with it
+		"Service.RuntimeDirectory", // is removed with the socket when the service stops
 		"Unit.BindsTo", "Unit.PartOf", "Unit.Requisite", "Unit.Conflicts", "Socket.RemoveOnStop", "Socket.FlushPending",
 	} {
 		for file, u := range map[string]unit{socketFile: socket, serviceFile: service, kubeletFile: kubelet} {
@@ -148,31 +148,31 @@ func TestNodeStandsFirst(t *testing.T) {
 		}
 	}
 	if kubelet.get("Unit.Requires") != "" {
-		t.Error("the kubelet ends with the shim")
+		t.Error("the kubelet stops with the shim")
 	}
 	stop, err := time.ParseDuration(service.get("Service.TimeoutStopSec"))
 	if drain := 4 * time.Second; err != nil || stop < 2*drain { // the default of DrainTimeout
-		t.Errorf("TimeoutStopSec=%v, %v: calls are to end within %v", stop, err, drain)
+		t.Errorf("TimeoutStopSec=%v, %v: the drain takes up to %v", stop, err, drain)
 	}
 }
 
-// TestCommandIsAccepted runs the service's command with a file that is not there. A
-// flag that the program does not know would be an error before that.
-func TestCommandIsAccepted(t *testing.T) {
+// TestService_Command runs the service's command with a missing configuration file. An unknown
+// flag would be an error before that.
+func TestService_Command(t *testing.T) {
 	dir := t.TempDir()
 	binary := build(t, dir)
 	words := strings.Fields(readUnit(t, serviceFile, "Service").get("Service.ExecStart"))
-	absent := filepath.Join(dir, "absent.yaml")
+	missing := filepath.Join(dir, "missing.yaml")
 	for i, word := range words {
 		if word == configFile {
-			words[i] = absent
+			words[i] = missing
 		}
 	}
 	var stderr bytes.Buffer
 	cmd := exec.Command(binary, words[1:]...)
 	cmd.Stderr = &stderr
 	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), absent) {
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), missing) {
 		t.Errorf("%q: %v\n%s", words, err, &stderr)
 	}
 }
@@ -188,8 +188,8 @@ func build(t *testing.T, dir string) string {
 	return path
 }
 
-// systemdRoot returns a directory that looks like a node to systemd-analyze: our
-// units, a kubelet as kubeadm installs it, and stand-ins for what they refer to.
+// systemdRoot returns a root directory for systemd-analyze: the units, kubeadm's kubelet, and
+// empty versions of the files that they refer to.
 func systemdRoot(t *testing.T) string {
 	t.Helper()
 	installAnalyze(t)
@@ -205,7 +205,7 @@ func systemdRoot(t *testing.T) string {
 		"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 	}
 	for _, target := range []string{"basic", "multi-user", "shutdown", "sockets", "sysinit"} {
-		files["/usr/lib/systemd/system/"+target+".target"] = "[Unit]\nDescription=stand-in\n"
+		files["/usr/lib/systemd/system/"+target+".target"] = "[Unit]\nDescription=test\n"
 	}
 	for path, text := range files {
 		path = filepath.Join(root, path)
@@ -220,7 +220,7 @@ func systemdRoot(t *testing.T) string {
 	return root
 }
 
-// installAnalyze sees to it that systemd-analyze is there. It needs no running systemd.
+// installAnalyze installs systemd-analyze if it is missing. It needs no running systemd.
 func installAnalyze(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err == nil {
@@ -230,7 +230,7 @@ func installAnalyze(t *testing.T) {
 		t.Skip("needs systemd-analyze")
 	}
 	aptGet := func(args ...string) ([]byte, error) {
-		// Other packages' tests install too, and apt-get does not wait for its locks.
+		// Tests of other packages run apt-get too, which does not wait for its locks.
 		cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		return cmd.CombinedOutput()
@@ -239,15 +239,14 @@ func installAnalyze(t *testing.T) {
 	if _, err := aptGet(install...); err == nil {
 		return
 	}
-	_, _ = aptGet("update") // install says what is wrong
+	_, _ = aptGet("update") // a failure shows in the install
 	if out, err := aptGet(install...); err != nil {
 		t.Fatalf("apt-get %q: %v\n%s", install, err, out)
 	}
 }
 
-// TestSystemdAccepts has no key that systemd does not know and no value that it
-// cannot read: of those it only warns.
-func TestSystemdAccepts(t *testing.T) {
+// TestUnits_Verify: systemd only warns of unknown keys and invalid values.
+func TestUnits_Verify(t *testing.T) {
 	root := systemdRoot(t)
 	for _, name := range []string{filepath.Base(socketFile), filepath.Base(serviceFile), "kubelet.service"} {
 		out, err := exec.Command("systemd-analyze", "verify", "--root="+root, name).CombinedOutput()
@@ -257,11 +256,11 @@ func TestSystemdAccepts(t *testing.T) {
 	}
 }
 
-// TestExposure keeps the sandbox as tight as it is: 0 is none, 100 is no sandbox. What
-// is left is root, the network, and files that can be read; systemd 252 says 21.
-func TestExposure(t *testing.T) {
-	const most = 25
-	out, err := exec.Command("systemd-analyze", "security", "--offline=true", fmt.Sprintf("--threshold=%d", most), "--no-pager",
+// TestService_Exposure limits the exposure level, from 0 to 100 without a sandbox. The service
+// has root, the network and read access to files; systemd 252 computes 21.
+func TestService_Exposure(t *testing.T) {
+	const limit = 25
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", fmt.Sprintf("--threshold=%d", limit), "--no-pager",
 		"--root="+systemdRoot(t), filepath.Base(serviceFile)).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
