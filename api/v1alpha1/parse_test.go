@@ -51,7 +51,7 @@ autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: tru
 	}
 }
 
-func TestParseShimRefuses(t *testing.T) {
+func TestParseShim_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", `apiVersion: is "", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "", must be "ShimConfiguration"`},
 		{"other kind", "apiVersion: v1\nkind: Pod\n", `apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
@@ -60,7 +60,7 @@ func TestParseShimRefuses(t *testing.T) {
 		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
 		{"wrong type in a list", head + "node: {clusterDNS: [10.96.0.10, [10]]}\n", "node.clusterDNS[1]: is a list, must be a string"},
 		{"a second document", head + "---\nmode: Force\n", "holds more than one YAML document"},
-		{"no mapping", "- a\n", "is a list, must be a mapping"},
+		{"not a mapping", "- a\n", "is a list, must be a mapping"},
 		{"not YAML", "a: [\n", "line 1: did not find expected node content"},
 		{"binary", "\x00\x01\x02", "control characters are not allowed"},
 	}
@@ -72,18 +72,18 @@ func TestParseShimRefuses(t *testing.T) {
 			}
 			for want := range strings.SplitSeq(tt.want, "\n") {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("got %q, want it to say %q", err, want)
+					t.Errorf("got %q, want it to contain %q", err, want)
 				}
 			}
 		})
 	}
 }
 
-// TestDefaults checks that the printed files are what they claim: every field is in
-// them, and they read as configurations that change nothing.
+// TestDefaults checks that the printed files have every field, and parse as configurations
+// with the defaults.
 func TestDefaults(t *testing.T) {
 	if _, err := v1alpha1.Defaults("Pod"); err == nil {
-		t.Error("defaults of a kind that is not ours")
+		t.Error("defaults of an unknown kind")
 	}
 	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
 		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
@@ -113,7 +113,7 @@ func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the defaults change something (-want +got):\n%s", diff)
+		t.Errorf("not the defaults (-want +got):\n%s", diff)
 	}
 
 	all := regexp.MustCompile(`(?m)^( *)# (\w+: ?\S*)$`).ReplaceAll(text, []byte("$1$2"))
@@ -178,15 +178,15 @@ stubDomains:
 	}
 }
 
-func TestParseDNSRefuses(t *testing.T) {
+func TestParseDNS_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"the shim's file", head, `kind: is "ShimConfiguration", must be "DNSConfiguration"`},
 		{"unknown fields, each with its path", dnsHead + "upstream: []\nsnapshot: {file: s}\nstubDomains: [{zone: a, server: b}]\n",
 			`unknown field "upstream"` + "\n" + `unknown field "snapshot.file"` + "\n" + `unknown field "stubDomains[0].server"`},
-		{"a number that is none", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
+		{"not a number", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
 		{"a negative number", dnsHead + "ttl: -1\n", "ttl: is -1, must be a whole number of 32 bits"},
-		{"one instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},
-		{"text instead of a mapping", dnsHead + "stubDomains: ['corp.example=192.0.2.1']\n", "stubDomains[0]: is a string, must be a mapping"},
+		{"a string instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},
+		{"a string instead of a mapping", dnsHead + "stubDomains: ['corp.example=192.0.2.1']\n", "stubDomains[0]: is a string, must be a mapping"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestParseDNSRefuses(t *testing.T) {
 			}
 			for want := range strings.SplitSeq(tt.want, "\n") {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("got %q, want it to say %q", err, want)
+					t.Errorf("got %q, want it to contain %q", err, want)
 				}
 			}
 		})
@@ -234,7 +234,7 @@ node: {clusterDomain: corp.example}
 	_, err = v1alpha1.ParseWebhook([]byte(webhookHead + "tls: {cert: c}\nmode: Force\n"))
 	for _, want := range []string{`unknown field "tls.cert"`, `unknown field "mode"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want it to say %q", err, want)
+			t.Errorf("got %v, want it to contain %q", err, want)
 		}
 	}
 }

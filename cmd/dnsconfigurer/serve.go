@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
 
-// serve loads the configuration and runs a server until the process is told to terminate.
+// serve loads the configuration and runs a server until the signal to terminate.
 func serve[C any](cmd *cobra.Command, source *config.Source[C], logFormat func(C) string,
 	run func(ctx context.Context, c C, reload <-chan os.Signal, log *slog.Logger) error) error {
 	c, err := source.Load()

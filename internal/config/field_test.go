@@ -4,13 +4,12 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
+	"cmp"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
@@ -60,7 +59,7 @@ func testFields[C any](t *testing.T, k *Kind[C]) {
 			t.Errorf("%s: --%s has no help text", k.Name, f.Flag)
 		}
 	}
-	if diff := cmp.Diff(paths, got); diff != "" {
+	if diff := gocmp.Diff(paths, got); diff != "" {
 		t.Errorf("%s: fields of the file and rows (-file +rows):\n%s", k.Name, diff)
 	}
 }
@@ -91,7 +90,7 @@ func testDefaults[C any](t *testing.T, k *Kind[C]) {
 		t.Errorf("%s: an empty file: %v", k.Name, err)
 	}
 	for _, f := range k.Fields {
-		if diff := cmp.Diff(f.At(&printed), f.At(&empty), cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(f.At(&printed), f.At(&empty), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s (-printed +empty file):\n%s", k.Name, f.Path, diff)
 		}
 	}
@@ -118,8 +117,8 @@ func TestDefaults_Packages(t *testing.T) {
 	}
 }
 
-// values are one value of each flag: in the file, and on the command line if that differs.
-var values = map[string]struct{ file, arg string }{
+// values are one value of each flag.
+var values = map[string]flagValue{
 	"listen":           {file: `["192.0.2.1:53"]`},
 	"http":             {file: `":1"`},
 	"kubeconfig":       {file: "k"},
@@ -152,8 +151,12 @@ var values = map[string]struct{ file, arg string }{
 	"namespace":        {file: "ns"},
 }
 
-// testFlags checks that every flag sets what its field in the file sets.
-func testFlags[C any](t *testing.T, k *Kind[C], other map[string]struct{ file, arg string }) {
+// flagValue is one value of a flag: in the file, and on the command line if that differs.
+type flagValue struct{ file, arg string }
+
+// testFlags checks that every flag sets what its field in the file sets. Values in other
+// replace those in values.
+func testFlags[C any](t *testing.T, k *Kind[C], other map[string]flagValue) {
 	t.Helper()
 	for _, f := range k.Fields {
 		if f.Flag == "" {
@@ -167,40 +170,37 @@ func testFlags[C any](t *testing.T, k *Kind[C], other map[string]struct{ file, a
 			t.Errorf("--%s has no value in the test", f.Flag)
 			continue
 		}
-		if value.arg == "" {
-			value.arg = strings.Trim(value.file, `[]"`)
-		}
-		text := f.Path + ": " + value.file + "\n"
-		if outer, inner, nested := strings.Cut(f.Path, "."); nested {
-			text = outer + ": {" + inner + ": " + value.file + "}\n"
-		}
-		path := filepath.Join(t.TempDir(), "file.yaml")
-		if err := os.WriteFile(path, []byte("apiVersion: "+v1alpha1.GroupVersion+"\nkind: "+k.Name+"\n"+text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		want, err := k.FromFile(path).read()
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		source := k.FromFlags(flags, k.Defaults())
-		if err := flags.Parse([]string{"--" + f.Flag + "=" + value.arg}); err != nil {
-			t.Fatal(err)
-		}
-		var got C
-		source.applyFlags(&got)
-		for _, f := range k.Fields {
-			if diff := cmp.Diff(f.At(&want), f.At(&got)); diff != "" {
-				t.Errorf("--%s, %s (-file +flag):\n%s", f.Flag, f.Path, diff)
-			}
+		testFlag(t, k, f, value)
+	}
+}
+
+func testFlag[C any](t *testing.T, k *Kind[C], f Field[C], value flagValue) {
+	t.Helper()
+	text := f.Path + ": " + value.file + "\n"
+	if outer, inner, nested := strings.Cut(f.Path, "."); nested {
+		text = outer + ": {" + inner + ": " + value.file + "}\n"
+	}
+	want, err := k.FromFile(newFile(t, k.Name, text)).read()
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	source := k.FromFlags(flags, k.Defaults())
+	if err := flags.Parse([]string{"--" + f.Flag + "=" + cmp.Or(value.arg, strings.Trim(value.file, `[]"`))}); err != nil {
+		t.Fatal(err)
+	}
+	var got C
+	source.applyFlags(&got)
+	for _, other := range k.Fields {
+		if diff := gocmp.Diff(other.At(&want), other.At(&got)); diff != "" {
+			t.Errorf("--%s, %s (-file +flag):\n%s", f.Flag, other.Path, diff)
 		}
 	}
 }
 
 func TestSource_Flags(t *testing.T) {
-	type value = struct{ file, arg string }
 	testFlags(t, DNSKind(), nil)
 	testFlags(t, NodeCacheKind(), nil)
-	testFlags(t, WebhookKind(), map[string]value{"listen": {file: `":1"`}})
-	testFlags(t, ShimKind(), map[string]value{"listen": {file: "l"}, "manifests": {file: "m"}})
+	testFlags(t, WebhookKind(), map[string]flagValue{"listen": {file: `":1"`}})
+	testFlags(t, ShimKind(), map[string]flagValue{"listen": {file: "l"}, "manifests": {file: "m"}})
 }

@@ -152,33 +152,40 @@ func apiComments(t *testing.T) map[string]string {
 	}
 	docs, jsonNames := map[string]string{}, map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		for _, f := range spec.Type.(*ast.StructType).Fields.List {
-			if len(f.Names) == 0 {
-				continue
-			}
-			name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-			jsonNames[f.Names[0].Name] = name
-			docs[spec.Name.Name+"."+name] = strings.Join(strings.Fields(f.Doc.Text()), " ")
-			if of, ok := f.Type.(*ast.Ident); ok {
-				docs[spec.Name.Name+"."+name+" type"] = of.Name
-			}
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			addComments(spec.Name.Name, spec.Type.(*ast.StructType), docs, jsonNames)
 		}
 		return true
 	})
 	for key, text := range docs {
-		if strings.HasSuffix(key, " type") {
-			continue
+		if !strings.HasSuffix(key, " type") {
+			docs[key] = replaceGoNames(text, jsonNames)
 		}
-		docs[key] = goName.ReplaceAllStringFunc(text, func(word string) string {
-			if name := jsonNames[word]; name != "" {
-				return "`" + name + "`"
-			}
-			return word
-		})
 	}
 	return docs
+}
+
+// addComments adds the comments on the fields of a struct to docs, and their names in the file
+// to jsonNames.
+func addComments(name string, of *ast.StructType, docs, jsonNames map[string]string) {
+	for _, f := range of.Fields.List {
+		if len(f.Names) == 0 {
+			continue
+		}
+		inFile, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+		jsonNames[f.Names[0].Name] = inFile
+		docs[name+"."+inFile] = strings.Join(strings.Fields(f.Doc.Text()), " ")
+		if of, ok := f.Type.(*ast.Ident); ok {
+			docs[name+"."+inFile+" type"] = of.Name
+		}
+	}
+}
+
+func replaceGoNames(text string, jsonNames map[string]string) string {
+	return goName.ReplaceAllStringFunc(text, func(word string) string {
+		if name := jsonNames[word]; name != "" {
+			return "`" + name + "`"
+		}
+		return word
+	})
 }

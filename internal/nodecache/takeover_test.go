@@ -1,0 +1,59 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+func TestCheckTakeover(t *testing.T) {
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	inUse, free := netip.MustParseAddrPort(other.LocalAddr().String()), netip.MustParseAddrPort("127.0.0.1:0")
+	reply := func(rcode int) func(context.Context, *dns.Msg) (*dns.Msg, error) {
+		return func(_ context.Context, query *dns.Msg) (*dns.Msg, error) {
+			return new(dns.Msg).SetRcode(query, rcode), nil
+		}
+	}
+	fail := func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, errors.New("no reply") }
+	for _, tt := range []struct {
+		name    string
+		addr    netip.AddrPort
+		cluster func(context.Context, *dns.Msg) (*dns.Msg, error)
+		want    string // "": takes over
+		after   time.Duration
+	}{
+		{"no other instance", free, fail, "", 0},
+		{"cluster DNS reachable", inUse, reply(dns.RcodeSuccess), "", 0},
+		{"cluster DNS unreachable", inUse, fail, "not taking over " + inUse.String() + ": cluster DNS unreachable for 5s: no reply", takeoverTimeout},
+		{"cluster DNS not loaded", inUse, reply(dns.RcodeServerFailure), "not taking over " + inUse.String() + ": cluster DNS unreachable for 5s: SERVFAIL for cluster.local.", takeoverTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := checkTakeover(t.Context(), []netip.AddrPort{free, tt.addr}, tt.cluster, fqdn.Join(fqdn.Root, "cluster", "local"))
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v, want %q", err, tt.want)
+				}
+				if took := time.Since(began); took != tt.after {
+					t.Errorf("it took %v, want %v", took, tt.after)
+				}
+			})
+		})
+	}
+}
