@@ -14,118 +14,115 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/tools/txtar"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-var update = flag.Bool("update", false, "rewrite the goldens; read the diff before you keep it")
+var update = flag.Bool("update", false, "rewrite the golden files: read the diff before committing it")
 
-// story is a golden. A file holds the objects ("cluster", in the notation of
-// cluster_test.go), what upstream knows ("upstream", as zone file), the domains that
-// hosts search ("hosts") and then questions with their replies.
-type story struct {
-	name      string
-	path      string
-	file      *txtar.Archive
-	cluster   string
-	upstream  knownNames
-	hosts     []fqdn.Name
-	questions []*txtar.File // of file
+// goldenFile is a cluster with questions and the replies to them. Its txtar file holds the
+// objects of the cluster ("cluster", as in applyObjects), the records of the upstream server
+// ("upstream", a zone file), the search domains of the hosts ("hosts"), and then each question
+// with its reply.
+type goldenFile struct {
+	name     string
+	path     string
+	archive  *txtar.Archive
+	cluster  string
+	upstream recordSet
+	hosts    []fqdn.Name
+	replies  []*txtar.File // of archive
 }
 
-// readStories reads the goldens of a directory.
-func readStories(t *testing.T, dir string) []story {
+// readGoldenFiles reads the golden files of a directory.
+func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no goldens", err)
+		t.Fatal("no golden files: ", err)
 	}
-	list := make([]story, len(paths))
+	list := make([]goldenFile, len(paths))
 	for i, path := range paths {
-		s := &list[i]
-		s.name, s.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
-		if s.file, err = txtar.ParseFile(path); err != nil {
+		g := &list[i]
+		g.name, g.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
+		if g.archive, err = txtar.ParseFile(path); err != nil {
 			t.Fatal(err)
 		}
-		for i := range s.file.Files {
-			f := &s.file.Files[i]
+		for i := range g.archive.Files {
+			f := &g.archive.Files[i]
 			switch f.Name {
 			case "cluster":
-				s.cluster = string(f.Data)
+				g.cluster = string(f.Data)
 			case "upstream":
-				s.upstream = parseRecords(t, string(f.Data))
+				g.upstream = parseRecords(t, string(f.Data))
 			case "hosts":
 				for text := range strings.FieldsSeq(string(f.Data)) {
-					s.hosts = append(s.hosts, mustName(t, text))
+					g.hosts = append(g.hosts, mustName(t, text))
 				}
 			default:
-				s.questions = append(s.questions, f)
+				g.replies = append(g.replies, f)
 			}
 		}
 	}
 	return list
 }
 
-// check compares the replies to the questions with the golden, or writes them there.
-func (s *story) check(t *testing.T, ask func(question string) (reply string)) {
+// check compares the replies to all questions with those in the file, or with -update writes
+// them there.
+func (g *goldenFile) check(t *testing.T, replyTo func(question string) string) {
 	t.Helper()
-	for _, q := range s.questions {
-		got := ask(q.Name)
+	for _, q := range g.replies {
+		got := replyTo(q.Name)
 		if !*update && got != string(q.Data) {
 			t.Errorf("%s\n got:\n%s\nwant:\n%s", q.Name, got, q.Data)
 		}
 		q.Data = []byte(got)
 	}
 	if *update {
-		if err := os.WriteFile(s.path, txtar.Format(s.file), 0o644); err != nil {
+		if err := os.WriteFile(g.path, txtar.Format(g.archive), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestGolden has clusters and what their clients see. Each question is asked over UDP
-// and TCP, with and without EDNS0, which must agree; one with a search list behind the
-// type has that as option.
+// TestGolden compares the replies of servers with the golden files. Each question is sent over
+// UDP and TCP, with and without EDNS0, and all replies must agree. A search list after the type
+// is sent as option.
 func TestGolden(t *testing.T) {
-	for _, story := range readStories(t, "testdata") {
-		t.Run(story.name, func(t *testing.T) {
-			server := serveConfig(t, story.cluster, Config{Upstream: story.upstream.exchange, Autopath: Autopath{HostSuffixes: story.hosts}})
-			story.check(t, func(question string) string { return server.everyWay(t, question) })
+	for _, file := range readGoldenFiles(t, "testdata") {
+		t.Run(file.name, func(t *testing.T) {
+			server := startServer(t, file.cluster, Config{Upstream: file.upstream.exchange, Autopath: Autopath{HostSuffixes: file.hosts}})
+			file.check(t, func(question string) string { return server.consistentReply(t, question) })
 		})
 	}
 }
 
-// everyWay asks "NAME TYPE" in the four ways, or "NAME TYPE PATHS" in the two that have
-// EDNS0, and returns the one reply.
-func (s *testServer) everyWay(t *testing.T, question string) string {
+// consistentReply sends "NAME TYPE" over UDP and TCP, with and without EDNS0, or "NAME TYPE
+// SEARCHLIST" with EDNS0 only, and returns the reply, which must be the same each time.
+func (s *testServer) consistentReply(t *testing.T, question string) string {
 	t.Helper()
 	name, qtype, _ := strings.Cut(question, " ")
 	qtype, paths, searched := strings.Cut(qtype, " ")
-	one, how := "", ""
+	first, firstHow := "", ""
 	for _, network := range []string{"udp", "tcp"} {
 		for _, edns := range []bool{false, true} {
 			if searched && !edns {
 				continue
 			}
-			q := new(dns.Msg)
-			q.SetQuestion(name, dns.StringToType[qtype])
-			if edns {
-				q.SetEdns0(1232, false)
-			}
+			q := parseQuery(name+" "+qtype, edns)
 			if searched {
-				q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte(paths)}}
+				q = newQuery(name, dns.StringToType[qtype], paths)
 			}
-			s.cache.Clear() // so that no TTL has aged
+			s.cache.Clear() // or TTLs have aged
 			reply := s.exchange(t, network, q)
 			if (reply.IsEdns0() != nil) != edns {
-				t.Errorf("%s over %s: OPT in the query %t, in the reply %t", question, network, edns, !edns)
+				t.Errorf("%s over %s: OPT record in the reply: got %t, want %t", question, network, !edns, edns)
 			}
-			text := text(reply)
-			if one != "" && text != one {
-				t.Errorf("%s: %s\n%s\nbut over %s, EDNS0 %t\n%s", question, how, one, network, edns, text)
+			got, how := replyText(reply), fmt.Sprintf("over %s, EDNS0 %t", network, edns)
+			if first != "" && got != first {
+				t.Errorf("%s: the replies differ\n%s:\n%s\n%s:\n%s", question, firstHow, first, how, got)
 			}
-			one, how = text, fmt.Sprintf("over %s, EDNS0 %t", network, edns)
+			first, firstHow = got, how
 		}
 	}
-	return one
+	return first
 }

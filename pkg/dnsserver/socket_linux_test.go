@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// TestListenShared: what is new comes to the sockets that were opened last, and to the
-// first again when these are closed. Who does not share is told so.
-func TestListenShared(t *testing.T) {
+// TestListenShared_Takeover: packets and connections arrive at the sockets that were opened
+// last, and at the first ones again after those are closed. Listen fails at an address that
+// is shared.
+func TestListenShared_Takeover(t *testing.T) {
 	first, err := ListenShared(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
 	addrs := first.Addrs()
-	expect := func(has *Sockets, others ...*Sockets) {
+	expectArrivals := func(at *Sockets, others ...*Sockets) {
 		t.Helper()
-		for range 20 { // from as many ports
+		for range 20 { // each from another port
 			c, err := net.Dial("udp", addrs[0].String())
 			if err != nil {
 				t.Fatal(err)
@@ -37,33 +38,33 @@ func TestListenShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Close()
-			if n := arrived(has, 10*time.Second); n != 2 {
-				t.Errorf("%d of a packet and a connection have come", n)
+			if n := countArrivals(at, 10*time.Second); n != 2 {
+				t.Errorf("got %d of a packet and a connection, want 2", n)
 			}
 		}
 		for _, o := range others {
-			if n := arrived(o, 20*time.Millisecond); n != 0 {
-				t.Errorf("%d have come to the other sockets", n)
+			if n := countArrivals(o, 20*time.Millisecond); n != 0 {
+				t.Errorf("got %d of a packet and a connection at other sockets, want 0", n)
 			}
 		}
 	}
-	expect(first)
+	expectArrivals(first)
 	second, err := ListenShared(t.Context(), addrs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(second, first)
+	expectArrivals(second, first)
 	second.Close()
-	expect(first)
+	expectArrivals(first)
 	if s, err := Listen(t.Context(), addrs); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("Listen at a shared address: got %v, %v, want EADDRINUSE", s, err)
 	}
 }
 
-// arrived receives a packet and accepts a connection, and returns how many of the two
-// there were within wait.
-func arrived(s *Sockets, wait time.Duration) (n int) {
-	deadline := time.Now().Add(wait)
+// countArrivals receives a packet and accepts a connection, and returns how many of the two
+// arrived within the timeout.
+func countArrivals(s *Sockets, timeout time.Duration) (n int) {
+	deadline := time.Now().Add(timeout)
 	s.udp[0].SetReadDeadline(deadline)
 	s.tcp[0].SetDeadline(deadline)
 	if _, _, err := s.udp[0].ReadFromUDP(make([]byte, 64)); err == nil {

@@ -6,7 +6,6 @@ package dnsserver
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,15 +18,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 )
 
-// bare is a server without sockets.
-func bare(t testing.TB, cluster string, upstream Exchange) *Server {
-	t.Helper()
-	return newServer(t, cluster, Config{Upstream: upstream})
-}
-
-// variants returns queries for one question: each combination of the header's flags with what
-// the additional section may contain, another spelling, and another class.
-func variants(name string, qtype uint16) []*dns.Msg {
+// queryVariants returns queries for one question: each combination of the header's flags with
+// all additional sections, the name in upper case, and another class.
+func queryVariants(name string, qtype uint16) []*dns.Msg {
 	var list []*dns.Msg
 	opts := []func(*dns.Msg){
 		func(*dns.Msg) {},
@@ -54,30 +47,18 @@ func variants(name string, qtype uint16) []*dns.Msg {
 			list = append(list, m)
 		}
 	}
-	shouted := new(dns.Msg).SetQuestion(strings.ToUpper(name), qtype)
-	other := new(dns.Msg).SetQuestion(name, qtype)
-	other.Question[0].Qclass = dns.ClassCHAOS
-	return append(list, shouted, other)
+	upper := new(dns.Msg).SetQuestion(strings.ToUpper(name), qtype)
+	chaos := new(dns.Msg).SetQuestion(name, qtype)
+	chaos.Question[0].Qclass = dns.ClassCHAOS
+	return append(list, upper, chaos)
 }
 
-// handled returns the reply to a packet, after waiting for other servers if necessary. It
-// counts the reply as the transports do.
-func handled(ctx context.Context, s *Server, packet []byte, via transport, client netip.Addr) []byte {
-	q := &query{via: via, client: client, received: time.Now()}
-	r, wait := s.handle(ctx, q, packet, nil)
-	if wait != nil {
-		r = wait(ctx)
-	}
-	s.metrics.observeSent(q, r)
-	return r.wire
-}
-
-// handledAtOnce returns the reply to a packet if no other server has to be asked, and whether
-// it was written in wire form.
-func handledAtOnce(t testing.TB, s *Server, packet []byte, at time.Time) (wire []byte, inWire bool) {
+// handleWithoutWait returns the reply to a packet unless it has to wait for other servers, and
+// whether it was written in wire form.
+func handleWithoutWait(t testing.TB, s *Server, packet []byte, at time.Time) (wire []byte, inWire bool) {
 	t.Helper()
 	var buf [maxUDP]byte
-	q := &query{via: overUDP, client: pod(), received: at}
+	q := &query{via: overUDP, client: podAddr, received: at}
 	r, _ := s.handle(t.Context(), q, packet, buf[:0])
 	if r.wire != nil && !r.packed && &r.wire[0] != &buf[0] {
 		t.Errorf("%x: the reply is not in its buffer", packet)
@@ -85,10 +66,11 @@ func handledAtOnce(t testing.TB, s *Server, packet []byte, at time.Time) (wire [
 	return r.wire, r.wire != nil && !r.packed
 }
 
-// packedReply is the reply to a packet made from records, whatever form the source prefers.
-func packedReply(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
+// replyFromRecords returns the reply to a packet, made from records also if the source has it in
+// wire form.
+func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
 	t.Helper()
-	q := &query{via: overUDP, client: pod(), received: at}
+	q := &query{via: overUDP, client: podAddr, received: at}
 	rcode, isQuery := q.parse(packet)
 	if !isQuery || rcode != dns.RcodeSuccess {
 		return q.reply(answer{source: fromServer, rcode: rcode}, nil).wire
@@ -100,26 +82,27 @@ func packedReply(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
 	return q.reply(r.await(t.Context()).withRecords(), nil).wire
 }
 
-// compare answers a packet, and reports whether the answer was in wire form. If so, it is
-// the same as with records, except for the order of addresses, and for the compression of
-// names, so that the zone's name in the SOA record may be spelled as in the question.
-func compare(t testing.TB, s *Server, packet []byte) bool {
+// compareForms answers a packet, and reports whether the answer was in wire form. If so, it must
+// be the same as from records. The order of addresses may differ, and the case of the zone's name
+// in the SOA record: in wire form the name is compressed to that in the question.
+func compareForms(t testing.TB, s *Server, packet []byte) bool {
 	t.Helper()
 	now := time.Now()
-	wire, inWire := handledAtOnce(t, s, packet, now)
+	wire, inWire := handleWithoutWait(t, s, packet, now)
 	if !inWire {
 		return false
 	}
-	if got, want := shown(t, wire), shown(t, packedReply(t, s, packet, now)); got != want {
-		t.Errorf("%x\nin wire form:\n%s\nwith records:\n%s", packet, got, want)
+	if got, want := formText(t, wire), formText(t, replyFromRecords(t, s, packet, now)); got != want {
+		t.Errorf("%x\nin wire form:\n%s\nfrom records:\n%s", packet, got, want)
 	}
 	if len(wire) > maxUDP {
-		t.Errorf("%x: %d octets", packet, len(wire))
+		t.Errorf("%x: got %d octets, want at most %d", packet, len(wire), maxUDP)
 	}
 	return true
 }
 
-func shown(t testing.TB, reply []byte) string {
+// formText returns a reply as text, with the names of SOA records in lower case.
+func formText(t testing.TB, reply []byte) string {
 	t.Helper()
 	m := new(dns.Msg)
 	if err := m.Unpack(reply); err != nil {
@@ -134,35 +117,32 @@ func shown(t testing.TB, reply []byte) string {
 	if opt := m.IsEdns0(); opt != nil {
 		options = opt.String()
 	}
-	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, text(m))
+	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, replyText(m))
 }
 
-// questionTypes are types of all kinds: answered, denied, minimal, rejected.
-var questionTypes = []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
+// queryTypes are types of all kinds: with records, with NODATA, with a minimal answer, rejected.
+var queryTypes = []uint16{0, dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSRV, dns.TypePTR, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME,
 	dns.TypeHINFO, dns.TypeOPT, dns.TypeHTTPS, dns.TypeAXFR, dns.TypeANY}
 
-// TestWire_AgreesWithRecords puts every question of the goldens, with all types and in all
-// variants, to a server whose cache has the replies.
+// TestWire_AgreesWithRecords sends every question of the golden files, with all types and in all
+// variants, to a server that has cached the replies.
 func TestWire_AgreesWithRecords(t *testing.T) {
 	queries, inWire := 0, map[string]int{}
-	for _, story := range readStories(t, "testdata") {
-		if strings.HasPrefix(story.name, "autopath") && story.name != "autopath-names" {
+	for _, file := range readGoldenFiles(t, "testdata") {
+		if strings.HasPrefix(file.name, "autopath") && file.name != "autopath-names" {
 			continue // expansions are never in wire form
 		}
-		t.Run(story.name, func(t *testing.T) {
+		t.Run(file.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := bare(t, story.cluster, story.upstream.exchange)
-				for _, question := range story.questions {
+				s := newServer(t, file.cluster, Config{Upstream: file.upstream.exchange})
+				for _, question := range file.replies {
 					name, _, _ := strings.Cut(question.Name, " ")
-					for _, qtype := range questionTypes {
-						for _, m := range variants(name, qtype) {
-							packet, err := m.Pack()
-							if err != nil {
-								t.Fatal(err)
-							}
+					for _, qtype := range queryTypes {
+						for _, m := range queryVariants(name, qtype) {
+							packet := mustPack(t, m)
 							queries++
-							handled(t.Context(), s, packet, overUDP, pod())
-							if compare(t, s, packet) {
+							handlePacket(t.Context(), s, packet, overUDP, podAddr)
+							if compareForms(t, s, packet) {
 								q := &query{received: time.Now()}
 								r, _ := s.handle(t.Context(), q, packet, nil)
 								inWire[r.source.String()]++
@@ -173,72 +153,66 @@ func TestWire_AgreesWithRecords(t *testing.T) {
 			})
 		})
 	}
-	t.Logf("of %d queries, in wire form: %v", queries, inWire)
+	t.Logf("%d queries, replies in wire form by source: %v", queries, inWire)
 	if inWire[fromZone.String()] == 0 || inWire[fromCache.String()] == 0 {
-		t.Error("a source has no answer in wire form")
+		t.Error("the zone or the cache has no reply in wire form")
 	}
 }
 
-// TestWire_Size has replies of all lengths around the limits of all clients: those that fit
-// are in wire form, the others are truncated.
+// TestWire_Size checks replies of all lengths around the limits of clients: those that fit are
+// in wire form, the others are truncated.
 func TestWire_Size(t *testing.T) {
-	const most = 100
+	const services = 100
 	cluster := "namespace default"
-	for n := range most {
+	for n := range services {
 		cluster += fmt.Sprintf("\nservice default/s%d\nslice default/s%d", n, n)
 		for i := range n + 1 {
 			cluster += fmt.Sprintf(" 10.244.%d.%d fd00::%x:%x", n, i, n, i)
 		}
 	}
-	s := bare(t, cluster+"\nloaded", nil)
+	s := newServer(t, cluster+"\nloaded", Config{})
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		for _, size := range []uint16{0, 512, 800, 1231, 1232} {
 			fits := 0
-			for n := range most {
+			for n := range services {
 				m := new(dns.Msg).SetQuestion(fmt.Sprintf("s%d.default.svc.cluster.local.", n), qtype)
 				if size != 0 {
 					m.SetEdns0(size, false)
 				}
-				packet, err := m.Pack()
-				if err != nil {
+				packet := mustPack(t, m)
+				reply := new(dns.Msg)
+				if err := reply.Unpack(handlePacket(t.Context(), s, packet, overUDP, podAddr)); err != nil {
 					t.Fatal(err)
 				}
-				whole := new(dns.Msg)
-				if err := whole.Unpack(handled(t.Context(), s, packet, overUDP, pod())); err != nil {
-					t.Fatal(err)
+				if compareForms(t, s, packet) == reply.Truncated {
+					t.Errorf("%d addresses, size %d: got truncated %t, want it only if the reply is not in wire form", n+1, size, reply.Truncated)
 				}
-				if compare(t, s, packet) == whole.Truncated {
-					t.Errorf("%d addresses for %d octets: truncated %t", n+1, size, whole.Truncated)
-				}
-				if !whole.Truncated {
+				if !reply.Truncated {
 					fits = n + 1
 				}
 			}
-			if fits == 0 || fits == most {
-				t.Errorf("size %d: up to %d addresses fit: the limit was not met", size, fits)
+			if fits == 0 || fits == services {
+				t.Errorf("size %d: up to %d addresses fit: no reply on one side of the limit", size, fits)
 			}
 		}
 	}
 }
 
-// TestWire_CacheStates follows an answer through its life in the cache: it is served in wire
-// form while it is fresh, refreshed near its end if it is popular, and waited for when it is
-// stale.
+// TestWire_CacheStates takes an answer through the states of its cache entry: it is served in
+// wire form while it is fresh, prefetched near its end if it is in use, and queried again when it
+// is stale.
 func TestWire_CacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refreshes atomic.Int32
 		upstream := parseRecords(t, "www.example. 100 A 192.0.2.1").exchange
-		s := bare(t, "loaded", func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+		s := newServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 			refreshes.Add(1)
 			return upstream(ctx, q)
-		})
-		packet, err := new(dns.Msg).SetQuestion("www.example.", dns.TypeA).Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
+		}})
+		packet := mustPack(t, new(dns.Msg).SetQuestion("www.example.", dns.TypeA))
 		state := func(at time.Duration) string {
 			before := refreshes.Load()
-			wire, inWire := handledAtOnce(t, s, packet, time.Now().Add(at))
+			wire, inWire := handleWithoutWait(t, s, packet, time.Now().Add(at))
 			synctest.Wait()
 			got := "waits"
 			if inWire {
@@ -254,33 +228,33 @@ func TestWire_CacheStates(t *testing.T) {
 			return got
 		}
 		if got := state(0); got != "waits" {
-			t.Errorf("nothing is cached: %s", got)
+			t.Errorf("not cached: got %s, want waits", got)
 		}
-		handled(t.Context(), s, packet, overUDP, pod())
+		handlePacket(t.Context(), s, packet, overUDP, podAddr)
 		var got []string
 		for _, at := range []int{0, 40, 89, 100, 120} {
 			got = append(got, state(time.Duration(at)*time.Second))
 		}
 		if want := []string{"100", "60", "11", "waits", "waits"}; !slices.Equal(got, want) {
-			t.Errorf("got  %q\nwant %q", got, want)
+			t.Errorf("at 0, 40, 89, 100, 120 s:\n got %q\nwant %q", got, want)
 		}
 		time.Sleep(91 * time.Second)
 		if got := state(0); got != "9 refresh" {
-			t.Errorf("near the end: %s", got)
+			t.Errorf("near the end: got %s, want 9 refresh", got)
 		}
 		if got := state(0); got != "100" {
-			t.Errorf("after the refresh: %s", got)
+			t.Errorf("after the refresh: got %s, want 100", got)
 		}
 	})
 }
 
-// TestHandle_NoAllocations has the most frequent queries.
+// TestHandle_NoAllocations answers the most frequent queries.
 func TestHandle_NoAllocations(t *testing.T) {
-	s := bare(t, benchCluster(100), parseRecords(t, "www.example. 100 A 192.0.2.1").exchange)
+	s := newServer(t, benchCluster(100), Config{Upstream: parseRecords(t, "www.example. 100 A 192.0.2.1").exchange})
 	buf := make([]byte, 0, maxUDP)
-	q := &query{client: pod()}
-	for what, packet := range benchQueries(t, s) {
-		t.Run(what, func(t *testing.T) {
+	q := &query{client: podAddr}
+	for name, packet := range benchQueries(t, s) {
+		t.Run(name, func(t *testing.T) {
 			allocs := testing.AllocsPerRun(100, func() {
 				q.received = time.Now()
 				r, _ := s.handle(t.Context(), q, packet, buf)
@@ -290,29 +264,26 @@ func TestHandle_NoAllocations(t *testing.T) {
 				s.metrics.observeSent(q, r)
 			})
 			if allocs != 0 {
-				t.Errorf("%v allocations", allocs)
+				t.Errorf("got %v allocations, want 0", allocs)
 			}
 		})
 	}
 }
 
-// FuzzWire: an answer in wire form is the one with records.
+// FuzzWire: an answer in wire form is the same as from records.
 func FuzzWire(f *testing.F) {
 	for _, name := range []string{"web.default.svc.cluster.local.", "nothing.default.svc.cluster.local.", "www.example.", "9.9.96.10.in-addr.arpa.", "cluster.local."} {
-		for _, m := range variants(name, dns.TypeA)[:12] {
-			packet, err := m.Pack()
-			if err != nil {
-				f.Fatal(err)
-			}
+		for _, m := range queryVariants(name, dns.TypeA)[:12] {
+			packet := mustPack(f, m)
 			f.Add(packet)
 		}
 	}
-	s := bare(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\nservice default/out external=www.example.\nloaded",
-		parseRecords(f, "www.example. 86400 A 192.0.2.1").exchange)
-	f.Fuzz(func(t *testing.T, packet []byte) { compare(t, s, packet) })
+	s := newServer(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\nservice default/out external=www.example.\nloaded",
+		Config{Upstream: parseRecords(f, "www.example. 86400 A 192.0.2.1").exchange})
+	f.Fuzz(func(t *testing.T, packet []byte) { compareForms(t, s, packet) })
 }
 
-// benchCluster has n Services with a cluster IP.
+// benchCluster returns a cluster with n dual-stack Services, one with IPv4 only and a headless one.
 func benchCluster(n int) string {
 	var b strings.Builder
 	b.WriteString("namespace payments\n")
@@ -323,32 +294,31 @@ func benchCluster(n int) string {
 	return b.String()
 }
 
+// benchQueries returns the most frequent kinds of queries, and lets s cache the replies.
 func benchQueries(t testing.TB, s *Server) map[string][]byte {
 	queries := map[string][]byte{}
-	for what, name := range map[string]string{
+	for kind, name := range map[string]string{
 		"A":        "service-57.payments.svc.cluster.local.",
 		"headless": "db.payments.svc.cluster.local.",
 		"NXDOMAIN": "www.example.payments.svc.cluster.local.",
 		"NODATA":   "svc.cluster.local.",
 		"cache":    "www.example.",
 	} {
-		packet, err := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false).Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		queries[what] = packet
-		handled(context.Background(), s, packet, overUDP, pod())
+		packet := mustPack(t, new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false))
+		queries[kind] = packet
+		handlePacket(context.Background(), s, packet, overUDP, podAddr)
 	}
 	return queries
 }
 
+// BenchmarkAnswer measures handle, without sockets.
 func BenchmarkAnswer(b *testing.B) {
-	s := bare(b, benchCluster(10_000), parseRecords(b, "www.example. 86400 A 192.0.2.1").exchange)
+	s := newServer(b, benchCluster(10_000), Config{Upstream: parseRecords(b, "www.example. 86400 A 192.0.2.1").exchange})
 	queries := benchQueries(b, s)
 	for what, packet := range queries {
 		b.Run("what="+what, func(b *testing.B) {
 			buf := make([]byte, 0, maxUDP)
-			q := &query{client: pod(), received: time.Now()}
+			q := &query{client: podAddr, received: time.Now()}
 			b.ReportAllocs()
 			for b.Loop() {
 				r, _ := s.handle(b.Context(), q, packet, buf)

@@ -16,17 +16,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestAutopathDocs: what docs/autopath.md shows of the wire is what goes over it, and its
-// numbers are ours. Others build on them.
-func TestAutopathDocs(t *testing.T) {
+// TestSearch_AgreesWithDocs: the messages, records and limits in docs/autopath.md are those of
+// the server. Other implementations depend on them.
+func TestSearch_AgreesWithDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/autopath.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows := func(what, text string) {
+	expectInPage := func(what, text string) {
 		t.Helper()
 		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/autopath.md does not show %s:\n%s", what, text)
+			t.Errorf("docs/autopath.md lacks %s:\n%s", what, text)
 		}
 	}
 
@@ -34,19 +34,16 @@ func TestAutopathDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := question("web.", dns.TypeA, string(paths))
+	q := newQuery("web.", dns.TypeA, string(paths))
 	q.Id = 0x2a2a
-	query, err := q.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	query := mustPack(t, q)
 	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{})
-	reply := handled(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
-	shows("the query", dump(query))
-	shows("the reply", dump(reply))
-	_, records, _ := strings.Cut(text(from(t, s, pod(), question("web.search.shop.cluster.local.ap.k8s.io.", dns.TypeA))), "\n")
+	reply := handlePacket(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
+	expectInPage("the query", hexDump(query))
+	expectInPage("the reply", hexDump(reply))
+	_, records, _ := strings.Cut(replyText(exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))), "\n")
 	for line := range strings.Lines(records) {
-		shows("an answer", "    "+line)
+		expectInPage("an answer", "    "+line)
 	}
 
 	for _, row := range []string{
@@ -58,15 +55,15 @@ func TestAutopathDocs(t *testing.T) {
 		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
 		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxWalked),
 	} {
-		shows("a limit", row)
+		expectInPage("a limit", row)
 	}
 	for _, p := range DefaultAllowed() {
-		shows("a network", "`"+p.String()+"`")
+		expectInPage("a network", "`"+p.String()+"`")
 	}
 }
 
-// dump is a message in lines of 16 octets, with the text that is in it.
-func dump(packet []byte) string {
+// hexDump returns a message in lines of 16 octets, in hexadecimal and as text.
+func hexDump(packet []byte) string {
 	var b strings.Builder
 	for at := 0; at < len(packet); at += 16 {
 		line := packet[at:min(at+16, len(packet))]

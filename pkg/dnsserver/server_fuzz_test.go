@@ -15,8 +15,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// seeds are queries with what a query may carry.
-func seeds(f *testing.F) [][]byte {
+// seedQueries returns queries with all kinds of options, and two with malformed options.
+func seedQueries(f *testing.F) [][]byte {
 	f.Helper()
 	var list [][]byte
 	for _, options := range [][]dns.EDNS0{
@@ -26,26 +26,26 @@ func seeds(f *testing.F) [][]byte {
 		{&dns.EDNS0_LOCAL{Code: 65313, Data: []byte("default.svc.cluster.local,svc.cluster.local")}, &dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}},
 	} {
 		for _, question := range []string{"web.default.svc.cluster.local. A", "ext.default.svc.cluster.local. AAAA", "_http._tcp.web.default.svc.cluster.local. SRV", "7.0.96.10.in-addr.arpa. PTR", "WWW.example. A", "www.example. ANY"} {
-			q := asking(question, options != nil)
+			q := parseQuery(question, options != nil)
 			if options != nil {
 				q.IsEdns0().Option = options
 			}
-			packet, err := q.Pack()
-			if err != nil {
-				f.Fatal(err)
-			}
+			packet := mustPack(f, q)
 			list = append(list, packet)
 		}
 	}
-	cut := bytes.Clone(list[len(list)-1])
-	binary.BigEndian.PutUint16(cut[len(cut)-47:], 0xFFFF) // an option's length
-	return append(list, cut, cut[:len(cut)-1])
+	malformed := bytes.Clone(list[len(list)-1])
+	binary.BigEndian.PutUint16(malformed[len(malformed)-47:], 0xFFFF) // an option's length
+	return append(list, malformed, malformed[:len(malformed)-1])
 }
 
-// FuzzServer: whatever comes from clients and from upstream, no fault of ours is found,
-// and what a client gets is a whole message, to its query and no longer than it takes.
-func FuzzServer(f *testing.F) {
-	for _, packet := range seeds(f) {
+// errInvalid is the error of an upstream server whose reply is invalid.
+var errInvalid = errors.New("invalid reply")
+
+// FuzzHandle: with any packets from clients and upstream servers handle does not panic, and a
+// reply is a complete message, to its query, and no longer than the client accepts.
+func FuzzHandle(f *testing.F) {
+	for _, packet := range seedQueries(f) {
 		q := new(dns.Msg)
 		if q.Unpack(packet) != nil {
 			f.Add(packet, packet, true)
@@ -54,59 +54,56 @@ func FuzzServer(f *testing.F) {
 		reply := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
 		reply.Ns = []dns.RR{&dns.SOA{Hdr: header(".", dns.TypeSOA, 60), Ns: "a.", Mbox: "b."}}
 		reply.Extra = []dns.RR{&dns.TSIG{Hdr: header("key.", dns.TypeTSIG, 0), Algorithm: dns.HmacSHA256}, &dns.OPT{Hdr: header(".", dns.TypeOPT, 1<<31)}}
-		denial, err := reply.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		denial := mustPack(f, reply)
 		f.Add(packet, denial, false)
 	}
 	f.Fuzz(func(t *testing.T, packet, upstream []byte, overStream bool) {
-		s := newTestServer(t, noChange, small+"\nservice default/ext external=www.example", func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		s := newTestServer(t, smallCluster+"\nservice default/ext external=www.example", Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 			m := new(dns.Msg)
 			empty := func(r dns.RR) bool { return r.Header().Rdlength == 0 }
 			if m.Unpack(upstream) != nil || slices.ContainsFunc(slices.Concat(m.Answer, m.Ns, m.Extra), empty) {
-				return nil, errors.New("garbage") // as pkg/dnsserver/upstream says, too
+				return nil, errInvalid // as in pkg/dnsserver/upstream
 			}
 			if again, err := m.Pack(); err != nil || new(dns.Msg).Unpack(again) != nil {
-				return nil, errors.New("garbage")
+				return nil, errInvalid
 			}
-			m.Question = q.Question // it sees to that
+			m.Question = q.Question // pkg/dnsserver/upstream checks it
 			return m, nil
-		})
+		}})
 		via := overUDP
 		if overStream {
 			via = overTCP
 		}
 		for range 2 { // from upstream, and from the cache
-			reply := handled(t.Context(), s.Server, packet, via, pod())
+			reply := handlePacket(t.Context(), s.Server, packet, via, podAddr)
 			if reply == nil {
 				continue
 			}
 			m := new(dns.Msg)
 			if err := m.Unpack(reply); err != nil && len(reply) > headerLen {
-				t.Fatalf("the reply %x cannot be read: %v", reply, err)
+				t.Fatalf("cannot unpack the reply %x: %v", reply, err)
 			}
 			if !bytes.Equal(reply[:2], packet[:2]) || reply[2]&0x80 == 0 {
-				t.Fatalf("%x is no reply to %x", reply, packet)
+				t.Fatalf("%x is not a reply to %x", reply, packet)
 			}
 			q := &query{via: via}
 			if rcode, _ := q.parse(packet); rcode != dns.RcodeSuccess {
 				continue
 			}
 			if len(reply) > q.size || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) || len(m.Question) != 1 || (m.IsEdns0() != nil) != q.edns {
-				t.Fatalf("%d octets for a client that accepts %d: %v", len(reply), q.size, m)
+				t.Fatalf("the reply has %d octets, the client accepts %d: %v", len(reply), q.size, m)
 			}
 		}
-		if s.count(t, "dnsconfigurer_dns_panics_total") > 0 {
-			t.Fatal("a fault of ours")
+		if s.counterSum(t, "dnsconfigurer_dns_panics_total") > 0 {
+			t.Fatal("panic")
 		}
 	})
 }
 
-// FuzzFraming: whatever comes over a connection, in whatever pieces, the connection ends,
-// and what it brings are whole messages until then.
-func FuzzFraming(f *testing.F) {
-	query := framed([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07cluster\x05local\x00\x00\x06\x00\x01"))
+// FuzzReadMessage: any octets in pieces of any size are read as complete messages, until the
+// connection ends.
+func FuzzReadMessage(f *testing.F) {
+	query := frame([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07cluster\x05local\x00\x00\x06\x00\x01"))
 	f.Add(query, byte(1))
 	f.Add(append(query, query...), byte(7))
 	f.Add(query[:len(query)-1], byte(255))
@@ -115,33 +112,33 @@ func FuzzFraming(f *testing.F) {
 	f.Add([]byte{0x10, 0x01, 1}, byte(3))
 	f.Add([]byte{0xFF, 0xFF}, byte(1))
 	f.Fuzz(func(t *testing.T, stream []byte, piece byte) {
-		s := newTestServer(t, noChange, small, nil)
-		ours, theirs := net.Pipe()
+		s := newTestServer(t, smallCluster, Config{})
+		server, client := net.Pipe()
 		go func() {
-			defer theirs.Close()
+			defer client.Close()
 			for rest := stream; len(rest) > 0; {
 				n := min(int(piece)+1, len(rest))
-				if _, err := theirs.Write(rest[:n]); err != nil {
+				if _, err := client.Write(rest[:n]); err != nil {
 					return
 				}
 				rest = rest[n:]
 			}
 		}()
-		taken := 0
+		offset := 0
 		for {
-			packet, err := readMessage(ours)
+			packet, err := readMessage(server)
 			if err != nil {
 				break
 			}
-			if len(packet) > maxQuery || !bytes.Equal(framed(packet), stream[taken:taken+2+len(packet)]) {
-				t.Fatalf("%x at %d of %x", packet, taken, stream)
+			if len(packet) > maxQuery || !bytes.Equal(frame(packet), stream[offset:offset+2+len(packet)]) {
+				t.Fatalf("%x at %d of %x", packet, offset, stream)
 			}
-			taken += 2 + len(packet)
-			handled(t.Context(), s.Server, packet, overTCP, pod())
+			offset += 2 + len(packet)
+			handlePacket(t.Context(), s.Server, packet, overTCP, podAddr)
 		}
-		ours.Close()
-		if n := s.count(t, "dnsconfigurer_dns_panics_total"); n > 0 {
-			t.Fatalf("%d faults of ours", n)
+		server.Close()
+		if n := s.counterSum(t, "dnsconfigurer_dns_panics_total"); n > 0 {
+			t.Fatalf("%d panics", n)
 		}
 	})
 }

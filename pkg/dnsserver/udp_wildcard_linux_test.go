@@ -16,10 +16,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// TestWildcard: a reply leaves from the address that was asked, whatever the routing
-// table would take. The client's socket is not connected: it sees where the reply comes
-// from.
-func TestWildcard(t *testing.T) {
+// TestServeUDP_Wildcard: the source of a reply is the destination of the query, also where the
+// routing table prefers another address. The client's socket is not connected, so that it
+// receives replies from any address.
+func TestServeUDP_Wildcard(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a network namespace")
 	}
@@ -30,22 +30,22 @@ func TestWildcard(t *testing.T) {
 	addLoopback(t, "2001:db8::1", "2001:db8::2", "fe80::53")
 	v4 := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
 	v6 := []string{"::1", "2001:db8::1", "2001:db8::2", "fe80::53%lo"}
-	for listen, addresses := range map[string][]string{
+	for listen, addrs := range map[string][]string{
 		"0.0.0.0:0":       v4,
 		"[::]:0":          append(v4, v6...),
 		"127.0.0.2:0":     {"127.0.0.2"},
 		"[2001:db8::2]:0": {"2001:db8::2"},
 		"[fe80::53%lo]:0": {"fe80::53%lo"},
 	} {
-		s := newTestServer(t, noChange, small, nil)
-		s.run(t, listen)
-		for _, a := range addresses {
+		s := newTestServer(t, smallCluster, Config{})
+		s.serveOn(t, listen)
+		for _, a := range addrs {
 			at := netip.AddrPortFrom(netip.MustParseAddr(a), s.addr.Port())
 			for _, edns := range []bool{false, true} {
-				fromWhereAsked(t, listen, at, asking("web.default.svc.cluster.local. A", edns))
+				checkReplySource(t, listen, at, parseQuery("web.default.svc.cluster.local. A", edns))
 				c := dns.Client{Net: "tcp", Timeout: 5 * time.Second}
-				if reply, _, err := c.Exchange(asking("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
-					t.Errorf("listening on %s, asked at %v over TCP: %v, %v", listen, at, reply, err)
+				if reply, _, err := c.Exchange(parseQuery("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
+					t.Errorf("listening on %s, query to %v over TCP: got %v, %v", listen, at, reply, err)
 				}
 			}
 		}
@@ -104,8 +104,8 @@ func waitUntilBound(t *testing.T, address string) {
 	}
 }
 
-// fromWhereAsked asks at an address and wants the reply from there.
-func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) {
+// checkReplySource sends a query to an address and checks that the reply is from there.
+func checkReplySource(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) {
 	t.Helper()
 	client := "[2001:db8::1]:0"
 	if at.Addr().Is4() {
@@ -116,7 +116,7 @@ func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.WriteToUDPAddrPort(wire(t, q), at); err != nil {
+	if _, err := c.WriteToUDPAddrPort(mustPack(t, q), at); err != nil {
 		t.Fatalf("%v: %v", at, err)
 	}
 	c.SetReadDeadline(time.Now().Add(5 * time.Second))
@@ -124,6 +124,6 @@ func fromWhereAsked(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg) 
 	n, from, err := c.ReadFromUDPAddrPort(buf[:])
 	m := new(dns.Msg)
 	if err != nil || from != at || m.Unpack(buf[:n]) != nil || m.Id != q.Id || len(m.Answer) != 1 {
-		t.Errorf("listening on %s, asked at %v: a reply from %v, %v: %v", listen, at, from, err, m)
+		t.Errorf("listening on %s, query to %v: got a reply from %v, %v: %v", listen, at, from, err, m)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// example is one of Kubernetes DNS-Based Service Discovery 1.1.0: the clause, the
-// question and the answer as they stand there, and a cluster in which they are right.
-type example struct {
+// specExample is an example of Kubernetes DNS-Based Service Discovery 1.1.0: the clause, the
+// question and the answer as in the text, and a cluster that has this answer.
+type specExample struct {
 	clause, question string
 	answer           []string
 	cluster          string
 }
 
-// examples are all of the text. The examples contradict each other on addresses, so that
-// each has a cluster of its own.
-var examples = []example{
+// specExamples are all examples of the text. They contradict each other on addresses, so each has
+// its own cluster.
+var specExamples = []specExample{
 	{"2.2", "dns-version.cluster.local. IN TXT",
 		[]string{`dns-version.cluster.local. 28800 IN TXT "1.1.0"`}, ""},
 	{"2.3.1 IPv4", "kubernetes.default.svc.cluster.local. IN A",
@@ -77,36 +77,36 @@ var examples = []example{
 		"service default/foo external=www.example.com"},
 }
 
-// TestSpecificationExamples asks what the text asks, over UDP and TCP, with and without
-// EDNS0, also in capitals (2.1: all comparisons are case-insensitive), and wants what it
-// answers, save for what it leaves open: the TTL in the zone, priority and weight, and
-// the identifier of an endpoint without hostname, for which the text has 438934893.
-func TestSpecificationExamples(t *testing.T) {
+// TestZone_SpecificationExamples sends the questions of the text over UDP and TCP, with and
+// without EDNS0, also in upper case (clause 2.1: all comparisons are case-insensitive). The
+// answers are those of the text, except for what the text does not specify: the TTL in the zone,
+// priority and weight, and the name of an endpoint without hostname, 438934893 in the text.
+func TestZone_SpecificationExamples(t *testing.T) {
 	upstream := parseRecords(t, "www.example.com. 28715 IN A 192.0.2.53\nwww.example.com. 28715 IN AAAA 2001:db8::1")
-	for _, e := range examples {
+	for _, e := range specExamples {
 		t.Run(e.clause, func(t *testing.T) {
-			s := serve(t, "namespace default\n"+e.cluster+"\nloaded", upstream.exchange)
+			s := startServer(t, "namespace default\n"+e.cluster+"\nloaded", Config{Upstream: upstream.exchange})
 			name, qtype, _ := strings.Cut(e.question, " IN ")
-			s.everyTransport(t, func(t *testing.T, _ bool, ask func(string) *dns.Msg) {
+			s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
 				for _, owner := range []string{name, strings.ToUpper(name)} {
-					s.cache.Clear() // so that no TTL has aged
-					reply := ask(owner + " " + qtype)
+					s.cache.Clear() // or TTLs have aged
+					reply := exchange(owner + " " + qtype)
 					var want []string
 					for _, line := range e.answer {
 						rr, err := dns.NewRR(strings.Replace(line, "438934893.", "10-3-0-102.", 1))
 						if err != nil {
 							t.Fatal(err)
 						}
-						want = append(want, open(rr))
+						want = append(want, specifiedText(rr))
 					}
 					var got []string
 					for _, rr := range reply.Answer {
-						got = append(got, open(rr))
+						got = append(got, specifiedText(rr))
 					}
 					slices.Sort(got)
 					slices.Sort(want)
 					if reply.Rcode != dns.RcodeSuccess || !reply.Authoritative || !slices.Equal(got, want) {
-						t.Errorf("%s: the answer is\n%s\nand not\n%s", owner, reply, strings.Join(want, "\n"))
+						t.Errorf("%s\n got %s\nwant %s", owner, reply, strings.Join(want, "\n"))
 					}
 				}
 			})
@@ -114,8 +114,8 @@ func TestSpecificationExamples(t *testing.T) {
 	}
 }
 
-// open is a record as text without what the specification leaves open.
-func open(rr dns.RR) string {
+// specifiedText returns a record as text, without the parts that the text does not specify.
+func specifiedText(rr dns.RR) string {
 	h := rr.Header()
 	h.Name = strings.ToLower(h.Name)
 	if srv, ok := rr.(*dns.SRV); ok {

@@ -1,0 +1,373 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+)
+
+const (
+	validAddr  = "192.0.2.1"    // in the reply of the upstream server
+	forgedAddr = "203.0.113.66" // in replies that must be ignored
+)
+
+// shortTry is the upstream.Config.TryTimeout of tests that wait until it ends, longTry that
+// of all others.
+const (
+	shortTry = 400 * time.Millisecond
+	longTry  = 10 * time.Second
+)
+
+// startForwarder starts a server of smallCluster that forwards to servers. The timeout of a
+// query is two and a half tries.
+func startForwarder(t *testing.T, try time.Duration, servers ...netip.AddrPort) *testServer {
+	t.Helper()
+	config := upstream.Config{TryTimeout: try, Timeout: try * 5 / 2}
+	for _, addr := range servers {
+		config.Servers = append(config.Servers, upstream.Server{Addr: addr})
+	}
+	client, err := upstream.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startServer(t, smallCluster, Config{Upstream: client.Exchange})
+}
+
+// newReply returns the reply to q with A records.
+func newReply(t *testing.T, q *dns.Msg, addrs ...string) *dns.Msg {
+	m := new(dns.Msg).SetReply(q)
+	for _, a := range addrs {
+		rr, err := dns.NewRR(q.Question[0].Name + " 60 IN A " + a)
+		if err != nil {
+			t.Error(err)
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	return m
+}
+
+// validReply returns the reply to q with validAddr, as the only message.
+func validReply(t *testing.T, q *dns.Msg) []dnstest.Message {
+	return []dnstest.Message{{Wire: mustPack(t, newReply(t, q, validAddr))}}
+}
+
+// noReply is a dnstest.Handler that never replies.
+func noReply(string, *dns.Msg) []dnstest.Message { return nil }
+
+// invalidReplies are messages that are malformed, or not a reply to the query.
+var invalidReplies = map[string]func(t *testing.T, q *dns.Msg) dnstest.Message{
+	"wrong ID":            changedReply(func(m *dns.Msg) { m.Id++ }),
+	"wrong name":          changedReply(func(m *dns.Msg) { m.Question[0].Name = "wwx.example." }),
+	"wrong type":          changedReply(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA }),
+	"wrong class":         changedReply(func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }),
+	"two questions":       changedReply(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }),
+	"no question":         changedReply(func(m *dns.Msg) { m.Question = nil }),
+	"query":               changedReply(func(m *dns.Msg) { m.Response = false }),
+	"wrong opcode":        changedReply(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }),
+	"wrong name and TC":   changedReply(func(m *dns.Msg) { m.Question[0].Name = "wwx.example."; m.Truncated = true }),
+	"other source port":   otherPortReply,
+	"empty":               func(*testing.T, *dns.Msg) dnstest.Message { return dnstest.Message{} },
+	"header only":         cutReply(func([]byte) int { return headerLen }),
+	"cut in the question": cutReply(func([]byte) int { return headerLen + 5 }),
+	"cut in the answer":   cutReply(func(wire []byte) int { return len(wire) - 2 }),
+	"wrong answer count": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		wire := mustPack(t, newReply(t, q, forgedAddr))
+		wire[6] = 0xFF
+		return dnstest.Message{Wire: wire}
+	},
+	"compression pointer to itself": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		wire := mustPack(t, newReply(t, q))
+		wire[7] = 1
+		return dnstest.Message{Wire: append(wire, 0xC0, byte(len(wire)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
+	},
+	"compression pointers in a loop": func(t *testing.T, q *dns.Msg) dnstest.Message {
+		wire := mustPack(t, newReply(t, q))
+		wire[7] = 1
+		at := byte(len(wire))
+		return dnstest.Message{Wire: append(wire, 1, 'a', 0xC0, at+4, 1, 'b', 0xC0, at, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)}
+	},
+}
+
+func changedReply(change func(*dns.Msg)) func(*testing.T, *dns.Msg) dnstest.Message {
+	return func(t *testing.T, q *dns.Msg) dnstest.Message {
+		m := newReply(t, q, forgedAddr)
+		change(m)
+		return dnstest.Message{Wire: mustPack(t, m)}
+	}
+}
+
+func cutReply(length func(wire []byte) int) func(*testing.T, *dns.Msg) dnstest.Message {
+	return func(t *testing.T, q *dns.Msg) dnstest.Message {
+		wire := mustPack(t, newReply(t, q, forgedAddr))
+		return dnstest.Message{Wire: wire[:length(wire)]}
+	}
+}
+
+func otherPortReply(t *testing.T, q *dns.Msg) dnstest.Message {
+	return dnstest.Message{Wire: mustPack(t, newReply(t, q, forgedAddr)), OtherPort: true}
+}
+
+// TestUpstream_InvalidReplies sends invalid replies before the valid one, and alone. The
+// client gets the valid reply, or else SERVFAIL after the timeout. The cache keeps none of the
+// invalid ones, and the cluster's names are answered.
+func TestUpstream_InvalidReplies(t *testing.T) {
+	for name, invalid := range invalidReplies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			followed := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
+				if network == "tcp" { // others cannot send into a connection
+					return validReply(t, q)
+				}
+				return append([]dnstest.Message{invalid(t, q)}, validReply(t, q)...)
+			})
+			alone := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return []dnstest.Message{invalid(t, q)} })
+			for s, want := range map[*testServer]string{
+				startForwarder(t, longTry, followed.Addr): validAddr,
+				startForwarder(t, shortTry, alone.Addr):   "SERVFAIL",
+			} {
+				s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
+					for range 2 {
+						if got := addresses(exchange("www.example. A")); got != want {
+							t.Errorf("got %s, want %s", got, want)
+						}
+					}
+					if got := addresses(exchange("web.default.svc.cluster.local. A")); got != "10.96.0.7" {
+						t.Errorf("name of the cluster: got %s, want 10.96.0.7", got)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestUpstream_GuessedIDs sends a flood of replies with wrong IDs. After 20 of them the query
+// is sent over TCP, which the sender of the flood cannot reach.
+func TestUpstream_GuessedIDs(t *testing.T) {
+	for _, tt := range []struct {
+		works bool // TCP
+		try   time.Duration
+		want  string
+	}{{true, longTry, validAddr}, {false, shortTry, "SERVFAIL"}} {
+		server := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
+			switch {
+			case network == "udp":
+				return slices.Repeat([]dnstest.Message{invalidReplies["wrong ID"](t, q)}, 2000)
+			case tt.works:
+				return validReply(t, q)
+			}
+			return nil
+		})
+		s := startForwarder(t, tt.try, server.Addr)
+		if got := addresses(s.exchange(t, "udp", parseQuery("www.example. A", true))); got != tt.want || server.OverTCP.Load() == 0 {
+			t.Errorf("got %s after %d queries over TCP, want %s", got, server.OverTCP.Load(), tt.want)
+		}
+	}
+}
+
+// TestUpstream_Timeouts: a server that does not reply in time, or refuses the connection,
+// costs the first client at most the timeout. The same query is then answered from the cache.
+// A slow reply within the timeout is used. With a second server every query is answered.
+func TestUpstream_Timeouts(t *testing.T) {
+	closed := func(t *testing.T) netip.AddrPort { // ICMP port unreachable
+		c, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.LocalAddr().(*net.UDPAddr).AddrPort()
+	}
+	late := func(after time.Duration) func(t *testing.T) netip.AddrPort {
+		return func(t *testing.T) netip.AddrPort {
+			return dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
+				reply := validReply(t, q)
+				reply[0].After = after
+				return reply
+			}).Addr
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		addr func(*testing.T) netip.AddrPort
+		try  time.Duration
+		want string
+	}{
+		{"no reply", func(t *testing.T) netip.AddrPort { return dnstest.Start(t, noReply).Addr }, shortTry, "SERVFAIL"},
+		{"port unreachable", closed, shortTry, "SERVFAIL"},
+		{"slow", late(time.Second), longTry, validAddr},
+		{"too slow", late(3 * shortTry), shortTry, "SERVFAIL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := startForwarder(t, tt.try, tt.addr(t))
+			for range 2 {
+				reply := s.exchange(t, "udp", parseQuery("www.example. A", true))
+				if got := addresses(reply); got != tt.want {
+					t.Errorf("got %s, want %s", got, tt.want)
+				}
+			}
+			// The first reply is from the upstream server, the second from the cache, also if it is a failure.
+			forwarded := s.counterSum(t, "dnsconfigurer_dns_queries_total", "source=upstream")
+			cached := s.counterSum(t, "dnsconfigurer_dns_queries_total", "source=cache")
+			if forwarded != 1 || cached != 1 {
+				t.Errorf("got %d replies from upstream and %d from the cache, want 1 and 1", forwarded, cached)
+			}
+			second := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return validReply(t, q) })
+			s = startForwarder(t, shortTry, tt.addr(t), second.Addr)
+			for i := range 5 {
+				if got := addresses(s.exchange(t, "udp", parseQuery(fmt.Sprintf("www%d.example. A", i), false))); got != validAddr {
+					t.Errorf("with a second server: got %s, want %s", got, validAddr)
+				}
+			}
+		})
+	}
+}
+
+// TestUpstream_LongReplies: a reply of any length arrives complete over TCP. A reply that the
+// upstream server sends incomplete only is never sent as a complete one: it has TC over UDP,
+// and is SERVFAIL over TCP.
+func TestUpstream_LongReplies(t *testing.T) {
+	withRecords := func(q *dns.Msg, n int) *dns.Msg {
+		return newReply(t, q, slices.Repeat([]string{validAddr}, n)...)
+	}
+	truncated := func(_ string, q *dns.Msg) []dnstest.Message {
+		m := newReply(t, q)
+		m.Truncated = true
+		return []dnstest.Message{{Wire: mustPack(t, m)}}
+	}
+	cut := func(_ string, q *dns.Msg) []dnstest.Message {
+		m := withRecords(q, 40)
+		m.Truncated = true
+		return []dnstest.Message{{Wire: mustPack(t, m)[:500]}}
+	}
+	complete := func(n int) dnstest.Handler {
+		return func(_ string, q *dns.Msg) []dnstest.Message {
+			return []dnstest.Message{{Wire: mustPack(t, withRecords(q, n))}}
+		}
+	}
+	for _, tt := range []struct {
+		name             string
+		overUDP, overTCP dnstest.Handler
+		udp, tcp         string // what the client gets
+	}{
+		{"TC, then TCP", truncated, complete(100), "TC", "100"},
+		{"TC in the middle of a record, then TCP", cut, complete(100), "TC", "100"},
+		{"longer than any UDP reply, then TCP", complete(1000), complete(100), "TC", "100"},
+		{"longer than the advertised size, in one packet", complete(100), noReply, "TC", "100"},
+		{"TC over TCP too", truncated, truncated, "TC", "SERVFAIL"},
+		{"TC, no reply over TCP", truncated, noReply, "TC", "SERVFAIL"},
+		{"TC in the middle of a record, no reply over TCP", cut, noReply, "SERVFAIL", "SERVFAIL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := startForwarder(t, shortTry, dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
+				if network == "udp" {
+					return tt.overUDP(network, q)
+				}
+				return tt.overTCP(network, q)
+			}).Addr)
+			for network, want := range map[string]string{"udp": tt.udp, "tcp": tt.tcp} {
+				for _, edns := range []bool{false, true} {
+					reply := s.exchange(t, network, parseQuery("www.example. A", edns))
+					got := dns.RcodeToString[reply.Rcode]
+					switch {
+					case reply.Truncated:
+						got = "TC"
+					case reply.Rcode == dns.RcodeSuccess:
+						got = fmt.Sprint(len(reply.Answer))
+					}
+					if got != want {
+						t.Errorf("over %s: got %s, want %s", network, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestUpstream_UnrelatedRecords: records of other names in a reply do not answer queries for
+// those names.
+func TestUpstream_UnrelatedRecords(t *testing.T) {
+	unrelated := parseRecords(t, "web.default.svc.cluster.local. 60 IN A "+forgedAddr+"\nother.example. 60 IN A "+forgedAddr+"\n7.0.96.10.in-addr.arpa. 60 IN PTR bank.example.")
+	server := dnstest.Start(t, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+		m := newReply(t, q, validAddr)
+		if q.Question[0].Name == "www.example." {
+			m.Answer = append(m.Answer, unrelated...)
+			m.Ns, m.Extra = unrelated, unrelated
+		}
+		return m
+	}))
+	s := startForwarder(t, longTry, server.Addr)
+	s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
+		exchange("www.example. A")
+		for question, want := range map[string]string{"web.default.svc.cluster.local. A": "10.96.0.7", "other.example. A": validAddr} {
+			if got := addresses(exchange(question)); got != want {
+				t.Errorf("%s: got %s, want %s", question, got, want)
+			}
+		}
+		if ptr := exchange("7.0.96.10.in-addr.arpa. PTR"); len(ptr.Answer) != 1 || ptr.Answer[0].(*dns.PTR).Ptr != "web.default.svc.cluster.local." {
+			t.Errorf("PTR: got %s, want web.default.svc.cluster.local.", replyText(ptr))
+		}
+	})
+}
+
+// TestForward_Limit: at most 4096 queries wait for other servers, also if all of them are for
+// one name. The next one gets SERVFAIL at once, and the cluster's names are answered.
+func TestForward_Limit(t *testing.T) {
+	var waiting atomic.Int32
+	release := make(chan struct{})
+	s := startServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		waiting.Add(1)
+		<-release
+		return newReply(t, q, validAddr), nil
+	}})
+	defer close(release)
+	flood, err := net.Dial("udp", s.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flood.Close()
+	packet := mustPack(t, parseQuery("www.example. A", true))
+	rejected := func() int {
+		return s.counterSum(t, "dnsconfigurer_dns_queries_total", "source=server", "rcode=SERVFAIL")
+	}
+	for deadline := time.Now().Add(time.Minute); rejected() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d queries are waiting, and none was rejected", waiting.Load())
+		}
+		for range 100 {
+			flood.Write(packet)
+		}
+	}
+	// Queries within the limit may reach the upstream server after the first rejection.
+	for deadline := time.Now().Add(time.Minute); waiting.Load() < maxForwarded && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	s.forEachTransport(t, func(t *testing.T, edns bool, exchange func(string) *dns.Msg) {
+		if got := addresses(exchange("web.default.svc.cluster.local. A")); got != "10.96.0.7" {
+			t.Errorf("name of the cluster: got %s, want 10.96.0.7", got)
+		}
+		reply := exchange("other.example. A")
+		if reply.Rcode != dns.RcodeServerFailure || edns && extendedCode(reply) != int(dns.ExtendedErrorCodeOther) {
+			t.Errorf("query above the limit: got %v, want SERVFAIL", reply)
+		}
+	})
+	if n := waiting.Load(); n != maxForwarded {
+		t.Errorf("waiting for upstream servers: got %d queries, want %d", n, maxForwarded)
+	}
+	if n := s.cache.Stats().Entries; n != 0 {
+		t.Errorf("%d failures are cached although no server was queried", n)
+	}
+}

@@ -1,0 +1,358 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+)
+
+// clusterDNS is the cluster DNS server of node caches.
+type clusterDNS struct {
+	*Server
+	ignoresOption bool // it does not support the SearchPaths option
+	down          atomic.Bool
+
+	queries   atomic.Int64
+	lastQuery atomic.Pointer[dns.Msg] // a copy
+}
+
+func (c *clusterDNS) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+	c.queries.Add(1)
+	c.lastQuery.Store(m.Copy())
+	if c.down.Load() {
+		return nil, errUnreachable
+	}
+	q := m.Copy()
+	if c.ignoresOption {
+		q.IsEdns0().Option = nil
+	}
+	packet, err := q.Pack()
+	if err != nil {
+		return nil, err
+	}
+	reply := new(dns.Msg)
+	return reply, reply.Unpack(handlePacket(ctx, c.Server, packet, overTCP, netip.MustParseAddr("10.0.0.1")))
+}
+
+// forwarding returns the Forwarding of a node with the search domains.
+func (c *clusterDNS) forwarding(t testing.TB, upstream Exchange, hosts ...string) Forwarding {
+	f := Forwarding{Upstream: upstream, Expander: c.exchange}
+	for _, zone := range []string{"cluster.local", "in-addr.arpa", "ip6.arpa"} {
+		f.Stubs = append(f.Stubs, Stub{Zone: mustName(t, zone), Exchange: c.exchange})
+	}
+	for _, host := range hosts {
+		f.HostSuffixes = append(f.HostSuffixes, mustName(t, host))
+	}
+	return f
+}
+
+// newNodeCache returns a node cache without sockets.
+func newNodeCache(t testing.TB, f Forwarding) *testServer {
+	t.Helper()
+	s := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}})
+	s.SetForwarding(f)
+	return s
+}
+
+// TestGolden_NodeCache compares the replies of node caches with the golden files. Each question is
+// sent to two of them: the cluster DNS of the first supports the option, that of the second does
+// not. A different reply of the second follows "without the option": a cluster DNS that expands the
+// list does not say that the bare name was found if that name has no records of the type.
+func TestGolden_NodeCache(t *testing.T) {
+	for _, file := range readGoldenFiles(t, "testdata/node") {
+		t.Run(file.name, func(t *testing.T) {
+			withOption, without := startNodeCache(t, file, false), startNodeCache(t, file, true)
+			file.check(t, func(question string) string {
+				reply := withOption.consistentReply(t, question)
+				if other := without.consistentReply(t, question); other != reply {
+					reply += "without the option\n" + other
+				}
+				return reply
+			})
+		})
+	}
+}
+
+// startNodeCache starts a node cache of the cluster of a golden file.
+func startNodeCache(t *testing.T, file goldenFile, ignoresOption bool) *testServer {
+	t.Helper()
+	server := newTestServer(t, file.cluster, Config{Upstream: file.upstream.exchange})
+	c := &clusterDNS{Server: server.Server, ignoresOption: ignoresOption}
+	fresh := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+		server.cache.Clear() // or TTLs have aged
+		return c.exchange(ctx, m)
+	}
+	forwarding := c.forwarding(t, file.upstream.exchange)
+	forwarding.HostSuffixes, forwarding.Expander = file.hosts, fresh
+	for i := range forwarding.Stubs {
+		forwarding.Stubs[i].Exchange = fresh
+	}
+	s := newNodeCache(t, forwarding)
+	s.serveOn(t, "127.0.0.1:0")
+	return s
+}
+
+// TestNodeCache_ExpanderQuery checks the queries to the cluster DNS: the bare name with the search
+// list, without the client's options. Other autopath names are never sent.
+func TestNodeCache_ExpanderQuery(t *testing.T) {
+	c := &clusterDNS{Server: newServer(t, shopCluster, Config{})}
+	s := newNodeCache(t, c.forwarding(t, nil, "corp.example"))
+	q := newQuery(autopathName("WEB", "shop"), dns.TypeAAAA, "other.example")
+	q.CheckingDisabled = true
+	q.IsEdns0().SetDo()
+	if m := exchangeDirect(t, s.Server, q); m.Answer[0].Header().Name != q.Question[0].Name {
+		t.Errorf("got the owner of %v, want that of the question", m.Answer[0])
+	}
+	sent := c.lastQuery.Load()
+	opt := sent.IsEdns0()
+	if got := sent.Question[0].String() + " " + opt.Option[0].(*dns.EDNS0_LOCAL).String(); len(opt.Option) != 1 || !opt.Do() || !sent.CheckingDisabled ||
+		sent.Question[0].Name != "web." || string(opt.Option[0].(*dns.EDNS0_LOCAL).Data) != "shop.svc.cluster.local,svc.cluster.local,cluster.local,corp.example" {
+		t.Errorf("the cluster DNS got %s, want web. with the search list of the pod", got)
+	}
+	before := c.queries.Load()
+	for _, name := range []string{"ap.k8s.io.", "other.ap.k8s.io.", "web.find.shop.cluster.local.ap.k8s.io.", "shop.cluster.local.ap.k8s.io.", "web.search.shop.other.ap.k8s.io."} {
+		exchangeDirect(t, s.Server, newQuery(name, dns.TypeA))
+	}
+	if c.queries.Load() != before {
+		t.Errorf("the cluster DNS got %v, want no query", c.lastQuery.Load().Question)
+	}
+	// The option of a client is ignored, and not forwarded.
+	if m := exchangeDirect(t, s.Server, newQuery("web.svc.cluster.local.", dns.TypeA, "shop.svc.cluster.local")); m.Rcode != dns.RcodeNameError || isExpanded(m) || len(c.lastQuery.Load().IsEdns0().Option) != 0 {
+		t.Errorf("query with an option: the client got\n%v\nand the cluster DNS\n%v", m, c.lastQuery.Load())
+	}
+}
+
+// TestNodeCache_CachesExpansions: the second query for a name is answered from the cache.
+func TestNodeCache_CachesExpansions(t *testing.T) {
+	for _, ignoresOption := range []bool{false, true} {
+		for _, name := range []string{"web", "web.payments", "www.example", "absent.example"} {
+			synctest.Test(t, func(t *testing.T) {
+				c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
+				s := newNodeCache(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange, "corp.example"))
+				q := newQuery(autopathName(name, "shop"), dns.TypeA)
+				exchangeDirect(t, s.Server, q)
+				synctest.Wait() // for queries that outlive the walk
+				before := c.queries.Load()
+				packet := mustPack(t, q)
+				if wire, _ := handleWithoutWait(t, s.Server, packet, time.Now()); wire == nil || c.queries.Load() != before {
+					t.Errorf("%s, option ignored %t: not answered from the cache", name, ignoresOption)
+				}
+			})
+		}
+	}
+}
+
+// TestNodeCache_TTL: an answer is cached no longer than the negative TTL of the candidates before
+// the one found.
+func TestNodeCache_TTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange})}
+		for _, ignoresOption := range []bool{false, true} {
+			c.ignoresOption = ignoresOption
+			s := newNodeCache(t, c.forwarding(t, c.cfg.Upstream, "corp.example"))
+			q := newQuery(autopathName("web", "default"), dns.TypeA) // five seconds: the negative TTL of the cluster
+			exchangeDirect(t, s.Server, q)
+			for _, step := range []struct {
+				wait    time.Duration
+				queries bool
+			}{{4 * time.Second, false}, {time.Second, true}} {
+				time.Sleep(step.wait)
+				before := c.queries.Load()
+				exchangeDirect(t, s.Server, q)
+				if got := c.queries.Load() > before; got != step.queries {
+					t.Errorf("option ignored %t, %v later: got a query to the cluster DNS %t, want %t", ignoresOption, step.wait, got, step.queries)
+				}
+			}
+			s.running.Wait()
+		}
+		c.running.Wait()
+	})
+}
+
+// TestNodeCache_UnresolvedSuffix: a candidate found after one that no server answered is not
+// cached.
+func TestNodeCache_UnresolvedSuffix(t *testing.T) {
+	for _, ignoresOption := range []bool{false, true} {
+		records := parseRecords(t, "web.late.example. 300 IN A 192.0.2.1").exchange
+		upstream := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+			if strings.HasSuffix(m.Question[0].Name, ".dead.example.") {
+				return nil, errUnreachable
+			}
+			return records(ctx, m)
+		}
+		c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: upstream}), ignoresOption: ignoresOption}
+		s := newNodeCache(t, c.forwarding(t, upstream, "dead.example", "late.example"))
+		for range 2 {
+			before := c.queries.Load()
+			m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "default"), dns.TypeA))
+			if len(m.Answer) != 2 || m.Answer[0].Header().Ttl != 0 || c.queries.Load() == before {
+				t.Errorf("option ignored %t: queried again %t, want a TTL of 0 and a query\n%v", ignoresOption, c.queries.Load() > before, m)
+			}
+		}
+		// No NXDOMAIN while a candidate is unresolved.
+		if m := exchangeDirect(t, s.Server, newQuery(autopathName("absent", "default"), dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
+			t.Errorf("option ignored %t: got %v, want SERVFAIL", ignoresOption, m)
+		}
+		s.running.Wait()
+	}
+}
+
+// TestNodeCache_ClusterDNSDown: while the cluster DNS does not reply, cached names are answered, and
+// all others get SERVFAIL, never NXDOMAIN.
+func TestNodeCache_ClusterDNSDown(t *testing.T) {
+	for _, ignoresOption := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
+			s := newNodeCache(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange))
+			lookup := func(name string) string {
+				m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA))
+				return addresses(m)
+			}
+			cached := []string{autopathName("web", "shop"), autopathName("web.payments", "shop"), "web.shop.svc.cluster.local."}
+			for _, name := range cached {
+				lookup(name)
+			}
+			c.down.Store(true)
+			time.Sleep(10 * time.Second)
+			for _, name := range cached {
+				if got := lookup(name); got != "10.96.0.7" && got != "10.96.0.8" {
+					t.Errorf("option ignored %t, %s, cached: got %s", ignoresOption, name, got)
+				}
+			}
+			for _, name := range []string{autopathName("other", "payments"), autopathName("absent", "shop"), "other.payments.svc.cluster.local.", autopathName("www.example", "shop")} {
+				if got := lookup(name); got != "SERVFAIL" {
+					t.Errorf("option ignored %t, %s, not cached: got %s, want SERVFAIL", ignoresOption, name, got)
+				}
+			}
+			if got := lookup("www.example."); got != "192.0.2.1" {
+				t.Errorf("name outside the cluster: got %s, want 192.0.2.1", got)
+			}
+			c.down.Store(false)
+			time.Sleep(31 * time.Second) // failures are cached until then
+			for _, name := range append(cached, autopathName("other", "payments")) {
+				if got := lookup(name); got == "SERVFAIL" {
+					t.Errorf("option ignored %t, %s, cluster DNS up again: got %s", ignoresOption, name, got)
+				}
+			}
+			s.running.Wait()
+		})
+	}
+}
+
+// TestNodeCache_SetHostSuffixes: new search domains of the host apply to the next query. Answers for
+// the previous search list stay in the cache.
+func TestNodeCache_SetHostSuffixes(t *testing.T) {
+	upstream := parseRecords(t, "wiki.old.example. 300 IN A 192.0.2.1\nwiki.new.example. 300 IN A 192.0.2.2").exchange
+	c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: upstream})}
+	s := newNodeCache(t, c.forwarding(t, upstream, "old.example"))
+	lookup := func() string {
+		return addresses(exchangeDirect(t, s.Server, newQuery(autopathName("wiki", "shop"), dns.TypeA)))
+	}
+	before := lookup()
+	s.SetHostSuffixes(c.forwarding(t, upstream, "new.example").HostSuffixes)
+	after := lookup()
+	s.SetHostSuffixes(c.forwarding(t, upstream, "old.example").HostSuffixes)
+	c.down.Store(true)
+	if again := lookup(); before != "192.0.2.1" || after != "192.0.2.2" || again != before {
+		t.Errorf("got %s, then %s, then %s, want 192.0.2.1, 192.0.2.2, 192.0.2.1", before, after, again)
+	}
+}
+
+// TestNodeCache_OptionLimits checks both sides of the limits of the option and of the search list.
+func TestNodeCache_OptionLimits(t *testing.T) {
+	// The length of the cluster's domains in the option.
+	const cluster = len("shop.svc.cluster.local,svc.cluster.local,cluster.local")
+	domains := func(n, length int) []string { // n domains of length octets in the option
+		list := slices.Repeat([]string{""}, n)
+		for i := range list {
+			share := length/(n-i) - 1
+			length -= share + 1
+			label := strings.Repeat("x", 50)
+			list[i] = (fmt.Sprintf("d%02d.", i) + strings.Repeat(label+".", 5))[:share]
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		name  string
+		hosts []string
+		paths int // in the option; 0: no option
+	}{
+		{"maximum of domains", domains(MaxHostSuffixes, MaxHostSuffixes*8), autopath.MaxPaths},
+		{"one domain more", domains(MaxHostSuffixes+1, (MaxHostSuffixes+1)*8), autopath.MaxPaths},
+		{"maximum of octets", domains(10, autopath.MaxText-cluster), 13},
+		{"one octet more", domains(10, autopath.MaxText-cluster+1), 0},
+	} {
+		c := &clusterDNS{Server: newServer(t, shopCluster, Config{})}
+		s := newNodeCache(t, c.forwarding(t, nil, tt.hosts...))
+		if got := addresses(exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA))); got != "10.96.0.7" {
+			t.Errorf("%s: got %s, want 10.96.0.7", tt.name, got)
+		}
+		paths := 0
+		if options := c.lastQuery.Load().IsEdns0().Option; len(options) > 0 {
+			list, err := autopath.Decode(options[0].(*dns.EDNS0_LOCAL).Data)
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			paths = len(list)
+		}
+		if paths != tt.paths {
+			t.Errorf("%s: got %d domains in the option, want %d", tt.name, paths, tt.paths)
+		}
+	}
+}
+
+// TestNodeCache_CacheIsolation: a reply depends neither on queries of other pods nor on previous
+// search domains of the host. Each reply of a node cache is the same as that of a new one.
+func TestNodeCache_CacheIsolation(t *testing.T) {
+	hosts := [][]string{nil, {"example"}, {"corp.example", "example"}, {"example", "corp.example"}, {"dead.test"}}
+	for _, ignoresOption := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { // TTLs do not age in fake time
+			for seed := range uint64(40) {
+				sc := newScenario(seed)
+				c := &clusterDNS{Server: sc.newServer(t), ignoresOption: ignoresOption}
+				forwarding := c.forwarding(t, c.cfg.Upstream, hosts[sc.IntN(len(hosts))]...)
+				shared := newNodeCache(t, forwarding)
+				for range 40 {
+					switch sc.IntN(8) {
+					case 0:
+						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[sc.IntN(len(hosts))]...)
+						shared.SetForwarding(forwarding)
+					case 1:
+						forwarding = c.forwarding(t, c.cfg.Upstream, hosts[sc.IntN(len(hosts))]...)
+						shared.SetHostSuffixes(forwarding.HostSuffixes)
+					}
+					name := sc.lookupName()
+					if sc.IntN(4) > 0 {
+						name += "search." + sc.pick("shop", "api", "default") + ".cluster.local.ap.k8s.io."
+					}
+					q := newQuery(name, []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}[sc.IntN(3)])
+					if sc.IntN(3) == 0 { // an option of the client
+						q = newQuery(name, dns.TypeA, sc.pick("api", "shop")+".svc.cluster.local,example")
+					}
+					q.CheckingDisabled = sc.IntN(4) == 0
+					fresh := newNodeCache(t, forwarding)
+					got, want := replyText(exchangeDirect(t, shared.Server, q)), replyText(exchangeDirect(t, fresh.Server, q))
+					if got != want {
+						t.Fatalf("seed %d: %s with the host suffixes %v: got\n%s\nwant as from a new node cache\n%s", seed, name, forwarding.HostSuffixes, got, want)
+					}
+					fresh.running.Wait()
+				}
+				shared.running.Wait()
+				c.running.Wait()
+			}
+		})
+	}
+}

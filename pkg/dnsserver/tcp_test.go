@@ -1,0 +1,264 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// frame returns a message as it is sent over TCP, after its length.
+func frame(packet []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
+}
+
+// TestServeStream_Timeouts: a connection ends after 10 seconds without a query, and 5 seconds
+// after the first octet of a query that is not complete, however slowly the rest arrives.
+func TestServeStream_Timeouts(t *testing.T) {
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", true)))
+	for _, tt := range []struct {
+		name string
+		send func(c net.Conn) // until the server has closed the connection
+		want time.Duration
+	}{
+		{"idle", func(net.Conn) {}, streamIdle},
+		{"one octet, then idle", func(c net.Conn) { c.Write(query[:1]) }, streamMessage},
+		{"the length, then idle", func(c net.Conn) { c.Write(query[:2]) }, streamMessage},
+		{"all but one octet, then idle", func(c net.Conn) { c.Write(query[:len(query)-1]) }, streamMessage},
+		{"an octet each second", func(c net.Conn) {
+			for _, b := range query {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}, streamMessage},
+		{"a query after nine seconds, then idle", func(c net.Conn) {
+			time.Sleep(9 * time.Second)
+			c.Write(query)
+			io.ReadFull(c, make([]byte, 2))
+		}, 9*time.Second + streamMessage}, // the client does not read the rest of the reply
+		{"a length above the maximum of queries", func(c net.Conn) { c.Write([]byte{0x10, 0x01}) }, 0},
+		{"an empty message, then idle", func(c net.Conn) { c.Write([]byte{0, 0}) }, streamIdle},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTestServer(t, smallCluster, Config{})
+				server, client := net.Pipe()
+				all := newStreams()
+				all.add(server)
+				begin := time.Now()
+				var sending sync.WaitGroup
+				sending.Go(func() { tt.send(client) })
+				s.serveStream(t.Context(), server, all)
+				if took := time.Since(begin); took != tt.want {
+					t.Errorf("the connection ended after %v, want %v", took, tt.want)
+				}
+				server.Close()
+				sending.Wait()
+			})
+		})
+	}
+}
+
+// TestServeStream_SlowQuery: a query just within the timeouts is answered.
+func TestServeStream_SlowQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t, smallCluster, Config{})
+		server, client := net.Pipe()
+		go s.serveStream(t.Context(), server, newStreams())
+		query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
+		for range 3 {
+			time.Sleep(streamIdle - time.Millisecond)
+			client.Write(query[:1])
+			time.Sleep(streamMessage - time.Millisecond)
+			client.Write(query[1:])
+			client.SetReadDeadline(time.Time{})
+			reply, err := readMessage(client)
+			if m := new(dns.Msg); err != nil || m.Unpack(reply) != nil || addresses(m) != "10.96.0.7" {
+				t.Fatalf("got %x, %v, want 10.96.0.7", reply, err)
+			}
+		}
+		client.Close()
+		synctest.Wait()
+	})
+}
+
+// connections are the open connections of a test.
+type connections []net.Conn
+
+func (list connections) close() {
+	for _, c := range list {
+		c.Close()
+	}
+}
+
+// dialStreams opens n connections and sends the octets through each.
+func (s *testServer) dialStreams(t *testing.T, n int, octets []byte) connections {
+	t.Helper()
+	var list connections
+	for range n {
+		c, err := net.Dial("tcp", s.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+		c.Write(octets)
+	}
+	return list
+}
+
+// countResources returns how many goroutines and file descriptors the process has.
+func countResources(t *testing.T) (goroutines, descriptors int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.NumGoroutine(), len(entries)
+}
+
+// TestServeTCP_SlowClients opens 1.5 times the maximum of connections, each of which sends a
+// query octet by octet. Queries over UDP and new TCP connections are answered meanwhile: the
+// connection that has been idle for longest is closed. No goroutine or descriptor is left when
+// the clients have closed theirs.
+func TestServeTCP_SlowClients(t *testing.T) {
+	s := startServer(t, smallCluster, Config{})
+	for _, network := range []string{"udp", "tcp"} { // starts all readers
+		s.exchange(t, network, parseQuery("cluster.local. SOA", false))
+	}
+	goroutines, descriptors := countResources(t)
+
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
+	slow := s.dialStreams(t, maxStreams*3/2, query[:1])
+	defer slow.close()
+	for i, octet := range query[1 : len(query)-1] {
+		for _, c := range slow {
+			c.Write([]byte{octet})
+		}
+		for _, network := range []string{"udp", "tcp"} {
+			if got := addresses(s.exchange(t, network, parseQuery("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
+				t.Errorf("over %s, after %d octets of the slow queries: got %s, want 10.96.0.7", network, 2+i, got)
+			}
+		}
+		if now, _ := countResources(t); now > goroutines+maxStreams+100 {
+			t.Fatalf("got %d goroutines, %d before, for %d connections", now, goroutines, maxStreams)
+		}
+	}
+	slow.close()
+	for deadline := time.Now().Add(time.Minute); ; {
+		g, d := countResources(t)
+		if g <= goroutines && d <= descriptors {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("goroutines %d -> %d, descriptors %d -> %d", goroutines, g, descriptors, d)
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestServeTCP_EvictsIdleConnection: of 1024 connections, the one with the most recent query is
+// kept when 1023 new ones are opened. All others are closed.
+func TestServeTCP_EvictsIdleConnection(t *testing.T) {
+	s := startServer(t, smallCluster, Config{})
+	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
+	first := s.dialStreams(t, maxStreams, nil)
+	defer first.close()
+	sendQuery := func(c net.Conn) error {
+		if _, err := c.Write(query); err != nil {
+			return err
+		}
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, err := readMessage(c)
+		return err
+	}
+	for i, c := range first {
+		if i != 7 {
+			if err := sendQuery(c); err != nil {
+				t.Fatalf("connection %d of %d: %v", i+1, maxStreams, err)
+			}
+		}
+	}
+	if err := sendQuery(first[7]); err != nil {
+		t.Fatal(err)
+	}
+	more := s.dialStreams(t, maxStreams-1, nil)
+	defer more.close()
+	if err := sendQuery(more[maxStreams-2]); err != nil {
+		t.Error(err)
+	}
+	if err := sendQuery(first[7]); err != nil {
+		t.Errorf("the connection with the most recent query: %v", err)
+	}
+	for _, i := range []int{0, 6, 8, maxStreams - 1} {
+		if err := sendQuery(first[i]); err == nil {
+			t.Errorf("connection %d is still open", i+1)
+		}
+	}
+}
+
+// TestServeStream_UnreadReplies has 128 clients that send queries over TCP as fast as they can
+// and never read the replies. They are enough to exhaust limits.inFlight, but limits.streamed
+// holds them to 2048 queries. UDP is answered at once, and so are the cluster's names over TCP.
+// Forwarded names are answered over TCP when the first of the clients has been disconnected, 5
+// seconds after it stopped reading.
+func TestServeStream_UnreadReplies(t *testing.T) {
+	s := startServer(t, smallCluster, Config{Upstream: parseRecords(t, "www.example. 60 IN A 192.0.2.1").exchange})
+	all := newStreams()
+	var running sync.WaitGroup
+	defer running.Wait()
+	connect := func() net.Conn { // a pipe: the kernel's buffers hold megabytes of replies
+		server, client := net.Pipe()
+		running.Go(func() {
+			defer server.Close()
+			s.serveStream(t.Context(), server, all)
+		})
+		return client
+	}
+	forwarded := parseQuery("www.example. A", false)
+	forwarded.RecursionDesired = false // such replies are not cached
+	query := frame(mustPack(t, forwarded))
+	for range maxInFlight / streamQueries {
+		c := connect()
+		defer c.Close()
+		running.Go(func() {
+			for _, err := c.Write(query); err == nil; _, err = c.Write(query) {
+			}
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); len(s.limits.streamed) < maxStreamed; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d queries are waiting, want %d", len(s.limits.streamed), maxStreamed)
+		}
+		runtime.Gosched()
+	}
+	if left := maxInFlight - len(s.limits.inFlight) - maxForwarded; left <= 0 {
+		t.Errorf("limits.inFlight minus streamed and forwarded queries: got %d, want more than 0", left)
+	}
+	for range 100 {
+		if got := addresses(s.exchange(t, "udp", parseQuery("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
+			t.Errorf("over UDP: got %s, want 10.96.0.7", got)
+		}
+	}
+	for _, q := range [][]byte{frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))), query} {
+		c := connect()
+		defer c.Close()
+		c.Write(q)
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		reply := make([]byte, 2+headerLen)
+		if _, err := io.ReadFull(c, reply); err != nil || reply[2+7] != 1 {
+			t.Errorf("over TCP: got %x, %v, want one answer record", reply, err)
+		}
+	}
+}
