@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -103,7 +104,7 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 
 // print writes the findings about a file. It returns an error if one of them is an error.
 func (c *checker) print(w io.Writer, path string, found []policy.Finding) (err error) {
-	for _, f := range findings(found) {
+	for _, f := range output.Findings(found) {
 		if c.output == "json" {
 			err = json.NewEncoder(w).Encode(f)
 		} else {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 )
 
 func main() {
@@ -70,11 +71,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		report(stderr, usage.error)
+		output.WriteError(stderr, usage.error)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	case !errors.Is(err, errReported):
-		report(stderr, err)
+		output.WriteError(stderr, err)
 	}
 	return exitInput
 }

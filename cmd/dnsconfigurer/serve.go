@@ -33,6 +33,6 @@ func serve[C any](cmd *cobra.Command, source *config.Source[C], logFormat func(C
 // completeValues lets shells complete the flags of a source that have few values.
 func completeValues[C any](cmd *cobra.Command, source *config.Source[C]) {
 	for flag, values := range source.Completions() {
-		complete(cmd, flag, values...)
+		completeFlag(cmd, flag, values...)
 	}
 }

@@ -42,7 +42,7 @@ at once on SIGHUP. An invalid configuration changes nothing.`,
 	logFormats := []string{"text", "json"}
 	logFormat := cmd.Flags().String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
 	completeValues(cmd, source)
-	complete(cmd, "log-format", logFormats...)
+	completeFlag(cmd, "log-format", logFormats...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains(logFormats, *logFormat) {
 			return usageError{fmt.Errorf("--log-format: %q: want text or json", *logFormat)}

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // Workload is a pod or an object with a pod template.
@@ -64,6 +66,27 @@ func (w Workload) WithReplicas(replicas int32) Workload {
 	w.Pod.Name = w.Ordinals.lastHostname()
 	w.Pod.Spec.Hostname = w.Pod.Name
 	return w
+}
+
+// OnNode returns w in a namespace, unless the manifest has one. If node is not empty, a Pod
+// becomes the static pod of that node.
+func (w Workload) OnNode(namespace, node string) Workload {
+	w.Namespace = cmp.Or(w.Namespace, namespace)
+	pod := *w.Pod
+	pod.Namespace = w.Namespace
+	w.Pod = &pod
+	if w.Kind == "Pod" && node != "" {
+		w.Pod = StaticPod(w.Pod, node)
+		w.Name = w.Pod.Name
+	}
+	return w
+}
+
+// PolicyPod returns FromPod for w's pod, with its path in the manifest.
+func (w Workload) PolicyPod() policy.Pod {
+	pod := FromPod(w.Pod)
+	pod.Path = w.Path
+	return pod
 }
 
 // workload parses an object that is not a list.

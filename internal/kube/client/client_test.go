@@ -4,6 +4,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -12,20 +13,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-func TestConfig(t *testing.T) {
+func TestLoadConfig(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -42,8 +48,8 @@ func TestConfig(t *testing.T) {
 	if err != nil || cfg.Host != "https://192.0.2.1:6443" || cfg.ExecProvider.Command != "token" {
 		t.Errorf("got %v, %v", cfg, err)
 	}
-	absent := filepath.Join(dir, "absent")
-	if _, err := client.LoadConfig(absent); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent) {
+	missing := filepath.Join(dir, "missing")
+	if _, err := client.LoadConfig(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without the file: %v", err)
 	}
 	bad := write("bad", "apiVersion: [")
@@ -56,47 +62,53 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestGroups reads what the servers of a cluster need, from a server that speaks
-// protobuf and from one that does not.
-func TestGroups(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
-	for path, c := range map[string]struct {
-		version schema.GroupVersion
-		list    runtime.Object
-		items   func(runtime.Object) int
-		types   []runtime.Object
-	}{
-		"/api/v1/pods": {
-			corev1.SchemeGroupVersion, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: meta}}},
-			func(o runtime.Object) int { return len(o.(*corev1.PodList).Items) },
-			[]runtime.Object{&corev1.Pod{}, &corev1.PodList{}},
-		},
-		"/apis/discovery.k8s.io/v1/endpointslices": {
-			discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{{ObjectMeta: meta}}},
-			func(o runtime.Object) int { return len(o.(*discoveryv1.EndpointSliceList).Items) },
-			[]runtime.Object{&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
-		},
-	} {
+// TestNew_ContentTypes lists objects of both API groups that the servers read, from a server
+// with protobuf and from one without.
+func TestNew_ContentTypes(t *testing.T) {
+	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	pods := listing{
+		"/api/v1/pods", corev1.SchemeGroupVersion, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: web}}},
+		[]runtime.Object{&corev1.Pod{}, &corev1.PodList{}},
+	}
+	slices := listing{
+		"/apis/discovery.k8s.io/v1/endpointslices", discoveryv1.SchemeGroupVersion,
+		&discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{{ObjectMeta: web}}},
+		[]runtime.Object{&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
+	}
+	for _, l := range []listing{pods, slices} {
 		for _, contentType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
-			t.Run(path+" "+contentType, func(t *testing.T) {
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.URL.Path != path || !strings.Contains(r.Header.Get("Accept"), contentType) {
-						t.Errorf("%s with Accept %s", r.URL, r.Header.Get("Accept"))
-					}
-					w.Header().Set("Content-Type", contentType)
-					_, _ = w.Write(encode(t, contentType, c.version, c.list, c.types))
-				}))
-				defer server.Close()
-				api, err := client.New(&rest.Config{Host: server.URL}, c.version, c.types...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, err := api.Get().AbsPath(path).Do(t.Context()).Get()
-				if err != nil || c.items(got) != 1 {
-					t.Errorf("got %v, %v", got, err)
-				}
-			})
+			t.Run(l.path+" "+contentType, func(t *testing.T) { l.test(t, contentType) })
 		}
+	}
+}
+
+// listing is a list of objects at a path of the API.
+type listing struct {
+	path    string
+	version schema.GroupVersion
+	list    runtime.Object
+	types   []runtime.Object
+}
+
+func (l listing) test(t *testing.T, contentType string) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != l.path || !strings.Contains(r.Header.Get("Accept"), contentType) {
+			t.Errorf("%s with Accept %s", r.URL, r.Header.Get("Accept"))
+		}
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(encode(t, contentType, l.version, l.list, l.types))
+	}))
+	defer server.Close()
+	c, err := client.New(&rest.Config{Host: server.URL}, l.version, l.types...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Get().AbsPath(l.path).Do(t.Context()).Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := meta.LenList(got); n != 1 {
+		t.Errorf("got %d objects, want 1", n)
 	}
 }
 
@@ -113,8 +125,8 @@ func encode(t *testing.T, contentType string, version schema.GroupVersion, objec
 	return text
 }
 
-// TestErrors has the errors that callers tell apart by their types.
-func TestErrors(t *testing.T) {
+// TestNew_Errors: errors keep the types that callers check.
+func TestNew_Errors(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 		w.WriteHeader(http.StatusNotFound)
@@ -132,4 +144,34 @@ func TestErrors(t *testing.T) {
 	if _, err := client.New(&rest.Config{Host: "http://a:b:c"}, corev1.SchemeGroupVersion, &corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "client of v1") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestListWatch_StreamingListFails: a reflector whose streaming list fails lists at once.
+func TestListWatch_StreamingListFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kubeapi.New()
+		s.SetFault(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("sendInitialEvents") {
+				http.Error(w, "too many requests", http.StatusTooManyRequests)
+				return
+			}
+			kubeapi.Stall(w, r)
+		}, "watch")
+		c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
+			corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lw := client.ListWatch(c, "pods", fields.Everything())
+		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.ListAndWatchWithContext(ctx) }()
+		synctest.Wait()
+		if n := s.Requests()["list pods"]; n != 1 {
+			t.Errorf("%d lists, want 1: %v", n, s.Requests())
+		}
+		cancel()
+		<-done
+	})
 }

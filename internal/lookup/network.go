@@ -1,10 +1,11 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package lookup
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -14,24 +15,28 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
-// tcpLimit ends an exchange over TCP. glibc has no limit there.
-const tcpLimit = 30 * time.Second
+// tcpTimeout ends an exchange over TCP. glibc has no timeout there.
+const tcpTimeout = 30 * time.Second
 
-// oneServer is a network in which server is behind every address.
-func oneServer(server netip.AddrPort) libc.Network {
+// serverNetwork returns a network in which server receives all queries.
+func serverNetwork(server netip.AddrPort) libc.Network {
 	return libc.Network{
 		UDP: func(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
 			return exchange(ctx, "udp", server, query)
 		},
 		TCP: func(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
-			ctx, cancel := context.WithTimeout(ctx, tcpLimit)
+			ctx, cancel := context.WithTimeout(ctx, tcpTimeout)
 			defer cancel()
 			return exchange(ctx, "tcp", server, query)
 		},
 	}
 }
 
-// exchange sends query to server and waits for the reply until ctx ends.
+// exchange sends query to server and waits for the reply until ctx ends. Invalid messages
+// and replies to other queries are ignored, as the C libraries do.
+//
+// dns.Client is not used: it returns the first message that it cannot parse as an error,
+// and its reads end at its timeouts only, not when ctx is cancelled.
 func exchange(ctx context.Context, network string, server netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, network, server.String())
@@ -46,10 +51,9 @@ func exchange(ctx context.Context, network string, server netip.AddrPort, query 
 	}
 	for {
 		reply, err := conn.ReadMsg()
-		if reply == nil {
+		if reply == nil && !errors.Is(err, dns.ErrShortRead) {
 			return nil, err
 		}
-		// What cannot be read or is for somebody else is as if it had not come.
 		if err == nil && reply.Id == query.Id && len(reply.Question) == 1 && reply.Question[0].Qtype == query.Question[0].Qtype {
 			return reply, nil
 		}

@@ -1,0 +1,37 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestHelp_ExamplesWork runs the examples that use the files of the repository. An example
+// may find errors in its files (exit code 1), but must write a result.
+func TestHelp_ExamplesWork(t *testing.T) {
+	t.Chdir("../..")
+	for _, command := range []string{"render", "validate", "lookup"} {
+		var help bytes.Buffer
+		run(t.Context(), []string{command, "--help"}, nil, &help, &help)
+		_, examples, _ := strings.Cut(help.String(), "Examples:\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		tested := 0
+		for example := range strings.Lines(examples) {
+			args, ok := strings.CutPrefix(strings.TrimSpace(example), "dnsconfigurer ")
+			if !ok || strings.Contains(example, "|") {
+				continue
+			}
+			tested++
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr); code == exitUsage || stdout.Len() == 0 && command != "validate" {
+				t.Errorf("%s: exit code %d\n%s", args, code, stderr.String())
+			}
+		}
+		if tested == 0 {
+			t.Errorf("%s has no example that can be tested:\n%s", command, examples)
+		}
+	}
+}

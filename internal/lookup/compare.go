@@ -1,0 +1,151 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lookup
+
+import (
+	"encoding/json"
+	"io"
+	"net/netip"
+	"slices"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// Comparison is one lookup that was run with two policies.
+type Comparison struct {
+	base, autopath *Result // base is that of ClusterFirst or ClusterFirstWithHostNet
+	node           policy.Node
+}
+
+// Found reports whether both results are known, not an error, and equal.
+func (c *Comparison) Found() bool {
+	agree, _ := c.agree()
+	return agree && c.base.Found()
+}
+
+// Ignored returns what [Result.Ignored] returns for the two results, each line once.
+func (c *Comparison) Ignored() (list []string) {
+	for _, line := range slices.Concat(c.base.ignored, c.autopath.ignored) {
+		list = appendNew(list, line)
+	}
+	return list
+}
+
+// agree reports whether the program receives the same addresses and records, in any
+// order, or the same error. known is false if a result depends on a name that was not
+// asked for.
+func (c *Comparison) agree() (agree, known bool) {
+	a, b := c.base, c.autopath
+	if a.open != "" || b.open != "" {
+		return false, false
+	}
+	sorted := func(list []netip.Addr) []netip.Addr {
+		return slices.SortedFunc(slices.Values(list), netip.Addr.Compare)
+	}
+	return a.Error == b.Error && slices.Equal(sorted(a.Addresses), sorted(b.Addresses)) &&
+		slices.Equal(c.records(a.Answers), c.records(b.Answers)), true
+}
+
+// records returns the records of an answer, without TTLs and without the alias that an
+// expansion begins with.
+func (c *Comparison) records(answer []dns.RR) (list []string) {
+	for _, rr := range answer {
+		if dns.IsSubDomain(c.suffix(), rr.Header().Name) {
+			continue
+		}
+		rr = dns.Copy(rr)
+		rr.Header().Ttl = 0
+		list = append(list, presentation(rr))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// suffix returns the domain below which names have a search list.
+func (c *Comparison) suffix() string { return dns.Fqdn(autopathSuffix(c.node)) }
+
+// WriteJSON writes two v1alpha1.LookupResult, each on one line.
+func (c *Comparison) WriteJSON(w io.Writer) error {
+	var agree *bool
+	if yes, known := c.agree(); known {
+		agree = &yes
+	}
+	encoder := json.NewEncoder(w)
+	for _, r := range []*Result{c.base, c.autopath} {
+		l := r.lookupResult()
+		l.Policy, l.Hops, l.Agree = string(r.policy), c.hops(r), agree
+		if err := encoder.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The ends of a hop.
+const (
+	hopPod        = "pod"
+	hopNodeCache  = "node cache"
+	hopClusterDNS = "cluster DNS"
+	hopUpstream   = "upstream"
+)
+
+// hops counts the queries of a result. All caches are empty before it: a node cache sends
+// one query for each question of the pod, with a search list or without.
+func (c *Comparison) hops(r *Result) []v1alpha1.LookupHop {
+	var hops []v1alpha1.LookupHop
+	var toCluster, toUpstream []dns.Question // of a node cache
+	for _, q := range r.Queries {
+		to := c.receiver(q.Server)
+		i := slices.IndexFunc(hops, func(h v1alpha1.LookupHop) bool { return h.To == to })
+		if i < 0 {
+			i, hops = len(hops), append(hops, v1alpha1.LookupHop{From: hopPod, To: to})
+		}
+		hops[i].Queries++
+		switch question := (dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Type}); {
+		case to != hopNodeCache:
+		case c.forwardsToCluster(question.Name):
+			toCluster = appendNew(toCluster, question)
+		default:
+			toUpstream = appendNew(toUpstream, question)
+		}
+	}
+	if r.server != "" {
+		return hops // the queries of that server are unknown
+	}
+	if n := len(toCluster); n > 0 {
+		hops = append(hops, v1alpha1.LookupHop{From: hopNodeCache, To: hopClusterDNS, Queries: n, Derived: true})
+	}
+	if n := len(toUpstream); n > 0 {
+		hops = append(hops, v1alpha1.LookupHop{From: hopNodeCache, To: hopUpstream, Queries: n, Derived: true})
+	}
+	n := r.forwarded
+	if !slices.ContainsFunc(toCluster, func(q dns.Question) bool { return dns.IsSubDomain(c.suffix(), q.Name) }) {
+		n = max(0, n-len(toUpstream)) // without an expansion the node cache forwards these itself
+	}
+	if n == 0 && len(toUpstream) > 0 {
+		return hops
+	}
+	return append(hops, v1alpha1.LookupHop{From: hopClusterDNS, To: hopUpstream, Queries: n, Derived: n > 0 && len(r.upstream) == 0})
+}
+
+// receiver returns the end of a hop to a nameserver.
+func (c *Comparison) receiver(server netip.Addr) string {
+	is := func(a netip.Addr) bool { return server.Unmap() == a.Unmap() }
+	switch {
+	case is(c.node.Autopath.NodeCache):
+		return hopNodeCache
+	case slices.ContainsFunc(c.node.ClusterDNS, is):
+		return hopClusterDNS
+	}
+	return server.String()
+}
+
+// forwardsToCluster reports whether a node cache forwards a name to the cluster DNS.
+func (c *Comparison) forwardsToCluster(name string) bool {
+	return slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", c.suffix()},
+		func(zone string) bool { return dns.IsSubDomain(zone, name) })
+}

@@ -1,0 +1,134 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lookup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+)
+
+// WriteText writes the pod's resolv.conf, a table of the queries, and the result.
+func (r *Result) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "# %s in %s looks up %s %s\n%s", r.question.Library, r.pod, r.question.Name, r.question.typeName(), r.file)
+	fmt.Fprintf(w, "# %s\n", r.servers())
+	var table strings.Builder
+	tabs := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for i, q := range r.Queries {
+		writeQuery(tabs, i+1, q)
+	}
+	tabs.Flush() // a Builder returns no errors
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
+	lines := r.resultLines()
+	for _, remark := range append([]string{queryCount(len(r.Queries))}, r.remarks()...) {
+		lines = append(lines, "# "+remark)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+func writeQuery(w io.Writer, n int, q libc.Query) {
+	network := ""
+	if q.TCP {
+		network = " tcp"
+	}
+	took := fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
+	if errors.Is(q.Err, errNotAsked) {
+		took = ""
+	}
+	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
+}
+
+// answerData returns the answer section without owner names, TTLs, and the type that was
+// asked for.
+func answerData(q libc.Query) string {
+	if q.Reply == nil || q.Reply.Rcode != dns.RcodeSuccess {
+		return ""
+	}
+	if len(q.Reply.Answer) == 0 {
+		return "no such record"
+	}
+	var list []string
+	for _, rr := range q.Reply.Answer {
+		data := strings.TrimPrefix(rr.String(), rr.Header().String())
+		if t := rr.Header().Rrtype; t != q.Type {
+			data = dns.Type(t).String() + " " + data
+		}
+		list = append(list, data)
+	}
+	return strings.Join(list, ", ")
+}
+
+// servers returns the line about the servers that received the queries.
+func (r *Result) servers() string {
+	switch {
+	case r.server != "":
+		return "all nameservers replaced by " + r.server
+	case len(r.cluster) == 0:
+		return "the node has no cluster DNS"
+	case len(r.upstream) > 0:
+		return fmt.Sprintf("cluster DNS %s simulated from the manifests, upstream %s", join(r.cluster), join(r.upstream))
+	}
+	return fmt.Sprintf("cluster DNS %s simulated from the manifests", join(r.cluster))
+}
+
+// resultLines returns the lines with the program's result.
+func (r *Result) resultLines() []string {
+	if r.open != "" {
+		return []string{"unknown: " + r.open + " was not asked for"}
+	}
+	if r.Error != "" {
+		return []string{string(r.Error) + ": " + r.question.Library.Text(r.Error)}
+	}
+	lines := texts(r.Addresses)
+	for _, rr := range r.Answers {
+		lines = append(lines, presentation(rr))
+	}
+	return lines
+}
+
+// remarks returns the lines about the assumptions of the result.
+func (r *Result) remarks() (list []string) {
+	if r.open != "" && r.openQueries > len(r.Queries) {
+		list = append(list, fmt.Sprintf("%s if %s does not exist", queryCount(r.openQueries), r.open))
+	}
+	if len(r.assumed) > 0 {
+		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
+	}
+	var others []netip.Addr
+	for _, q := range r.Queries {
+		if errors.Is(q.Err, errNotAsked) && !slices.Contains(r.cluster, q.Server) {
+			others = appendNew(others, q.Server)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		list = append(list, "not asked, not the cluster DNS: "+join(others)+": set --server to replace it")
+	case len(r.notAsked) > 0:
+		list = append(list, "not asked, no upstream server: set --upstream or --server")
+	}
+	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
+		list = append(list, "synthetic, not in the manifests: "+join(synthetic))
+	}
+	return list
+}
+
+func queryCount(n int) string {
+	if n == 1 {
+		return "1 query"
+	}
+	return fmt.Sprintf("%d queries", n)
+}
+
+func join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }

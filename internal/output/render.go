@@ -1,0 +1,87 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// RenderFormats are the formats of a Renderer.
+var RenderFormats = []string{"resolv.conf", "json", "explain"}
+
+// Renderer writes the decisions about the pods of one node.
+type Renderer struct {
+	Stdout io.Writer // receives the decisions
+	Stderr io.Writer // receives the findings in the format resolv.conf
+	Format string    // one of RenderFormats
+	Titles bool      // write the pod's name before its resolv.conf
+
+	written map[string]bool // messages about the node, which are the same for all pods
+}
+
+// Write writes the decision about w's pod.
+func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
+	title := fmt.Sprintf("# %s %s/%s\n", w.Kind, w.Pod.Namespace, w.Name)
+	switch r.Format {
+	case "json":
+		return json.NewEncoder(r.Stdout).Encode(renderResult(w, d))
+	case "explain":
+		_, err := io.WriteString(r.Stdout, title+d.Explain())
+		return err
+	}
+	for _, f := range d.Findings {
+		if f.Severity != policy.SeverityInfo {
+			r.writeFinding(w.Location, f)
+		}
+	}
+	text := ""
+	if r.Titles {
+		text = title
+	}
+	if d.Error == "" { // a pod that does not start has no resolv.conf
+		text += d.Config().String()
+	}
+	_, err := io.WriteString(r.Stdout, text)
+	return err
+}
+
+// writeFinding writes a finding about the object at a location. A finding about the node
+// is written once.
+func (r *Renderer) writeFinding(at kube.Location, f policy.Finding) {
+	at.Field = f.Field
+	place := at.String()
+	if f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS {
+		if r.written[f.Message] {
+			return
+		}
+		if r.written == nil {
+			r.written = map[string]bool{}
+		}
+		r.written[f.Message] = true
+		place = "the node's " + f.Field
+	}
+	fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", place, f.Severity, f.Message, f.Hint)
+}
+
+func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
+	c := d.Config()
+	return v1alpha1.RenderResult{
+		Kind:        w.Kind,
+		Namespace:   w.Pod.Namespace,
+		Name:        w.Name,
+		Nameservers: c.Nameservers,
+		Searches:    c.Searches,
+		Options:     c.Options,
+		Hostname:    d.Hostname,
+		FQDN:        d.FQDN,
+		Findings:    Findings(d.Findings),
+		Error:       d.Error,
+	}
+}
