@@ -14,8 +14,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
 
-// TestAPIServer is what tests rely on: objects outlive a server that is killed, what is
-// invalid is refused, and an administrator may be somebody without rights.
+// TestAPIServer tests what other tests rely on: objects survive a kill of the server, invalid
+// objects are refused, and an administrator can impersonate a user without rights.
 func TestAPIServer(t *testing.T) {
 	c := apiserver.Start(t)
 	config, err := c.Config()
@@ -57,6 +57,6 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := api.CoreV1().Services("default").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("nobody may list: %v", err)
+		t.Errorf("a user without rights can list: %v", err)
 	}
 }

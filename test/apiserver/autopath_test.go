@@ -25,8 +25,7 @@ const (
 	api = "ClusterFirstWithAutopath" // as the API's own policies are written
 )
 
-// autopath is the pod that is stored when somebody asks for autopath who has these
-// annotations himself.
+// autopath returns the stored form of a pod with the autopath policy and these annotations.
 func autopath(annotations map[string]string) pod {
 	all := map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath", "dnsconfigurer.dev/policy-from": "dnsPolicy"}
 	maps.Copy(all, annotations)
@@ -251,7 +250,7 @@ func stories() []story {
 			{pod{kep, other}, pod{"ClusterFirstWithHostNet", other}},
 			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
 		}},
-		// These two nobody can tell from other things: docs/autopath.md.
+		// These two cannot be distinguished from other cases: docs/autopath.md.
 		{"to-what-is-stored", false, []step{
 			{pod{policy: kep}, autopath(nil)},
 			{pod{policy: "ClusterFirstWithHostNet"}, autopath(nil)},
@@ -294,7 +293,7 @@ func (s *autopathTest) changed(t *testing.T) {
 	}
 }
 
-// fixed are pods that run, and Jobs: the API server lets nobody turn them on or off.
+// fixed tests running pods and Jobs, whose policy the API server does not let change.
 func (s *autopathTest) fixed(t *testing.T) {
 	for namespace, c := range map[string]struct{ stored, sent, want pod }{
 		"turned-on":  {pod{policy: "ClusterFirst"}, pod{policy: kep}, pod{policy: "ClusterFirst"}},
@@ -311,7 +310,7 @@ func (s *autopathTest) fixed(t *testing.T) {
 	}
 }
 
-// unknown are policies that nobody can do, in every kind.
+// unknown tests unknown policies, in every kind.
 func (s *autopathTest) unknown(t *testing.T) {
 	const namespace = "unknown"
 	s.namespace(t, namespace)

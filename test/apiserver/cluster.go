@@ -81,7 +81,7 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	return c
 }
 
-// end removes what the control plane has left, or what is of no use to a person.
+// end removes the files of the control plane; after a failure, only its data.
 func (c *Cluster) end(t testing.TB) {
 	for _, p := range []*process.Process{c.API, c.Etcd} {
 		if p == nil {
@@ -89,7 +89,7 @@ func (c *Cluster) end(t testing.TB) {
 		}
 		p.Kill()
 		if t.Failed() {
-			t.Logf("the log is %s, and ends so:\n%s", p.LogFile, p.Log())
+			t.Logf("the log is %s, its end:\n%s", p.LogFile, p.Log())
 		}
 	}
 	remove := c.dir
@@ -127,7 +127,7 @@ func (c *Cluster) apiArgs() []string {
 	host, port, _ := net.SplitHostPort(c.apiAddr) // which Loopback has joined
 	return []string{
 		"--etcd-servers=http://" + c.etcdAddr, "--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + c.file("certs"),
-		// What it tells the cluster: a loopback address is refused, and nobody reads it.
+		// Published in the cluster, where nothing uses it; a loopback address is refused.
 		"--advertise-address=192.0.2.1",
 		"--service-cluster-ip-range=" + ServiceRange4 + "," + ServiceRange6,
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.file("service-accounts.key"),

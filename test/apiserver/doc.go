@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apiserver runs a real Kubernetes API for tests: etcd and kube-apiserver, which
-// can be killed and started again with what they know. It is there for what the
-// stand-in of package kubeapi only plays: validation, defaults, admission, and what
-// clients see of a control plane that dies.
+// can be killed and started again with what they know. It exists for what the
+// in-memory server of package kubeapi does not do: validation, defaults, admission, and what
+// clients see of a control plane that is killed.
 //
-// There is no controller: nobody makes EndpointSlices, and a namespace that is deleted
+// There are no controllers: EndpointSlices are not created, and a namespace that is deleted
 // stays. Both listen on a loopback address of their own, and end with the test.
 //
 // etcd is Debian's, installed when it is missing. kube-apiserver and kubectl are built from

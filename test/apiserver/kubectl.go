@@ -33,13 +33,13 @@ func (c *Cluster) Kubectl(t testing.TB) *Kubectl {
 	}
 	return &Kubectl{
 		program: build(t, "kubectl"),
-		// HOME: what kubectl keeps of the API, so as not to ask for it each time.
+		// HOME: the discovery cache of kubectl.
 		env: append(os.Environ(), "KUBECONFIG="+file, "HOME="+c.dir, "KUBECTL_KUBERC=false"),
 	}
 }
 
-// Run gives kubectl a standard input and returns its standard output, and apart from it
-// what the API server warns of and kubectl complains about. The error is kubectl's exit code.
+// Run runs kubectl with a standard input. It returns the standard output and, in stderr, the
+// warnings of the API server and the messages of kubectl. The error is kubectl's exit code.
 func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {
 	var out, problems strings.Builder
 	cmd := exec.CommandContext(ctx, k.program, args...)
@@ -51,15 +51,14 @@ func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout
 	return out.String(), problems.String(), err
 }
 
-// Verdict is what the API server says of an object.
+// Verdict is the response of the API server to an object.
 type Verdict struct {
-	Refused  string   // why, "": it is accepted
+	Refused  string   // the reason; "": it is accepted
 	Warnings []string // without the word Warning
 }
 
-// Judge asks what the API server says to the creation of the object in a manifest,
-// without creating it.
-func (k *Kubectl) Judge(ctx context.Context, manifest string) Verdict {
+// DryRun returns the verdict on the creation of the object in a manifest, without creating it.
+func (k *Kubectl) DryRun(ctx context.Context, manifest string) Verdict {
 	var v Verdict
 	_, stderr, err := k.Run(ctx, manifest, "create", "--dry-run=server", "-f", "-")
 	for line := range strings.Lines(stderr) {
@@ -73,13 +72,13 @@ func (k *Kubectl) Judge(ctx context.Context, manifest string) Verdict {
 	return v
 }
 
-// policyTime is how long the API server may take until it heeds a policy of admission;
-// it is a second on a machine with nothing else to do.
+// policyTime is how long the API server may take to enforce a new admission policy; it takes a
+// second on an idle machine.
 const policyTime = 3 * time.Minute
 
-// Enforce applies manifests of admission policies, and returns when the API server heeds
-// them: when its verdict on probe shows so.
-func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(Verdict) bool) {
+// Enforce applies admission policies, and returns when the API server enforces them, as its
+// verdict on probe shows.
+func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, enforced func(Verdict) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), policyTime)
 	defer cancel()
@@ -87,14 +86,14 @@ func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, heeded func(Ver
 		t.Fatal(err)
 	}
 	for tick := time.Tick(100 * time.Millisecond); ; {
-		v := k.Judge(ctx, probe)
-		if heeded(v) {
+		v := k.DryRun(ctx, probe)
+		if enforced(v) {
 			return
 		}
 		select {
 		case <-tick:
 		case <-ctx.Done():
-			t.Fatalf("the policies are not heeded after %v: %+v", policyTime, v)
+			t.Fatalf("the policies are not enforced after %v: %+v", policyTime, v)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 // policies is where the admission policies are.
 const policies = "../../deploy/admission"
 
-// TestAPIServerPolicies has a real API server judge by the policies of deploy/admission,
-// and nobody else.
+// TestAPIServerPolicies tests the policies of deploy/admission in a real API server, without the
+// webhook.
 func TestAPIServerPolicies(t *testing.T) {
 	k := apiserver.Start(t, withoutAccounts).Kubectl(t)
 	table, err := vectors.Load()
@@ -113,12 +113,12 @@ func (p policyTest) namespace(t *testing.T, name string) {
 	}
 }
 
-// before is a vector's object in a namespace where it is in nobody's way.
+// before returns a vector's object in a namespace of its own.
 func before(v vectors.Vector) string {
 	return strings.Replace(string(v.Object), `"namespace":"payments"`, `"namespace":"before"`, 1)
 }
 
-// vectors has the table judged, and returns the codes of what was said.
+// vectors compares the verdicts on the vectors, and returns the codes of the messages.
 func (p policyTest) vectors(t *testing.T) (said map[string]bool) {
 	said = map[string]bool{}
 	domain := "cluster.local"
@@ -139,7 +139,7 @@ func (p policyTest) vectors(t *testing.T) (said map[string]bool) {
 			object, namespace = v.Object, "shop"
 		}
 		p.namespace(t, namespace)
-		p.compare(t, v, p.kubectl.Judge(t.Context(), string(object)))
+		p.compare(t, v, p.kubectl.DryRun(t.Context(), string(object)))
 		for _, f := range v.Findings {
 			if v.Policies == "" && v.APIServer == "accepts" {
 				said[f.Code] = true
@@ -195,7 +195,7 @@ func (p policyTest) compare(t *testing.T, v vectors.Vector, got apiserver.Verdic
 			first, place = false, got.Refused
 		}
 		if !strings.Contains(place, sentence) {
-			t.Errorf("%s: said is %q, and not %q", v.Name, place, sentence)
+			t.Errorf("%s: got %q, want %q", v.Name, place, sentence)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func documented(t *testing.T, said map[string]bool) {
 		}
 	}
 	if len(left) == 0 {
-		t.Fatal("there is no table")
+		t.Fatal("no table")
 	}
 	for line := range strings.Lines(rules) {
 		cells := strings.Split(line, "|")
@@ -232,7 +232,7 @@ func documented(t *testing.T, said map[string]bool) {
 		delete(left, code)
 	}
 	for code := range left {
-		t.Errorf("%s is no rule", code)
+		t.Errorf("%s is not a rule", code)
 	}
 }
 
@@ -262,7 +262,7 @@ func (p policyTest) parameter(t *testing.T) {
 	p.parameters(t, "{}", refused) // apply takes out what it wrote
 	p.run(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
 	eventually(t, "the pod without a parameter", func() bool {
-		v := p.kubectl.Judge(t.Context(), long)
+		v := p.kubectl.DryRun(t.Context(), long)
 		return v.Refused == "" && len(v.Warnings) == 0
 	})
 	p.domain(t, "cluster.local")
@@ -270,7 +270,7 @@ func (p policyTest) parameter(t *testing.T) {
 
 // leftAlone is what is none of the policies' business.
 func (p policyTest) leftAlone(t *testing.T) {
-	if v := p.kubectl.Judge(t.Context(), strings.Replace(long, "payments", "kube-system", 1)); v.Refused != "" || len(v.Warnings) > 0 {
+	if v := p.kubectl.DryRun(t.Context(), strings.Replace(long, "payments", "kube-system", 1)); v.Refused != "" || len(v.Warnings) > 0 {
 		t.Errorf("in kube-system: %+v", v)
 	}
 	const set = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: cassandra-dc-east, namespace: payments}, spec: {serviceName: cassandra-ring-01,
@@ -289,11 +289,11 @@ replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {a
 // generatedNames: of a pod the name is judged that the API server has made; of what makes
 // pods, the longest that it will make.
 func (p policyTest) generatedNames(t *testing.T) {
-	v := p.kubectl.Judge(t.Context(), strings.Replace(long, "name: cart-000000000000000000001", "generateName: cart-000000000000000-", 1))
+	v := p.kubectl.DryRun(t.Context(), strings.Replace(long, "name: cart-000000000000000000001", "generateName: cart-000000000000000-", 1))
 	if !strings.Contains(v.Refused, denied+"spec.setHostnameAsFQDN: FQDN cart-000000000000000-") || !strings.Contains(v.Refused, "would be 65 characters") {
 		t.Errorf("a pod: %+v", v)
 	}
-	v = p.kubectl.Judge(t.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {generateName: cart-000000000-, namespace: payments}, spec: {template: {spec:
+	v = p.kubectl.DryRun(t.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {generateName: cart-000000000-, namespace: payments}, spec: {template: {spec:
 {restartPolicy: Never, subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`)
 	if v.Refused != "" || !strings.Contains(strings.Join(v.Warnings, "\n"), "-xxxxx.checkout-v1.payments.svc.cluster.local would be 65 characters") {
 		t.Errorf("a Job: %+v", v)

@@ -38,9 +38,8 @@ import (
 // enough is how many admissions the restarts have to happen under, at least.
 const enough = 500
 
-// restarts: two replicas behind what stands in for a Service get new certificates and are
-// restarted one after the other, and no object passes unseen. When both are gone, pods
-// are still created.
+// restarts gives two replicas behind a balancer new certificates and restarts them one after
+// the other: no object bypasses the webhook. When both have stopped, pods are still created.
 func (w *asked) restarts(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
@@ -176,8 +175,7 @@ func (r *replica) ready() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// balancer stands in for a Service: a connection goes to a replica that is ready, and
-// stays there.
+// balancer works like a Service: a connection goes to a ready replica and stays there.
 type balancer struct {
 	replicas []*replica
 }
@@ -365,8 +363,8 @@ func mustTrust(t *testing.T, replicas []*replica, authorities []byte) {
 	}
 }
 
-// apply creates the object of a document that is there for the webhook's rights and for
-// who asks it; there is nobody to run a Deployment.
+// apply creates an object of the webhook's manifests, except the Deployment, which has no
+// controller here.
 func (w *asked) apply(t *testing.T, document string) {
 	t.Helper()
 	object, err := yaml.YAMLToJSON([]byte(document))

@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
 
-// validation has something against a ConfigMap of one name.
+// validation is a policy against a ConfigMap with a name.
 const validation = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -27,9 +27,8 @@ metadata: {name: NAME}
 spec: {policyName: NAME, validationActions: [ACTION]}
 `
 
-// TestAPIServerJudges is what tests of admission policies are made of: the verdict, and
-// that it is not asked for before the policies are heeded.
-func TestAPIServerJudges(t *testing.T) {
+// TestAPIServer_DryRun tests the verdict, and that Enforce waits for the policies.
+func TestAPIServer_DryRun(t *testing.T) {
 	k := apiserver.Start(t).Kubectl(t)
 	named := func(name string) string { return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}}" }
 	policy := func(name, action string) string {
@@ -45,7 +44,7 @@ func TestAPIServerJudges(t *testing.T) {
 		"denied":    {refused: "ValidatingAdmissionPolicy 'denied' with binding 'denied' denied request: Deny denied"},
 		"warned-of": {warnings: []string{"Validation failed for ValidatingAdmissionPolicy 'warned-of' with binding 'warned-of': Warn warned-of"}},
 	} {
-		v := k.Judge(t.Context(), named(name))
+		v := k.DryRun(t.Context(), named(name))
 		if (v.Refused != "") != (want.refused != "") || !strings.Contains(v.Refused, want.refused) {
 			t.Errorf("%s: refused: %q, want %q", name, v.Refused, want.refused)
 		}

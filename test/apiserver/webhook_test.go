@@ -35,9 +35,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// TestAPIServerWebhook has a real API server ask the webhook, with the configuration
-// objects that `webhook manifests` writes. Only the way there differs: there is no
-// Service network, so the objects name an address.
+// TestAPIServerWebhook tests the webhook with a real API server and the configuration objects
+// of `webhook manifests`. There is no Service network, so the objects contain an address
+// instead of the Service.
 func TestAPIServerWebhook(t *testing.T) {
 	// No controller makes the service accounts of namespaces.
 	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
@@ -79,8 +79,8 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 	return w
 }
 
-// install applies one of the two configuration objects, with the address in the place of
-// the Service.
+// install applies one of the two configuration objects, with the address instead of the
+// Service.
 func (w *asked) install(t *testing.T, kind string) {
 	t.Helper()
 	ca := filepath.Join(w.dir, "ca.crt")
@@ -296,7 +296,7 @@ func compare(t *testing.T, v vectors.Vector, s seen) {
 	}
 	for _, f := range v.Findings {
 		if want != "refuses" && f.EnforcedBy != "apiserver" && (f.Severity == "error" || !byUs) && !strings.Contains(said, f.Message) {
-			t.Errorf("%s: said is %q, and not %q", v.Name, said, f.Message)
+			t.Errorf("%s: got %q, want %q", v.Name, said, f.Message)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type pod struct {
 // kind is a kind of object that is a pod or has a template of pods.
 type kind struct {
 	name     string
-	fixed    bool // the API server lets nobody change the pod
+	fixed    bool // the pod is immutable
 	restart  corev1.RestartPolicy
 	manifest string // with NAME, and ANNOTATIONS and SPEC of the pod
 }

@@ -1,10 +1,9 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vectors is the specification of what is admitted: objects, what is found in
-// them, and what each point that enforces something does about it. One table drives
-// the rules in Go, the commands and servers that use them, the API server's own
-// validation and the kubelet.
+// Package vectors is the specification of the admission rules: objects, the findings in them,
+// and the reaction of each component that enforces rules. One table is used to test the rules
+// in Go, the commands and servers based on them, the API server's validation and the kubelet.
 //
-// vectors.yaml begins with how to read it.
+// The comment at the top of vectors.yaml explains its fields.
 package vectors

@@ -30,23 +30,23 @@ type Vector struct {
 
 	APIServer string // accepts or refuses
 	Admission string // allows, warns or denies
-	Policies  string // why the policies of deploy/admission say nothing, where Admission does; else ""
+	Policies  string // why the policies of deploy/admission have no message where Admission has one; else ""
 	Kubelet   string // of a pod that the API server accepts: starts, cuts or refuses; else ""
 }
 
-// Node is what the vector knows about the nodes.
+// Node holds the node facts of a vector.
 type Node struct {
 	ClusterDNS    []string
 	ClusterDomain string
-	ResolvConf    *string // what is in the host's file; nil: unknown
+	ResolvConf    *string // the text of the host file; nil: unknown
 }
 
-// DefaultNode is the Node of a vector that says nothing of it.
+// DefaultNode returns the Node of a vector that sets none.
 func DefaultNode() Node {
 	return Node{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"}
 }
 
-// Rules are those of a cluster with such nodes.
+// Rules returns the rules for a cluster with such nodes.
 func (n Node) Rules(t testing.TB) *admission.Rules {
 	t.Helper()
 	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
@@ -64,7 +64,7 @@ func (n Node) Rules(t testing.TB) *admission.Rules {
 	return rules
 }
 
-// Finding is what is found in the object.
+// Finding is a finding in the object.
 type Finding struct {
 	Code, Severity, EnforcedBy, Field, Message, Hint string
 }
@@ -90,7 +90,7 @@ func Load() ([]Vector, error) {
 		}
 		value = expand(value)
 		if vector, ok := value.(map[string]any); ok {
-			complete(vector["object"])
+			addContainers(vector["object"])
 		}
 		long, err := json.Marshal(value)
 		if err != nil {
@@ -110,8 +110,8 @@ var (
 	numbered = regexp.MustCompile(`^<(\d+) of ([^<>]*)>$`)
 )
 
-// expand writes out what the table abbreviates: "<3*ab>" is "ababab", and an item of a
-// list "<3 of d#>" is three, d1, d2 and d3.
+// expand expands the abbreviations of the table: "<3*ab>" is "ababab", and an item "<3 of d#>"
+// of a list is the three items d1, d2 and d3.
 func expand(value any) any {
 	switch value := value.(type) {
 	case string:
@@ -143,32 +143,32 @@ func expand(value any) any {
 	return value
 }
 
-// complete gives the pods of object the container without which no API server takes
-// them, and which would only be in a reader's way.
-func complete(object any) {
+// addContainers adds a container to the pods of object. The API server requires one, and the
+// table leaves it out.
+func addContainers(object any) {
 	o, _ := object.(map[string]any)
 	items, _ := o["items"].([]any)
 	for _, item := range items {
-		complete(item)
+		addContainers(item)
 	}
 	if items != nil {
 		return
 	}
-	spec := within(o, "spec")
+	spec := child(o, "spec")
 	switch o["kind"] {
 	case "Pod":
 	case "CronJob":
-		spec = within(within(within(within(spec, "jobTemplate"), "spec"), "template"), "spec")
+		spec = child(child(child(child(spec, "jobTemplate"), "spec"), "template"), "spec")
 	default:
-		spec = within(within(spec, "template"), "spec")
+		spec = child(child(spec, "template"), "spec")
 	}
 	if spec["containers"] == nil {
 		spec["containers"] = []any{map[string]any{"name": "c", "image": "registry.example/c"}}
 	}
 }
 
-// within returns the mapping at key, which it makes if there is none.
-func within(o map[string]any, key string) map[string]any {
+// child returns the mapping at key, and creates it if it does not exist.
+func child(o map[string]any, key string) map[string]any {
 	inner, ok := o[key].(map[string]any)
 	if !ok {
 		inner = map[string]any{}

@@ -11,8 +11,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// TestTable: the table says only what its readers understand, and expands.
-func TestTable(t *testing.T) {
+// TestLoad_Table: names are unique, values are known, and abbreviations are expanded.
+func TestLoad_Table(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range table {
 		if v.Name == "" || seen[v.Name] {
-			t.Errorf("%q stands twice, or has no name", v.Name)
+			t.Errorf("%q is not unique, or empty", v.Name)
 		}
 		seen[v.Name] = true
 		for _, field := range []struct {
@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 			{v.Kubelet, []string{"", "starts", "cuts", "refuses"}},
 		} {
 			if !slices.Contains(field.allowed, field.value) {
-				t.Errorf("%s: %q is none of %q", v.Name, field.value, field.allowed)
+				t.Errorf("%s: %q is not one of %q", v.Name, field.value, field.allowed)
 			}
 		}
 		if object := string(v.Object); !strings.Contains(object, `"containers":[`) || strings.ContainsAny(object, "<>") || strings.Contains(object, `\u003c`) {
