@@ -40,39 +40,46 @@ func values(t *testing.T, text []byte) (list []map[string]any) {
 	return list
 }
 
-// TestYAML_Values: no value of the files is left that the configuration replaces.
+// left matches values of the files that a configuration replaces.
+var left = regexp.MustCompile(`namespace: dnsconfigurer\b|\[kube-system, dnsconfigurer\]|10\.96\.0\.10|cluster\.local|v0\.1\.0|webhook\.dnsconfigurer\.svc|kind: Issuer\b`)
+
 func TestYAML_Values(t *testing.T) {
-	left := regexp.MustCompile(`namespace: dnsconfigurer\b|\[kube-system, dnsconfigurer\]|10\.96\.0\.10|cluster\.local|v0\.1\.0|webhook\.dnsconfigurer\.svc|kind: Issuer\b`)
 	for name, c := range trustModes() {
-		for _, mutating := range []bool{true, false} {
-			for _, scale := range []bool{true, false} {
-				c.Mutating, c.Scale = mutating, scale
-				text, err := c.YAML()
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				if found := left.FindAllString(string(text), -1); found != nil {
-					t.Errorf("%s: left over: %q", name, found)
-				}
-				for feature, want := range map[string]bool{
-					"kind: MutatingWebhookConfiguration": mutating,
-					scaleWebhook:                         scale,
-					"resources: [statefulsets]":          scale,
-					"automountServiceAccountToken":       !scale && name != "self-signed",
-					"selfSigned: true":                   name == "self-signed",
-					"resources: [secrets]":               name == "self-signed",
-					"kind: Certificate":                  name == "cert-manager",
-					"cert-manager.io/inject-ca-from: other/dnsconfigurer-webhook":   name == "cert-manager",
-					"caBundle: " + base64.StdEncoding.EncodeToString([]byte("PEM")): name == "ca-file",
-					"secretName: dnsconfigurer-webhook-tls":                         name != "self-signed",
-					"certFile: /tls/tls.crt":                                        name != "self-signed",
-					"clusterDNS: [10.1.0.10, ":                                      true,
-				} {
-					if got := strings.Contains(string(text), feature); got != want {
-						t.Errorf("%s, mutating %v, scale %v: contains %q: %v, want %v", name, mutating, scale, feature, got, want)
-					}
-				}
+		for _, c.Mutating = range []bool{true, false} {
+			for _, c.Scale = range []bool{true, false} {
+				testValues(t, name, c)
 			}
+		}
+	}
+}
+
+// testValues checks that the objects have all values of c, and only the objects of its trust
+// mode.
+func testValues(t *testing.T, name string, c Config) {
+	t.Helper()
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if found := left.FindAllString(string(text), -1); found != nil {
+		t.Errorf("%s: left over: %q", name, found)
+	}
+	for feature, want := range map[string]bool{
+		"kind: MutatingWebhookConfiguration": c.Mutating,
+		scaleWebhook:                         c.Scale,
+		"resources: [statefulsets]":          c.Scale,
+		"automountServiceAccountToken":       !c.Scale && name != "self-signed",
+		"selfSigned: true":                   name == "self-signed",
+		"resources: [secrets]":               name == "self-signed",
+		"kind: Certificate":                  name == "cert-manager",
+		"cert-manager.io/inject-ca-from: other/dnsconfigurer-webhook":   name == "cert-manager",
+		"caBundle: " + base64.StdEncoding.EncodeToString([]byte("PEM")): name == "ca-file",
+		"secretName: dnsconfigurer-webhook-tls":                         name != "self-signed",
+		"certFile: /tls/tls.crt":                                        name != "self-signed",
+		"clusterDNS: [10.1.0.10, ":                                      true,
+	} {
+		if got := strings.Contains(string(text), feature); got != want {
+			t.Errorf("%s, mutating %v, scale %v: contains %q: %v, want %v", name, c.Mutating, c.Scale, feature, got, want)
 		}
 	}
 }
