@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen creates the shim's socket at path, which must be absolute. Whoever can write to
-// this socket is root on the node. So only the shim's user may write to its directory,
+// Listen creates the shim's socket at path, which must be absolute. A process that can
+// write to this socket is root on the node. So only the shim's user may write to its directory,
 // the mode of the socket is 0600, and connections of other users are closed.
 //
 // A lock file beside the socket keeps a second shim from starting. A stale socket, which

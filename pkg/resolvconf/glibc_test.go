@@ -107,12 +107,12 @@ func TestGlibc_Rules(t *testing.T) {
 		{"invalid UTF-8 is text", "search \xff\n", `search ["\xff"]`, nil},
 		{"lines have any length", "search" + strings.Repeat(" ", 5000) + "a\n", `search ["a"]`, nil},
 
-		{"CR is no blank: CRLF loses addresses and joins the domain", "nameserver 10.0.0.1\r\nnameserver ::1\r\nsearch a b\r\noptions ndots:2\r\n", `search ["a" "b\r"], ndots 2`, []string{"1 invalid address: 10.0.0.1", "2 invalid address: ::1"}},
+		{"CR does not separate words: addresses are invalid and the domain contains it", "nameserver 10.0.0.1\r\nnameserver ::1\r\nsearch a b\r\noptions ndots:2\r\n", `search ["a" "b\r"], ndots 2`, []string{"1 invalid address: 10.0.0.1", "2 invalid address: ::1"}},
 		{"a zone has the CR instead of the address", "nameserver fe80::1%eth0\r\n", "servers [fe80::1]", []string{"1 invalid zone: fe80::1%eth0"}},
 
 		{"addresses as inet_aton takes them", "nameserver 127.1\nnameserver 0x7f.2\nnameserver 0177.0.0.03\n", "servers [127.0.0.1 127.0.0.2 127.0.0.3]", nil},
 		{"one number is the whole address", "nameserver 4294967295\nnameserver 4294967296\n", "servers [255.255.255.255]", []string{"2 invalid address: 4294967296"}},
-		{"08 is no octal number", "nameserver 08.0.0.1\n", "", []string{"1 invalid address: 08.0.0.1"}},
+		{"08 is not an octal number", "nameserver 08.0.0.1\n", "", []string{"1 invalid address: 08.0.0.1"}},
 		{"names, ports and lists are no addresses", "nameserver dns\nnameserver 10.0.0.1:53\nnameserver 10.0.0.1,10.0.0.2\n", "", []string{"1 invalid address: dns", "2 invalid address: 10.0.0.1:53", "3 invalid address: 10.0.0.1,10.0.0.2"}},
 		{"one address a line", "nameserver 10.0.0.1 10.0.0.2\n", "servers [10.0.0.1]", []string{"1 trailing text: 10.0.0.2"}},
 		{"mapped addresses stay so", "nameserver ::ffff:10.0.0.1\n", "servers [::ffff:10.0.0.1]", nil},
@@ -121,7 +121,7 @@ func TestGlibc_Rules(t *testing.T) {
 		{"of 32 bits", "nameserver fd00::1%4294967295\nnameserver fd00::2%4294967296\n", "servers [fd00::1%4294967295 fd00::2]", []string{"2 invalid zone: fd00::2%4294967296"}},
 		{"interface 0 and no name are no zone", "nameserver fe80::1%0\nnameserver fe80::2%\n", "servers [fe80::1 fe80::2]", []string{"2 invalid zone: fe80::2%"}},
 		{"three servers", "nameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n", "servers [10.0.0.1 10.0.0.2 10.0.0.3]", nil},
-		{"and not four; what is no address does not count", "nameserver 10.0.0.1\nnameserver x\nnameserver 10.0.0.2\nnameserver 10.0.0.3\nnameserver 10.0.0.4\n", "servers [10.0.0.1 10.0.0.2 10.0.0.3]", []string{"2 invalid address: x", "5 too many servers: 10.0.0.4"}},
+		{"not four; an invalid address does not count", "nameserver 10.0.0.1\nnameserver x\nnameserver 10.0.0.2\nnameserver 10.0.0.3\nnameserver 10.0.0.4\n", "servers [10.0.0.1 10.0.0.2 10.0.0.3]", []string{"2 invalid address: x", "5 too many servers: 10.0.0.4"}},
 		{"twice is two", "nameserver 10.0.0.1\nnameserver 10.0.0.1\n", "servers [10.0.0.1 10.0.0.1]", nil},
 
 		{"the last search line wins", "search a b\nsearch c\n", `search ["c"]`, []string{"1 replaced: a b (replaced by line 2)"}},

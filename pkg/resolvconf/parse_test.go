@@ -31,7 +31,7 @@ func TestParse_Rules(t *testing.T) {
 		{"H3 a backslash continues nothing", "search a \\\nb\n", "| a@1 \\@1 |"},
 		{"H3 indented", "\t nameserver 192.0.2.1\n", "192.0.2.1@1 | |"},
 		{"H3 comment", "# nameserver 192.0.2.1\n  #search a\n", "| |"},
-		{"H4 a semicolon is no comment", ";nameserver 192.0.2.1\n; search a\nsearch ; b\n", "| ;@3 b@3 |"},
+		{"H4 a semicolon does not start a comment", ";nameserver 192.0.2.1\n; search a\nsearch ; b\n", "| ;@3 b@3 |"},
 		{"H5 no remarks behind values", "search a # b\noptions ndots:3 # three\nnameserver 192.0.2.1 # x\n", "192.0.2.1@3 | a@1 #@1 b@1 | ndots:3@2 #@2 three@2"},
 		{"H6 other keywords", "domain a\nsortlist 192.0.2.0\noption ndots:1\nNameserver 192.0.2.1\nnameserver=192.0.2.1\nSEARCH a\n", "| |"},
 		{"H7 any text is an address", "nameserver fe80::1%eth0\nnameserver dns.example\nnameserver 192.0.2.1,192.0.2.2\n", "fe80::1%eth0@1 dns.example@2 192.0.2.1,192.0.2.2@3 | |"},
