@@ -19,8 +19,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-// recorded is a case with the answer of a real kubelet, from test/cluster.
-type recorded struct {
+// kubeletCase is a pod with the result of a real kubelet, recorded by test/cluster.
+type kubeletCase struct {
 	ID             string         `json:"id"`
 	Pod            map[string]any `json:"pod"`
 	HostResolvConf string         `json:"hostResolvConf"`
@@ -41,9 +41,9 @@ type recorded struct {
 	} `json:"expected"`
 }
 
-// TestRenderIsTheKubelets runs recorded cases through the command as a user would:
-// a manifest, a host file, flags.
-func TestRenderIsTheKubelets(t *testing.T) {
+// TestRender_SameAsKubelet runs the command with the manifest, the host file and the flags
+// of each recorded case.
+func TestRender_SameAsKubelet(t *testing.T) {
 	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
 	if err != nil {
 		t.Fatal(err)
@@ -51,26 +51,26 @@ func TestRenderIsTheKubelets(t *testing.T) {
 	skipped := map[string]int{}
 	compared := 0
 	for line := range strings.Lines(string(text)) {
-		var r recorded
+		var r kubeletCase
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
-		if why := r.divergence(); why != "" {
-			skipped[why]++
+		if reason := r.divergence(); reason != "" {
+			skipped[reason]++
 			continue
 		}
 		compared++
 		t.Run(r.ID, r.check)
 	}
-	t.Logf("compared %d, left aside %v", compared, skipped)
+	t.Logf("compared %d, skipped %v", compared, skipped)
 	if compared < 200 {
 		t.Errorf("only %d cases were compared: %v", compared, skipped)
 	}
 }
 
-// divergence names what makes a case incomparable: an entry of docs/divergences.md,
-// or that a manifest cannot say it.
-func (r recorded) divergence() string {
+// divergence returns why a case cannot be compared: an entry of docs/divergences.md, or a
+// value that a manifest cannot have. "" means that it can.
+func (r kubeletCase) divergence() string {
 	spec := r.Pod["spec"].(map[string]any)
 	policy, _ := spec["dnsPolicy"].(string)
 	hostNetwork, _ := spec["hostNetwork"].(bool)
@@ -94,7 +94,7 @@ func (r recorded) divergence() string {
 	return ""
 }
 
-func (r recorded) check(t *testing.T) {
+func (r kubeletCase) check(t *testing.T) {
 	dir := t.TempDir()
 	host, pod, kubelet := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json"), filepath.Join(dir, "kubelet.json")
 	manifest := maps.Clone(r.Pod)
@@ -104,7 +104,7 @@ func (r recorded) check(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, pod, js)
-	// The servers are in the kubelet's file: of a flag an entry that is no address is an error.
+	// The cluster DNS is set in the kubelet's file, because the flag rejects an invalid address.
 	if js, err = json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (r recorded) check(t *testing.T) {
 	}
 	var found []string
 	for _, f := range got.Findings {
-		if f.Reason != "" && f.Reason != "FailedCreatePodSandBox" { // that one is Error, compared below
+		if f.Reason != "" && f.Reason != "FailedCreatePodSandBox" { // compared as Error below
 			found = append(found, f.Reason+": "+f.Message)
 		}
 	}

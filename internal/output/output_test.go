@@ -1,0 +1,100 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package output_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// workload returns the only pod of a manifest.
+func workload(t *testing.T) kube.Workload {
+	t.Helper()
+	m, err := kube.ParseManifest("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  hostname: a\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Workloads[0]
+}
+
+func TestWriteError_JoinedErrorsWithHints(t *testing.T) {
+	var out strings.Builder
+	output.WriteError(&out, errors.Join(
+		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2}, Err: errors.New("is bad"), Hint: "correct it"},
+		errors.Join(errors.New("first"), errors.New("second"))))
+	want := "dnsconfigurer: f.yaml:2: is bad\nhint: correct it\ndnsconfigurer: first\ndnsconfigurer: second\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRenderer_FindingsOnce: a finding about the node is the same for all pods.
+func TestRenderer_FindingsOnce(t *testing.T) {
+	var stdout, stderr strings.Builder
+	r := output.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "resolv.conf"}
+	d := policy.Decision{Findings: []policy.Finding{
+		{Severity: policy.SeverityWarning, Field: policy.FieldResolvConf, Message: "node", Hint: "n"},
+		{Severity: policy.SeverityWarning, Field: "spec.hostname", Message: "pod", Hint: "p"},
+		{Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "not written"},
+	}}
+	for range 2 {
+		if err := r.Write(workload(t), &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := "dnsconfigurer: f.yaml:1:spec.hostname: warning: pod\nhint: p\n"
+	want := "dnsconfigurer: the node's resolvConf: warning: node\nhint: n\n" + pod + pod
+	if diff := cmp.Diff(want, stderr.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestValidation_Annotations(t *testing.T) {
+	var out strings.Builder
+	v := output.Validation{Stdout: &out, Format: "github"}
+	finding := policy.Finding{Code: "c", Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "100%\nof it", Hint: "h"}
+	if err := v.Write(workload(t), []policy.Finding{finding}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.WriteError(errors.Join(errors.New("a,b"), &kube.InputError{
+		Location: kube.Location{File: "stdin", Document: 1, Field: "kind", Line: 3}, Err: errors.New("is bad"), Hint: "h",
+	})); err != nil {
+		t.Fatal(err)
+	}
+	want := `::notice file=f.yaml,line=5,title=c::spec.hostname: 100%25%0Aof it%0Ahint: h
+::error title=unreadable::a,b
+::error title=unreadable::kind: is bad%0Ahint: h
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// failing is a Writer that fails.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestWrite_Errors(t *testing.T) {
+	findings := []policy.Finding{{Severity: policy.SeverityError, Message: "m"}}
+	for _, format := range output.ValidateFormats {
+		if err := (output.Validation{Stdout: failing{}, Format: format}).Write(workload(t), findings); fmt.Sprint(err) != "disk full" {
+			t.Errorf("Validation %s: %v", format, err)
+		}
+	}
+	for _, format := range output.RenderFormats {
+		r := output.Renderer{Stdout: failing{}, Stderr: new(strings.Builder), Format: format}
+		if err := r.Write(workload(t), &policy.Decision{}); fmt.Sprint(err) != "disk full" {
+			t.Errorf("Renderer %s: %v", format, err)
+		}
+	}
+}
