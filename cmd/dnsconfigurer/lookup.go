@@ -17,7 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
-	podlookup "github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -95,7 +95,7 @@ type lookupFlags struct {
 }
 
 func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
-	c := podlookup.Config{Namespace: l.namespace}
+	c := lookup.Config{Namespace: l.namespace}
 	if err := cmp.Or(l.parse(&c, args), l.parseServers(&c)); err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 	if len(c.Manifest.Workloads) == 0 {
 		return readErr
 	}
-	if c.Pod, err = podlookup.FindPod(c.Manifest.Workloads, l.pod, l.namespace, node.Name); err != nil {
+	if c.Pod, err = lookup.FindPod(c.Manifest.Workloads, l.pod, l.namespace, node.Name); err != nil {
 		return errors.Join(readErr, err)
 	}
-	simulation, err := podlookup.New(c)
+	simulation, err := lookup.New(c)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // write runs the lookup and writes the result. found is false if the exit code is 1.
-func (l *lookupFlags) write(cmd *cobra.Command, simulation *podlookup.Lookup) (found bool, err error) {
+func (l *lookupFlags) write(cmd *cobra.Command, simulation *lookup.Lookup) (found bool, err error) {
 	var result interface {
 		Found() bool
 		Ignored() []string
@@ -162,11 +162,11 @@ func (l *lookupFlags) write(cmd *cobra.Command, simulation *podlookup.Lookup) (f
 }
 
 // parse sets the question of c.
-func (l *lookupFlags) parse(c *podlookup.Config, args []string) error {
+func (l *lookupFlags) parse(c *lookup.Config, args []string) error {
 	if err := outputFlag(l.output, "text", "json"); err != nil {
 		return err
 	}
-	c.Question = podlookup.Question{Library: libc.Library(l.library), Name: args[0]}
+	c.Question = lookup.Question{Library: libc.Library(l.library), Name: args[0]}
 	switch {
 	case len(l.files) == 0:
 		return usageError{errors.New("no manifests: set -f")}
@@ -186,7 +186,7 @@ func (l *lookupFlags) parse(c *podlookup.Config, args []string) error {
 }
 
 // parseServers sets the servers of c.
-func (l *lookupFlags) parseServers(c *podlookup.Config) (err error) {
+func (l *lookupFlags) parseServers(c *lookup.Config) (err error) {
 	if l.server != "" {
 		if c.Server, err = netip.ParseAddrPort(l.server); err != nil {
 			return usageError{fmt.Errorf("--server %q: want ADDR:PORT, such as 10.96.0.10:53 or [fd00::10]:53", l.server)}
