@@ -30,7 +30,7 @@ type Field[C any] struct {
 	// value is valid.
 	Check func(*C) error
 
-	Values []string // the only valid ones, besides ""; nil: there are others
+	Values []string // the only valid ones, except ""; nil: all
 	Clear  func(*C) // what else in the file the flag overrides; nil: nothing
 }
 

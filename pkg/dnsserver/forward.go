@@ -43,7 +43,7 @@ type Forwarding struct {
 	// MaxHostSuffixes are ignored.
 	HostSuffixes []fqdn.Name
 
-	searchKey []byte // the HostSuffixes in one: what the answer to an autopath name depends on besides the name
+	searchKey []byte // the HostSuffixes in one: what the answer to an autopath name depends on in addition to the name
 }
 
 // SetForwarding replaces the present Forwarding and clears the cache: other servers may

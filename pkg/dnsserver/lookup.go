@@ -17,10 +17,10 @@ import (
 
 // candidateLookup finds out about the candidates of one walk.
 type candidateLookup struct {
-	s     *Server
-	q     *query
-	at    *zone.Snapshot
-	asked atomic.Int64 // questions to other servers
+	s         *Server
+	q         *query
+	at        *zone.Snapshot
+	forwarded atomic.Int64 // questions to other servers
 }
 
 // lookup finds out about a candidate, or returns how to wait for it. The questions that are
@@ -130,15 +130,15 @@ func (c *candidateLookup) awaitLookups(ctx, wait context.Context, all lookups) f
 	}
 	replies := make(chan reply, len(all)) // a late reply blocks no goroutine
 	pending := all.pending()
-	c.asked.Add(int64(pending))
+	c.forwarded.Add(int64(pending))
 	for i, l := range all {
 		switch {
 		case l.wait == nil:
-		case !c.s.limits.walked.tryAcquire():
+		case !c.s.limits.expanded.tryAcquire():
 			replies <- reply{i, failure(fromServer, dns.ExtendedErrorCodeOther, "too many search lists are being walked")}
 		default:
 			c.s.background(ctx, func(ctx context.Context) {
-				defer c.s.limits.walked.release()
+				defer c.s.limits.expanded.release()
 				replies <- reply{i, l.wait(ctx).withRecords()}
 			})
 		}

@@ -188,7 +188,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			fillLimit(s.limits.walked, tt.inFlight)
+			fillLimit(s.limits.expanded, tt.inFlight)
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -248,12 +248,12 @@ func TestWalk_Limit(t *testing.T) {
 			rcode    int
 		}{{maxWalked, dns.RcodeServerFailure}, {maxWalked - 4, dns.RcodeSuccess}} {
 			s.cfg.Cache.Clear()
-			fillLimit(s.limits.walked, tt.inFlight)
+			fillLimit(s.limits.expanded, tt.inFlight)
 			if m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
 			}
 			s.running.Wait()
-			if left := len(s.limits.walked); left != tt.inFlight {
+			if left := len(s.limits.expanded); left != tt.inFlight {
 				t.Errorf("after the walk %d queries are in flight, want %d", left, tt.inFlight)
 			}
 		}

@@ -61,7 +61,7 @@ const otherRcode = -1
 type autopathMetrics struct {
 	expansions *prometheus.CounterVec
 	candidates prometheus.Histogram
-	asked      prometheus.Histogram
+	forwarded  prometheus.Histogram
 	ignored    *prometheus.CounterVec
 	sent       *prometheus.CounterVec
 }
@@ -75,7 +75,7 @@ func newAutopathMetrics() autopathMetrics {
 			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Candidate names tried by an expansion.",
 			Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 16, 33},
 		}),
-		asked: prometheus.NewHistogram(prometheus.HistogramOpts{
+		forwarded: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "dnsconfigurer_dns_autopath_questions", Help: "Questions of an expansion that neither the zone nor the cache answered.",
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
@@ -131,7 +131,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
 	if r != nil {
 		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups)
 		r.MustRegister(cacheStats(c)...)
-		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.asked, m.autopath.ignored)
+		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)
 		if onNode {
 			r.MustRegister(m.autopath.sent)
 		}

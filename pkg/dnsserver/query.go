@@ -253,7 +253,7 @@ func (q *query) owner() string {
 }
 
 // cacheKey returns the question under which the cache has the answer; searchList is what
-// the answer depends on besides the question.
+// the answer depends on in addition to the question.
 func (q *query) cacheKey(searchList []byte) cache.Question {
 	return cache.Question{
 		Name: q.question[:len(q.question)-fixedQuestion], Type: q.qtype, Class: dns.ClassINET,

@@ -75,7 +75,7 @@ type limits struct {
 	inFlight  limit // queries that wait; reading stops until one is done
 	forwarded limit // queries that wait for other servers; one more gets SERVFAIL
 	streamed  limit // queries over TCP that wait; one more waits in its connection
-	walked    limit // questions of search lists that wait for other servers; one more counts as failed
+	expanded  limit // questions of search lists that wait for other servers; one more counts as failed
 }
 
 const (
@@ -122,7 +122,7 @@ func New(cfg Config) (*Server, error) {
 		metrics: newMetrics(cfg.Register, cfg.Cache, onNode),
 		limits: limits{
 			inFlight: make(limit, maxInFlight), forwarded: make(limit, maxForwarded),
-			streamed: make(limit, maxStreamed), walked: make(limit, maxWalked),
+			streamed: make(limit, maxStreamed), expanded: make(limit, maxWalked),
 		},
 	}
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})

@@ -182,7 +182,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 		f := w.conclude()
 		s.metrics.autopath.expansions.WithLabelValues(by, f.outcome.String()).Inc()
 		s.metrics.autopath.candidates.Observe(float64(len(w.steps)))
-		s.metrics.autopath.asked.Observe(float64(c.asked.Load()))
+		s.metrics.autopath.forwarded.Observe(float64(c.forwarded.Load()))
 		return conclude(f)
 	}
 	if w.advance() {

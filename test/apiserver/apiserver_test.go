@@ -52,7 +52,7 @@ func TestAPIServer(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 
-	config.Impersonate.UserName = "nobody"
+	config.Impersonate.UserName = "guest"
 	if api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,9 @@ func TestAPIServerAutopath(t *testing.T) {
 // TestAPIServerAutopathOldest is the oldest API that takes the policy.
 func TestAPIServerAutopathOldest(t *testing.T) {
 	s := startAutopath(t, "--emulated-version=1.36")
-	asked := manifests(t, kinds, pod{policy: kep})
-	s.run(t, "default", asked, "apply", "-f", "-")
-	s.expect(t, "default", asked, autopath(nil))
+	yaml := manifests(t, kinds, pod{policy: kep})
+	s.run(t, "default", yaml, "apply", "-f", "-")
+	s.expect(t, "default", yaml, autopath(nil))
 }
 
 // startAutopath runs a control plane that has the policy and heeds it.
@@ -112,29 +112,29 @@ func (s *autopathTest) applied(t *testing.T) {
 				t.Parallel()
 				namespace := name + "-" + spelling
 				s.namespace(t, namespace)
-				asked := manifests(t, kinds, pod{policy: policy})
+				yaml := manifests(t, kinds, pod{policy: policy})
 				apply := append([]string{"apply", "-f", "-"}, flags...)
 				var versions map[string]string
 				for i := range 3 {
-					s.run(t, namespace, asked, apply...)
+					s.run(t, namespace, yaml, apply...)
 					was := versions
-					versions = s.expect(t, namespace, asked, autopath(nil))
+					versions = s.expect(t, namespace, yaml, autopath(nil))
 					// A Job is written once more by the first patch, whatever it says.
 					if i == 2 && !maps.Equal(was, versions) {
 						t.Errorf("applied again, it is written again: (-was +is)\n%s", cmp.Diff(was, versions))
 					}
 				}
-				s.run(t, namespace, asked, "label", "-f", "-", "touched=yes")
+				s.run(t, namespace, yaml, "label", "-f", "-", "touched=yes")
 				s.run(t, namespace, "", "scale", "deployments", "--all", "--replicas=2")
 				s.run(t, namespace, "", "debug", "pod-network", "--image=registry.example/debug:1")
 				s.run(t, namespace, "", "patch", "pod", "host-network", "--subresource=status", "--patch", `{"status":{"phase":"Running"}}`)
 				// kubectl diff fails when there is a difference.
-				if out := s.run(t, namespace, asked, append([]string{"diff", "-f", "-"}, flags...)...); out != "" {
+				if out := s.run(t, namespace, yaml, append([]string{"diff", "-f", "-"}, flags...)...); out != "" {
 					t.Errorf("differs:\n%s", out)
 				}
-				s.run(t, namespace, asked, apply...)
-				s.expect(t, namespace, asked, autopath(nil))
-				s.rendered(t, namespace, asked)
+				s.run(t, namespace, yaml, apply...)
+				s.expect(t, namespace, yaml, autopath(nil))
+				s.rendered(t, namespace, yaml)
 			})
 		}
 	}
@@ -180,9 +180,9 @@ func (s *autopathTest) rendered(t *testing.T, namespace, manifests string) {
 func (s *autopathTest) replaced(t *testing.T) {
 	const namespace = "replaced"
 	s.namespace(t, namespace)
-	asked := manifests(t, kinds, pod{policy: kep})
-	s.run(t, namespace, asked, "create", "-f", "-")
-	list := objects(t, s.run(t, namespace, asked, "get", "-f", "-", "-o", "json"))
+	yaml := manifests(t, kinds, pod{policy: kep})
+	s.run(t, namespace, yaml, "create", "-f", "-")
+	list := objects(t, s.run(t, namespace, yaml, "get", "-f", "-", "-o", "json"))
 	for _, o := range list {
 		unstructured.RemoveNestedField(fields(o), "metadata", "annotations")
 		if err := unstructured.SetNestedField(fields(o), kep, "spec", "dnsPolicy"); err != nil {
@@ -190,7 +190,7 @@ func (s *autopathTest) replaced(t *testing.T) {
 		}
 	}
 	s.run(t, namespace, text(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": list}), "replace", "-f", "-")
-	s.expect(t, namespace, asked, autopath(nil))
+	s.expect(t, namespace, yaml, autopath(nil))
 }
 
 // leftAlone is who does not ask by dnsPolicy.

@@ -225,8 +225,8 @@ func documented(t *testing.T, said map[string]bool) {
 			continue
 		}
 		code, severity, by := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
-		ours := severity != "info" && (by != "API server" || code == "generated-hostname")
-		if ours != (said[code] != left[code]) {
+		covered := severity != "info" && (by != "API server" || code == "generated-hostname")
+		if covered != (said[code] != left[code]) {
 			t.Errorf("%s: the policies say it: %v, they leave it: %v", code, said[code], left[code])
 		}
 		delete(left, code)

@@ -40,7 +40,7 @@ const enough = 500
 
 // restarts gives two replicas behind a balancer new certificates and restarts them one after
 // the other: no object bypasses the webhook. When both have stopped, pods are still created.
-func (w *asked) restarts(t *testing.T) {
+func (w *webhookTest) restarts(t *testing.T) {
 	replicas := make([]*replica, 2)
 	for i := range replicas {
 		dir := t.TempDir()
@@ -84,7 +84,7 @@ type load struct {
 	stop       func()
 }
 
-func (w *asked) load(t *testing.T) *load {
+func (w *webhookTest) load(t *testing.T) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{}
 	var creating sync.WaitGroup
@@ -125,7 +125,7 @@ func (l *load) restart(t *testing.T, r *replica) {
 var failOpen = regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_count\{.*\} (\d+)$`)
 
 // failedOpen returns how many objects the API server has let pass without an answer.
-func (w *asked) failedOpen(t *testing.T) string {
+func (w *webhookTest) failedOpen(t *testing.T) string {
 	t.Helper()
 	text, err := w.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
@@ -144,7 +144,7 @@ type replica struct {
 	process           *process.Process
 }
 
-func newReplica(t *testing.T, w *asked, dir string, args ...string) *replica {
+func newReplica(t *testing.T, w *webhookTest, dir string, args ...string) *replica {
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
@@ -181,7 +181,7 @@ type balancer struct {
 }
 
 // balance has connections to the address balanced until stop is called.
-func (w *asked) balance(t *testing.T, replicas []*replica) (stop func()) {
+func (w *webhookTest) balance(t *testing.T, replicas []*replica) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", w.addr)
 	if err != nil {
@@ -224,7 +224,7 @@ func (b *balancer) connect(client net.Conn) {
 // selfSigned: two replicas that start at once, with the rights that the manifests give
 // them, have one authority, and the API server trusts it. It asks by the name of a
 // Service, which is an address by another name.
-func (w *asked) selfSigned(t *testing.T, c *apiserver.Cluster) {
+func (w *webhookTest) selfSigned(t *testing.T, c *apiserver.Cluster) {
 	host, port, err := net.SplitHostPort(w.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func (w *asked) selfSigned(t *testing.T, c *apiserver.Cluster) {
 
 // rotation: years go by, in which the authority is replaced, and no object passes unseen.
 // Replicas look at the Secret when they start; before, it is made to look older.
-func (w *asked) rotation(t *testing.T, replicas []*replica) {
+func (w *webhookTest) rotation(t *testing.T, replicas []*replica) {
 	secrets := w.api.CoreV1().Secrets("dnsconfigurer")
 	read := func() *corev1.Secret {
 		t.Helper()
@@ -365,7 +365,7 @@ func mustTrust(t *testing.T, replicas []*replica, authorities []byte) {
 
 // apply creates an object of the webhook's manifests, except the Deployment, which has no
 // controller here.
-func (w *asked) apply(t *testing.T, document string) {
+func (w *webhookTest) apply(t *testing.T, document string) {
 	t.Helper()
 	object, err := yaml.YAMLToJSON([]byte(document))
 	if err != nil {

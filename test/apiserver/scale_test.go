@@ -29,7 +29,7 @@ const ringOfTen = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"nam
 // scale: who scales a StatefulSet, by hand or as an autoscaler does, is warned of host
 // names that get too long. The webhook reads the set with the rights that the manifests
 // give it; without them it says nothing, and everything goes on.
-func (w *asked) scale(t *testing.T, c *apiserver.Cluster) {
+func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	kubeconfig := filepath.Join(w.dir, "scale.kubeconfig")
 	text, err := c.Kubeconfig(c.Address(), "system:serviceaccount:dnsconfigurer:dnsconfigurer-webhook")
 	if err != nil {
@@ -80,9 +80,9 @@ func (w *asked) scale(t *testing.T, c *apiserver.Cluster) {
 		}
 	}
 	w.autoscaler(t)("9")
-	asked := r.updates(t, "")
-	if byHand("8"); r.updates(t, "") != asked {
-		t.Errorf("we are asked about fewer pods:\n%s\nbefore:\n%s", r.updates(t, ""), asked)
+	before := r.updates(t, "")
+	if byHand("8"); r.updates(t, "") != before {
+		t.Errorf("fewer reviews of pods:\n%s\nbefore:\n%s", r.updates(t, ""), before)
 	}
 
 	unread := r.updates(t, `verdict="unread"`)
@@ -100,7 +100,7 @@ func (w *asked) scale(t *testing.T, c *apiserver.Cluster) {
 }
 
 // grantScale gives the webhook the rights that `webhook manifests` has for scales.
-func (w *asked) grantScale(t *testing.T) {
+func (w *webhookTest) grantScale(t *testing.T) {
 	t.Helper()
 	out, err := exec.Command(w.binary, "webhook", "manifests", "--cert-manager-issuer", "a").Output()
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *asked) grantScale(t *testing.T) {
 }
 
 // revokeScale takes them away.
-func (w *asked) revokeScale(t *testing.T) {
+func (w *webhookTest) revokeScale(t *testing.T) {
 	t.Helper()
 	for _, resource := range []string{"clusterrolebindings", "clusterroles"} {
 		if err := w.api.RbacV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer-webhook-scale").Do(t.Context()).Error(); err != nil {
@@ -125,10 +125,10 @@ func (w *asked) revokeScale(t *testing.T) {
 
 // autoscaler returns what scales as the HorizontalPodAutoscaler does: it reads the scale
 // and writes it.
-func (w *asked) autoscaler(t *testing.T) func(replicas string) (said string) {
+func (w *webhookTest) autoscaler(t *testing.T) func(replicas string) (said string) {
 	t.Helper()
-	config, heard := rest.CopyConfig(w.config), &listener{}
-	config.WarningHandlerWithContext = heard
+	config, warnings := rest.CopyConfig(w.config), &listener{}
+	config.WarningHandlerWithContext = warnings
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func (w *asked) autoscaler(t *testing.T) func(replicas string) (said string) {
 	sets := api.AppsV1().StatefulSets("default")
 	return func(replicas string) string {
 		t.Helper()
-		heard.warnings = nil
+		warnings.warnings = nil
 		scale, err := sets.GetScale(t.Context(), "cassandra-dc-east", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func (w *asked) autoscaler(t *testing.T) func(replicas string) (said string) {
 		if _, err := sets.UpdateScale(t.Context(), "cassandra-dc-east", scale, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		return strings.ReplaceAll(strings.Join(heard.warnings, " "), " ... ", " ")
+		return strings.ReplaceAll(strings.Join(warnings.warnings, " "), " ... ", " ")
 	}
 }
 

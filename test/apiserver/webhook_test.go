@@ -41,7 +41,7 @@ import (
 func TestAPIServerWebhook(t *testing.T) {
 	// No controller makes the service accounts of namespaces.
 	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
-	w := newAsked(t, c)
+	w := newWebhookTest(t, c)
 	t.Run("vectors", w.vectors)
 	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
 	t.Run("autopath", w.autopath)
@@ -49,8 +49,8 @@ func TestAPIServerWebhook(t *testing.T) {
 	t.Run("self-signed", func(t *testing.T) { w.selfSigned(t, c) })
 }
 
-// asked is an API server and what it is to ask.
-type asked struct {
+// webhookTest is an API server with a webhook.
+type webhookTest struct {
 	config *rest.Config
 	client *http.Client
 	api    kubernetes.Interface
@@ -61,9 +61,9 @@ type asked struct {
 	authority *certs.Authority
 }
 
-func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
+func newWebhookTest(t *testing.T, c *apiserver.Cluster) *webhookTest {
 	t.Helper()
-	w := &asked{dir: t.TempDir()}
+	w := &webhookTest{dir: t.TempDir()}
 	w.binary = process.Build(t, w.dir)
 	w.addr, w.authority = process.Loopback(t, 1)[0], certs.NewAuthority(t)
 	var err error
@@ -81,7 +81,7 @@ func newAsked(t *testing.T, c *apiserver.Cluster) *asked {
 
 // install applies one of the two configuration objects, with the address instead of the
 // Service.
-func (w *asked) install(t *testing.T, kind string) {
+func (w *webhookTest) install(t *testing.T, kind string) {
 	t.Helper()
 	ca := filepath.Join(w.dir, "ca.crt")
 	if err := os.WriteFile(ca, w.authority.PEM, 0o600); err != nil {
@@ -127,7 +127,7 @@ func (w *asked) install(t *testing.T, kind string) {
 }
 
 // issue writes a new certificate for where the API server asks.
-func (w *asked) issue(t *testing.T, dir string) (certFile, keyFile string) {
+func (w *webhookTest) issue(t *testing.T, dir string) (certFile, keyFile string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(w.addr)
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *asked) issue(t *testing.T, dir string) (certFile, keyFile string) {
 }
 
 // serve serves a handler in this process until stop is called.
-func (w *asked) serve(t *testing.T, h http.Handler) (stop func()) {
+func (w *webhookTest) serve(t *testing.T, h http.Handler) (stop func()) {
 	t.Helper()
 	cert, key := w.issue(t, w.dir)
 	pair, err := webhook.NewKeyPair(cert, key, nil)
@@ -170,7 +170,7 @@ type seen struct {
 }
 
 // create creates an object, or only seems to.
-func (w *asked) create(ctx context.Context, object []byte, dryRun bool) (seen, error) {
+func (w *webhookTest) create(ctx context.Context, object []byte, dryRun bool) (seen, error) {
 	var o struct {
 		metav1.TypeMeta
 		Metadata metav1.ObjectMeta
@@ -233,7 +233,7 @@ const deniedBy = `admission webhook "pods.validate.dnsconfigurer.dev" denied the
 const tooLong = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"checkout-worker-0","namespace":"default"},"spec":{"subdomain":"checkout-workers-of-payments-production","setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}`
 
 // vectors has the table judged.
-func (w *asked) vectors(t *testing.T) {
+func (w *webhookTest) vectors(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func (w *asked) vectors(t *testing.T) {
 	for _, v := range table {
 		object, namespace := complete(t, v.Object)
 		if object == nil || v.Operation == "UPDATE" {
-			continue // a List is none to the API server, and updates of pods are not asked about
+			continue // a List is none to the API server, and updates of pods are not reviewed
 		}
 		if !made[namespace] {
 			made[namespace] = true
@@ -348,15 +348,15 @@ func complete(t *testing.T, object []byte) (text []byte, namespace string) {
 
 // autopath: the KEP's own YAML is taken, and an update of the pod does not meet the
 // immutable field.
-func (w *asked) autopath(t *testing.T) {
+func (w *webhookTest) autopath(t *testing.T) {
 	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.Node{ClusterDomain: "cluster.local"}.Rules(t)}))()
-	const asked = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
-	if s, err := w.create(t.Context(), []byte(asked), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
+	const yaml = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
+	if s, err := w.create(t.Context(), []byte(yaml), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
 		t.Errorf("without us: %q, %v", s.refused, err)
 	}
 	w.install(t, "MutatingWebhookConfiguration")
 	eventually(t, "a pod with autopath", func() bool {
-		s, err := w.create(t.Context(), []byte(asked), false)
+		s, err := w.create(t.Context(), []byte(yaml), false)
 		return err == nil && s.refused == ""
 	})
 	pods := w.api.CoreV1().Pods("default")

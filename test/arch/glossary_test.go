@@ -49,8 +49,8 @@ func TestGlossary(t *testing.T) {
 var renamed = map[string]string{
 	"asked": "question or queryType", "crowd": "fullBatch", "restTime": "batchDelay", "rushTime": "batchWindow",
 	"elsewhere": "forward", "atHand": "lookupCache", "spelled": "withOwnerCase", "aliased": "withTarget", "walked": "walkAnswer",
-	"vouched": "withSOA", "restored": "fromExpansion", "inquire": "await", "inquiry": "lookups", "refusal": "rejectCode",
-	"contain": "recoverPanic", "background": "goTracked", "about": "subquery", "ours": "replyOPT", "poor": "fallback",
+	"vouched": "withSOA", "inquire": "await", "inquiry": "lookups", "refusal": "rejectCode",
+	"ours": "replyOPT", "poor": "fallback",
 	"ofStranger": "reasonSource", "ofNoSense": "reasonMalformed", "sentSilent": "sentIgnored", "NotThere": "NXDomain",
 	"disown": "removeOwner", "ignorance": "privateRanges", "asker": "client", "Asker": "Client", "judge": "classify",
 	"useless": "uncacheable", "popular": "prefetchHits", "nearEnd": "prefetchWindow", "mostEntries": "maxEntries", "fly": "resolve",

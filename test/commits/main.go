@@ -20,7 +20,7 @@ import (
 )
 
 // baseCommit is the last commit before the rule.
-const baseCommit = "35bb780d0ecadadcfdf2061d446c1ef68d214cf0"
+const baseCommit = "e703cbaad52917feb2f6990030a250c9ed02bc99"
 
 const maxSubject = 72
 

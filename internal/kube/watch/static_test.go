@@ -1,6 +1,8 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build unix
+
 package watch_test
 
 import (

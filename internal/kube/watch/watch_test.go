@@ -307,7 +307,7 @@ func TestBreaker(t *testing.T) {
 		for range 5 {
 			expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
 		}
-		asked := s.count("get")
+		before := s.count("get")
 		s.setFaults(nil, kubeapi.Stall)
 		err := expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
 		if !strings.Contains(fmt.Sprint(err), "not calling the API server for another 10s") {
@@ -315,8 +315,8 @@ func TestBreaker(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - time.Nanosecond)
 		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
-		if s.count("get") != asked {
-			t.Errorf("%d GETs while open", s.count("get")-asked)
+		if s.count("get") != before {
+			t.Errorf("%d GETs while open", s.count("get")-before)
 		}
 
 		// One call is allowed. It fails, and the breaker stays open for another 10 s.
@@ -327,8 +327,8 @@ func TestBreaker(t *testing.T) {
 			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
 		}
 		all.Wait()
-		if s.count("get") != asked+1 {
-			t.Errorf("%d GETs when half open", s.count("get")-asked)
+		if s.count("get") != before+1 {
+			t.Errorf("%d GETs when half open", s.count("get")-before)
 		}
 		s.setFaults(nil, kubeapi.Stall)
 		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
