@@ -148,6 +148,8 @@ func (q *query) cached(hit *cache.Hit, from source, buf []byte) answer {
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
 	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
+	case a.rcode == dns.RcodeServerFailure:
+		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeCachedError}
 	}
 	return a
 }
@@ -167,7 +169,8 @@ func (s *Server) ask(ctx context.Context, q *query, from *Forwarding) answer {
 		if current && ctx.Err() == nil { // not because Run ends
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
 		}
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "upstream: "+err.Error())
+		s.log.Debug("no upstream server answered", "name", q.owner(), "type", dns.Type(q.qtype), "error", err)
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "no upstream server answered") // err has addresses
 	}
 	if current && m.RecursionDesired { // without RD the reply may be a referral
 		s.cfg.Cache.Put(key, reply, time.Now())

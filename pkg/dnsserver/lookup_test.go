@@ -180,7 +180,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			text     string
 		}{
 			{"namespace shop", unreachable, 0, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet"},
-			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "upstream: host unreachable"},
+			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "no upstream server answered"},
 			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
 			{"loaded", unreachable, maxWalked, dns.ExtendedErrorCodeOther, "too many search lists are being walked"},

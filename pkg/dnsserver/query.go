@@ -90,7 +90,8 @@ type query struct {
 
 // parse reads a packet into q, which keeps its via, client and received. It reports
 // whether the packet is a query, and with which rcode it is rejected: anything but NOERROR
-// is the reply, without asking any source.
+// is the reply, without asking any source. What could be read of a rejected query is set, so
+// that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 	q.question, q.name, q.options, q.edns, q.do = nil, "", nil, false, false
 	q.size = minUDP
@@ -102,19 +103,19 @@ func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 		return 0, false
 	}
 	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
-	if q.flags&maskOpcode != 0 {
-		return dns.RcodeNotImplemented, true
-	}
+	supported := q.flags&maskOpcode == 0
 	// One question (RFC 9619), and at most an OPT record and a signature.
+	questions, others := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint32(packet[6:])
 	additional := int(binary.BigEndian.Uint16(packet[10:]))
-	if binary.BigEndian.Uint64(packet[4:])>>16 != 1<<32 || additional > 2 {
-		return dns.RcodeFormatError, true
+	wellFormed := questions == 1 && others == 0 && additional <= 2
+	if questions == 1 {
+		rest, ok := q.parseQuestion(packet[headerLen:])
+		wellFormed = wellFormed && ok && q.parseAdditional(rest, additional)
 	}
-	rest, ok := q.parseQuestion(packet[headerLen:])
-	if !ok {
-		return dns.RcodeFormatError, true
-	}
-	if !q.parseAdditional(rest, additional) {
+	switch {
+	case !supported:
+		return dns.RcodeNotImplemented, true
+	case !wellFormed:
 		return dns.RcodeFormatError, true
 	}
 	return q.rejectCode(), true

@@ -4,6 +4,7 @@
 package dnsserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,10 @@ type Config struct {
 	Upstream Exchange // as in Forwarding, until SetForwarding is called
 	Stubs    []Stub
 	Autopath Autopath
+
+	// MaxConnections is how many TCP connections are open at once. For one more, an idle
+	// one is closed. 0: DefaultMaxConnections.
+	MaxConnections int
 
 	// Returned reports whether this server sent the question itself, and received it
 	// back from a server that forwards to it. Such a query is refused. It is called
@@ -141,7 +146,7 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	for _, conn := range sockets.udp {
 		serving.Go(func() { failed <- s.serveUDP(work, conn) })
 	}
-	streams := newStreams()
+	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
 	for _, l := range sockets.tcp {
 		serving.Go(func() { failed <- s.serveTCP(work, l, streams) })
 	}

@@ -37,11 +37,19 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDP
 
 func prepare(fd int, network string, wildcard bool) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // best effort
-	if !wildcard {
-		return nil
-	}
+	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies, which
+	// attackers can then replace in part (RFC 9715 section 3.1). A socket for both families
+	// sends IPv4 by the option of IPv4.
+	v4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
+		if v4 != nil || !wildcard {
+			return v4
+		}
 		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+	}
+	v6 := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_OMIT)
+	if v6 != nil || !wildcard {
+		return v6
 	}
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 }

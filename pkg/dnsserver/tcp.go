@@ -17,10 +17,6 @@ import (
 
 // Limits of TCP (RFC 7766 section 6.2).
 const (
-	// maxStreams is the number of open connections. For one more, the connection without a
-	// query for the longest time is closed (section 6.2.3).
-	maxStreams = 1024
-
 	// streamQueries is how many queries of one connection wait for other servers.
 	streamQueries = 64
 
@@ -30,77 +26,6 @@ const (
 	// streamMessage is how long one message may take, in either direction.
 	streamMessage = 5 * time.Second
 )
-
-// streams are the open connections.
-type streams struct {
-	mu     sync.Mutex
-	open   map[net.Conn]time.Time // the last query, or else the connection's beginning
-	ending bool
-}
-
-func newStreams() *streams { return &streams{open: map[net.Conn]time.Time{}} }
-
-// add reports whether the connection may stay. Above maxStreams it closes the connection
-// that was idle for the longest time; its client connects again when it has a query.
-func (s *streams) add(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending {
-		return false
-	}
-	now := time.Now()
-	if len(s.open) >= maxStreams {
-		longest, since := c, now
-		for other, at := range s.open {
-			if !at.After(since) {
-				longest, since = other, at
-			}
-		}
-		delete(s.open, longest)
-		longest.Close()
-	}
-	s.open[c] = now
-	return true
-}
-
-// used records that a query has arrived through c.
-func (s *streams) used(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.open[c]; ok {
-		s.open[c] = time.Now()
-	}
-}
-
-func (s *streams) remove(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, c)
-}
-
-// finish stops reading queries. Replies can still be sent.
-func (s *streams) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ending = true
-	for c := range s.open {
-		c.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-func (s *streams) ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ending
-}
-
-func (s *streams) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.open {
-		c.Close()
-	}
-}
 
 // serveTCP answers the queries of connections to l until its deadline passes, and waits for
 // the connections to end.
@@ -117,13 +42,13 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 		case err != nil: // most likely out of file descriptors
 			time.Sleep(100 * time.Millisecond)
 			continue
-		case !all.add(c):
+		case !all.add(c, remote(c)):
 			c.Close()
 			continue
 		}
 		serving.Go(func() {
-			defer c.Close()
 			defer all.remove(c)
+			defer c.Close()
 			s.serveStream(ctx, c, all)
 		})
 	}
@@ -152,12 +77,14 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		if err != nil {
 			return
 		}
-		all.used(c)
+		all.begin(c)
 		q := &query{via: overTCP, client: client, received: time.Now()}
 		reply, wait := s.handle(ctx, q, packet, nil)
 		if wait == nil {
 			s.metrics.observeSent(q, reply)
+			all.answered(c)
 			st.write(reply.wire)
+			all.written(c)
 			continue
 		}
 		st.waiting.acquire()
@@ -165,8 +92,10 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		pending.Add(1)
 		s.start(ctx, q, wait, func(wire []byte) {
 			defer pending.Done()
+			defer all.written(c)
 			defer st.waiting.release()
 			defer s.limits.streamed.release()
+			all.answered(c)
 			st.write(wire)
 		})
 	}

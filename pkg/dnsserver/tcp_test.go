@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -55,8 +56,8 @@ func TestServeStream_Timeouts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTestServer(t, smallCluster, Config{})
 				server, client := net.Pipe()
-				all := newStreams()
-				all.add(server)
+				all := newStreams(DefaultMaxConnections)
+				all.add(server, netip.Addr{})
 				begin := time.Now()
 				var sending sync.WaitGroup
 				sending.Go(func() { tt.send(client) })
@@ -76,7 +77,7 @@ func TestServeStream_SlowQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, smallCluster, Config{})
 		server, client := net.Pipe()
-		go s.serveStream(t.Context(), server, newStreams())
+		go s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections))
 		query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
 		for range 3 {
 			time.Sleep(streamIdle - time.Millisecond)
@@ -140,7 +141,7 @@ func TestServeTCP_SlowClients(t *testing.T) {
 	goroutines, descriptors := countResources(t)
 
 	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
-	slow := s.dialStreams(t, maxStreams*3/2, query[:1])
+	slow := s.dialStreams(t, DefaultMaxConnections*3/2, query[:1])
 	defer slow.close()
 	for i, octet := range query[1 : len(query)-1] {
 		for _, c := range slow {
@@ -151,8 +152,8 @@ func TestServeTCP_SlowClients(t *testing.T) {
 				t.Errorf("over %s, after %d octets of the slow queries: got %s, want 10.96.0.7", network, 2+i, got)
 			}
 		}
-		if now, _ := countResources(t); now > goroutines+maxStreams+100 {
-			t.Fatalf("got %d goroutines, %d before, for %d connections", now, goroutines, maxStreams)
+		if now, _ := countResources(t); now > goroutines+DefaultMaxConnections+100 {
+			t.Fatalf("got %d goroutines, %d before, for %d connections", now, goroutines, DefaultMaxConnections)
 		}
 	}
 	slow.close()
@@ -173,7 +174,7 @@ func TestServeTCP_SlowClients(t *testing.T) {
 func TestServeTCP_EvictsIdleConnection(t *testing.T) {
 	s := startServer(t, smallCluster, Config{})
 	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
-	first := s.dialStreams(t, maxStreams, nil)
+	first := s.dialStreams(t, DefaultMaxConnections, nil)
 	defer first.close()
 	sendQuery := func(c net.Conn) error {
 		if _, err := c.Write(query); err != nil {
@@ -186,22 +187,22 @@ func TestServeTCP_EvictsIdleConnection(t *testing.T) {
 	for i, c := range first {
 		if i != 7 {
 			if err := sendQuery(c); err != nil {
-				t.Fatalf("connection %d of %d: %v", i+1, maxStreams, err)
+				t.Fatalf("connection %d of %d: %v", i+1, DefaultMaxConnections, err)
 			}
 		}
 	}
 	if err := sendQuery(first[7]); err != nil {
 		t.Fatal(err)
 	}
-	more := s.dialStreams(t, maxStreams-1, nil)
+	more := s.dialStreams(t, DefaultMaxConnections-1, nil)
 	defer more.close()
-	if err := sendQuery(more[maxStreams-2]); err != nil {
+	if err := sendQuery(more[DefaultMaxConnections-2]); err != nil {
 		t.Error(err)
 	}
 	if err := sendQuery(first[7]); err != nil {
 		t.Errorf("the connection with the most recent query: %v", err)
 	}
-	for _, i := range []int{0, 6, 8, maxStreams - 1} {
+	for _, i := range []int{0, 6, 8, DefaultMaxConnections - 1} {
 		if err := sendQuery(first[i]); err == nil {
 			t.Errorf("connection %d is still open", i+1)
 		}
@@ -215,7 +216,7 @@ func TestServeTCP_EvictsIdleConnection(t *testing.T) {
 // seconds after it stopped reading.
 func TestServeStream_UnreadReplies(t *testing.T) {
 	s := startServer(t, smallCluster, Config{Upstream: parseRecords(t, "www.example. 60 IN A 192.0.2.1").exchange})
-	all := newStreams()
+	all := newStreams(DefaultMaxConnections)
 	var running sync.WaitGroup
 	defer running.Wait()
 	connect := func() net.Conn { // a pipe: the kernel's buffers hold megabytes of replies

@@ -1,0 +1,95 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStreams_Eviction: a new connection never closes one with a pending query, and of the
+// idle ones it closes those of the client that has the most.
+func TestStreams_Eviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10
+		all := newStreams(limit)
+		greedy, modest := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		open := func(client netip.Addr) net.Conn {
+			t.Helper()
+			server, remote := net.Pipe()
+			t.Cleanup(func() { remote.Close() })
+			if !all.add(server, client) {
+				server.Close()
+				return nil
+			}
+			time.Sleep(time.Second)
+			return server
+		}
+		closed := func(c net.Conn) bool {
+			c.SetReadDeadline(time.Unix(1, 0))
+			_, err := c.Read(make([]byte, 1))
+			return !errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		idle := open(modest)
+		pending := open(greedy)
+		all.begin(pending)
+		first := open(greedy)
+		for range limit * 3 {
+			if open(greedy) == nil {
+				t.Fatal("a new connection was closed although others are idle")
+			}
+		}
+		if closed(idle) || closed(pending) || !closed(first) {
+			t.Errorf("closed: the other client's %t, one with a query %t, the longest idle one %t", closed(idle), closed(pending), closed(first))
+		}
+		if n := len(all.open); n != limit || all.clients[greedy] != limit-1 || all.clients[modest] != 1 {
+			t.Errorf("%d connections, by client %v", n, all.clients)
+		}
+		for c := range all.open {
+			if c != pending {
+				all.begin(c)
+			}
+		}
+		if open(modest) != nil {
+			t.Error("a connection with a pending query was closed")
+		}
+		all.written(pending)
+		if open(modest) == nil || !closed(pending) {
+			t.Error("the idle connection was not closed")
+		}
+	})
+}
+
+// TestStreams_MaxConnections has both sides of the configured limit.
+func TestStreams_MaxConnections(t *testing.T) {
+	s := startServer(t, smallCluster, Config{MaxConnections: 3})
+	conns := s.dialStreams(t, 3, nil)
+	defer conns.close()
+	asks := func(c net.Conn) error {
+		if _, err := c.Write(frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))); err != nil {
+			return err
+		}
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		_, err := readMessage(c)
+		return err
+	}
+	for i, c := range conns {
+		if err := asks(c); err != nil {
+			t.Fatalf("connection %d of 3: %v", i+1, err)
+		}
+	}
+	more := s.dialStreams(t, 1, nil)
+	defer more.close()
+	if err := asks(more[0]); err != nil {
+		t.Errorf("the fourth connection: %v", err)
+	}
+	if err := asks(conns[0]); err == nil {
+		t.Error("four connections are open, the limit is 3")
+	}
+}
