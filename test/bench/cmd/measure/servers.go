@@ -22,6 +22,7 @@ const (
 	nameOurs    = "dnsconfigurer"
 	nameCoreDNS = "CoreDNS"
 	nameCached  = "CoreDNS, cache"
+	nameBefore  = "dnsconfigurer, before"
 )
 
 // subject is a measured server: how to start it, and its process.
@@ -31,8 +32,8 @@ type subject struct {
 	*peer.Process
 }
 
-// clusterDNS returns CoreDNS in two configurations, and dnsconfigurer if it is built.
-// Each has the TTL and the cache of b.cluster.
+// clusterDNS returns CoreDNS in two configurations, dnsconfigurer, and the program of
+// -before if there is one.
 func (b *bench) clusterDNS(cache int) []*subject {
 	coreDNS := func(cache int) func(context.Context, string) (*peer.Process, error) {
 		return func(ctx context.Context, dir string) (*peer.Process, error) {
@@ -41,16 +42,24 @@ func (b *bench) clusterDNS(cache int) []*subject {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}
 	}
-	return []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
+	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
+	if b.before != "" {
+		list = append(list, b.program(nameBefore, b.before, func(*peer.Cluster) {}))
+	}
+	return list
 }
 
 // dnsconfigurer returns dnsconfigurer with b.cluster after change.
 func (b *bench) dnsconfigurer(change func(*peer.Cluster)) *subject {
-	return &subject{name: nameOurs, run: func(ctx context.Context, dir string) (*peer.Process, error) {
+	return b.program(nameOurs, b.binaries.dnsconfigurer, change)
+}
+
+func (b *bench) program(name, path string, change func(*peer.Cluster)) *subject {
+	return &subject{name: name, run: func(ctx context.Context, dir string) (*peer.Process, error) {
 		c := b.cluster
 		change(&c)
 		c.Dir = dir
-		return peer.Ours(ctx, b.binaries.dnsconfigurer, c)
+		return peer.Ours(ctx, path, c)
 	}}
 }
 
