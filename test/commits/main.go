@@ -5,8 +5,8 @@
 // rule exists: the subject is `package: verb object` in at most 72 characters, a body
 // says why, and nothing is left to be squashed. Merge commits are exempt.
 //
-// In a shallow clone it checks the commits that there are. In a source archive it
-// checks nothing. It says so in both cases.
+// In a clone without the first of these commits, and in a source archive, it checks nothing
+// and says so: a shallow clone may begin with any commit, also an older one.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 // baseCommit is the last commit before the rule.
-const baseCommit = "e703cbaad52917feb2f6990030a250c9ed02bc99"
+const baseCommit = "128efcc47a30ef617cc4ef3090efcb4610c19e09"
 
 const maxSubject = 72
 
@@ -87,12 +87,10 @@ func history() (commits []commit, note string, err error) {
 	if err != nil {
 		since = baseCommit
 	}
-	revisions := []string{"rev-list", "HEAD", "^" + since}
 	if _, err := git("cat-file", "-e", since+"^{commit}"); err != nil {
-		note = fmt.Sprintf("the clone is shallow: the history since %.8s is not complete", since)
-		revisions = []string{"rev-list", "HEAD"}
+		return nil, fmt.Sprintf("the history since %.8s is not there", since), nil
 	}
-	list, err := git(revisions...)
+	list, err := git("rev-list", "HEAD", "^"+since)
 	if err != nil {
 		return nil, note, err
 	}
