@@ -44,7 +44,7 @@ test-unit: ## run the tests of the main module with the race detector
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
 test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
-	@$(SUITE) -v $(GO) test -timeout 20m -run '^TestLifecyclesLeaveNothing$$' -json ./pkg/cri
+	@$(SUITE) -v $(GO) test -timeout 20m -run '^TestShim_Leaks$$' -json ./pkg/cri
 
 test-faults: ## look up a thousand names with glibc and musl during each fault of a node cache and its servers, two minutes
 	@$(SUITE) -v $(GO) test -timeout 10m -count 1 -run '^TestFaults$$' -json ./test/node
