@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
 	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, lookups or changes; empty: all")
-	flag.StringVar(&o.ours, "ours", "", "a dnsconfigurer to measure instead of building one")
+	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -48,11 +48,11 @@ func main() {
 }
 
 type options struct {
-	load                measure.Load
-	lookups             int
-	runs, changes       int
-	services, endpoints int
-	only, ours, before  string
+	load                  measure.Load
+	lookups               int
+	runs, changes         int
+	services, endpoints   int
+	only, program, before string
 }
 
 // bench is the state that all measurements share.
@@ -119,13 +119,13 @@ func run(ctx context.Context, o options) error {
 
 // build compiles the servers.
 func (b *bench) build(ctx context.Context) error {
-	b.binaries = binaries{filepath.Join(b.dir, "coredns"), cmp.Or(b.ours, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
+	b.binaries = binaries{filepath.Join(b.dir, "coredns"), cmp.Or(b.program, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
 	for _, cmd := range []struct{ dir, pkg, output string }{
 		{".", "./cmd/coredns", b.binaries.coreDNS},
 		{"../..", "./cmd/dnsconfigurer", b.binaries.dnsconfigurer},
 		{".", "./cmd/echo", b.binaries.echo},
 	} {
-		if cmd.output == b.ours {
+		if cmd.output == b.program {
 			continue
 		}
 		if err := peer.Build(ctx, cmd.dir, cmd.pkg, cmd.output); err != nil {

@@ -44,17 +44,17 @@ func (b *bench) clusterDNS(cache int) []*subject {
 	}
 	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
 	if b.before != "" {
-		list = append(list, b.program(nameBefore, b.before, func(*peer.Cluster) {}))
+		list = append(list, b.subject(nameBefore, b.before, func(*peer.Cluster) {}))
 	}
 	return list
 }
 
 // dnsconfigurer returns dnsconfigurer with b.cluster after change.
 func (b *bench) dnsconfigurer(change func(*peer.Cluster)) *subject {
-	return b.program(nameOurs, b.binaries.dnsconfigurer, change)
+	return b.subject(nameOurs, b.binaries.dnsconfigurer, change)
 }
 
-func (b *bench) program(name, path string, change func(*peer.Cluster)) *subject {
+func (b *bench) subject(name, path string, change func(*peer.Cluster)) *subject {
 	return &subject{name: name, run: func(ctx context.Context, dir string) (*peer.Process, error) {
 		c := b.cluster
 		change(&c)
