@@ -42,9 +42,10 @@ Rules for all kinds:
 - A flag overrides its field. A command reads its file from ` + "`--config FILE`" + `.
 - ` + "`apiVersion: " + v1alpha1.GroupVersion + "`" + ` and ` + "`kind`" + ` are required. Unknown fields are errors.
 - Durations are Go durations, such as ` + "`500ms`, `10s` or `24h`" + `.
-- A server reads a changed file again, at once on SIGHUP. Fields marked "restart" take effect when
-  the server restarts. If the file is invalid, the server keeps the previous configuration, logs the
-  reason, and sets ` + "`dnsconfigurer_config_last_reload_success`" + ` to 0.
+- A server polls its file every 5 seconds and applies it when it was unchanged for two polls, or at
+  once on SIGHUP. Fields marked "restart" take effect when the server restarts. If the file is
+  invalid, the server keeps the previous configuration, logs the reason, and sets
+  ` + "`dnsconfigurer_config_last_reload_success`" + ` to 0.
 `)
 	writeKind(&b, ShimKind(), "dnsconfigurer shim", docs)
 	b.WriteString(`
@@ -139,7 +140,7 @@ var (
 	goName = regexp.MustCompile(`\b[A-Z][A-Za-z]*[a-z][A-Za-z]*\b`)
 
 	// subject matches the beginning of a comment, which a table does not need.
-	subject = regexp.MustCompile("^`\\w+` (is|lists) ")
+	subject = regexp.MustCompile("^(`\\w+`|HTTP|TTL) (is|lists) ")
 )
 
 // apiComments returns the comments on the fields of api/v1alpha1 as "Struct.field", and the
