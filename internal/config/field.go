@@ -30,8 +30,14 @@ type Field[C any] struct {
 	// value is valid.
 	Check func(*C) error
 
-	Values []string // the only valid ones, except ""; nil: all
-	Clear  func(*C) // what else in the file the flag overrides; nil: nothing
+	// Values are the valid values, and "" is valid, too. nil: every string is valid.
+	Values []string
+
+	// Clear clears other fields of the file that the flag overrides, too. nil: none.
+	Clear func(*C)
+
+	// IgnoreEmptyFlag says that an empty value of the flag does not override the file.
+	IgnoreEmptyFlag bool
 }
 
 // A Kind is a kind of configuration file.

@@ -224,7 +224,8 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 	return []Field[C]{
 		{
 			Path: "node.kubeletConfig", Flag: "kubelet-config", At: func(c *C) any { return &at(c).KubeletConfig },
-			Usage: "`FILE` with the node's KubeletConfiguration, for clusterDNS, clusterDomain and resolvConf",
+			Usage:           "`FILE` with the node's KubeletConfiguration, for clusterDNS, clusterDomain and resolvConf; empty: as in the file of --config",
+			IgnoreEmptyFlag: true,
 		},
 		{
 			Path: "node.clusterDNS", Flag: "cluster-dns", At: func(c *C) any { return &at(c).ClusterDNS },

@@ -172,8 +172,11 @@ func (s *Source[C]) applyFlags(c *C) {
 	}
 }
 
-// isSet reports whether the flag of f is on the command line.
-func (s *Source[C]) isSet(f *Field[C]) bool { return f.Flag != "" && s.flags.Changed(f.Flag) }
+// isSet reports whether the flag of f overrides the file.
+func (s *Source[C]) isSet(f *Field[C]) bool {
+	return f.Flag != "" && s.flags.Changed(f.Flag) &&
+		!(f.IgnoreEmptyFlag && s.flags.Lookup(f.Flag).Value.String() == "")
+}
 
 // field returns the field at path, without the index of a list's item.
 func (s *Source[C]) field(path string) *Field[C] {

@@ -69,6 +69,25 @@ func TestSource_Load(t *testing.T) {
 	}
 }
 
+// TestSource_EmptyFlag: an empty --kubelet-config does not override the file. Other empty
+// flags do.
+func TestSource_EmptyFlag(t *testing.T) {
+	path := newFile(t, v1alpha1.KindShim, "node: {kubeletConfig: /k, resolvConf: /r}\n")
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	source := ShimKind().FromFlags(flags, ShimKind().Defaults())
+	if err := flags.Parse([]string{"--config", path, "--kubelet-config=", "--resolv-conf="}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := source.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.applyFlags(&c)
+	if n := c.ShimConfiguration.Node; n.KubeletConfig != "/k" || *n.ResolvConf != "" {
+		t.Errorf("kubeletConfig %q, resolvConf %q, want /k and none", n.KubeletConfig, *n.ResolvConf)
+	}
+}
+
 func TestSource_Errors(t *testing.T) {
 	manifests := newFile(t, v1alpha1.KindDNS, "manifests: [m]\n")
 	for _, tt := range []struct {
