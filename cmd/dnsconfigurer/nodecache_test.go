@@ -151,7 +151,8 @@ func TestNodeCache_Option(t *testing.T) {
 	}
 }
 
-// TestNodeCache_Reload changes the cluster DNS in the file.
+// TestNodeCache_Reload changes the cluster DNS in the file, and fields that take effect after a
+// restart: names of the running cluster domain are still forwarded to the cluster DNS.
 func TestNodeCache_Reload(t *testing.T) {
 	n := newNodeCache(t, "corp.example")
 	other := upstreamSaying(t, "other")
@@ -166,7 +167,8 @@ func TestNodeCache_Reload(t *testing.T) {
 			n.eventually(w, func() bool { return strings.Contains(n.log.String()[before:], w) })
 		}
 	}
-	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\n", other, other), "configuration applied", `fields="[autopathSuffix ednsOption]"`)
+	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
+		"configuration applied", `fields="[clusterDomain autopathSuffix ednsOption]"`)
 	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // Forward is where a DNS server forwards queries.
@@ -19,14 +18,7 @@ type Forward struct {
 	Upstreams  []upstream.Server
 	ResolvConf string // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
 	Stubs      []upstream.StubDomain
-	Cluster    *Cluster // nil: the server is the cluster DNS
-}
-
-// Cluster is the cluster DNS as a node cache forwards to it.
-type Cluster struct {
-	Servers []upstream.Server
-	Domain  fqdn.Name
-	Option  uint16 // code of the EDNS0 option for search lists
+	Cluster    []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
 }
 
 // parseServers parses servers to forward to.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // maxInterface is the longest name of a network interface in octets: IFNAMSIZ without the
@@ -22,7 +23,7 @@ type NodeCache struct {
 	v1alpha1.NodeCacheConfiguration
 
 	Addrs    []netip.AddrPort // of Listen
-	Cluster  Cluster
+	Domain   fqdn.Name        // of ClusterDomain
 	Autopath dnsserver.Autopath
 	Forward  Forward
 }
@@ -36,8 +37,6 @@ func NodeCacheKind() *Kind[NodeCache] {
 			return NodeCache{NodeCacheConfiguration: c}, err
 		},
 		finish: func(c *NodeCache, s *Source[NodeCache]) error {
-			cluster := c.Cluster
-			c.Forward.Cluster = &cluster
 			switch {
 			case len(c.ClusterDNS) > 0:
 				return nil
@@ -75,7 +74,7 @@ var nodeCacheFields = []Field[NodeCache]{
 		Path: "clusterDNS", Flag: "cluster-dns", At: func(c *NodeCache) any { return &c.ClusterDNS },
 		Usage: "`ADDR[:PORT]` or tcp://ADDR[:PORT] of the cluster DNS; repeatable",
 		Check: func(c *NodeCache) (err error) {
-			c.Cluster.Servers, err = parseServers(c.ClusterDNS)
+			c.Forward.Cluster, err = parseServers(c.ClusterDNS)
 			return err
 		},
 	},
@@ -83,7 +82,7 @@ var nodeCacheFields = []Field[NodeCache]{
 		Path: "clusterDomain", Flag: "cluster-domain", Restart: true, At: func(c *NodeCache) any { return &c.ClusterDomain },
 		Usage: clusterDomainUsage,
 		Check: func(c *NodeCache) (err error) {
-			c.Cluster.Domain, err = parseClusterDomain(&c.ClusterDomain)
+			c.Domain, err = parseClusterDomain(&c.ClusterDomain)
 			return err
 		},
 	},
@@ -116,7 +115,7 @@ var nodeCacheFields = []Field[NodeCache]{
 		Usage: suffixUsage,
 		Check: func(c *NodeCache) (err error) {
 			c.Autopath.Allowed = []netip.Prefix{} // pods put their search lists into names only
-			c.Autopath.Suffix, err = parseAutopathSuffix(&c.AutopathSuffix, c.Cluster.Domain)
+			c.Autopath.Suffix, err = parseAutopathSuffix(&c.AutopathSuffix, c.Domain)
 			return err
 		},
 	},
@@ -125,7 +124,6 @@ var nodeCacheFields = []Field[NodeCache]{
 		Usage: "`CODE` of the EDNS0 option in which search lists are sent to the cluster DNS, 65001 to 65534",
 		Check: func(c *NodeCache) (err error) {
 			c.Autopath.Option, err = parseOption(&c.EDNSOption)
-			c.Cluster.Option = c.Autopath.Option
 			return err
 		},
 	},

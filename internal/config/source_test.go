@@ -48,7 +48,7 @@ func TestSource_RequiredByFlag(t *testing.T) {
 	if err := flags.Parse([]string{"--config", newFile(t, v1alpha1.KindNodeCache, ""), "--cluster-dns", "192.0.2.1"}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := source.Load(); err != nil || len(c.Forward.Cluster.Servers) != 1 {
+	if c, err := source.Load(); err != nil || len(c.Forward.Cluster) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

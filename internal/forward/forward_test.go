@@ -39,8 +39,10 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
 	var log logbuffer.Buffer
 	used := make(chan bool, 1)
-	f, err := newForwarder(config.Forward{ResolvConf: path}, upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		func(*forwarder, change) { used <- true })
+	f, err := newForwarder(config.Forward{ResolvConf: path}, shared{
+		clients:  upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		onChange: func(*forwarder, change) { used <- true },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

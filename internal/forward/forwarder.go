@@ -18,24 +18,34 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// A forwarder is the forwarding by one configuration. It keeps up with the host's file.
+// shared is what all forwarders of a server have in common. A reload does not change it.
+type shared struct {
+	clients  upstream.Config // of all clients
+	domain   fqdn.Name       // the cluster domain
+	option   uint16          // code of the EDNS0 option for search lists
+	onChange func(*forwarder, change)
+}
+
+// A forwarder has the dnsserver.Forwarding for one configuration, and the clients that it
+// uses. It updates both when the host file changes.
 type forwarder struct {
 	dnsserver.Forwarding
 	clients []*upstream.Client
-	cluster *upstream.Client // one of clients, for the cluster DNS; nil: the server is that
+	cluster *upstream.Client // the one of clients for the cluster DNS; nil: the server itself is the cluster DNS
 
-	host        *hostresolv.Watcher // nil: the configuration does not use the file
-	hostClient  *upstream.Client    // one of clients, which forwards to the servers in the file; nil: others are configured
+	host        *hostresolv.Watcher // nil: the host file is not used
+	hostClient  *upstream.Client    // the one of clients for the servers in the host file; nil: upstream servers are configured
 	hostServers []upstream.Server
-	useSearches bool // the search domains in the file are the HostSuffixes
+	useSearches bool // the search domains in the host file are the HostSuffixes
 
-	onChange func(*forwarder, change) // is called when the file has changed the forwarding
+	onChange func(*forwarder, change) // called after a change of the host file has changed the forwarding
 	log      *slog.Logger
 }
 
-// newForwarder returns the forwarding by c. All clients have common.
-func newForwarder(c config.Forward, common upstream.Config, onChange func(*forwarder, change)) (*forwarder, error) {
-	f := &forwarder{onChange: onChange, log: common.Logger, useSearches: c.Cluster != nil}
+// newForwarder returns a forwarder for c.
+func newForwarder(c config.Forward, s shared) (*forwarder, error) {
+	common := s.clients
+	f := &forwarder{onChange: s.onChange, log: common.Logger, useSearches: len(c.Cluster) > 0}
 	if len(c.Upstreams) > 0 || c.ResolvConf != "" {
 		client, err := f.addClient(common, c.Upstreams, "")
 		if err != nil {
@@ -52,10 +62,10 @@ func newForwarder(c config.Forward, common upstream.Config, onChange func(*forwa
 			return nil, err
 		}
 		snapshot, _ := f.host.Current()
-		f.apply(snapshot, slog.New(slog.DiscardHandler)) // followHost logs the same
+		f.apply(snapshot, slog.New(slog.DiscardHandler)) // followHost applies and logs it again
 	}
-	if c.Cluster != nil {
-		if err := f.addCluster(*c.Cluster, common); err != nil {
+	if len(c.Cluster) > 0 {
+		if err := f.addCluster(c.Cluster, s); err != nil {
 			return nil, err
 		}
 	}
@@ -77,22 +87,23 @@ func (f *forwarder) addStubs(stubs []upstream.StubDomain, common upstream.Config
 	return nil
 }
 
-// clusterTry is the timeout of each of two tries to query a server of the cluster DNS. A
-// domain of the search list whose servers do not answer takes all the time that the server
-// spends on an expansion; the second try still receives that reply.
+// clusterTry is the timeout of each of two tries to query a server of the cluster DNS. An
+// expansion may take the cluster DNS up to dnsserver.WalkTimeout, if the servers of a search
+// domain do not answer. The second try receives the reply even then.
 const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 
 // addCluster forwards to the cluster DNS: names of the cluster, search lists, and reverse
-// names, because only the cluster DNS knows which addresses are the cluster's.
-func (f *forwarder) addCluster(c config.Cluster, common upstream.Config) error {
-	common.Options, common.TryTimeout = []uint16{c.Option}, clusterTry
-	client, err := f.addClient(common, c.Servers, c.Domain.String())
+// names, because only the cluster DNS has the addresses of the cluster.
+func (f *forwarder) addCluster(servers []upstream.Server, s shared) error {
+	common := s.clients
+	common.Options, common.TryTimeout = []uint16{s.option}, clusterTry
+	client, err := f.addClient(common, servers, s.domain.String())
 	if err != nil {
 		return err
 	}
 	f.cluster, f.Expander = client, client.Exchange
 	arpa := fqdn.Join(fqdn.Root, "arpa")
-	for _, zone := range []fqdn.Name{c.Domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")} {
+	for _, zone := range []fqdn.Name{s.domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")} {
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange})
 	}
 	return nil
@@ -105,7 +116,7 @@ func (f *forwarder) addClient(c upstream.Config, servers []upstream.Server, zone
 	return client, err
 }
 
-// run runs the clients and follows the host's file until ctx ends.
+// run runs the clients and applies changes of the host file until ctx ends.
 func (f *forwarder) run(ctx context.Context) error {
 	var tasks []daemon.Task
 	for _, c := range f.clients {
@@ -119,39 +130,39 @@ func (f *forwarder) run(ctx context.Context) error {
 
 func (f *forwarder) followHost(ctx context.Context) error {
 	for {
-		snapshot, changed := f.host.Current()
-		if what := f.apply(snapshot, f.log); what != unchanged {
-			f.onChange(f, what)
+		snapshot, newer := f.host.Current()
+		if changed := f.apply(snapshot, f.log); changed != unchanged {
+			f.onChange(f, changed)
 		}
 		select {
-		case <-changed:
+		case <-newer:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// change is what a new content of the host's file changes for a server.
+// A change is the part of the forwarding that a change of the host file affects.
 type change uint8
 
 const (
 	unchanged       change = iota
-	suffixesChanged        // and not the servers
+	suffixesChanged        // but not the servers
 	serversChanged         // cached replies of the previous servers may be wrong
 )
 
-// apply applies the content of the host's file.
-func (f *forwarder) apply(snapshot hostresolv.Snapshot, log *slog.Logger) (what change) {
+// apply applies the content of the host file.
+func (f *forwarder) apply(snapshot hostresolv.Snapshot, log *slog.Logger) (changed change) {
 	if f.useSearches {
 		if suffixes := HostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
-			f.HostSuffixes, what = suffixes, suffixesChanged
+			f.HostSuffixes, changed = suffixes, suffixesChanged
 		}
 	}
 	if f.hostClient != nil {
 		if servers := hostServers(snapshot, log); !slices.Equal(servers, f.hostServers) {
-			f.hostServers, what = servers, serversChanged
+			f.hostServers, changed = servers, serversChanged
 			f.hostClient.SetServers(servers)
 		}
 	}
-	return what
+	return changed
 }

@@ -27,17 +27,17 @@ const Drain = 5 * time.Second
 // A Server is a DNS server with a cache whose forwarding can be replaced.
 type Server struct {
 	*dnsserver.Server
-	cache   *cache.Cache
-	clients upstream.Config // of all clients
-	log     *slog.Logger
+	cache  *cache.Cache
+	shared shared
+	log    *slog.Logger
 
 	applied config.Forward // used by Apply only
 
 	mu        sync.Mutex
-	forwarder *forwarder // by applied
+	forwarder *forwarder // for applied
 }
 
-// New returns a server by c that forwards nothing before Apply.
+// New returns a server with this configuration. It forwards nothing before Apply is called.
 func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (*Server, error) {
 	replies, err := cache.New(cache.Config{})
 	if err != nil {
@@ -49,15 +49,20 @@ func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	clients := upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log}
-	return &Server{Server: server, cache: replies, clients: clients, log: log}, nil
+	s := &Server{Server: server, cache: replies, log: log}
+	s.shared = shared{
+		clients: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log},
+		domain:  c.Domain, option: c.Autopath.Option, onChange: s.hostChanged,
+	}
+	return s, nil
 }
 
-// Apply forwards by c from now on. The background task is what keeps the forwarding up to
-// date; it is nil if c is what was applied before. Apply is for one goroutine.
+// Apply replaces the forwarding by that of c. The background task runs its clients and
+// watches the host file. It is nil if c equals the previous configuration. Apply must not be
+// called concurrently.
 func (s *Server) Apply(c config.Forward) (background daemon.Task, err error) {
 	if s.forwarder == nil || !reflect.DeepEqual(c, s.applied) { // otherwise keep the state of the clients
-		next, err := newForwarder(c, s.clients, s.hostChanged)
+		next, err := newForwarder(c, s.shared)
 		if err != nil {
 			return nil, err
 		}
@@ -68,24 +73,24 @@ func (s *Server) Apply(c config.Forward) (background daemon.Task, err error) {
 		s.applied, background = c, next.run
 	}
 	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}
-	if c.Cluster != nil {
-		attrs = append(attrs, "clusterDNS", c.Cluster.Servers)
+	if len(c.Cluster) > 0 {
+		attrs = append(attrs, "clusterDNS", c.Cluster)
 	}
 	s.log.Info("configuration applied", attrs...)
 	return background, nil
 }
 
-// hostChanged applies what the host's file changed for of. One that was replaced may call
-// it until it is stopped.
-func (s *Server) hostChanged(of *forwarder, what change) {
+// hostChanged applies a change of the host file to the server. It ignores a forwarder that
+// Apply has replaced, and that is not stopped yet.
+func (s *Server) hostChanged(f *forwarder, changed change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case of != s.forwarder:
-	case what == suffixesChanged:
-		s.SetHostSuffixes(of.HostSuffixes)
+	case f != s.forwarder:
+	case changed == suffixesChanged:
+		s.SetHostSuffixes(f.HostSuffixes)
 	default:
-		s.SetForwarding(of.Forwarding)
+		s.SetForwarding(f.Forwarding)
 	}
 }
 

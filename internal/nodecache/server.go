@@ -33,7 +33,7 @@ type Server struct {
 // Run serves by c until ctx ends or a part of the server fails.
 func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	registry := prometheus.NewRegistry()
-	server, err := forward.New(dnsserver.Config{Domain: c.Cluster.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath}, registry, s.Log)
+	server, err := forward.New(dnsserver.Config{Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath}, registry, s.Log)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	if err := ensureInterface(c); err != nil {
 		return err
 	}
-	if err := checkTakeover(ctx, c.Addrs, server.Cluster().Exchange, c.Cluster.Domain); err != nil {
+	if err := checkTakeover(ctx, c.Addrs, server.Cluster().Exchange, c.Domain); err != nil {
 		return err
 	}
 	sockets, err := dnsserver.ListenShared(ctx, c.Addrs)
@@ -57,15 +57,18 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	case err != nil:
 		return daemon.SocketHint(err, "listen")
 	}
-	tasks := []daemon.Task{reloader.Run, func(ctx context.Context) error { return server.Run(ctx, sockets) }}
+	group := daemon.Group{
+		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }},
+		Last:  []daemon.Task{reloader.Run}, // its background task has the TCP and TLS connections to upstream servers
+	}
 	if c.HTTP != "" {
 		// Shared, too: readiness is that of the instance that gets the queries.
 		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
 		http := daemon.HTTP{Listen: listen, Metrics: registry, Ready: server.ClusterReady}
-		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
 	}
-	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Cluster.Servers)
-	return daemon.RunAll(ctx, tasks...)
+	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Forward.Cluster)
+	return group.Run(ctx)
 }
 
 // ensureInterface assigns the addresses to the interface of c, if it has one.
