@@ -190,8 +190,8 @@ func TestDNS_Autopath(t *testing.T) {
 	}
 }
 
-// TestDNS_Lameduck: after the signal to terminate the server answers queries for a while, from
-// data that is still kept up to date.
+// TestDNS_Lameduck: after SIGTERM the server answers queries for the lameduck time, from data
+// that is still kept up to date, and forwards others over TCP.
 func TestDNS_Lameduck(t *testing.T) {
 	dir := t.TempDir()
 	service := func(addr string) {
@@ -201,12 +201,15 @@ func TestDNS_Lameduck(t *testing.T) {
 		}
 	}
 	service("10.96.0.1")
-	p := newDNSProcessFor(t, "lameduck: 3s\n", "--manifests", dir)
+	p := newDNSProcessFor(t, fmt.Sprintf("lameduck: 3s\nupstreams: [%q]\n", "tcp://"+upstreamSaying(t, "upstream")), "--manifests", dir)
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	service("10.96.0.2")
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
+	if got := p.ask("a.example.", dns.TypeTXT); got != `"upstream"` {
+		t.Errorf("the upstream server says %s", got)
+	}
 }
 
 // TestDNS_Metrics compares the names, types and labels of metrics with a golden file: alerts

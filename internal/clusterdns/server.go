@@ -57,8 +57,10 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 		return daemon.SocketHint(err, "listen")
 	}
 	group := daemon.Group{
-		Tasks: []daemon.Task{reloader.Run, func(ctx context.Context) error { return server.Run(ctx, sockets) }},
-		Last:  []daemon.Task{data.run}, // names change in the lameduck time, too
+		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }},
+		// Names change and queries are forwarded in the lameduck time, too. The background task of
+		// the reloader has the TCP and TLS connections to upstream servers.
+		Last: []daemon.Task{data.run, reloader.Run},
 	}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return data.ready(z) }}

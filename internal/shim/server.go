@@ -60,14 +60,16 @@ func (s *Server) Run(ctx context.Context, c config.Shim) error {
 	if shim.Listener, err = listen(c.Listen); err != nil {
 		return err
 	}
-	tasks := []daemon.Task{pods.Run, reporter.Run, reloader.Run, shim.Run,
-		func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) }}
+	group := daemon.Group{
+		Tasks: []daemon.Task{reloader.Run, shim.Run, func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) }},
+		Last:  []daemon.Task{pods.Run, reporter.Run}, // calls that are drained look pods up and report
+	}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return nil, shim.Ready() }}
-		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
 	}
 	s.Log.Info("serving", "listen", c.Listen, "runtime", c.RuntimeEndpoint, "node", c.Node.Name)
-	return daemon.RunAll(ctx, tasks...)
+	return group.Run(ctx)
 }
 
 // listen returns the socket that systemd passed to the process, or a new one.
