@@ -20,7 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// source is what keeps the zone up to date.
+// source updates the zone.
 type source struct {
 	run    func(context.Context) error
 	status func() []zonesync.Status // nil: manifests
@@ -35,11 +35,10 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 		}
 		return source{run: dirs.Run}, nil
 	}
-	cfg, err := client.LoadConfig(c.Kubeconfig)
+	cfg, err := client.LoadConfig(c.Kubeconfig, "dnsconfigurer-dns/"+s.Version)
 	if err != nil {
 		return source{}, fmt.Errorf("%w: outside a cluster set --kubeconfig or --manifests", err)
 	}
-	cfg.UserAgent = "dnsconfigurer-dns/" + s.Version
 	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		return source{}, err

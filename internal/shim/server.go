@@ -29,12 +29,12 @@ import (
 // Server is the shim of a node.
 type Server struct {
 	Source  *config.Source[config.Shim]
-	Reload  <-chan os.Signal // reloads the configuration; nil: only changed files do
-	Version string           // for the API server's log
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of the User-Agent at the API server
 	Log     *slog.Logger
 }
 
-// Run serves by c until ctx ends or a part of the server fails.
+// Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.Shim) error {
 	api, err := newClient(c.Kubeconfig, s.Version)
 	if err != nil {
@@ -101,11 +101,10 @@ func newClient(kubeconfig, version string) (rest.Interface, error) {
 	if kubeconfig == "" {
 		return nil, nil
 	}
-	c, err := client.LoadConfig(kubeconfig)
+	c, err := client.LoadConfig(kubeconfig, "dnsconfigurer-shim/"+version)
 	if err != nil {
 		return nil, err
 	}
-	c.UserAgent = "dnsconfigurer-shim/" + version
 	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
 	return client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
 }

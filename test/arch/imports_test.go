@@ -80,7 +80,7 @@ var imports = map[string][]string{
 		"github.com/miekg/dns", "github.com/prometheus/client_golang/prometheus"},
 	"internal/admission/manifests": {"std", "go.yaml.in/yaml/v3"},
 	"internal/admission/server": {"std", "internal/admission/webhook", "internal/admission/webhook/selfsigned", "internal/config", "internal/daemon", "internal/kube/client",
-		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "github.com/prometheus/client_golang/prometheus"},
+		"k8s.io/api/...", "k8s.io/apimachinery/...", "github.com/prometheus/client_golang/prometheus"},
 	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "internal/...", "github.com/spf13/cobra", "github.com/miekg/dns"},
 	"deploy":            nil,
 	"test/arch":         nil,

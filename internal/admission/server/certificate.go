@@ -40,7 +40,7 @@ func (s *Server) newCertificate(c config.Webhook) (certificate, error) {
 		}
 		return certificate{pair.Current, daemon.NoTask}, nil
 	}
-	cfg, err := s.apiConfig(c.Kubeconfig)
+	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
 	if err != nil {
 		return certificate{}, fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
 	}

@@ -2,5 +2,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server runs the server of the command webhook: the admission webhook with its
-// rules, its certificate and its way to the API server.
+// rules, its certificate and its client of the API server.
 package server

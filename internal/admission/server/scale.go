@@ -22,10 +22,10 @@ const (
 	scaleBurst = 100
 )
 
-// openStatefulSets returns what reads a StatefulSet from the API server. It is nil if the
-// server is not configured to reach one.
-func (s *Server) openStatefulSets(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
-	cfg, err := s.apiConfig(c.Kubeconfig)
+// newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
+// nil if no API server is configured.
+func (s *Server) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
+	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
 	switch {
 	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token
 		s.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)

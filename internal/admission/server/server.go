@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 // Drain is the time that reviews get to finish when the server stops: longer than an API
@@ -26,18 +24,18 @@ const Drain = 15 * time.Second
 // Server is an admission webhook.
 type Server struct {
 	Source  *config.Source[config.Webhook]
-	Reload  <-chan os.Signal // reloads the configuration; nil: only changed files do
-	Version string           // for the API server's log
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of the User-Agent at the API server
 	Log     *slog.Logger
 }
 
-// Run serves by c until ctx ends or a part of the server fails.
+// Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 	certificate, err := s.newCertificate(c)
 	if err != nil {
 		return err
 	}
-	statefulSets, err := s.openStatefulSets(c)
+	statefulSets, err := s.newStatefulSetReader(c)
 	if err != nil {
 		return err
 	}
@@ -65,7 +63,7 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 	}}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return nil, server.Ready() }}
-		group.Last = []daemon.Task{http.Serve} // until the last review
+		group.Last = []daemon.Task{http.Serve} // readiness is served until the last review
 	}
 	s.Log.Info("serving", "listen", l.Addr())
 	return group.Run(ctx)
@@ -80,12 +78,5 @@ func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
 	}
 }
 
-// apiConfig returns how to reach the API server.
-func (s *Server) apiConfig(kubeconfig string) (*rest.Config, error) {
-	cfg, err := client.LoadConfig(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	cfg.UserAgent = "dnsconfigurer-webhook/" + s.Version
-	return cfg, nil
-}
+// userAgent returns the User-Agent at the API server.
+func (s *Server) userAgent() string { return "dnsconfigurer-webhook/" + s.Version }

@@ -14,16 +14,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig returns the client configuration in a kubeconfig file, or of the cluster that
-// this process is a pod of if kubeconfig is "".
-func LoadConfig(kubeconfig string) (*rest.Config, error) {
+// LoadConfig returns the client configuration in a kubeconfig file, or the in-cluster
+// configuration if kubeconfig is "", with this User-Agent.
+func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	if kubeconfig == "" {
-		return rest.InClusterConfig()
+		cfg, err = rest.InClusterConfig()
+	} else if cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		return nil, err
 	}
+	cfg.UserAgent = userAgent
 	return cfg, nil
 }
 

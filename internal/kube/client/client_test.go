@@ -44,20 +44,20 @@ func TestLoadConfig(t *testing.T) {
   clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}],
   contexts: [{name: c, context: {cluster: c, user: u}}],
   users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: token, interactiveMode: Never}}}]}`)
-	cfg, err := client.LoadConfig(good)
-	if err != nil || cfg.Host != "https://192.0.2.1:6443" || cfg.ExecProvider.Command != "token" {
+	cfg, err := client.LoadConfig(good, "test")
+	if err != nil || cfg.Host != "https://192.0.2.1:6443" || cfg.ExecProvider.Command != "token" || cfg.UserAgent != "test" {
 		t.Errorf("got %v, %v", cfg, err)
 	}
 	missing := filepath.Join(dir, "missing")
-	if _, err := client.LoadConfig(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if _, err := client.LoadConfig(missing, "test"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without the file: %v", err)
 	}
 	bad := write("bad", "apiVersion: [")
-	if _, err := client.LoadConfig(bad); err == nil || !strings.Contains(err.Error(), bad) {
+	if _, err := client.LoadConfig(bad, "test"); err == nil || !strings.Contains(err.Error(), bad) {
 		t.Errorf("with a bad file: %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := client.LoadConfig(""); !errors.Is(err, rest.ErrNotInCluster) {
+	if _, err := client.LoadConfig("", "test"); !errors.Is(err, rest.ErrNotInCluster) {
 		t.Errorf("outside a cluster: %v", err)
 	}
 }
