@@ -33,7 +33,7 @@ func configDefaultsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "defaults KIND",
 		Short:     "Print a configuration file with every field at its default",
-		Long:      "Print a configuration file that has and explains every field, at its default.\nKIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
+		Long:      "Print a configuration file with every field at its default, and comments.\nKIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
 		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
 		ValidArgs: v1alpha1.Kinds(),
 		Args:      oneArgument("KIND"),
@@ -53,11 +53,12 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
-		Long: `Check a configuration file: unknown fields, the value of every field, and required
-fields that are missing, which flags of the server may set, too.
+		Long: `Check a configuration file for unknown fields, invalid values and missing fields. A
+missing field may be set by a flag of the server instead. Missing node facts of a
+ShimConfiguration are not reported.
 
-Of a ShimConfiguration or a KubeletConfiguration the host's resolv.conf is checked, too:
-the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
+For a ShimConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
+limits that the kubelet checks when it starts, and lines that the kubelet ignores.
 
 Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
@@ -66,14 +67,14 @@ Exit code 1 if the file or the resolv.conf has errors.`,
 		Args: oneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
-	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding a line)")
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding per line)")
 	return cmd
 }
 
 type checker struct{ output string }
 
 func (c *checker) run(cmd *cobra.Command, path string) error {
-	if err := outputFlag(c.output, "text", "json"); err != nil {
+	if err := checkOutput(c.output, "text", "json"); err != nil {
 		return err
 	}
 	kind, err := config.ReadKind(path)

@@ -22,11 +22,11 @@ func dnsCommand() *cobra.Command {
 forward all other queries, through a cache.
 
 The Services and EndpointSlices come from the API server, or from manifests. Until they
-are loaded, queries for the cluster's names get SERVFAIL, never NXDOMAIN. Forwarding
-works at once.
+are loaded, queries for the cluster's names get SERVFAIL, never NXDOMAIN. Other queries
+are forwarded from the start.
 
 Flags override the configuration file. It is read again when it changes, and at once on
-SIGHUP. An invalid configuration changes nothing.`,
+SIGHUP. If it is invalid, the server keeps the previous one.`,
 		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
   dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
   dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml

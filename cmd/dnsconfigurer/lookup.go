@@ -32,14 +32,14 @@ func lookupCommand() *cobra.Command {
 queries of its C library, and print each query with its reply, the program's result and
 the number of queries.
 
-Without a TYPE the program asks for the addresses of both families (getaddrinfo); with A
-or AAAA for those of one family; with another type for its records (res_search). The pod
-is a Pod or a workload of the manifests.
+Without a TYPE the program calls getaddrinfo for both address families. With A or AAAA it
+calls getaddrinfo for one family. With another TYPE it calls res_search. The pod is a Pod
+or a workload of the manifests.
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
 2001:2::/48. No query leaves this machine unless --upstream or --server is set; the output
-lists the names that were not asked for.
+lists the names that were not queried.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
@@ -60,7 +60,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
-	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not asked for")
+	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not queried")
 	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
 	l.node.Register(flags)
 	completeFlag(cmd, "libc", string(libc.Glibc), string(libc.Musl))
@@ -132,7 +132,7 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 	return errReported
 }
 
-// write runs the lookup and writes the result. found is false if the exit code is 1.
+// write runs the lookup and writes the result. found reports whether the exit code is 0.
 func (l *lookupFlags) write(cmd *cobra.Command, simulation *lookup.Lookup) (found bool, err error) {
 	var result interface {
 		Found() bool
@@ -163,7 +163,7 @@ func (l *lookupFlags) write(cmd *cobra.Command, simulation *lookup.Lookup) (foun
 
 // parse sets the question of c.
 func (l *lookupFlags) parse(c *lookup.Config, args []string) error {
-	if err := outputFlag(l.output, "text", "json"); err != nil {
+	if err := checkOutput(l.output, "text", "json"); err != nil {
 		return err
 	}
 	c.Question = lookup.Question{Library: libc.Library(l.library), Name: args[0]}

@@ -3,8 +3,8 @@
 
 // Command dnsconfigurer decides, explains and serves the DNS configuration of Kubernetes pods.
 //
-// Results go to standard output, all else to standard error: a line "dnsconfigurer: what
-// failed", in lower case without a period, and perhaps a line "hint: what to do".
+// Results are written to standard output. Errors are written to standard error: one line
+// "dnsconfigurer: what failed", and for some a second line "hint: what to do".
 package main
 
 import (
@@ -30,12 +30,12 @@ func main() {
 
 // The exit codes of every command.
 const (
-	exitOK    = 0
-	exitInput = 1 // the input has errors
-	exitUsage = 2 // the command line has errors
+	exitOK     = 0
+	exitFailed = 1 // the input has errors, or the command failed
+	exitUsage  = 2 // the command line has errors
 )
 
-// errReported ends a command that has written its problems already.
+// errReported is returned by a command that has already written why it fails.
 var errReported = errors.New("reported")
 
 // usageError is an error in the command line.
@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case !errors.Is(err, errReported):
 		output.WriteError(stderr, err)
 	}
-	return exitInput
+	return exitFailed
 }
 
 // noArguments accepts no arguments.

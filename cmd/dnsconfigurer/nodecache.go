@@ -19,7 +19,7 @@ func nodeCacheCommand() *cobra.Command {
 		Use:   "nodecache",
 		Short: "Run the node-local DNS cache, with server-side search",
 		Long: `Run the node-local DNS cache. Names of the cluster are forwarded to the cluster DNS,
-others to the node's own servers.
+others to the upstream servers of the node.
 
 Names of pods with the policy ClusterFirstWithAutopath are sent to the cluster DNS with
 the search list in an EDNS0 option. If the cluster DNS does not support the option, the
@@ -29,7 +29,7 @@ While the cluster DNS is unreachable, cached names are still answered. All other
 SERVFAIL, never NXDOMAIN.
 
 Flags override the configuration file. It is read again when it changes, and at once on
-SIGHUP. An invalid configuration changes nothing.`,
+SIGHUP. If it is invalid, the cache keeps the previous one.`,
 		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --interface dnsconfigurer
   dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 --listen [fd00:20::10]:53 --http 127.0.0.1:9353
   dnsconfigurer nodecache --cluster-dns 127.0.0.1:1053 --listen 127.0.0.1:2053

@@ -72,7 +72,7 @@ func TestNodeCache_NoTakeover(t *testing.T) {
 	args := []string{"nodecache", "--listen", n.addr, "--cluster-dns", freeAddr(t), "--upstream", freeAddr(t)}
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), args, nil, &stdout, &stderr)
-	if text := stderr.String(); code != exitInput || !strings.Contains(text, "not taking over "+n.addr) {
+	if text := stderr.String(); code != exitFailed || !strings.Contains(text, "not taking over "+n.addr) {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 	if got := n.ask(name, dns.TypeA); got != want {

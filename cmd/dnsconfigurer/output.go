@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// outputFlag checks the value of -o.
-func outputFlag(value string, allowed ...string) error {
+// checkOutput checks the value of -o.
+func checkOutput(value string, allowed ...string) error {
 	if !slices.Contains(allowed, value) {
 		return usageError{fmt.Errorf("-o %q: want %s", value, strings.Join(allowed, ", "))}
 	}

@@ -36,7 +36,7 @@ severity error, for example because the pod would not start.`,
 	}
 	cmd.Flags().StringArrayVarP(&r.files, "filename", "f", nil, "`FILE|DIR|-` with manifests; repeatable")
 	cmd.Flags().StringVarP(&r.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
-	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object a line) or explain")
+	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object per line) or explain")
 	r.node.Register(cmd.Flags())
 	completeFlag(cmd, "output", output.RenderFormats...)
 	return cmd
@@ -50,7 +50,7 @@ type renderFlags struct {
 }
 
 func (r *renderFlags) run(cmd *cobra.Command) error {
-	if err := outputFlag(r.output, output.RenderFormats...); err != nil {
+	if err := checkOutput(r.output, output.RenderFormats...); err != nil {
 		return err
 	}
 	if len(r.files) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
 
-// serve loads the configuration and runs a server until the signal to terminate.
+// serve loads the configuration and runs a server until SIGINT or SIGTERM.
 func serve[C any](cmd *cobra.Command, source *config.Source[C], logFormat func(C) string,
 	run func(ctx context.Context, c C, reload <-chan os.Signal, log *slog.Logger) error) error {
 	c, err := source.Load()
@@ -30,7 +30,7 @@ func serve[C any](cmd *cobra.Command, source *config.Source[C], logFormat func(C
 	return run(cmd.Context(), c, reload, log)
 }
 
-// completeValues lets shells complete the flags of a source that have few values.
+// completeValues registers the shell completions of flags that have a fixed set of values.
 func completeValues[C any](cmd *cobra.Command, source *config.Source[C]) {
 	for flag, values := range source.Completions() {
 		completeFlag(cmd, flag, values...)

@@ -21,17 +21,18 @@ import (
 func shimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shim",
-		Short: "Run the proxy between the kubelet and the container runtime that sets the DNS of pods",
+		Short: "Run the CRI proxy that sets the DNS configuration of pods",
 		Long: `Run the proxy between the kubelet and the container runtime. It passes every call
-unchanged, except RunPodSandbox: a pod that the shim knows gets the DNS configuration
-of the policy engine. In doubt, the request passes as the kubelet sent it.
+unchanged, except RunPodSandbox: it replaces the DNS configuration in the request by that
+of the policy engine. If the pod is not found, or a check fails, the request passes
+unchanged.
 
-The node facts must be configured, preferably by the kubelet's own configuration file.
-They have no defaults. If the kubelet's DNS for a pod is not what they give, the
-kubelet's request passes unchanged.
+The node facts are required, preferably as the kubelet's own configuration file. They have
+no defaults. If the DNS configuration that the kubelet sent does not follow from them, the
+request passes unchanged.
 
 Flags override the configuration file. The files are read again when they change, and
-at once on SIGHUP. An invalid configuration changes nothing.`,
+at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.`,
 		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,

@@ -40,7 +40,7 @@ docs/admission.md lists the rules and shows the use in a pipeline.`,
 	}
 	cmd.Flags().StringArrayVarP(&v.files, "filename", "f", nil, "`FILE|DIR|-` with manifests; repeatable")
 	cmd.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
-	cmd.Flags().StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (one object a line) or github (annotations of a workflow)")
+	cmd.Flags().StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (one object per line) or github (annotations for GitHub Actions)")
 	v.node.RegisterWithoutHost(cmd.Flags())
 	completeFlag(cmd, "output", output.ValidateFormats...)
 	return cmd
@@ -54,7 +54,7 @@ type validateFlags struct {
 }
 
 func (v *validateFlags) run(cmd *cobra.Command) error {
-	if err := outputFlag(v.output, output.ValidateFormats...); err != nil {
+	if err := checkOutput(v.output, output.ValidateFormats...); err != nil {
 		return err
 	}
 	if len(v.files) == 0 {

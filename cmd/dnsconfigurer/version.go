@@ -23,7 +23,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version is the module's version, with the revision that it was built from.
+// version returns the version of the module, or the revision if it was built without one.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -20,7 +20,7 @@ func webhookCommand() *cobra.Command {
 		Use:   "webhook",
 		Short: "Run the admission webhook that validates the DNS of pods",
 		Long: `Run the admission webhook. It denies pods that would not start, and warns of DNS
-settings that the node would cut. At ` + webhook.PathMutate + ` it replaces the dnsPolicy
+settings that the node would truncate. At ` + webhook.PathMutate + ` it replaces the dnsPolicy
 ClusterFirstWithAutopath by one that API servers before 1.36 accept.
 
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
@@ -30,10 +30,10 @@ When a StatefulSet is scaled, the webhook reads it from the API server. Without 
 server, scaling is admitted unchecked.
 
 The certificate is read again when its files change. With --self-signed the replicas
-issue it, and register its authority at the API server.
+issue it, and write their CA certificate to the webhook configurations.
 
 Flags override the configuration file. It is read again when it changes, and at once on
-SIGHUP. An invalid configuration changes nothing.`,
+SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
   dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
   dnsconfigurer webhook manifests --cert-manager-issuer selfsigned | kubectl apply -f -`,

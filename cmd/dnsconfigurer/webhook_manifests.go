@@ -20,19 +20,19 @@ import (
 )
 
 func webhookManifestsCommand() *cobra.Command {
-	m := webhookManifests{}
+	m := webhookManifestsFlags{}
 	cmd := &cobra.Command{
 		Use:   "manifests --self-signed|--cert-manager-issuer NAME|--ca-file FILE",
 		Short: "Print the objects that run and register the admission webhook",
 		Long: `Print the objects that run and register the admission webhook in a cluster: the
 ValidatingWebhookConfiguration and MutatingWebhookConfiguration; the Deployment, Service,
-ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and the right to read
-StatefulSets, whose scale is validated, unless --scale=false.
+ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and unless --scale=false the
+permission to read StatefulSets, to validate their scale.
 
 With --self-signed the server issues its certificate. With --cert-manager-issuer
-cert-manager does. With --ca-file it is yours: FILE has the certificate authority, and
-the Secret dnsconfigurer-webhook-tls must have tls.crt, for the name
-dnsconfigurer-webhook.NAMESPACE.svc, and tls.key.`,
+cert-manager issues it. With --ca-file you issue it: FILE has the CA certificate, and you
+create the Secret dnsconfigurer-webhook-tls with tls.key and tls.crt, for the name
+dnsconfigurer-webhook.NAMESPACE.svc.`,
 		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
   dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal --image registry.example/dnsconfigurer:v0.1.0
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
@@ -46,30 +46,30 @@ dnsconfigurer-webhook.NAMESPACE.svc, and tls.key.`,
 	f.StringSliceVar(&m.config.ClusterDNS, "cluster-dns", []string{v1alpha1.DefaultClusterDNS}, "`IP,..` of the cluster DNS")
 	f.StringVar(&m.config.ClusterDomain, "cluster-domain", v1alpha1.DefaultClusterDomain, "`DOMAIN` of the cluster")
 	f.StringVar(&m.issuer, "cert-manager-issuer", "", "`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
-	f.StringVar(&m.caFile, "ca-file", "", "`FILE` with the certificate authority, PEM")
-	f.BoolVar(&m.config.SelfSigned, "self-signed", false, "the server issues its certificate, from an authority of its own")
+	f.StringVar(&m.caFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
+	f.BoolVar(&m.config.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
 	f.BoolVar(&m.config.Mutating, "mutating", true, "write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
-	f.BoolVar(&m.config.Scale, "scale", true, "validate the scale of StatefulSets, which the server reads for it")
+	f.BoolVar(&m.config.Scale, "scale", true, "validate the scale of StatefulSets; the server reads them from the API server")
 	return cmd
 }
 
-// webhookManifests are the flags of the command.
-type webhookManifests struct {
+// webhookManifestsFlags are the flags of the command.
+type webhookManifestsFlags struct {
 	config         manifests.Config
 	issuer, caFile string
 }
 
-func (m *webhookManifests) run(cmd *cobra.Command) error {
+func (m *webhookManifestsFlags) run(cmd *cobra.Command) error {
 	if err := m.check(); err != nil {
 		return usageError{err}
 	}
 	if m.caFile != "" {
 		pem, err := os.ReadFile(m.caFile)
 		if err != nil {
-			return fmt.Errorf("reading the certificate authority: %w", err)
+			return fmt.Errorf("reading the CA certificate: %w", err)
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return fmt.Errorf("%s: has no certificate in PEM", m.caFile)
+			return fmt.Errorf("%s: no PEM certificate found", m.caFile)
 		}
 		m.config.CABundle = pem
 	}
@@ -81,8 +81,8 @@ func (m *webhookManifests) run(cmd *cobra.Command) error {
 	return err
 }
 
-// check validates the flags and splits that of the issuer.
-func (m *webhookManifests) check() error {
+// check validates the flags, and sets the kind and name of the issuer.
+func (m *webhookManifestsFlags) check() error {
 	var problems []error
 	check := func(ok bool, flag, value, want string) {
 		if !ok {
@@ -104,14 +104,14 @@ func (m *webhookManifests) check() error {
 	check(m.issuer == "" || slices.Contains([]string{"Issuer", "ClusterIssuer"}, kind) && fqdn.SubdomainProblems(name) == nil,
 		"cert-manager-issuer", m.issuer, "NAME, Issuer/NAME or ClusterIssuer/NAME")
 	c.IssuerKind, c.IssuerName = kind, name
-	ways := 0
+	sources := 0
 	for _, set := range []bool{m.issuer != "", m.caFile != "", c.SelfSigned} {
 		if set {
-			ways++
+			sources++
 		}
 	}
-	if ways != 1 {
-		problems = append(problems, errors.New("no certificate authority for the API server: set one of --cert-manager-issuer, --ca-file and --self-signed"))
+	if sources != 1 {
+		problems = append(problems, fmt.Errorf("want one source of the certificate, got %d: set one of --cert-manager-issuer, --ca-file and --self-signed", sources))
 	}
 	return errors.Join(problems...)
 }

@@ -23,12 +23,12 @@ import (
 // Server is a cluster DNS server.
 type Server struct {
 	Source  *config.Source[config.DNS]
-	Reload  <-chan os.Signal // reloads the configuration; nil: only changed files do
-	Version string           // for the API server's log
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of the User-Agent at the API server
 	Log     *slog.Logger
 }
 
-// Run serves by c until ctx ends or a part of the server fails.
+// Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	z, err := newZone(c)
 	if err != nil {
@@ -72,16 +72,16 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 
 // newZone returns the zone of the cluster, without names.
 func newZone(c config.DNS) (*zone.Zone, error) {
-	local, err := addrsOf(c.Addrs)
+	local, err := localAddrs(c.Addrs)
 	if err != nil {
 		return nil, err
 	}
 	return zone.New(zone.Config{Domain: c.Domain, Pods: c.PodMode(), Reverse: c.Reverse, Local: local})
 }
 
-// addrsOf returns the addresses of a server that listens there. An unspecified address, or
-// one that others cannot reach, stands for all addresses of the machine.
-func addrsOf(listen []netip.AddrPort) ([]netip.Addr, error) {
+// localAddrs returns the addresses at which other machines reach a server that listens on
+// these. An unspecified or loopback address is replaced by all addresses of the machine.
+func localAddrs(listen []netip.AddrPort) ([]netip.Addr, error) {
 	var local []netip.Addr
 	for _, l := range listen {
 		if addr := l.Addr(); !addr.IsUnspecified() && !addr.IsLoopback() {

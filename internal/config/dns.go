@@ -47,7 +47,7 @@ type DNS struct {
 	ManifestsOrigin string // where Manifests is set, for errors
 }
 
-// PodMode returns which pod names exist.
+// PodMode returns the mode of pod names.
 func (c *DNS) PodMode() zone.PodMode {
 	return map[string]zone.PodMode{"disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}[c.Pods]
 }
@@ -83,7 +83,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *DNS) any { return &c.Kubeconfig },
-		Usage: "`FILE` with the API server; empty: the server's own cluster",
+		Usage: "kubeconfig `FILE` of the API server; empty: in-cluster configuration",
 	},
 	{
 		Path: "manifests", Flag: "manifests", Restart: true, At: func(c *DNS) any { return &c.Manifests },
@@ -97,13 +97,13 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "snapshot.path", Flag: "snapshot", Restart: true, At: func(c *DNS) any { return &c.Snapshot.Path },
-		Usage: "`FILE` that keeps the cluster's names for a start without API server; empty: none",
+		Usage: "`FILE` for the snapshot of the cluster's names, for a start without the API server; empty: none",
 	},
 	{
 		Path: "snapshot.wait", Flag: "snapshot-wait", Restart: true, At: func(c *DNS) any { return &c.Snapshot.Wait },
 		Usage: "`TIME` without a reply of the API server after which --snapshot is used",
 		Check: func(c *DNS) (err error) {
-			c.SnapshotWait, err = parsePositive(&c.Snapshot.Wait, v1alpha1.DefaultSnapshotWait)
+			c.SnapshotWait, err = parsePositiveDuration(&c.Snapshot.Wait, v1alpha1.DefaultSnapshotWait)
 			return err
 		},
 	},
@@ -111,7 +111,7 @@ var dnsFields = []Field[DNS]{
 		Path: "snapshot.maxAge", Flag: "snapshot-max-age", Restart: true, At: func(c *DNS) any { return &c.Snapshot.MaxAge },
 		Usage: "`TIME` after which --snapshot is too old",
 		Check: func(c *DNS) (err error) {
-			c.SnapshotMaxAge, err = parsePositive(&c.Snapshot.MaxAge, v1alpha1.DefaultSnapshotMaxAge)
+			c.SnapshotMaxAge, err = parsePositiveDuration(&c.Snapshot.MaxAge, v1alpha1.DefaultSnapshotMaxAge)
 			return err
 		},
 	},
@@ -125,7 +125,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "reverseCIDRs", Flag: "reverse-cidr", Restart: true, At: func(c *DNS) any { return &c.ReverseCIDRs },
-		Usage: "`CIDR` of Services and pods, whose unknown addresses have no name; repeatable",
+		Usage: "`CIDR` of Services and pods; unknown addresses in it get NXDOMAIN; repeatable",
 		Check: func(c *DNS) (err error) {
 			c.Reverse, err = parseNetworks(c.ReverseCIDRs)
 			return err
@@ -139,7 +139,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "ttl", Flag: "ttl", Restart: true, At: func(c *DNS) any { return &c.TTL },
-		Usage: "`SECONDS` of TTL of the cluster's records",
+		Usage: "TTL of the cluster's records in `SECONDS`",
 		Check: func(c *DNS) error {
 			if c.TTL == nil {
 				c.TTL = new(uint32(v1alpha1.DefaultTTL))
@@ -209,7 +209,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *DNS) any { return &c.Lameduck },
-		Usage: "`TIME` for which queries are answered after the signal to terminate",
+		Usage: "`TIME` for which queries are answered after SIGTERM",
 		Check: func(c *DNS) (err error) {
 			c.LameduckTime, err = parseDuration(&c.Lameduck, v1alpha1.DefaultDNSLameduck)
 			return err

@@ -13,21 +13,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
-// A Field is one setting of a configuration of type C. Its row is all that the commands
-// know about the setting: flags, error messages, restarts and the reference page
-// docs/configuration.md are derived from it.
+// A Field is one setting of a configuration of type C: a row in the table of its Kind.
+// Flags, error messages, the need of restarts and docs/configuration.md are derived from it.
 type Field[C any] struct {
 	Path    string // in the file, such as "snapshot.path"
-	Flag    string // that overrides the file; "": there is none
-	Usage   string // of the flag
+	Flag    string // name of the flag that overrides the file; "": no flag
+	Usage   string // help text of the flag
 	Restart bool   // a change takes effect when the server restarts
 
 	// At returns a pointer to the setting as it is in the file.
 	At func(*C) any
 
 	// Check validates the setting, sets it to its default if it is empty, and stores its
-	// parsed value in C. It must not change what slices and pointers refer to. nil: every
-	// value is valid.
+	// parsed value in C. It must replace slices and pointers instead of changing what they
+	// refer to, because copies of C share that. nil: every value is valid.
 	Check func(*C) error
 
 	// Values are the valid values, and "" is valid, too. nil: every string is valid.
@@ -47,13 +46,13 @@ type Kind[C any] struct {
 
 	parse   func(data []byte) (C, error)
 	resolve func(c *C, file string)             // resolves relative paths; nil: there are none
-	finish  func(c *C, source *Source[C]) error // checks fields together, reads other files
+	finish  func(c *C, source *Source[C]) error // checks for required fields, reads the files that c refers to
 }
 
 // Defaults returns the configuration of an empty file.
 func (k *Kind[C]) Defaults() C {
 	var c C
-	_ = k.check(&c, fieldPath) // required fields are checked by finish
+	_ = k.check(&c, fieldPath) // cannot fail: only finish requires fields
 	return c
 }
 
@@ -69,8 +68,8 @@ func (k *Kind[C]) NeedRestart(running, next C) []string {
 	return paths
 }
 
-// check validates all fields of c. The error joins all problems; name returns what a field
-// is called in them.
+// check validates all fields of c. The error joins all problems. name returns the name of a
+// field in their messages.
 func (k *Kind[C]) check(c *C, name func(path string) string) error {
 	var problems []error
 	for _, f := range k.Fields {
@@ -107,12 +106,12 @@ func describe(path string, err error, name func(path string) string) error {
 		for i, p := range other.paths {
 			names[i] = name(p)
 		}
-		return fmt.Errorf("%s: cannot be combined with %s", name(path), strings.Join(names, " or "))
+		err = conflictError{names}
 	}
 	return fmt.Errorf("%s: %w", name(path), err)
 }
 
-// fieldPath calls a field what the file does.
+// fieldPath names a field by its path in the file.
 func fieldPath(path string) string { return path }
 
 // An itemError is about one item of a list.
@@ -121,7 +120,7 @@ type itemError struct {
 	error
 }
 
-// A conflictError says that a field excludes others.
+// A conflictError is about a field that cannot be combined with others.
 type conflictError struct{ paths []string }
 
 func (e conflictError) Error() string {

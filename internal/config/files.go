@@ -13,14 +13,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-// files reads configuration files and detects when they change. The zero value is ready for
-// use, by one goroutine.
+// files reads configuration files and detects changes. The zero value is ready for use. It is
+// not safe for concurrent use.
 type files struct {
-	asRead map[string]digest // by path
-	polled map[string]digest // as they were at the last poll
+	loaded map[string]digest // by path, when read was called
+	polled map[string]digest // by path, when changed was last called
 }
 
-// digest identifies the content of a file, or the error for which it cannot be read.
+// digest identifies the content of a file, or the error of reading it.
 type digest [sha256.Size]byte
 
 func readDigest(path string) ([]byte, digest, error) {
@@ -33,29 +33,28 @@ func readDigest(path string) ([]byte, digest, error) {
 
 func (f *files) read(path string) ([]byte, error) {
 	data, d, err := readDigest(path)
-	if f.asRead == nil {
-		f.asRead = map[string]digest{}
+	if f.loaded == nil {
+		f.loaded = map[string]digest{}
 	}
-	f.asRead[path] = d
+	f.loaded[path] = d
 	return data, err
 }
 
 // reset forgets which files were read.
-func (f *files) reset() { clear(f.asRead) }
+func (f *files) reset() { clear(f.loaded) }
 
-// changed reports whether the files differ from what was read, and are the same as at the
-// previous call.
+// changed reports whether a file has changed since read, and none since the previous call.
 func (f *files) changed() bool {
-	now := maps.Clone(f.asRead)
+	now := maps.Clone(f.loaded)
 	for path := range now {
-		// What is not a regular file, such as a pipe, can be read only once.
+		// A pipe can be read only once; its digest stays.
 		if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
 			_, now[path], _ = readDigest(path)
 		}
 	}
 	settled := maps.Equal(now, f.polled)
 	f.polled = now
-	return settled && !maps.Equal(now, f.asRead)
+	return settled && !maps.Equal(now, f.loaded)
 }
 
 // ReadKind returns the kind of the configuration file at path.

@@ -25,8 +25,8 @@ type Node struct {
 	Name     string
 	Findings []policy.Finding // about the facts themselves
 
-	uplink     string                // where systemd-resolved lists its servers; "": the default of hostresolv
-	uplinkMode hostresolv.UplinkMode // whether pods get those instead of its stub
+	uplink     string                // path of the uplink file of systemd-resolved; "": the default of hostresolv
+	uplinkMode hostresolv.UplinkMode // whether pods get the uplink file instead of the stub file
 	origins    map[string]string     // by field of policy.Node: the flag, or the file and its field
 }
 
@@ -45,8 +45,8 @@ func (n Node) HostConfig() hostresolv.Config {
 }
 
 // Host reads the node's resolv.conf. If it cannot be opened, the error is in the returned
-// file: not every pod needs it. The findings say why the uplink file is not used although
-// it is configured.
+// file, because not every pod needs it. There is a finding if the uplink file is configured
+// and cannot be used.
 func (n Node) Host() (resolvconf.File, []policy.Finding) {
 	switch {
 	case n.ResolvConf == "":
@@ -105,13 +105,14 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	}}
 }
 
-// nodeFacts are the facts that the kubelet's file has, too, and their origins for messages.
+// nodeFacts are the facts that a KubeletConfiguration can have, with their origins for
+// messages.
 type nodeFacts struct {
 	dns                []string
 	domain, resolvConf string
 
 	dnsOrigin, domainOrigin string
-	dnsOfKubelet            bool
+	dnsFromKubelet          bool
 
 	findings []policy.Finding
 }
@@ -121,8 +122,8 @@ func clusterFacts() nodeFacts {
 	return nodeFacts{dns: []string{v1alpha1.DefaultClusterDNS}, domain: v1alpha1.DefaultClusterDomain, domainOrigin: "--cluster-domain"}
 }
 
-// newNode returns the node by c, which is valid. Facts that c does not have are those of
-// the kubelet's file that it names, or without one the given.
+// newNode returns the node that c describes. c must be valid. Facts that c does not set are
+// read from its KubeletConfig. If that is not set, either, they are those in facts.
 func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts, f *files, origin func(path string) string) (Node, error) {
 	if c.KubeletConfig != "" {
 		var err error
@@ -131,7 +132,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 		}
 	}
 	if c.ClusterDNS != nil {
-		facts.dns, facts.dnsOfKubelet = *c.ClusterDNS, false
+		facts.dns, facts.dnsFromKubelet = *c.ClusterDNS, false
 	}
 	if c.ClusterDomain != nil {
 		facts.domain, facts.domainOrigin = *c.ClusterDomain, origin("node.clusterDomain")
@@ -145,7 +146,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	}
 	n.ClusterDomain, n.ResolvConf = facts.domain, facts.resolvConf
 	n.ClusterDNS = parseAddrs(facts.dns)
-	if facts.dnsOfKubelet {
+	if facts.dnsFromKubelet {
 		n.Findings = append(n.Findings, facts.invalidDNS()...)
 	}
 	n.IPs = parseAddrs(c.NodeIPs)
@@ -167,7 +168,7 @@ func readKubelet(f *files, path string) (nodeFacts, error) {
 		return nodeFacts{}, multierr.Prefix(path, err)
 	}
 	facts := nodeFacts{
-		dns: k.ClusterDNS, dnsOrigin: path + ": clusterDNS", dnsOfKubelet: true,
+		dns: k.ClusterDNS, dnsOrigin: path + ": clusterDNS", dnsFromKubelet: true,
 		domain: k.ClusterDomain, domainOrigin: path + ": clusterDomain",
 		resolvConf: kube.DefaultResolvConf,
 	}
@@ -200,7 +201,7 @@ func (f *nodeFacts) invalidDNS() (findings []policy.Finding) {
 	return findings
 }
 
-// parseAddrs returns the valid ones of texts.
+// parseAddrs parses texts. Invalid addresses are skipped.
 func parseAddrs(texts []string) (addrs []netip.Addr) {
 	for _, text := range texts {
 		if a, ok := ParseAddr(text); ok {
@@ -260,7 +261,7 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 		},
 		{
 			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName }, Restart: true,
-			Usage: "`NAME` of the node; Pod manifests are then its static pods, whose names end in it",
+			Usage: "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix",
 		},
 	}
 }

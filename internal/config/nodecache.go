@@ -63,7 +63,7 @@ var nodeCacheFields = []Field[NodeCache]{
 	},
 	{
 		Path: "interface", Flag: "interface", Restart: true, At: func(c *NodeCache) any { return &c.Interface },
-		Usage: "`NAME` of a dummy interface for these addresses, created if it does not exist; empty: the node has them",
+		Usage: "`NAME` of the dummy interface to which the addresses of --listen are assigned, created if it does not exist; empty: none",
 		Check: func(c *NodeCache) error { return checkInterfaceName(c.Interface) },
 	},
 	{
@@ -114,7 +114,7 @@ var nodeCacheFields = []Field[NodeCache]{
 		Path: "autopathSuffix", Flag: "autopath-suffix", Restart: true, At: func(c *NodeCache) any { return &c.AutopathSuffix },
 		Usage: suffixUsage,
 		Check: func(c *NodeCache) (err error) {
-			c.Autopath.Allowed = []netip.Prefix{} // pods put their search lists into names only
+			c.Autopath.Allowed = []netip.Prefix{} // no client may send the option: pods send their search list in the name
 			c.Autopath.Suffix, err = parseAutopathSuffix(&c.AutopathSuffix, c.Domain)
 			return err
 		},
@@ -153,7 +153,7 @@ func checkInterfaceAddrs(addrs []netip.AddrPort) error {
 		case a.IsUnspecified() || a.IsLoopback() || a.Zone() != "":
 			problems = append(problems, itemError{i, fmt.Errorf("%s cannot be assigned to an interface", a)})
 		case a.Is6() && a.IsLinkLocalUnicast():
-			problems = append(problems, itemError{i, fmt.Errorf("%s is link-local, and pods would have to name an interface: use an address in fc00::/7", a)})
+			problems = append(problems, itemError{i, fmt.Errorf("%s is link-local, which pods cannot use without a zone: use an address in fc00::/7", a)})
 		}
 	}
 	return errors.Join(problems...)

@@ -41,8 +41,8 @@ func ShimKind() *Kind[Shim] {
 	}
 }
 
-// finishShim makes the node. Its facts have no defaults: one that differs from the kubelet's
-// value would break pods.
+// finishShim sets the node and its engine. Node facts have no defaults: a default that
+// differs from the kubelet's value would break pods.
 func finishShim(c *Shim, s *Source[Shim]) (err error) {
 	n := c.ShimConfiguration.Node
 	if n.KubeletConfig == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
@@ -58,7 +58,7 @@ func finishShim(c *Shim, s *Source[Shim]) (err error) {
 // Mode returns the mode of the shim.
 func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 
-// shimFields are the fields of the server. The others describe the node.
+// shimFields are the fields of the server, without those of the node.
 var shimFields = []Field[Shim]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *Shim) any { return &c.Listen },
@@ -77,11 +77,11 @@ var shimFields = []Field[Shim]{
 	},
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Shim) any { return &c.Kubeconfig },
-		Usage: "`FILE` with the API server, to look pods up; empty: none",
+		Usage: "kubeconfig `FILE` of the API server, to look pods up; empty: none",
 	},
 	{
 		Path: "manifests", Flag: "manifests", Restart: true, At: func(c *Shim) any { return &c.Manifests },
-		Usage: "`DIR` of the kubelet's static pods; empty: none",
+		Usage: "`DIR` of the kubelet's static pod manifests; empty: none",
 	},
 	{
 		Path: "http", Flag: "http", Restart: true, At: func(c *Shim) any { return &c.HTTP },
@@ -90,13 +90,13 @@ var shimFields = []Field[Shim]{
 	{
 		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },
 		Check: func(c *Shim) (err error) {
-			c.Drain, err = parsePositive(&c.DrainTimeout, v1alpha1.DefaultShimDrainTimeout)
+			c.Drain, err = parsePositiveDuration(&c.DrainTimeout, v1alpha1.DefaultShimDrainTimeout)
 			return err
 		},
 	},
 }
 
-// shimNodeFields are the fields that the commands which explain pods read, too.
+// shimNodeFields are the fields of the node. Render, validate and lookup have them, too.
 func shimNodeFields() []Field[Shim] {
 	return append(nodeFields(func(c *Shim) *v1alpha1.NodeConfiguration { return &c.ShimConfiguration.Node }),
 		Field[Shim]{
@@ -116,7 +116,7 @@ func shimNodeFields() []Field[Shim] {
 	)
 }
 
-// NodeFlags are the facts about a node for the commands that explain pods. A later source
+// NodeFlags are the node facts of the commands render, validate and lookup. A later source
 // overrides an earlier one: the defaults, the kubelet's file, the ShimConfiguration of
 // --config, the flags.
 type NodeFlags struct{ source *Source[Shim] }
@@ -135,24 +135,24 @@ func (f *NodeFlags) RegisterWithoutHost(flags *pflag.FlagSet) {
 	flags.Lookup("resolv-conf").Usage = withoutHostUsage
 }
 
-// withoutHostUsage is of --resolv-conf where it has no default.
-const withoutHostUsage = "`PATH` of a node's resolv.conf, to apply the rules that depend on it; absent: unknown, empty: none, as with the kubelet"
+// withoutHostUsage is the help text of --resolv-conf in commands that have no default for it.
+const withoutHostUsage = "`PATH` of a node's resolv.conf; unset: rules that depend on it are skipped; empty: the node has none, as with the kubelet"
 
 func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 	kind := explainKind(facts)
 	defaults := kind.Defaults()
-	facts.show(&defaults.ShimConfiguration.Node)
+	facts.setIn(&defaults.ShimConfiguration.Node)
 	f.source = kind.FromFlags(flags, defaults)
 	flags.Lookup("config").Usage += " of the node"
 }
 
-// show sets the facts in c, as flags show their defaults.
-func (f *nodeFacts) show(c *v1alpha1.NodeConfiguration) {
+// setIn sets the facts in c, so that help shows them as the defaults of flags.
+func (f *nodeFacts) setIn(c *v1alpha1.NodeConfiguration) {
 	c.ClusterDNS, c.ClusterDomain, c.ResolvConf = &f.dns, &f.domain, &f.resolvConf
 }
 
-// explainKind describes a ShimConfiguration as the commands read it that explain pods. Facts
-// that are not configured are the given.
+// explainKind describes a ShimConfiguration for the commands render, validate and lookup: only
+// fields of the node have flags, and facts has the defaults.
 func explainKind(facts nodeFacts) *Kind[Shim] {
 	fields := slices.Clone(shimFields)
 	for i := range fields {

@@ -14,14 +14,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
-// A Source is a configuration file and the flags that override its fields. It is for use by
-// one goroutine.
+// A Source is a configuration file and the flags that override its fields. It is not safe
+// for concurrent use.
 type Source[C any] struct {
 	*Kind[C]
-	flags *pflag.FlagSet
-	given C // values of the flags
-	path  string
-	files files
+	flags      *pflag.FlagSet
+	flagValues C
+	path       string
+	files      files
 }
 
 // A FlagError is an error in the command line.
@@ -35,14 +35,14 @@ func (k *Kind[C]) FromFile(path string) *Source[C] {
 	return &Source[C]{Kind: k, flags: pflag.NewFlagSet("", pflag.ContinueOnError), path: path}
 }
 
-// FromFlags adds --config and the flags of all fields to set. Their help texts show the
-// values of defaults.
+// FromFlags adds --config and the flags of all fields to set. Help shows defaults as their
+// default values.
 func (k *Kind[C]) FromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
-	s := &Source[C]{Kind: k, flags: set, given: defaults}
+	s := &Source[C]{Kind: k, flags: set, flagValues: defaults}
 	set.StringVar(&s.path, "config", "", "`FILE` with a "+k.Name)
 	for _, f := range k.Fields {
 		if f.Flag != "" {
-			addFlag(set, f.Flag, f.Usage, f.At(&s.given))
+			addFlag(set, f.Flag, f.Usage, f.At(&s.flagValues))
 		}
 	}
 	return s
@@ -130,9 +130,9 @@ func (s *Source[C]) Load() (C, error) {
 	return c, nil
 }
 
-// Changed polls the files that Load read. It reports whether they are to be loaded again:
-// they differ from what was read, and are the same as at the previous call, so that a file
-// is not read while it is being written.
+// Changed polls the files that Load has read. It reports whether Load must be called again:
+// a file has changed since Load, and none has changed since the previous call of Changed. The
+// second condition avoids reading a file while it is being written.
 func (s *Source[C]) Changed() bool { return s.files.changed() }
 
 // read reads and checks the file. Without one the configuration is empty.
@@ -146,7 +146,7 @@ func (s *Source[C]) read() (c C, err error) {
 	}
 	c, err = s.parse(data)
 	if err == nil {
-		checked := c // the defaults are for what the flags leave empty, too
+		checked := c // a copy, because Load applies the defaults after the flags
 		err = s.check(&checked, fieldPath)
 	}
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Source[C]) applyFlags(c *C) {
 	}
 	for _, f := range s.Fields {
 		if s.isSet(&f) {
-			reflect.ValueOf(f.At(c)).Elem().Set(reflect.ValueOf(f.At(&s.given)).Elem())
+			reflect.ValueOf(f.At(c)).Elem().Set(reflect.ValueOf(f.At(&s.flagValues)).Elem())
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (s *Source[C]) isSet(f *Field[C]) bool {
 		!(f.IgnoreEmptyFlag && s.flags.Lookup(f.Flag).Value.String() == "")
 }
 
-// field returns the field at path, without the index of a list's item.
+// field returns the field at path, which may end in the index of a list item.
 func (s *Source[C]) field(path string) *Field[C] {
 	path, _, _ = strings.Cut(path, "[")
 	for i := range s.Fields {
@@ -208,7 +208,7 @@ func (s *Source[C]) origin(path string) string {
 	return s.path + ": " + path
 }
 
-// Completions returns the values of the flags that have few, by flag.
+// Completions returns the values of the flags that have a fixed set of values.
 func (s *Source[C]) Completions() map[string][]string {
 	values := map[string][]string{}
 	for _, f := range s.Fields {
@@ -219,7 +219,7 @@ func (s *Source[C]) Completions() map[string][]string {
 	return values
 }
 
-// missing is the error about a required field. It names the file if there is one.
+// missing returns the error about a required field. It names the file if there is one.
 func (s *Source[C]) missing(path string) error {
-	return fmt.Errorf("%s: missing: set it here, or as %s", s.origin(path), s.flagName(path))
+	return fmt.Errorf("%s: missing: set it in the file, or as %s", s.origin(path), s.flagName(path))
 }

@@ -21,16 +21,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// setDefault sets *text to standard if it is empty.
-func setDefault(text *string, standard string) error {
-	*text = cmp.Or(*text, standard)
-	return nil // as a Field.Check has it
+// setDefault sets *text to a default if it is empty. It returns nil, for use in Field.Check.
+func setDefault(text *string, defaultText string) error {
+	*text = cmp.Or(*text, defaultText)
+	return nil
 }
 
 // parseListen parses addresses to serve on. It sets *texts to their canonical form.
-func parseListen(texts *[]string, standard string) ([]netip.AddrPort, error) {
+func parseListen(texts *[]string, defaultText string) ([]netip.AddrPort, error) {
 	if len(*texts) == 0 {
-		*texts = []string{standard}
+		*texts = []string{defaultText}
 	}
 	var addrs []netip.AddrPort
 	var canonical []string
@@ -41,7 +41,7 @@ func parseListen(texts *[]string, standard string) ([]netip.AddrPort, error) {
 		switch {
 		case err != nil:
 			problems = append(problems, itemError{i, fmt.Errorf("%q is not an IP address with a port", text)})
-		case addr.Port() != 0 && slices.Contains(addrs, addr): // port 0 is a different one each time
+		case addr.Port() != 0 && slices.Contains(addrs, addr): // for port 0 the kernel selects a free one
 			problems = append(problems, itemError{i, fmt.Errorf("duplicate address %s", addr)})
 		}
 		addrs, canonical = append(addrs, addr), append(canonical, addr.String())
@@ -52,10 +52,10 @@ func parseListen(texts *[]string, standard string) ([]netip.AddrPort, error) {
 	return addrs, errors.Join(problems...)
 }
 
-// parseDomain parses a domain other than the root; rootProblem says what is wrong with the
-// root. It sets *text to its canonical form.
-func parseDomain(text *string, standard, rootProblem string) (fqdn.Name, error) {
-	*text = cmp.Or(*text, standard)
+// parseDomain parses a domain other than the root; rootProblem is the reason in the error
+// about the root. It sets *text to its canonical form.
+func parseDomain(text *string, defaultText, rootProblem string) (fqdn.Name, error) {
+	*text = cmp.Or(*text, defaultText)
 	name, err := fqdn.ParseName(*text)
 	if err == nil && name == fqdn.Root {
 		err = fmt.Errorf("is the root: %s", rootProblem)
@@ -71,12 +71,12 @@ func parseClusterDomain(text *string) (fqdn.Name, error) {
 	return parseDomain(text, v1alpha1.DefaultClusterDomain, "want a domain such as "+v1alpha1.DefaultClusterDomain)
 }
 
-// parseNetworks parses networks. An empty list is nil.
+// parseNetworks parses networks. It returns nil for an empty list.
 func parseNetworks(texts []string) (list []netip.Prefix, _ error) {
 	var problems []error
 	for i, text := range texts {
 		p, err := netip.ParsePrefix(text)
-		if err != nil || p.Addr().Is4In6() { // clients with IPv4 addresses have these as IPv4
+		if err != nil || p.Addr().Is4In6() { // would match no client: their addresses are unmapped
 			problems = append(problems, itemError{i, fmt.Errorf("%q is not a network such as 10.96.0.0/12", text)})
 		}
 		list = append(list, p.Masked())
@@ -97,7 +97,7 @@ func parseOption(code *uint16) (uint16, error) {
 // below it.
 func parseAutopathSuffix(text *string, cluster fqdn.Name) (fqdn.Name, error) {
 	suffix, err := parseDomain(text, v1alpha1.DefaultAutopathSuffix, "all names are below it")
-	if err == nil && len(cluster) > len(fqdn.Root) { // otherwise the cluster's domain has an error
+	if err == nil && len(cluster) > len(fqdn.Root) { // otherwise the cluster domain is invalid, which is reported at its field
 		_, err = autopath.NewZone(suffix, cluster)
 	}
 	return suffix, err
@@ -105,8 +105,8 @@ func parseAutopathSuffix(text *string, cluster fqdn.Name) (fqdn.Name, error) {
 
 // parseDuration parses a duration of at least 0. It sets *text to the default if it is
 // empty.
-func parseDuration(text *string, standard string) (time.Duration, error) {
-	*text = cmp.Or(*text, standard)
+func parseDuration(text *string, defaultText string) (time.Duration, error) {
+	*text = cmp.Or(*text, defaultText)
 	d, err := time.ParseDuration(*text)
 	if err != nil || d < 0 {
 		return d, fmt.Errorf("%q is not a duration such as 10s", *text)
@@ -114,9 +114,9 @@ func parseDuration(text *string, standard string) (time.Duration, error) {
 	return d, nil
 }
 
-// parsePositive is parseDuration without 0.
-func parsePositive(text *string, standard string) (time.Duration, error) {
-	d, err := parseDuration(text, standard)
+// parsePositiveDuration is parseDuration, but 0 is an error.
+func parsePositiveDuration(text *string, defaultText string) (time.Duration, error) {
+	d, err := parseDuration(text, defaultText)
 	if err == nil && d == 0 {
 		err = fmt.Errorf("%q: want a duration of more than 0", *text)
 	}
@@ -150,7 +150,7 @@ func checkAddrs(texts []string) error {
 }
 
 // ParseAddr parses an address as the kubelet does: leading zeros are allowed, zones are
-// not, and IPv4 in IPv6 is IPv4.
+// not. An IPv4-mapped IPv6 address is unmapped.
 func ParseAddr(s string) (netip.Addr, bool) {
 	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(s))
 	return a.Unmap(), ok

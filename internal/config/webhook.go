@@ -44,7 +44,7 @@ func WebhookKind() *Kind[Webhook] {
 func WebhookFlags(set *pflag.FlagSet) *Source[Webhook] {
 	kind, facts := WebhookKind(), clusterFacts()
 	defaults := kind.Defaults()
-	facts.show(&defaults.WebhookConfiguration.Node)
+	facts.setIn(&defaults.WebhookConfiguration.Node)
 	s := kind.FromFlags(set, defaults)
 	set.Lookup("resolv-conf").Usage = withoutHostUsage
 	return s
@@ -81,7 +81,7 @@ func (c *Webhook) loadRules(s *Source[Webhook], hostKnown bool) (err error) {
 	return err
 }
 
-// checkCertificate checks that there is a certificate.
+// checkCertificate checks that a source of the certificate is configured.
 func checkCertificate(c *Webhook, s *Source[Webhook]) error {
 	noCert, noKey := c.TLS.CertFile == "", c.TLS.KeyFile == ""
 	switch {
@@ -119,11 +119,11 @@ var webhookFields = []Field[Webhook]{
 	},
 	{
 		Path: "tls.keyFile", Flag: "tls-key", Restart: true, At: func(c *Webhook) any { return &c.TLS.KeyFile },
-		Usage: "`FILE` with the certificate's key, PEM; watched",
+		Usage: "`FILE` with the private key, PEM; watched",
 	},
 	{
 		Path: "selfSigned", Flag: "self-signed", Restart: true, At: func(c *Webhook) any { return &c.SelfSigned },
-		Usage: "issue the certificate, from an authority that the replicas share in a Secret",
+		Usage: "issue the certificate, with a CA that the replicas share in a Secret",
 		Check: func(c *Webhook) error {
 			if c.SelfSigned && c.TLS != (v1alpha1.TLSConfiguration{}) {
 				return conflictError{[]string{"tls.certFile", "tls.keyFile"}}
@@ -133,7 +133,7 @@ var webhookFields = []Field[Webhook]{
 	},
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Webhook) any { return &c.Kubeconfig },
-		Usage: "`FILE` with the API server, for --self-signed and the scale of StatefulSets; empty: the server's own cluster",
+		Usage: "kubeconfig `FILE` of the API server, for --self-signed and the scale of StatefulSets; empty: in-cluster configuration",
 	},
 	{
 		Path: "namespace", Flag: "namespace", Restart: true, At: func(c *Webhook) any { return &c.Namespace },
@@ -148,7 +148,7 @@ var webhookFields = []Field[Webhook]{
 	},
 	{
 		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *Webhook) any { return &c.Lameduck },
-		Usage: "`TIME` for which connections are accepted after the signal to terminate",
+		Usage: "`TIME` for which connections are accepted after SIGTERM",
 		Check: func(c *Webhook) (err error) {
 			c.LameduckTime, err = parseDuration(&c.Lameduck, v1alpha1.DefaultWebhookLameduck)
 			return err
@@ -161,7 +161,8 @@ var webhookFields = []Field[Webhook]{
 	},
 }
 
-// webhookNodeFields are the fields of the nodes, of which a webhook has many.
+// webhookNodeFields are the fields of the nodes. A webhook is for many nodes: their name has
+// no flag.
 func webhookNodeFields() []Field[Webhook] {
 	fields := nodeFields(func(c *Webhook) *v1alpha1.NodeConfiguration { return &c.WebhookConfiguration.Node })
 	for i := range fields {

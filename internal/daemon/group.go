@@ -27,8 +27,8 @@ func RunAll(ctx context.Context, tasks ...Task) error { return Group{Tasks: task
 type Group struct {
 	Tasks []Task
 
-	// Last are tasks that the others need until they have returned, such as the one that
-	// keeps the data of a draining server up to date.
+	// Last are tasks that end after Tasks have returned, such as the task that updates the
+	// data of a server that drains.
 	Last []Task
 }
 

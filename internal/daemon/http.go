@@ -21,12 +21,12 @@ type HTTP struct {
 	Listen  func(ctx context.Context) (net.Listener, error)
 	Metrics prometheus.Gatherer
 
-	// Ready returns why the server is not ready, nil if it is. The details are served by
-	// /readyz?verbose, and with an error.
+	// Ready returns an error if the server is not ready. /readyz serves the details with an
+	// error, and with ?verbose.
 	Ready func() (details []string, err error)
 }
 
-// ListenTCP returns what listens on addr.
+// ListenTCP returns an HTTP.Listen for addr.
 func ListenTCP(addr string) func(context.Context) (net.Listener, error) {
 	return func(ctx context.Context) (net.Listener, error) {
 		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -68,11 +68,11 @@ func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// httpRetry is the pause before a port that is in use is tried again.
+// httpRetry is the interval at which KeepServing retries.
 const httpRetry = 10 * time.Second
 
-// KeepServing is Serve for servers that must not stop because of their metrics: it logs an
-// error once and tries again.
+// KeepServing is Serve for servers that must not stop if metrics and health cannot be served.
+// It retries after an error, and logs each error once while it repeats.
 func (h HTTP) KeepServing(ctx context.Context, log *slog.Logger) error {
 	logged := ""
 	for {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NewLogger returns the log of a server, in format text or json. It gets the lines of
-// client-go, too.
+// NewLogger returns the logger of a server, in format text or json, and makes client-go log to
+// it.
 func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
 	var h slog.Handler
 	switch format {
@@ -52,8 +52,8 @@ func TuneRuntime() (restore func()) {
 	}
 }
 
-// SocketHint adds to the error of opening a socket what to do about it. Its address is set
-// by field, and by the flag of that name.
+// SocketHint adds a hint to the error of opening a socket. field is the name of the field and
+// of the flag that set its address.
 func SocketHint(err error, field string) error {
 	hint := ""
 	switch {

@@ -22,11 +22,12 @@ import (
 // replaced links, network file systems.
 const pollPeriod = 5 * time.Second
 
-// A Reloader applies the configuration of a server when its files change: when a change is
-// the same at two polls, or at once on a signal. An invalid configuration changes nothing.
+// A Reloader applies the configuration of a server again when its files have changed and are
+// the same at two polls, and at once on a signal. If the configuration is invalid, the server
+// keeps the previous one.
 type Reloader[C any] struct {
 	Source *config.Source[C]
-	Signal <-chan os.Signal // such as that of Sighup
+	Signal <-chan os.Signal // reloads at once, such as the channel of Sighup; nil: none
 
 	// Apply applies a configuration. If background is not nil, it replaces the background
 	// task that runs.
@@ -80,8 +81,8 @@ func (r *Reloader[C]) Run(ctx context.Context) error {
 	}
 }
 
-// reload reads and applies the configuration. It returns what Apply does, nil after an
-// error.
+// reload reads and applies the configuration. It returns the new background task, if there is
+// one.
 func (r *Reloader[C]) reload() Task {
 	next, err := r.Source.Load()
 	var background Task

@@ -36,24 +36,25 @@ type Recorder struct {
 	log    *slog.Logger
 	queue  chan *corev1.Event
 
-	sent map[eventKey]sent // used by Run only
+	sent map[eventKey]sentEvent // used by Run only
 }
 
-// eventKey is what an event and its repetitions have in common.
+// eventKey is equal for an event and its repetitions.
 type eventKey struct {
 	pod             types.UID
 	reason, message string
 }
 
-// sent is an event that the API server has, perhaps with a lower count.
-type sent struct {
+// sentEvent is an event that was sent to the API server. Its count may be higher than on the
+// API server.
+type sentEvent struct {
 	event *corev1.Event
 	at    time.Time
 }
 
 // NewRecorder returns a recorder. Without a client it drops all events.
 func NewRecorder(client rest.Interface, source corev1.EventSource, log *slog.Logger) *Recorder {
-	return &Recorder{client: client, source: source, log: log, queue: make(chan *corev1.Event, queueSize), sent: map[eventKey]sent{}}
+	return &Recorder{client: client, source: source, log: log, queue: make(chan *corev1.Event, queueSize), sent: map[eventKey]sentEvent{}}
 }
 
 // Record queues an event about a pod. It never blocks: if the queue is full, the event is
@@ -101,13 +102,13 @@ func (r *Recorder) sendOrCount(ctx context.Context, e *corev1.Event) {
 	if repeated {
 		e.Name, e.FirstTimestamp, e.Count = previous.event.Name, previous.event.FirstTimestamp, previous.event.Count+1
 		if time.Since(previous.at) < sendInterval {
-			r.sent[key] = sent{e, previous.at}
+			r.sent[key] = sentEvent{e, previous.at}
 			return
 		}
 	} else if len(r.sent) == maxSent {
 		clear(r.sent)
 	}
-	r.sent[key] = sent{e, time.Now()}
+	r.sent[key] = sentEvent{e, time.Now()}
 	if err := r.send(ctx, e, repeated); err != nil {
 		delete(r.sent, key)
 		r.log.Warn("event not sent", "pod", e.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "message", e.Message, "error", err)

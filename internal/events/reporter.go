@@ -37,7 +37,7 @@ func NewReporter(client rest.Interface, node string, log *slog.Logger) *Reporter
 // Run sends events until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error { return r.events.Run(ctx) }
 
-// Report never blocks.
+// Report logs the outcome of a sandbox and records its events. It never blocks.
 func (r *Reporter) Report(p cri.Report) {
 	s := p.Sandbox
 	log := r.log.With("pod", s.Namespace+"/"+s.Name, "podUID", s.UID, "outcome", p.Outcome)

@@ -26,11 +26,11 @@ import (
 // Server is the DNS cache of a node.
 type Server struct {
 	Source *config.Source[config.NodeCache]
-	Reload <-chan os.Signal // reloads the configuration; nil: only changed files do
+	Reload <-chan os.Signal // see daemon.Reloader.Signal
 	Log    *slog.Logger
 }
 
-// Run serves by c until ctx ends or a part of the server fails.
+// Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	registry := prometheus.NewRegistry()
 	server, err := forward.New(dnsserver.Config{Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath}, registry, s.Log)
@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 		Last:  []daemon.Task{reloader.Run}, // its background task has the TCP and TLS connections to upstream servers
 	}
 	if c.HTTP != "" {
-		// Shared, too: readiness is that of the instance that gets the queries.
+		// The port is shared, too: like queries, probes get to the new instance.
 		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
 		http := daemon.HTTP{Listen: listen, Metrics: registry, Ready: server.ClusterReady}
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })

@@ -27,8 +27,9 @@ const (
 	takeoverRetry = 200 * time.Millisecond
 )
 
-// checkTakeover returns an error if another instance has one of the addresses and this one
-// does not reach the cluster DNS. The running instance may reach it, and has a cache.
+// checkTakeover returns an error if another instance listens on one of the addresses and this
+// instance does not reach the cluster DNS. The other instance may reach it, and has cached
+// replies.
 func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserver.Exchange, domain fqdn.Name) error {
 	addr, inUse := findInUse(addrs)
 	if !inUse {

@@ -12,10 +12,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// An applier applies configurations to a shim: each gets a hook of its own.
+// An applier applies configurations to a shim: it sets a new hook for each.
 type applier struct {
 	shim *cri.Shim
-	hook cri.Hook // what all hooks have in common
+	hook cri.Hook // has the fields that are equal in all hooks
 	log  *slog.Logger
 
 	host    *hostresolv.Watcher // nil: the node has no host file
@@ -24,7 +24,8 @@ type applier struct {
 
 // apply is for a daemon.Reloader. The background task watches the host's file.
 func (a *applier) apply(c config.Shim) (background daemon.Task, err error) {
-	// An unchanged watcher stays: it may have a good version of a file that is gone.
+	// The watcher is kept if its configuration is equal: it may have the last good content of
+	// a file that was removed.
 	if cfg := c.Node.HostConfig(); cfg != a.hostCfg {
 		host, err := newHostWatcher(cfg, a.log)
 		if err != nil {
@@ -54,7 +55,7 @@ func newHostWatcher(cfg hostresolv.Config, log *slog.Logger) (*hostresolv.Watche
 	return hostresolv.New(cfg)
 }
 
-// hostFiles returns a cri.Hook.HostFiles that reads what w watches.
+// hostFiles returns a cri.Hook.HostFiles that reads the files of w. A nil w has no files.
 func hostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 	return func() cri.HostFiles {
 		if w == nil {
