@@ -44,7 +44,7 @@ func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (
 		return nil, err
 	}
 	loop := &upstream.LoopDetector{}
-	c.Cache, c.Returned, c.Drain, c.Logger, c.Register = replies, loop.DetectProbe, Drain, log, register
+	c.Cache, c.DetectProbe, c.Drain, c.Logger, c.Register = replies, loop.DetectProbe, Drain, log, register
 	server, err := dnsserver.New(c)
 	if err != nil {
 		return nil, err

@@ -28,13 +28,13 @@ const controlLen = 64
 // address space, of which a quiet server touches a part.
 type batch struct {
 	conn     syscall.RawConn
-	packets  [batchSize]received
+	packets  [batchSize]packetBuffers
 	incoming [batchSize]mmsghdr
 	outgoing [batchSize]mmsghdr
 	replies  int // in outgoing
 
-	// The results of the system calls, and the functions that make them: a closure for
-	// each call would be garbage.
+	// The system calls and their results. They are fields because a closure for each call
+	// would be allocated.
 	n     int
 	err   syscall.Errno
 	read  func(fd uintptr) bool
@@ -42,8 +42,8 @@ type batch struct {
 	write func(fd uintptr) bool
 }
 
-// received is a packet, with the memory for the reply.
-type received struct {
+// packetBuffers is the memory for a packet and for the reply to it.
+type packetBuffers struct {
 	packet  [maxQuery]byte
 	control [controlLen]byte
 	client  unix.RawSockaddrInet6 // large enough for either family
@@ -72,18 +72,18 @@ func newBatch(conn *net.UDPConn) (*batch, error) {
 		h.SetIovlen(1)
 	}
 	b.read = func(fd uintptr) bool {
-		b.n, b.err = multiple(unix.SYS_RECVMMSG, fd, b.incoming[:])
+		b.n, b.err = callMmsg(unix.SYS_RECVMMSG, fd, b.incoming[:])
 		return b.err != unix.EAGAIN
 	}
 	b.write = func(fd uintptr) bool {
-		b.n, b.err = multiple(unix.SYS_SENDMMSG, fd, b.outgoing[b.sent:b.replies])
+		b.n, b.err = callMmsg(unix.SYS_SENDMMSG, fd, b.outgoing[b.sent:b.replies])
 		return b.err != unix.EAGAIN
 	}
 	return b, nil
 }
 
-// multiple calls recvmmsg or sendmmsg, and returns how many messages it took.
-func multiple(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
+// callMmsg calls recvmmsg(2) or sendmmsg(2), and returns how many messages it transferred.
+func callMmsg(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
 	n, _, err := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), err
 }
@@ -100,7 +100,7 @@ func (b *batch) receive() (int, error) {
 	err := b.conn.Read(b.read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// Control ignores the deadline, and the read does not block.
-		if failed := b.conn.Control(func(fd uintptr) { b.read(fd) }); failed != nil || b.err != 0 {
+		if controlErr := b.conn.Control(func(fd uintptr) { b.read(fd) }); controlErr != nil || b.err != 0 {
 			return 0, err
 		}
 		return b.n, nil
@@ -141,13 +141,13 @@ func (b *batch) client(i int) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// origin returns the control message that makes the reply to packet i leave from the address
-// that the packet was sent to. It is empty if the socket has only one.
+// origin returns the control message that makes the destination address of packet i the source
+// address of the reply. It is empty if the socket is bound to a single address.
 func (b *batch) origin(i int) []byte {
 	return replyControl(b.packets[i].control[:b.incoming[i].header.Controllen])
 }
 
-// reply adds the reply to packet i to those that send sends. Most are in its buffer already.
+// reply queues the reply to packet i for send. Most replies are already in buffer(i).
 func (b *batch) reply(i int, reply []byte) {
 	p := &b.packets[i]
 	p.out.SetLen(copy(p.reply[:], reply))
@@ -161,8 +161,7 @@ func (b *batch) reply(i int, reply []byte) {
 	b.replies++
 }
 
-// send sends the replies that were added. A client that cannot be reached sends its query
-// again.
+// send sends the queued replies, best effort: a client without a reply sends its query again.
 func (b *batch) send() {
 	for b.sent = 0; b.sent < b.replies; {
 		if err := b.conn.Write(b.write); err != nil {
@@ -171,7 +170,7 @@ func (b *batch) send() {
 		switch {
 		case b.err == unix.EINTR:
 		case b.err != 0:
-			b.sent++ // the kernel refuses the first of the rest
+			b.sent++ // the error is of the first message: skip it
 		default:
 			b.sent += b.n
 		}
@@ -179,9 +178,9 @@ func (b *batch) send() {
 	b.replies = 0
 }
 
-// replyControl changes a control message, in place, from the address that a packet was sent
-// to into the address that the reply is sent from. The routing table chooses the interface,
-// except for link-local addresses, which need one.
+// replyControl converts, in place, the control message of a received packet into that of the
+// reply, whose source address is the destination address of the packet. The routing table
+// chooses the interface, except for link-local addresses, which need one.
 func replyControl(control []byte) []byte {
 	if len(control) < unix.SizeofCmsghdr {
 		return nil

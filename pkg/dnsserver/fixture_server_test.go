@@ -198,7 +198,7 @@ func handlePacket(ctx context.Context, s *Server, packet []byte, via transport, 
 	if wait != nil {
 		r = wait(ctx)
 	}
-	s.metrics.observeSent(q, r)
+	s.metrics.observeReply(q, r)
 	return r.wire
 }
 

@@ -21,14 +21,14 @@ import (
 // the query, and the caller must not change the reply.
 type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 
-// Stub is a domain that has servers of its own.
+// Stub is a stub domain: a domain with separate servers.
 type Stub struct {
 	Zone     fqdn.Name
 	Exchange Exchange
 }
 
-// Forwarding says which servers are asked for names outside the cluster. The zero value:
-// none, such names are refused.
+// Forwarding configures the servers for names outside the cluster. With the zero value such
+// names are refused.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs are refused
 	Stubs    []Stub
@@ -38,16 +38,16 @@ type Forwarding struct {
 	// them itself.
 	Expander Exchange
 
-	// HostSuffixes are the search domains of the node, the last part of those search
-	// lists. A server without Expander has them in Autopath. Those after the first
-	// MaxHostSuffixes are ignored.
+	// HostSuffixes are the search domains of the node, the last part of the search lists
+	// for the Expander. Without an Expander, Autopath.HostSuffixes is used instead. Those
+	// after the first MaxHostSuffixes are ignored. The slice must not be changed.
 	HostSuffixes []fqdn.Name
 
-	searchKey []byte // the HostSuffixes in one: what the answer to an autopath name depends on in addition to the name
+	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 }
 
-// SetForwarding replaces the present Forwarding and clears the cache: other servers may
-// see another network. Call it again when the servers behind the same Exchange change. It is
+// SetForwarding replaces the Forwarding and clears the cache: the new servers may return
+// different answers. Call it again when the servers behind the same Exchange change. It is
 // safe for concurrent use.
 func (s *Server) SetForwarding(f Forwarding) {
 	f.setHostSuffixes(f.HostSuffixes)
@@ -55,14 +55,14 @@ func (s *Server) SetForwarding(f Forwarding) {
 	s.cfg.Cache.Clear()
 }
 
-// SetHostSuffixes replaces the HostSuffixes of the present Forwarding. The cache keeps its
+// SetHostSuffixes replaces the HostSuffixes of the Forwarding. The cache keeps its
 // replies: their keys contain the suffixes. It is safe for concurrent use.
 func (s *Server) SetHostSuffixes(suffixes []fqdn.Name) {
 	for {
-		now := s.forwarding.Load()
-		next := *now
+		current := s.forwarding.Load()
+		next := *current
 		next.setHostSuffixes(suffixes)
-		if s.forwarding.CompareAndSwap(now, &next) {
+		if s.forwarding.CompareAndSwap(current, &next) {
 			return
 		}
 	}
@@ -76,29 +76,29 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 	}
 }
 
-// destination is where queries for a name are forwarded to.
+// destination is the server that queries for a name are forwarded to.
 type destination struct {
-	exchange  Exchange // nil: nowhere
+	exchange  Exchange // nil: queries are refused
 	expand    bool     // exchange is the Expander, which is sent the search list
 	searchKey []byte
 }
 
-// destination returns where queries for a name are forwarded to. Autopath names go to the
-// Expander and nowhere else, also if an external name leads to one.
-func (s *Server) destination(from *Forwarding, name fqdn.Name) destination {
-	place, _ := s.search.Parse(name)
+// destinationOf returns the destination of queries for a name. Autopath names are sent to the
+// Expander only, even if such a name is the target of an ExternalName Service.
+func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
+	kind, _ := s.search.Parse(name)
 	switch {
-	case place == autopath.NotInZone:
-		return destination{exchange: from.exchange(name)}
-	case place == autopath.Search && from.Expander != nil:
-		return destination{exchange: from.Expander, expand: true, searchKey: from.searchKey}
+	case kind == autopath.NotInZone:
+		return destination{exchange: fwd.exchangeFor(name)}
+	case kind == autopath.Search && fwd.Expander != nil:
+		return destination{exchange: fwd.Expander, expand: true, searchKey: fwd.searchKey}
 	}
 	return destination{}
 }
 
-// exchange returns the servers of the longest stub domain that contains the name, or else
+// exchangeFor returns the servers of the longest stub domain that contains the name, or else
 // the upstream servers.
-func (f *Forwarding) exchange(name fqdn.Name) Exchange {
+func (f *Forwarding) exchangeFor(name fqdn.Name) Exchange {
 	best := Stub{Exchange: f.Upstream}
 	for _, stub := range f.Stubs {
 		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) > len(best.Zone) {
@@ -111,10 +111,10 @@ func (f *Forwarding) exchange(name fqdn.Name) Exchange {
 // forward answers from the cache, or else from other servers.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return result{answer: answer{source: fromServer, answer: []dns.RR{minimal(q.owner())}}}
+		return result{answer: answer{source: fromServer, answer: []dns.RR{minimalHINFO(q.owner())}}}
 	}
-	from := s.forwarding.Load()
-	to := s.destination(from, q.name)
+	fwd := s.forwarding.Load()
+	to := s.destinationOf(fwd, q.name)
 	if to.exchange == nil {
 		a := failure(fromServer, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
@@ -124,22 +124,22 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	s.metrics.lookups[hit.State].Inc()
 	switch hit.State {
 	case cache.Fresh:
-		return result{answer: q.cached(&hit, fromCache, buf)}
+		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Expiring:
 		refresh := q.clone()
-		s.background(ctx, func(ctx context.Context) { s.ask(ctx, refresh, from) })
-		return result{answer: q.cached(&hit, fromCache, buf)}
+		s.goTracked(ctx, func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
+		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
-		return result{answer: q.cached(&hit, fromStale, buf)}
+		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
-		stale := q.cached(&hit, fromStale, nil) // the hit refers to the packet
-		return result{wait: func(ctx context.Context) answer { return s.askOrStale(ctx, q, from, stale) }}
+		stale := q.cachedAnswer(&hit, fromStale, nil) // now: the hit refers to the packet, which is reused
+		return result{wait: func(ctx context.Context) answer { return s.askOrStale(ctx, q, fwd, stale) }}
 	}
-	return result{wait: func(ctx context.Context) answer { return s.ask(ctx, q, from) }}
+	return result{wait: func(ctx context.Context) answer { return s.ask(ctx, q, fwd) }}
 }
 
-// cached returns the answer that the cache has, in wire form.
-func (q *query) cached(hit *cache.Hit, from source, buf []byte) answer {
+// cachedAnswer returns the answer of a cache hit, in wire form.
+func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 	a := answer{source: from}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0})
 	a.rcode = int(a.wire[3] & maskRcode)
@@ -154,44 +154,45 @@ func (q *query) cached(hit *cache.Hit, from source, buf []byte) answer {
 	return a
 }
 
-// ask asks other servers and caches their reply.
-func (s *Server) ask(ctx context.Context, q *query, from *Forwarding) answer {
-	if !s.limits.forwarded.tryAcquire() { // not cached: no server was asked
+// ask sends q to other servers and caches their reply.
+func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
+	if !s.limits.forwarded.tryAcquire() { // not cached: no query was sent
 		return failure(fromServer, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
 	}
 	defer s.limits.forwarded.release()
-	to := s.destination(from, q.name)
+	to := s.destinationOf(fwd, q.name)
 	m := q.message()
-	reply, err := s.exchange(ctx, q, m, to, from)
+	reply, err := s.send(ctx, q, m, to, fwd)
 	key := q.cacheKey(to.searchKey)
-	current := s.forwarding.Load() == from // else the reply is of servers that were replaced
+	current := s.forwarding.Load() == fwd // a reply of replaced servers is not cached
 	if err != nil {
-		if current && ctx.Err() == nil { // not because Run ends
+		if current && ctx.Err() == nil { // the server is not shutting down
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
 		}
 		s.log.Debug("no upstream server answered", "name", q.owner(), "type", dns.Type(q.qtype), "error", err)
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "no upstream server answered") // err has addresses
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "no upstream server answered") // without err, which discloses server addresses
 	}
 	if current && m.RecursionDesired { // without RD the reply may be a referral
 		s.cfg.Cache.Put(key, reply, time.Now())
 	}
-	if reply.Truncated && q.via == overTCP { // there is nothing left that the client could try
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is too long for UDP, and TCP to it does not work")
+	if reply.Truncated && q.via == overTCP { // the client cannot retry over another transport
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	a := answerOf(reply, fromUpstream)
 	a.answer = withOwnerCase(a.answer, q.owner())
 	return a
 }
 
-func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destination, from *Forwarding) (*dns.Msg, error) {
+// send sends m, the query to send for q, to the destination.
+func (s *Server) send(ctx context.Context, q *query, m *dns.Msg, to destination, fwd *Forwarding) (*dns.Msg, error) {
 	if to.expand {
-		return s.askExpander(ctx, q, m, from)
+		return s.askExpander(ctx, q, m, fwd)
 	}
 	return to.exchange(ctx, m)
 }
 
-// withOwnerCase returns the records with the owner name as the client spelled it (RFC 4343
-// section 4.1). The reply may have been asked for with another spelling, and is shared.
+// withOwnerCase returns the records with the owner name in the case of the client's query
+// (RFC 4343 section 4.1). The records are shared with queries in another case.
 func withOwnerCase(records []dns.RR, name string) []dns.RR {
 	for i, rr := range records {
 		if owner := rr.Header().Name; owner != name && strings.EqualFold(owner, name) {
@@ -206,12 +207,11 @@ func withOwnerCase(records []dns.RR, name string) []dns.RR {
 // staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
 const staleDelay = 1800 * time.Millisecond
 
-// askOrStale asks other servers, and returns the stale answer if they fail or take longer
-// than staleDelay. They are waited for nevertheless, so that the next client gets the new
-// answer.
-func (s *Server) askOrStale(ctx context.Context, q *query, from *Forwarding, stale answer) answer {
+// askOrStale sends q to other servers. It returns the stale answer if they fail or take longer
+// than staleDelay. The query continues then, so that the next client gets the new answer.
+func (s *Server) askOrStale(ctx context.Context, q *query, fwd *Forwarding, stale answer) answer {
 	fresh := make(chan answer, 1)
-	s.background(ctx, func(ctx context.Context) { fresh <- s.ask(ctx, q, from) })
+	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.ask(ctx, q, fwd) })
 	delay := time.NewTimer(staleDelay)
 	defer delay.Stop()
 	select {

@@ -15,35 +15,34 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// candidateLookup finds out about the candidates of one walk.
+// candidateLookup looks up the candidates of one walk.
 type candidateLookup struct {
 	s         *Server
 	q         *query
-	at        *zone.Snapshot
-	forwarded atomic.Int64 // questions to other servers
+	snapshot  *zone.Snapshot
+	forwarded atomic.Int64 // subqueries to other servers
 }
 
-// lookup finds out about a candidate, or returns how to wait for it. The questions that are
-// sent to other servers outlive the walk, as long as ctx: the next walk finds their answers
-// in the cache.
+// lookup looks up a candidate, as a lookupFunc. Subqueries to other servers may outlive the
+// walk, until ctx ends: the next walk then finds their answers in the cache.
 func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	verdict, _, node := c.at.Lookup(name)
+	status, _, node := c.snapshot.Lookup(name)
 	switch {
-	case verdict == zone.NotInZone:
+	case status == zone.NotInZone:
 		f, wait := c.lookupForwarded(ctx, name)
 		_, f.cluster = name.Within(c.s.cfg.Domain) // a node cache forwards the cluster's names
 		return f, wait
-	case verdict == zone.Exists && node.Alias != "":
+	case status == zone.Exists && node.Alias != "":
 		return c.lookupAlias(ctx, name)
 	}
-	f := finding{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.at)}
-	if verdict == zone.NXDomain {
+	f := finding{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
+	if status == zone.NXDomain {
 		return f, nil
 	}
-	r, _ := c.s.zoneRecords(ctx, c.q.subquery(name, c.q.qtype), c.at)
+	r, _ := c.s.zoneRecords(ctx, c.q.subquery(name, c.q.qtype), c.snapshot)
 	f.answer = r.answer
 	switch {
-	case verdict == zone.Unknown:
+	case status == zone.Unknown:
 		f.outcome = unresolved
 	case len(node.V4)+len(node.V6)+len(f.answer.answer) > 0:
 		f.outcome = found
@@ -56,33 +55,33 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, 
 // lookupAlias is lookup for the name of an ExternalName Service: the finding is that of the
 // target.
 func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	all := c.lookups(name, func(q *query) result {
-		r, _ := c.s.zoneRecords(ctx, q, c.at)
+	all := c.startLookups(name, func(q *query) result {
+		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
 		return r
 	})
 	f, wait := c.findingOf(ctx, all)
-	cluster := func(f finding) finding {
-		f.cluster, f.ttl = true, min(f.ttl, c.s.denialTTL(c.at))
+	inCluster := func(f finding) finding {
+		f.cluster, f.ttl = true, min(f.ttl, c.s.denialTTL(c.snapshot))
 		return f
 	}
 	if wait == nil {
-		return cluster(f), nil
+		return inCluster(f), nil
 	}
-	return finding{cluster: true}, func(ctx context.Context) finding { return cluster(wait(ctx)) }
+	return finding{cluster: true}, func(ctx context.Context) finding { return inCluster(wait(ctx)) }
 }
 
-// lookupForwarded is lookup for the names that other servers answer. Most of them are known
-// to be absent, which the first lines find out fast.
+// lookupForwarded is lookup for the names that other servers answer. Most of them do not
+// exist: the fast path for a cached NXDOMAIN builds no records.
 func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
 	key := cache.Question{Name: []byte(name), Type: dns.TypeA, Class: dns.ClassINET, CD: c.q.flags&flagCD != 0, DO: c.q.do}
 	if ttl, ok := c.s.cfg.Cache.NXDomainTTL(key, c.q.received); ok {
 		c.s.metrics.lookups[cache.Fresh].Inc()
 		return finding{outcome: nxdomain, ttl: ttl}, nil
 	}
-	return c.findingOf(ctx, c.lookups(name, func(q *query) result { return c.s.forward(ctx, q, nil) }))
+	return c.findingOf(ctx, c.startLookups(name, func(q *query) result { return c.s.forward(ctx, q, nil) }))
 }
 
-// lookups are the questions about one candidate, that of the client first.
+// lookups are the subqueries for one candidate. The first has the client's type.
 type lookups []lookup
 
 type lookup struct {
@@ -90,10 +89,10 @@ type lookup struct {
 	result
 }
 
-// lookups resolves the questions that decide about a candidate, as far as that is possible
-// without waiting: the type asked for, and the addresses, so that all questions about a name
-// with addresses lead to the same candidate.
-func (c *candidateLookup) lookups(name fqdn.Name, resolve func(*query) result) lookups {
+// startLookups resolves the subqueries for a candidate without waiting: the client's type, A
+// and AAAA. Because of A and AAAA, queries of all types lead to the same candidate if it has
+// an address.
+func (c *candidateLookup) startLookups(name fqdn.Name, resolve func(*query) result) lookups {
 	types := []uint16{c.q.qtype, dns.TypeA, dns.TypeAAAA}
 	switch c.q.qtype {
 	case dns.TypeA:
@@ -113,51 +112,51 @@ func (c *candidateLookup) lookups(name fqdn.Name, resolve func(*query) result) l
 	return all
 }
 
-// findingOf returns the finding, or how to wait for it.
+// findingOf returns the finding, or a function that waits for it.
 func (c *candidateLookup) findingOf(ctx context.Context, all lookups) (finding, func(context.Context) finding) {
 	if all.conclusive() || all.pending() == 0 {
-		return all.finding(), nil
+		return all.combine(), nil
 	}
-	return finding{}, func(wait context.Context) finding { return c.awaitLookups(ctx, wait, all) }
+	return finding{}, func(walkCtx context.Context) finding { return c.awaitLookups(ctx, walkCtx, all) }
 }
 
-// awaitLookups asks all pending questions at once. It returns as soon as more answers would
-// not change the finding.
-func (c *candidateLookup) awaitLookups(ctx, wait context.Context, all lookups) finding {
-	type reply struct {
-		to     int
+// awaitLookups sends all pending subqueries at once. It returns as soon as more answers would
+// not change the finding, or when walkCtx ends. The subqueries continue until ctx ends.
+func (c *candidateLookup) awaitLookups(ctx, walkCtx context.Context, all lookups) finding {
+	type completed struct {
+		index  int
 		answer answer
 	}
-	replies := make(chan reply, len(all)) // a late reply blocks no goroutine
+	completions := make(chan completed, len(all)) // a late answer blocks no goroutine
 	pending := all.pending()
 	c.forwarded.Add(int64(pending))
 	for i, l := range all {
 		switch {
 		case l.wait == nil:
 		case !c.s.limits.expanded.tryAcquire():
-			replies <- reply{i, failure(fromServer, dns.ExtendedErrorCodeOther, "too many search lists are being walked")}
+			completions <- completed{i, failure(fromServer, dns.ExtendedErrorCodeOther, "too many search lists are being expanded")}
 		default:
-			c.s.background(ctx, func(ctx context.Context) {
+			c.s.goTracked(ctx, func(ctx context.Context) {
 				defer c.s.limits.expanded.release()
-				replies <- reply{i, l.wait(ctx).withRecords()}
+				completions <- completed{i, l.wait(ctx).withRecords()}
 			})
 		}
 	}
 	for ; pending > 0; pending-- {
 		select {
-		case r := <-replies:
-			all[r.to].result = result{answer: r.answer}
+		case r := <-completions:
+			all[r.index].result = result{answer: r.answer}
 			if all.conclusive() {
-				return all.finding()
+				return all.combine()
 			}
-		case <-wait.Done():
-			return all.finding()
+		case <-walkCtx.Done():
+			return all.combine()
 		}
 	}
-	return all.finding()
+	return all.combine()
 }
 
-// pending returns how many questions are not answered.
+// pending returns the number of subqueries without an answer.
 func (all lookups) pending() (n int) {
 	for i := range all {
 		if all[i].wait != nil {
@@ -177,21 +176,21 @@ func (all lookups) conclusive() bool {
 	return false
 }
 
-// finding returns what the answers mean together. A pending question counts as failed. The
-// answer to the client's question may be a failure although the name is found, by another
-// type; then no later candidate may answer instead.
+// combine merges the answers to one finding. A pending subquery counts as failed. The name
+// may be found by its addresses although the client's type failed: the answer is then the
+// failure, and no later candidate is tried.
 //
 // NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
 // The reverse is not true: some servers return NXDOMAIN for every type that they do not
 // know (RFC 4074 section 4.2).
-func (all lookups) finding() finding {
+func (all lookups) combine() finding {
 	for i := range all {
 		l := &all[i]
 		if l.qtype == dns.TypeA && l.nxdomain() {
 			return finding{outcome: nxdomain, answer: l.answer, ttl: l.denialTTL()}
 		}
 		if l.wait != nil {
-			l.result = result{answer: failure(fromServer, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long")}
+			l.result = result{answer: failure(fromServer, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list")}
 		}
 	}
 	f := finding{outcome: nxdomain, answer: all[0].answer, ttl: noLimit}
@@ -203,7 +202,7 @@ func (all lookups) finding() finding {
 		case l.failed():
 			f.outcome, f.answer = unresolved, l.answer
 		case f.outcome == nxdomain && (l.rcode == dns.RcodeSuccess || len(l.answer.answer) > 0):
-			f.outcome = nodata // an alias without target is a name too, and others may be below it
+			f.outcome = nodata // a CNAME whose target does not exist proves that the name exists
 		}
 		f.ttl = min(f.ttl, l.denialTTL())
 	}

@@ -181,10 +181,10 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 		}{
 			{"namespace shop", unreachable, 0, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet"},
 			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "no upstream server answered"},
-			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the search list took too long"},
+			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
-			{"loaded", unreachable, maxWalked, dns.ExtendedErrorCodeOther, "too many search lists are being walked"},
-			{"service shop/web external=a.example\nloaded", unreachable, 0, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered"},
+			{"loaded", unreachable, maxExpanded, dns.ExtendedErrorCodeOther, "too many search lists are being expanded"},
+			{"service shop/web external=a.example\nloaded", unreachable, 0, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
@@ -228,7 +228,7 @@ func TestWalk_HeaderFlags(t *testing.T) {
 }
 
 // fillLimit sets how much of a limit is in use.
-func fillLimit(l limit, n int) {
+func fillLimit(l semaphore, n int) {
 	for len(l) > n {
 		l.release()
 	}
@@ -246,7 +246,7 @@ func TestWalk_Limit(t *testing.T) {
 		for _, tt := range []struct {
 			inFlight int
 			rcode    int
-		}{{maxWalked, dns.RcodeServerFailure}, {maxWalked - 4, dns.RcodeSuccess}} {
+		}{{maxExpanded, dns.RcodeServerFailure}, {maxExpanded - 4, dns.RcodeSuccess}} {
 			s.cfg.Cache.Clear()
 			fillLimit(s.limits.expanded, tt.inFlight)
 			if m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {

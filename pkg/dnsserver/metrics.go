@@ -24,7 +24,7 @@ const (
 	fromCache
 	fromStale
 	fromUpstream
-	sources // how many there are
+	numSources
 )
 
 // String returns the source as a label of metrics.
@@ -32,19 +32,19 @@ func (s source) String() string {
 	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream"}[s]
 }
 
-// metrics has closed label sets: transports, sources, the rcodes of rcodeLabels and the
-// states of cache entries.
+// metrics are the metrics of a server. Their label sets are closed, so that clients cannot
+// create series: transports, sources, the rcodes of rcodeLabels and the states of cache entries.
 type metrics struct {
 	queries  *prometheus.CounterVec
-	duration [sources]prometheus.Observer
+	duration [numSources]prometheus.Observer
 	panics   prometheus.Counter
 	dropped  prometheus.Counter
 	lookups  [cache.Failing + 1]prometheus.Counter
 	autopath autopathMetrics
 
-	// counters are those of queries, each from its first use on: looking one up by its
-	// labels takes as long as an answer.
-	counters [overTCP + 1][sources][len(rcodeLabels)]atomic.Pointer[prometheus.Counter]
+	// counters caches the counters of queries after their first use: a lookup by labels
+	// takes as long as an answer.
+	counters [overTCP + 1][numSources][len(rcodeLabels)]atomic.Pointer[prometheus.Counter]
 }
 
 // rcodeLabels are the rcodes with a label of their own: those of RFC 1035 and BADVERS.
@@ -53,11 +53,10 @@ var rcodeLabels = [...]int{
 	dns.RcodeBadVers, otherRcode,
 }
 
-// otherRcode stands in rcodeLabels for all others.
+// otherRcode is the element of rcodeLabels for all other rcodes.
 const otherRcode = -1
 
-// autopathMetrics are the cost of expansions. Their label sets are closed too: what gave the
-// search list, the outcomes of a walk, and why an option was ignored.
+// autopathMetrics are the metrics of expansions. Their label sets are closed, too.
 type autopathMetrics struct {
 	expansions *prometheus.CounterVec
 	candidates prometheus.Histogram
@@ -100,9 +99,9 @@ func newAutopathMetrics() autopathMetrics {
 	return m
 }
 
-// newMetrics returns the metrics, registered with r unless that is nil. onNode says that the
-// server is a node cache, which sends search lists.
-func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
+// newMetrics returns the metrics, registered with r unless that is nil. Only a node cache
+// sends search lists and has the metric of their results.
+func newMetrics(r prometheus.Registerer, c *cache.Cache, nodeCache bool) *metrics {
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
@@ -122,7 +121,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
 		}),
 		autopath: newAutopathMetrics(),
 	}
-	for from := range sources {
+	for from := range numSources {
 		m.duration[from] = duration.WithLabelValues(from.String())
 	}
 	for state := range m.lookups { // a series that does not exist cannot be alerted on
@@ -132,14 +131,14 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, onNode bool) *metrics {
 		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)
-		if onNode {
+		if nodeCache {
 			r.MustRegister(m.autopath.sent)
 		}
 	}
 	return m
 }
 
-// cacheStats returns the metrics that c counts itself.
+// cacheStats returns the collectors of c.Stats.
 func cacheStats(c *cache.Cache) []prometheus.Collector {
 	gauge := func(name, help string, value func(cache.Stats) int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(c.Stats())) })
@@ -153,7 +152,7 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 	}
 }
 
-// observe counts a reply that was sent, and the time it took.
+// observe counts a reply and its duration.
 func (m *metrics) observe(via transport, r reply, took time.Duration) {
 	index := slices.Index(rcodeLabels[:], r.rcode)
 	if index < 0 {
@@ -173,8 +172,8 @@ func (m *metrics) observe(via transport, r reply, took time.Duration) {
 	m.duration[r.source].Observe(took.Seconds())
 }
 
-// observeSent counts the reply to q if there is one.
-func (m *metrics) observeSent(q *query, r reply) {
+// observeReply counts the reply to q if there is one.
+func (m *metrics) observeReply(q *query, r reply) {
 	if r.wire != nil {
 		m.observe(q.via, r, time.Since(q.received))
 	}

@@ -36,10 +36,10 @@ const (
 
 // Lengths of parts of a message, in octets.
 const (
-	fixedQuestion = 4  // a question's type and class
-	fixedRecord   = 10 // a record's type, class, TTL and length of the data
-	optLen        = 1 + fixedRecord
-	optionHeader  = 4 // an EDNS0 option's code and length
+	questionFixedLen = 4  // a question's type and class
+	recordFixedLen   = 10 // a record's type, class, TTL and length of the data
+	optFixedLen      = 1 + recordFixedLen
+	optionHeaderLen  = 4 // an EDNS0 option's code and length
 )
 
 // Flags of the header (RFC 1035 section 4.1.1, RFC 4035 section 3).
@@ -67,13 +67,12 @@ const (
 
 func (t transport) String() string { return [...]string{"udp", "tcp"}[t] }
 
-// query is a question, and what the reply to it depends on. Its slices are those of the
-// packet that it was parsed from, until detach.
+// query is a parsed query. Its slices refer to the packet until detach copies them.
 type query struct {
 	id       uint16
 	flags    uint16
-	question []byte    // the name as the client spelled it, type and class; nil: not parsed
-	name     fqdn.Name // of the question, canonical
+	question []byte    // in wire form, the name in the case of the client; nil: not parsed
+	name     fqdn.Name // of the question, in lower case; refers to nameBuf if parsed
 	qtype    uint16
 
 	edns, do bool
@@ -85,13 +84,13 @@ type query struct {
 	client   netip.Addr // the zero Addr: unknown
 	received time.Time
 
-	canonical [fqdn.MaxWire]byte // what name refers to
+	nameBuf [fqdn.MaxWire]byte
 }
 
-// parse reads a packet into q, which keeps its via, client and received. It reports
-// whether the packet is a query, and with which rcode it is rejected: anything but NOERROR
-// is the reply, without asking any source. What could be read of a rejected query is set, so
-// that the reply has its question and OPT record.
+// parse parses a packet into q. It does not change via, client and received. It reports
+// whether the packet is a query. A query with an rcode other than NOERROR is rejected: that
+// rcode is the reply, and no source is tried. parse sets the valid parts of a rejected query,
+// too, so that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 	q.question, q.name, q.options, q.edns, q.do = nil, "", nil, false, false
 	q.size = minUDP
@@ -104,10 +103,11 @@ func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 	}
 	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
 	supported := q.flags&maskOpcode == 0
-	// One question (RFC 9619), and at most an OPT record and a signature.
-	questions, others := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint32(packet[6:])
+	// One question (RFC 9619), no answer and authority records, and at most an OPT record
+	// and a signature.
+	questions, records := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint32(packet[6:])
 	additional := int(binary.BigEndian.Uint16(packet[10:]))
-	wellFormed := questions == 1 && others == 0 && additional <= 2
+	wellFormed := questions == 1 && records == 0 && additional <= 2
 	if questions == 1 {
 		rest, ok := q.parseQuestion(packet[headerLen:])
 		wellFormed = wellFormed && ok && q.parseAdditional(rest, additional)
@@ -131,11 +131,11 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 		length := int(section[n])
 		end := n + 1 + length
 		// The first name of a message has nothing to point to: no compression.
-		if length > fqdn.MaxLabel || end > len(section) || end > len(q.canonical) {
+		if length > fqdn.MaxLabel || end > len(section) || end > len(q.nameBuf) {
 			return nil, false
 		}
-		label := q.canonical[n:end]
-		for i, c := range section[n:end] { // the length is below 'A'
+		label := q.nameBuf[n:end]
+		for i, c := range section[n:end] { // the length octet is at most 63, less than 'A'
 			if 'A' <= c && c <= 'Z' {
 				c |= 0x20
 			}
@@ -145,14 +145,14 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 			break
 		}
 	}
-	if n+fixedQuestion > len(section) {
+	if n+questionFixedLen > len(section) {
 		return nil, false
 	}
-	// canonical is overwritten by the next parse only, and q.name set anew by it.
-	q.name = fqdn.Name(unsafe.String(&q.canonical[0], n))
+	// Only parse writes to nameBuf, and it replaces q.name as well.
+	q.name = fqdn.Name(unsafe.String(&q.nameBuf[0], n))
 	q.qtype = binary.BigEndian.Uint16(section[n:])
-	q.question = section[:n+fixedQuestion]
-	return section[n+fixedQuestion:], true
+	q.question = section[:n+questionFixedLen]
+	return section[n+questionFixedLen:], true
 }
 
 // parseAdditional reads count records. All but OPT are ignored: a client may sign its
@@ -160,17 +160,17 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 func (q *query) parseAdditional(section []byte, count int) bool {
 	for range count {
 		n := skipName(section)
-		if n < 0 || n+fixedRecord > len(section) {
+		if n < 0 || n+recordFixedLen > len(section) {
 			return false
 		}
-		fixed := section[n : n+fixedRecord]
-		end := n + fixedRecord + int(binary.BigEndian.Uint16(fixed[8:]))
+		fixed := section[n : n+recordFixedLen]
+		end := n + recordFixedLen + int(binary.BigEndian.Uint16(fixed[8:]))
 		if end > len(section) {
 			return false
 		}
 		if binary.BigEndian.Uint16(fixed) == dns.TypeOPT {
-			// Its owner is the root, and there is one (RFC 6891 section 6.1).
-			if n != 1 || q.edns || !q.parseOPT(fixed, section[n+fixedRecord:end]) {
+			// The owner is the root, and there is at most one (RFC 6891 section 6.1).
+			if n != 1 || q.edns || !q.parseOPT(fixed, section[n+recordFixedLen:end]) {
 				return false
 			}
 		}
@@ -186,10 +186,10 @@ func (q *query) parseOPT(fixed, options []byte) bool {
 		q.size = min(max(int(binary.BigEndian.Uint16(fixed[2:])), minUDP), maxUDP)
 	}
 	for len(options) > 0 {
-		if len(options) < optionHeader {
+		if len(options) < optionHeaderLen {
 			return false
 		}
-		end := optionHeader + int(binary.BigEndian.Uint16(options[2:]))
+		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
 		if end > len(options) {
 			return false
 		}
@@ -231,20 +231,20 @@ func (q *query) rejectCode() int {
 	return dns.RcodeSuccess
 }
 
-// searchOption returns the value of the option with the code, and how often the query has
-// that option.
+// searchOption returns the value of the EDNS0 option with the code, and how many such options
+// the query has.
 func (q *query) searchOption(code uint16) (value []byte, count int) {
 	for options := q.options; len(options) > 0; {
-		end := optionHeader + int(binary.BigEndian.Uint16(options[2:]))
+		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
 		if binary.BigEndian.Uint16(options) == code {
-			value, count = options[optionHeader:end], count+1
+			value, count = options[optionHeaderLen:end], count+1
 		}
 		options = options[end:]
 	}
 	return value, count
 }
 
-// owner returns the question's name in text, as the client spelled it.
+// owner returns the question's name in presentation format, in the case of the client.
 func (q *query) owner() string {
 	name, _, err := dns.UnpackDomainName(q.question, 0)
 	if err != nil {
@@ -253,12 +253,11 @@ func (q *query) owner() string {
 	return name
 }
 
-// cacheKey returns the question under which the cache has the answer; searchList is what
-// the answer depends on in addition to the question.
-func (q *query) cacheKey(searchList []byte) cache.Question {
+// cacheKey returns the cache key of the answer. It contains the searchKey of the destination.
+func (q *query) cacheKey(searchKey []byte) cache.Question {
 	return cache.Question{
-		Name: q.question[:len(q.question)-fixedQuestion], Type: q.qtype, Class: dns.ClassINET,
-		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchList,
+		Name: q.question[:len(q.question)-questionFixedLen], Type: q.qtype, Class: dns.ClassINET,
+		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchKey,
 	}
 }
 
@@ -271,7 +270,7 @@ func (q *query) message() *dns.Msg {
 
 // subquery returns the query for another name or type that has to be answered first.
 func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
-	question := make([]byte, 0, len(name)+fixedQuestion)
+	question := make([]byte, 0, len(name)+questionFixedLen)
 	question = append(question, name...)
 	question = binary.BigEndian.AppendUint16(question, qtype)
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)

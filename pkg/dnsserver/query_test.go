@@ -174,7 +174,7 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 		section := packet[headerLen:]
 		n := skipName(section)
 		// The library reads a question without type and class, and follows pointers.
-		incomplete := n < 0 || n+fixedQuestion > len(section)
+		incomplete := n < 0 || n+questionFixedLen > len(section)
 		compressed := n >= pointerLen && section[n-pointerLen]&0xC0 == 0xC0
 		opts := slices.DeleteFunc(slices.Clone(m.Extra), func(rr dns.RR) bool { return rr.Header().Rrtype != dns.TypeOPT })
 		oddOPT := len(opts) > 1 || len(opts) == 1 && opts[0].Header().Name != "." || m.Question[0].Qtype == dns.TypeOPT

@@ -10,44 +10,43 @@ import (
 	"github.com/miekg/dns"
 )
 
-// reply is what is sent for a query, and what is counted for it.
+// reply is the reply to a query, with its labels of the metrics.
 type reply struct {
 	wire   []byte // nil: nothing is sent
 	source source
 	rcode  int
-	packed bool // from records
+	packed bool // from records; false: copied from an answer in wire form
 }
 
-// minRecord is the length of the shortest record, in octets.
-const minRecord = 1 + fixedRecord
+// minRecordLen is the length of the shortest record, in octets.
+const minRecordLen = 1 + recordFixedLen
 
-// maxRecords returns how many records fit into a reply, at most.
-func (q *query) maxRecords() int { return q.size / minRecord }
+// maxRecords returns an upper limit of the number of records in a reply.
+func (q *query) maxRecords() int { return q.size / minRecordLen }
 
-// reply returns the reply to q, no longer than the client accepts. It is written into
-// buf[:0] if that has room.
+// reply returns the reply to q, no longer than the client accepts. It writes the reply into
+// buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
 	b, packed := a.wire, false
-	if b == nil || len(b) > q.room(&a) {
+	if b == nil || len(b) > q.maxLen(&a) {
 		a = a.withRecords()
 		b, packed = q.pack(&a, buf), true
 	}
 	return reply{wire: q.appendOPT(b, &a), source: a.source, rcode: a.rcode, packed: packed}
 }
 
-// room returns the longest reply without OPT record that the client accepts, in octets.
-func (q *query) room(a *answer) int { return q.size - q.optLen(a) }
+// maxLen returns the maximum length of the reply without its OPT record, in octets.
+func (q *query) maxLen(a *answer) int { return q.size - q.optLen(a) }
 
-// putHeader writes the ID and the flags of the reply into b. The counts follow in the
-// octets from 4 on.
+// putHeader writes the ID and the flags of the reply into b[:4]. It does not change the counts.
 func (q *query) putHeader(b []byte, flags uint16, rcode int) {
 	binary.BigEndian.PutUint16(b, q.id)
 	binary.BigEndian.PutUint16(b[2:], flagQR|flagRA|q.flags&(maskOpcode|flagRD|flagCD)|flags|uint16(rcode)&maskRcode)
 }
 
-// begin writes the header and the question into buf[:0]. The counts of all other sections
-// are 0.
-func (q *query) begin(buf []byte, flags uint16, rcode int) []byte {
+// startReply writes the header and the question into buf[:0]. The counts of all other
+// sections are 0.
+func (q *query) startReply(buf []byte, flags uint16, rcode int) []byte {
 	var header [headerLen]byte
 	q.putHeader(header[:], flags, rcode)
 	if q.question != nil {
@@ -72,7 +71,7 @@ func (q *query) appendOPT(b []byte, a *answer) []byte {
 	b = binary.BigEndian.AppendUint16(b, maxUDP)
 	b = append(b, byte(a.rcode>>4), 0) // the upper bits of the rcode, EDNS version 0
 	b = binary.BigEndian.AppendUint16(b, flags)
-	b = binary.BigEndian.AppendUint16(b, uint16(q.optLen(a)-optLen))
+	b = binary.BigEndian.AppendUint16(b, uint16(q.optLen(a)-optFixedLen))
 	if a.echo != 0 {
 		b = binary.BigEndian.AppendUint16(b, a.echo)
 		b = binary.BigEndian.AppendUint16(b, 0)
@@ -91,17 +90,18 @@ func (q *query) optLen(a *answer) int {
 	if !q.edns {
 		return 0
 	}
-	n := optLen
+	n := optFixedLen
 	if a.echo != 0 {
-		n += optionHeader
+		n += optionHeaderLen
 	}
 	if a.extended != nil {
-		n += optionHeader + 2 + len(a.extended.ExtraText)
+		n += optionHeaderLen + 2 + len(a.extended.ExtraText)
 	}
 	return n
 }
 
-// pack returns the reply with the answer's records, without OPT record.
+// pack returns the reply with the answer's records, without its OPT record. If a record cannot
+// be packed, it sets a.rcode to SERVFAIL.
 func (q *query) pack(a *answer, buf []byte) []byte {
 	flags := uint16(0)
 	if a.authoritative {
@@ -112,7 +112,7 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		flags |= flagAD
 	}
 	if len(a.answer)+len(a.authority)+len(a.additional) == 0 {
-		return q.begin(buf, flags|truncatedFlag(a.truncated), a.rcode)
+		return q.startReply(buf, flags|truncatedFlag(a.truncated), a.rcode)
 	}
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
@@ -120,11 +120,11 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		Question: []dns.Question{{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}},
 		Answer:   a.answer, Ns: a.authority, Extra: a.additional,
 	}
-	truncate(&m, q.room(a))
+	truncate(&m, q.maxLen(a))
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
 		a.rcode = dns.RcodeServerFailure
-		return q.begin(buf, 0, a.rcode)
+		return q.startReply(buf, 0, a.rcode)
 	}
 	q.putHeader(b, flags|truncatedFlag(m.Truncated), a.rcode)
 	return b
@@ -137,11 +137,12 @@ func truncatedFlag(set bool) uint16 {
 	return 0
 }
 
-// truncate removes what does not fit into size octets. Additional records go first, which
-// the client can do without (RFC 2181 section 9). Anything else sets TC.
+// truncate removes records until m fits into size octets. It removes all additional records
+// first, which does not set TC (RFC 2181 section 9). It then sets TC, and removes the authority
+// records and as many answer records as necessary.
 func truncate(m *dns.Msg, size int) {
 	all := m.Answer
-	m.Answer = all[:min(len(all), size/minRecord)] // Len takes time for each
+	m.Answer = all[:min(len(all), size/minRecordLen)] // the time of Len grows with the records
 	cut := len(m.Answer) < len(all)
 	if !cut && m.Len() <= size {
 		return

@@ -261,7 +261,7 @@ func TestHandle_NoAllocations(t *testing.T) {
 				if r.wire == nil {
 					t.Fatal("no reply")
 				}
-				s.metrics.observeSent(q, r)
+				s.metrics.observeReply(q, r)
 			})
 			if allocs != 0 {
 				t.Errorf("got %v allocations, want 0", allocs)

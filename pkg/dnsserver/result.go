@@ -10,7 +10,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// result is an answer, or how to get one when other servers have to be asked.
+// result is an answer, or a function that waits for one from other servers.
 type result struct {
 	answer
 	wait func(context.Context) answer // nil: the answer is complete
@@ -24,7 +24,7 @@ func (r result) then(f func(answer) answer) result {
 	return result{wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
 }
 
-// await returns the answer. It blocks if other servers have to be asked.
+// await returns the answer. It blocks if the answer depends on other servers.
 func (r result) await(ctx context.Context) answer {
 	if r.wait != nil {
 		return r.wait(ctx)
@@ -32,24 +32,24 @@ func (r result) await(ctx context.Context) answer {
 	return r.answer
 }
 
-// answer is what a source says to a question, in wire form or as records. The zero answer
-// is NOERROR without records.
+// answer is the answer of a source, in wire form or as records. The zero answer is NOERROR
+// without records.
 type answer struct {
 	source source
 	rcode  int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
-	// up to additional are unset.
+	// from authoritative to additional are unset.
 	wire []byte
 
 	authoritative bool
-	truncated     bool // there are more records, which this server could not get either
+	truncated     bool // the upstream server's reply was truncated
 	authentic     bool // AD: an upstream server has validated it
 	answer        []dns.RR
 	authority     []dns.RR
 	additional    []dns.RR
 
-	echo     uint16         // code of an EDNS0 option that the reply has, with no value; 0: none
+	echo     uint16         // code of an EDNS0 option to echo with an empty value; 0: none
 	extended *dns.EDNS0_EDE // the reason, for clients with EDNS0 (RFC 8914); may be nil
 }
 
@@ -79,8 +79,8 @@ func (a answer) withRecords() answer {
 	return records
 }
 
-// answerOf returns what a reply of another server, or of the cache, means for the client:
-// everything but the records that belong to the transport.
+// answerOf returns the answer in a reply of another server or of the cache: everything except
+// OPT, TSIG and SIG(0) records, which apply to a single hop.
 func answerOf(m *dns.Msg, from source) answer {
 	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
 	for _, r := range m.Extra {
@@ -100,13 +100,14 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 	return r
 }
 
-// failed reports whether no server could answer.
+// failed reports whether the rcode is an error other than NXDOMAIN, such as SERVFAIL or
+// REFUSED.
 func (a *answer) failed() bool {
 	return a.rcode != dns.RcodeSuccess && a.rcode != dns.RcodeNameError
 }
 
 // denialTTL returns how long a negative answer may be cached, in seconds (RFC 2308
-// section 5); 0 if it does not say.
+// section 5). It is 0 without an SOA record.
 func (a *answer) denialTTL() uint32 {
 	for _, rr := range a.authority {
 		if soa, ok := rr.(*dns.SOA); ok {

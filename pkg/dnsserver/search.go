@@ -19,8 +19,8 @@ import (
 // DefaultAutopathSuffix is ap.k8s.io, the suffix of KEP-2009.
 const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 
-// MaxHostSuffixes is the number of host suffixes in a search list: the cluster's three
-// domains take the rest.
+// MaxHostSuffixes is the largest number of host suffixes in a search list. The other three
+// entries are the cluster's domains.
 const MaxHostSuffixes = autopath.MaxPaths - 3
 
 // Autopath configures the expansion of search lists. The zero value has all defaults.
@@ -29,8 +29,8 @@ type Autopath struct {
 	// DefaultAutopathSuffix.
 	Suffix fqdn.Name
 
-	// HostSuffixes are the search domains of the nodes, which follow those of the cluster
-	// in the search list of such a name. At most MaxHostSuffixes.
+	// HostSuffixes are the search domains of the nodes. In the search list of a name below
+	// Suffix they follow those of the cluster. At most MaxHostSuffixes.
 	HostSuffixes []fqdn.Name
 
 	// Option is the code of the EDNS0 option SearchPaths; 0:
@@ -55,8 +55,8 @@ func DefaultAllowed() []netip.Prefix {
 	return list
 }
 
-// withDefaults sets the defaults and returns the names that are expanded.
-func (a *Autopath) withDefaults(domain fqdn.Name) (autopath.Zone, error) {
+// setDefaults sets the defaults, validates the configuration and returns the autopath zone.
+func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	if a.Suffix == "" {
 		a.Suffix = DefaultAutopathSuffix
 	}
@@ -67,7 +67,7 @@ func (a *Autopath) withDefaults(domain fqdn.Name) (autopath.Zone, error) {
 		a.Allowed = DefaultAllowed()
 	}
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
-		return autopath.Zone{}, fmt.Errorf("option %d: local use is %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
+		return autopath.Zone{}, fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
 		return autopath.Zone{}, fmt.Errorf("%d host suffixes: at most %d fit into a search list", n, MaxHostSuffixes)
@@ -78,7 +78,7 @@ func (a *Autopath) withDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	return autopath.NewZone(a.Suffix, domain)
 }
 
-// What gave a query its search list, and why a list was ignored, as labels.
+// Labels: how a query requested an expansion, and why an option was ignored.
 const (
 	byName   = "name"
 	byOption = "option"
@@ -87,15 +87,15 @@ const (
 	reasonMalformed = "malformed"
 )
 
-// searched answers queries with a search list, and all names of the autopath zone. ok is
+// expandSearch answers queries with a search list, and all names of the autopath zone. ok is
 // false for all others.
-func (s *Server) searched(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
-	place, request := s.search.Parse(q.name)
-	if place == autopath.Search && s.forwarding.Load().Expander != nil {
+func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
+	kind, request := s.search.Parse(q.name)
+	if kind == autopath.Search && s.forwarding.Load().Expander != nil {
 		return s.forward(ctx, q, buf), true
 	}
-	if place != autopath.NotInZone {
-		return s.expandName(ctx, q, place, request), true
+	if kind != autopath.NotInZone {
+		return s.expandName(ctx, q, kind, request), true
 	}
 	if paths := s.searchPaths(q); paths != nil {
 		return s.expandOption(ctx, q, paths), true
@@ -105,42 +105,42 @@ func (s *Server) searched(ctx context.Context, q *query, buf []byte) (r result, 
 
 // expandName answers for a name of the autopath zone, which this server is authoritative
 // for.
-func (s *Server) expandName(ctx context.Context, q *query, place autopath.Kind, request autopath.Request) result {
-	at := s.cfg.Zone.Snapshot()
+func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, request autopath.Request) result {
+	snapshot := s.cfg.Zone.Snapshot()
 	a := answer{source: fromServer, authoritative: true}
 	switch {
 	case q.qtype == dns.TypeANY:
-		a.answer = []dns.RR{minimal(q.owner())} // without a walk
-	case place == autopath.Search:
+		a.answer = []dns.RR{minimalHINFO(q.owner())} // without a walk
+	case kind == autopath.Search:
 		paths := s.search.SearchPaths(request.Namespace, s.cfg.Autopath.HostSuffixes)
-		return s.walkName(ctx, q, s.search.Candidates(request.Name, paths), at).then(func(a answer) answer {
+		return s.walkName(ctx, q, s.search.Candidates(request.Name, paths), snapshot).then(func(a answer) answer {
 			a.authoritative = a.rcode != dns.RcodeServerFailure
 			return a
 		})
-	case place == autopath.Malformed:
+	case kind == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
 	case q.name == s.search.Suffix:
-		a.answer = s.autopathApex(q, at)
+		a.answer = s.autopathApex(q, snapshot)
 	}
-	return result{answer: s.withSOA(a, s.denialTTL(at), at)}
+	return result{answer: s.withSOA(a, s.denialTTL(snapshot), snapshot)}
 }
 
-// walkName answers q, an autopath name, with what a walk along the candidates finds.
-func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name, at *zone.Snapshot) result {
-	return s.walk(ctx, q, byName, candidates, at, func(f finding) answer {
-		a, denial := s.walkAnswer(q, f), s.denialTTL(at)
+// walkName answers q, whose name is an autopath name, with the result of a walk.
+func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name, snapshot *zone.Snapshot) result {
+	return s.walk(ctx, q, byName, candidates, snapshot, func(f finding) answer {
+		a, denial := s.walkAnswer(q, f), s.denialTTL(snapshot)
 		if f.outcome != found {
 			denial, a.authority = min(denial, f.ttl), nil
 		}
-		return s.withSOA(a, denial, at)
+		return s.withSOA(a, denial, snapshot)
 	})
 }
 
-// withSOA adds the SOA record of the autopath zone to a negative answer, with the negative
-// TTL.
-func (s *Server) withSOA(a answer, ttl uint32, at *zone.Snapshot) answer {
+// withSOA replaces the authority section of a negative answer by the SOA record of the
+// autopath zone with the negative TTL. It returns other answers unchanged.
+func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 	if len(a.answer) == 0 && a.rcode != dns.RcodeServerFailure {
-		soa := s.soa(s.search.Suffix, at)
+		soa := s.soa(s.search.Suffix, snapshot)
 		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, ttl), ttl
 		a.authority = []dns.RR{soa}
 	}
@@ -148,10 +148,10 @@ func (s *Server) withSOA(a answer, ttl uint32, at *zone.Snapshot) answer {
 }
 
 // autopathApex returns the records that the autopath suffix itself owns.
-func (s *Server) autopathApex(q *query, at *zone.Snapshot) []dns.RR {
+func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 	switch owner := q.owner(); q.qtype {
 	case dns.TypeSOA:
-		soa := s.soa(s.search.Suffix, at)
+		soa := s.soa(s.search.Suffix, snapshot)
 		soa.Hdr.Name = owner
 		return []dns.RR{soa}
 	case dns.TypeNS:
@@ -160,39 +160,40 @@ func (s *Server) autopathApex(q *query, at *zone.Snapshot) []dns.RR {
 	return nil
 }
 
-// expandOption answers for a name that came with a search list as option. The reply echoes
-// the option: without the echo the client would try the list itself.
+// expandOption answers a query that has the search list in its option. The reply echoes
+// the option: without the echo the client would try the candidates itself.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
-	at := s.cfg.Zone.Snapshot()
-	return s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), at, func(f finding) answer {
+	snapshot := s.cfg.Zone.Snapshot()
+	return s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), snapshot, func(f finding) answer {
 		a := s.walkAnswer(q, f)
 		a.echo = s.cfg.Autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
-			a.authority = capTTL(s.denialOf(ctx, q, at), f.ttl)
+			a.authority = capTTL(s.denialOf(ctx, q, snapshot), f.ttl)
 		}
 		return a
 	})
 }
 
-// denialOf returns the SOA record of the zone in which the name itself does not exist,
-// without asking other servers: the walk did so.
-func (s *Server) denialOf(ctx context.Context, q *query, at *zone.Snapshot) []dns.RR {
+// denialOf returns the authority section of the negative answer for the bare name, from the
+// zone or the cache. It is empty if neither has the answer: the walk has just queried the
+// other servers.
+func (s *Server) denialOf(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
-	r, ok := s.zoneRecords(ctx, bare, at)
+	r, ok := s.zoneRecords(ctx, bare, snapshot)
 	if !ok {
 		r = s.forward(ctx, bare, nil)
 	}
 	return r.answer.withRecords().authority
 }
 
-// searchPaths returns the search list in a query's option, or nil if there is none, or it
-// is ignored. A malformed list is ignored: no error code has a meaning for the client.
+// searchPaths returns the search list in a query's option. It is nil if there is none, or if
+// it is ignored. A malformed list is ignored: no rcode would tell the client the reason.
 func (s *Server) searchPaths(q *query) []fqdn.Name {
 	value, count := q.searchOption(s.cfg.Autopath.Option)
 	if count == 0 {
 		return nil
 	}
-	client := q.client.Unmap().WithZone("") // Contains is false for both
+	client := q.client.Unmap().WithZone("") // Contains does not match IPv4-mapped addresses and zones
 	if !slices.ContainsFunc(s.cfg.Autopath.Allowed, func(p netip.Prefix) bool { return p.Contains(client) }) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonSource).Inc()
 		return nil

@@ -53,7 +53,7 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),
 		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
 		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
-		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxWalked),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxExpanded),
 	} {
 		expectInPage("a limit", row)
 	}

@@ -15,27 +15,27 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// The results of sending a search list to the cluster DNS server, as labels.
+// Labels: the results of sending a search list to the cluster DNS server.
 const (
 	sentExpanded = "expanded"
 	sentIgnored  = "silent"
 	sentFailed   = "failed"
 )
 
-// askExpander asks the cluster DNS server for an autopath name: it sends the name below the
-// suffix with the search list as option, and returns the reply as one to m, the query for
-// the whole name. A reply without echo is about the bare name alone; the node cache then
-// tries the candidates itself.
+// askExpander resolves an autopath name through the cluster DNS server. It sends the bare
+// name, which is the part before the marker label, with the search list as option. It returns
+// the reply as a reply to m, the query for the whole autopath name. A reply without the echo
+// is an answer for the bare name alone: the node cache then tries the candidates itself.
 //
-// The reply is cached under the whole name and the host suffixes, which together determine
-// the search list.
-func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, from *Forwarding) (*dns.Msg, error) {
-	at := s.cfg.Zone.Snapshot()
+// The caller caches the reply under the autopath name and the host suffixes, which together
+// determine the search list.
+func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *Forwarding) (*dns.Msg, error) {
+	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.search.Parse(q.name)
-	paths := s.search.SearchPaths(request.Namespace, from.HostSuffixes)
+	paths := s.search.SearchPaths(request.Namespace, fwd.HostSuffixes)
 	candidates := s.search.Candidates(request.Name, paths)
 	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
-		reply, err := from.Expander(ctx, s.withSearchPaths(m, request.Name, value))
+		reply, err := fwd.Expander(ctx, s.withSearchPaths(m, request.Name, value))
 		switch {
 		case err != nil:
 			s.metrics.autopath.sent.WithLabelValues(sentFailed).Inc()
@@ -43,16 +43,16 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, from *Fo
 		case s.echoes(reply):
 			s.metrics.autopath.sent.WithLabelValues(sentExpanded).Inc()
 			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
-			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(at)), at).replyTo(m), nil
+			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(snapshot)), snapshot).replyTo(m), nil
 		}
 		s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
 	}
-	own := q.subquery(q.name, q.qtype)
-	own.question, own.via = q.question, overUDP // a truncated reply is passed on as it is
-	return s.walkName(ctx, own, candidates, at).await(ctx).replyTo(m), nil
+	sub := q.subquery(q.name, q.qtype)
+	sub.question, sub.via = q.question, overUDP // ask handles truncation: it knows the client's transport
+	return s.walkName(ctx, sub, candidates, snapshot).await(ctx).replyTo(m), nil
 }
 
-// withSearchPaths returns the query for the bare name with the search list.
+// withSearchPaths returns the query for the bare name with the search list as option.
 func (s *Server) withSearchPaths(m *dns.Msg, bare fqdn.Name, list []byte) *dns.Msg {
 	q := new(dns.Msg).SetQuestion(bare.String(), m.Question[0].Qtype)
 	q.RecursionDesired, q.CheckingDisabled = m.RecursionDesired, m.CheckingDisabled
@@ -61,7 +61,7 @@ func (s *Server) withSearchPaths(m *dns.Msg, bare fqdn.Name, list []byte) *dns.M
 	return q
 }
 
-// echoes reports whether the reply says that the server has expanded the search list.
+// echoes reports whether the reply echoes the option: the server has expanded the search list.
 func (s *Server) echoes(reply *dns.Msg) bool {
 	opt := reply.IsEdns0()
 	return opt != nil && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
@@ -70,11 +70,11 @@ func (s *Server) echoes(reply *dns.Msg) bool {
 	})
 }
 
-// fromExpansion returns the answer to a question below the suffix, from the reply to the
-// expansion of the bare name. The records are shared.
+// fromExpansion converts the reply of the cluster DNS server for a bare name into the answer
+// for the autopath name of the question. The records are shared.
 func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candidates []fqdn.Name) answer {
 	a := answerOf(reply, fromUpstream)
-	a.authentic = false // the alias is not signed
+	a.authentic = false // the CNAME record is not signed
 	switch {
 	case a.failed():
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure}
@@ -85,16 +85,16 @@ func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candid
 	for _, rr := range a.answer {
 		ttl = min(ttl, rr.Header().Ttl)
 	}
-	// An alias of the bare name leads to the candidate found, or else is a record of the
-	// bare name, which then was found itself.
-	found := bare
+	// A CNAME record of the bare name whose target is a candidate was added by the
+	// expansion. Otherwise the bare name itself was found.
+	owner := bare
 	if i := slices.IndexFunc(a.answer, isAliasOf(bare)); i >= 0 {
 		target, err := fqdn.ParseName(a.answer[i].(*dns.CNAME).Target)
 		if err == nil && slices.Contains(candidates, target) {
-			found, a.answer = target, slices.Delete(slices.Clone(a.answer), i, i+1)
+			owner, a.answer = target, slices.Delete(slices.Clone(a.answer), i, i+1)
 		}
 	}
-	alias := &dns.CNAME{Hdr: header(question.Name, dns.TypeCNAME, ttl), Target: found.String()}
+	alias := &dns.CNAME{Hdr: header(question.Name, dns.TypeCNAME, ttl), Target: owner.String()}
 	if question.Qtype == dns.TypeCNAME {
 		a.answer = nil
 	}

@@ -29,7 +29,7 @@ func TestAutopath_Defaults(t *testing.T) {
 		err    string
 	}{
 		{Autopath{}, ""},
-		{Autopath{Option: 65000}, "option 65000: local use is 65001 to 65534"},
+		{Autopath{Option: 65000}, "option 65000: not in the range for local use, 65001 to 65534"},
 		{Autopath{Option: 65001}, ""},
 		{Autopath{Option: 65534}, ""},
 		{Autopath{Option: 65535}, "option 65535"},
@@ -39,7 +39,7 @@ func TestAutopath_Defaults(t *testing.T) {
 		{Autopath{Suffix: mustName(t, "local")}, "cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
 	}
 	for _, tt := range tests {
-		_, err := tt.config.withDefaults(mustName(t, "cluster.local"))
+		_, err := tt.config.setDefaults(mustName(t, "cluster.local"))
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%+v: got the error %v, want %q", tt.config, err, tt.err)
 		}

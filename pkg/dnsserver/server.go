@@ -30,18 +30,19 @@ type Config struct {
 	TTL    uint32     // of the zone's records, and the upper limit of autopath's negative TTL, in seconds
 
 	Cache    *cache.Cache
-	Upstream Exchange // as in Forwarding, until SetForwarding is called
+	Upstream Exchange // Upstream and Stubs of the first Forwarding
 	Stubs    []Stub
 	Autopath Autopath
 
-	// MaxConnections is how many TCP connections are open at once. For one more, an idle
-	// one is closed. 0: DefaultMaxConnections.
+	// MaxConnections is the largest number of open TCP connections. At this limit a new
+	// connection replaces an idle one. It is closed if no connection is idle. 0:
+	// DefaultMaxConnections.
 	MaxConnections int
 
-	// Returned reports whether this server sent the question itself, and received it
-	// back from a server that forwards to it. Such a query is refused. It is called
-	// for the type HINFO only, which loop detection uses. nil: no loop detection.
-	Returned func(dns.Question) bool
+	// DetectProbe reports whether the question is a loop detection probe of this server,
+	// which came back through a server that forwards to it. The probe is refused.
+	// DetectProbe is called for the type HINFO only. nil: no loop detection.
+	DetectProbe func(dns.Question) bool
 
 	// Lameduck is how long queries are still answered after the context of Run has
 	// ended, while readiness already fails. Drain is how long queries in flight may
@@ -54,7 +55,7 @@ type Config struct {
 
 // Server answers queries. It tries these sources, in this order:
 //
-//  1. rejection: what is malformed, or of an operation, class or type that is not
+//  1. rejection of malformed queries, and of opcodes, classes and types that are not
 //     supported;
 //  2. autopath: a name below the autopath suffix, or a query with a search list, is
 //     answered by trying the candidates through the sources below, or by the Expander;
@@ -74,47 +75,48 @@ type Server struct {
 	running    sync.WaitGroup             // queries in flight, and refreshes of the cache
 }
 
-// limits bound the work in flight. Queries that wait for a server or for a client never
-// take all of inFlight: the cluster's names are always answered over UDP.
+// limits bound the work in flight. maxForwarded and maxStreamed together are less than
+// maxInFlight, so that queries that wait for other servers or for slow TCP clients never
+// stop the reading of UDP queries for the cluster's names.
 type limits struct {
-	inFlight  limit // queries that wait; reading stops until one is done
-	forwarded limit // queries that wait for other servers; one more gets SERVFAIL
-	streamed  limit // queries over TCP that wait; one more waits in its connection
-	expanded  limit // questions of search lists that wait for other servers; one more counts as failed
+	inFlight  semaphore // queries that wait; at the limit the server stops reading
+	forwarded semaphore // queries that wait for other servers; an excess query gets SERVFAIL
+	streamed  semaphore // queries over TCP that wait; at the limit their connections are not read
+	expanded  semaphore // subqueries of expansions that wait for other servers; an excess one counts as failed
 }
 
 const (
 	maxInFlight  = 8192
 	maxForwarded = 4096
 	maxStreamed  = 2048
-	maxWalked    = 2048
+	maxExpanded  = 2048
 )
 
-// limit bounds how much work of one kind is in flight: one element for each.
-type limit chan struct{}
+// semaphore is a counting semaphore. Its capacity is the limit.
+type semaphore chan struct{}
 
-func (l limit) acquire() { l <- struct{}{} }
-func (l limit) release() { <-l }
+func (s semaphore) acquire() { s <- struct{}{} }
+func (s semaphore) release() { <-s }
 
-func (l limit) tryAcquire() bool {
+func (s semaphore) tryAcquire() bool {
 	select {
-	case l <- struct{}{}:
+	case s <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-// New returns a server. The error is about the Config.
+// New returns a server. It returns an error if the Config is invalid.
 func New(cfg Config) (*Server, error) {
 	if cfg.Cache == nil {
-		return nil, errors.New("a server needs a cache")
+		return nil, errors.New("no cache configured: set Config.Cache")
 	}
-	onNode := cfg.Zone == nil
-	if onNode {
+	nodeCache := cfg.Zone == nil
+	if nodeCache {
 		cfg.Zone = zone.Empty()
 	}
-	search, err := cfg.Autopath.withDefaults(cfg.Domain)
+	search, err := cfg.Autopath.setDefaults(cfg.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
@@ -124,10 +126,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, search: search, primary: zone.PrimaryName(cfg.Domain), log: log,
-		metrics: newMetrics(cfg.Register, cfg.Cache, onNode),
+		metrics: newMetrics(cfg.Register, cfg.Cache, nodeCache),
 		limits: limits{
-			inFlight: make(limit, maxInFlight), forwarded: make(limit, maxForwarded),
-			streamed: make(limit, maxStreamed), expanded: make(limit, maxWalked),
+			inFlight: make(semaphore, maxInFlight), forwarded: make(semaphore, maxForwarded),
+			streamed: make(semaphore, maxStreamed), expanded: make(semaphore, maxExpanded),
 		},
 	}
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
@@ -137,34 +139,34 @@ func New(cfg Config) (*Server, error) {
 // Run answers the queries that the sockets receive until ctx ends; it then returns nil.
 // It closes the sockets.
 func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
-	// Queries outlive ctx by the drain time.
+	// Queries outlive ctx by the lameduck and drain times.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 
-	failed := make(chan error, len(sockets.udp)+len(sockets.tcp))
+	errs := make(chan error, len(sockets.udp)+len(sockets.tcp))
 	var serving sync.WaitGroup
 	for _, conn := range sockets.udp {
-		serving.Go(func() { failed <- s.serveUDP(work, conn) })
+		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}
 	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
 	for _, l := range sockets.tcp {
-		serving.Go(func() { failed <- s.serveTCP(work, l, streams) })
+		serving.Go(func() { errs <- s.serveTCP(work, l, streams) })
 	}
 	var err error
 	select {
-	case err = <-failed:
+	case err = <-errs:
 	case <-ctx.Done():
 		time.Sleep(s.cfg.Lameduck)
 	}
 	sockets.stopReading()
 	streams.finish()
-	late := time.AfterFunc(s.cfg.Drain, func() {
+	drainTimer := time.AfterFunc(s.cfg.Drain, func() {
 		cancel()
 		streams.close()
 	})
 	serving.Wait()
 	s.running.Wait()
-	late.Stop()
+	drainTimer.Stop()
 	sockets.Close()
 	if err != nil {
 		return fmt.Errorf("serving DNS: %w", err)
@@ -172,10 +174,10 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	return nil
 }
 
-// handle answers a packet. q is overwritten; its via, client and received are set by the
-// caller. The reply is written into buf if that has room. If other servers have to be asked,
-// handle returns how to wait for them, and q must then be detached before it returns to its
-// socket. A reply without octets is not sent.
+// handle answers a packet. It overwrites q, except via, client and received, which the caller
+// sets. It writes the reply into buf if the capacity suffices. A reply without octets is not
+// sent. If the answer depends on other servers, handle returns wait, which waits for them. The
+// caller must then detach q before it reuses the packet's memory.
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
 	rcode, isQuery := q.parse(packet)
@@ -186,48 +188,48 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r re
 	case rcode != dns.RcodeSuccess:
 		return q.reply(answer{source: fromServer, rcode: rcode}, buf), nil
 	}
-	resolved := s.resolve(ctx, q, buf)
-	if resolved.wait == nil {
-		return q.reply(resolved.answer, buf), nil
+	res := s.resolve(ctx, q, buf)
+	if res.wait == nil {
+		return q.reply(res.answer, buf), nil
 	}
-	await := resolved.wait
+	await := res.wait // to capture res would allocate it on the fast path, too
 	return reply{}, func(ctx context.Context) reply {
 		defer s.recoverPanic()
 		return q.reply(await(ctx), nil)
 	}
 }
 
-// resolve follows the order documented on Server. It never blocks. What continues in the
-// background lives as long as ctx.
+// resolve tries the sources in the order documented on Server. It never blocks. Goroutines
+// that it starts may run until ctx ends.
 func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
-	if q.qtype == dns.TypeHINFO && s.cfg.Returned != nil &&
-		s.cfg.Returned(dns.Question{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}) {
+	if q.qtype == dns.TypeHINFO && s.cfg.DetectProbe != nil &&
+		s.cfg.DetectProbe(dns.Question{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}) {
 		return result{answer: answer{source: fromServer, rcode: dns.RcodeRefused}}
 	}
-	if r, ok := s.searched(ctx, q, buf); ok {
+	if r, ok := s.expandSearch(ctx, q, buf); ok {
 		return r
 	}
-	if r, ok := s.fromZone(ctx, q, buf); ok {
+	if r, ok := s.answerFromZone(ctx, q, buf); ok {
 		return r
 	}
 	return s.forward(ctx, q, buf)
 }
 
-// start runs wait, for which the reply to q has to wait, and sends and counts the reply. It
-// blocks until limits.inFlight allows one more query, so that an excess of them stays in the
-// kernel's queue.
+// start calls wait in a goroutine, counts the reply to q that wait returns, and sends it. It
+// blocks until limits.inFlight allows another query, so that excess queries stay in the
+// socket's receive buffer.
 func (s *Server) start(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
 	s.limits.inFlight.acquire()
 	s.running.Go(func() {
 		defer s.limits.inFlight.release()
 		r := wait(ctx)
-		s.metrics.observeSent(q, r)
+		s.metrics.observeReply(q, r)
 		send(r.wire)
 	})
 }
 
-// background runs f beside the query that caused it.
-func (s *Server) background(ctx context.Context, f func(context.Context)) {
+// goTracked calls f in a goroutine, which Run waits for.
+func (s *Server) goTracked(ctx context.Context, f func(context.Context)) {
 	s.running.Go(func() {
 		defer s.recoverPanic()
 		f(ctx)
@@ -238,6 +240,6 @@ func (s *Server) background(ctx context.Context, f func(context.Context)) {
 func (s *Server) recoverPanic() {
 	if fault := recover(); fault != nil {
 		s.metrics.panics.Inc()
-		s.log.Error("answering a query panicked", "panic", fault, "stack", string(debug.Stack()))
+		s.log.Error("panic while answering a query", "panic", fault, "stack", string(debug.Stack()))
 	}
 }

@@ -113,7 +113,7 @@ func TestRun_QueuedPackets(t *testing.T) {
 func TestResolve_ReturnedQuery(t *testing.T) {
 	up := &stubUpstream{}
 	s := newTestServer(t, smallCluster, Config{Upstream: up.exchange})
-	s.cfg.Returned = func(q dns.Question) bool { return q.Qtype == dns.TypeHINFO }
+	s.cfg.DetectProbe = func(q dns.Question) bool { return q.Qtype == dns.TypeHINFO }
 	s.serveOn(t, "127.0.0.1:0")
 	s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
 		for question, want := range map[string]string{"probe.example. HINFO": "REFUSED", "web.default.svc.cluster.local. HINFO": "REFUSED", "www.example. A": "192.0.2.1"} {

@@ -61,13 +61,13 @@ func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 // control prepares a socket before it is bound: the Control of a [net.ListenConfig].
 type control = func(network, address string, c syscall.RawConn) error
 
-func listen(ctx context.Context, addrs []netip.AddrPort, each control) (*Sockets, error) {
+func listen(ctx context.Context, addrs []netip.AddrPort, configure control) (*Sockets, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("no address to listen on")
 	}
 	s := &Sockets{}
 	for _, addr := range addrs {
-		if err := s.listen(ctx, addr, each); err != nil {
+		if err := s.listen(ctx, addr, configure); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("listening on %s: %w", addr, err)
 		}
@@ -75,17 +75,17 @@ func listen(ctx context.Context, addrs []netip.AddrPort, each control) (*Sockets
 	return s, nil
 }
 
-// portTries is how often a port chosen by the kernel is tried: it is free for TCP, but another
-// process may use it for UDP.
+// portTries is how many ports chosen by the kernel are tried: the port is free for TCP, but
+// another process may use it for UDP.
 const portTries = 10
 
-func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, each control) error {
+func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure control) error {
 	for tries := 1; ; tries++ {
-		l, err := listenTCP(ctx, addr.String(), each)
+		l, err := listenTCP(ctx, addr.String(), configure)
 		if err != nil {
 			return err
 		}
-		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()), each)
+		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()), configure)
 		if err == nil {
 			s.tcp, s.udp = append(s.tcp, l), append(s.udp, udp)
 			return nil
@@ -97,9 +97,9 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, each control)
 	}
 }
 
-func listenTCP(ctx context.Context, addr string, each control) (*net.TCPListener, error) {
-	config := net.ListenConfig{Control: each}
-	config.SetMultipathTCP(false) // its sockets cannot be shared
+func listenTCP(ctx context.Context, addr string, configure control) (*net.TCPListener, error) {
+	config := net.ListenConfig{Control: configure}
+	config.SetMultipathTCP(false) // MPTCP sockets cannot be shared
 	l, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

@@ -19,14 +19,14 @@ const receiveBuffer = 4 << 20
 
 // listenUDP opens a socket. On a wildcard address it receives with each packet the address
 // that the packet was sent to.
-func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
+func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
-		if each != nil {
-			if err := each(network, address, c); err != nil {
+		if configure != nil {
+			if err := configure(network, address, c); err != nil {
 				return err
 			}
 		}
-		return withDescriptor(c, func(fd int) error { return prepare(fd, network, addr.Addr().IsUnspecified()) })
+		return withDescriptor(c, func(fd int) error { return setOptions(fd, network, addr.Addr().IsUnspecified()) })
 	}}
 	c, err := config.ListenPacket(ctx, "udp", addr.String())
 	if err != nil {
@@ -35,11 +35,13 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDP
 	return c.(*net.UDPConn), nil
 }
 
-func prepare(fd int, network string, wildcard bool) error {
+// setOptions sets the options of a UDP socket. For a wildcard address it requests control
+// messages with the destination address of each packet.
+func setOptions(fd int, network string, wildcard bool) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // best effort
 	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies, which
-	// attackers can then replace in part (RFC 9715 section 3.1). A socket for both families
-	// sends IPv4 by the option of IPv4.
+	// attackers can then replace in part (RFC 9715 section 3.1). A dual-stack socket needs the
+	// option of both families; one for IPv6 alone may not have the option of IPv4.
 	v4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
 		if v4 != nil || !wildcard {
@@ -54,19 +56,20 @@ func prepare(fd int, network string, wildcard bool) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 }
 
-// share allows several sockets to have one address. It is a control.
+// share sets SO_REUSEPORT, which allows several sockets to have the same address. It is a
+// [control].
 func share(_, _ string, c syscall.RawConn) error {
 	return withDescriptor(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 }
 
-// takeOver makes the kernel deliver what is sent to an address to the one of two sockets
-// that was opened last.
+// takeOver makes the kernel deliver all packets and connections for an address to the newer
+// one of two sockets.
 //
-// The kernel numbers the sockets that share an address in the order of their opening, and
-// runs a program to choose one for each packet or connection: this one returns the second. If
-// there is only one, the number does not exist, and the kernel falls back to that one. The
-// program belongs to the address: it is valid for a later socket from its beginning, and ends
-// with the last.
+// The kernel numbers the sockets that share an address in the order of their opening, from 0.
+// A BPF program returns the number of the socket for each packet or connection. This program
+// returns 1, the second socket. If there is only one socket, 1 is out of range, and the kernel
+// falls back to that socket. The program is attached to the group of sockets: it applies to
+// a later socket as soon as that is open, and is released with the last socket.
 func takeOver(c syscall.Conn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -82,11 +85,11 @@ func takeOver(c syscall.Conn) error {
 	return nil
 }
 
-// withDescriptor returns the error of f, which is given the file descriptor of c.
+// withDescriptor calls f with the file descriptor of c and returns its error.
 func withDescriptor(c syscall.RawConn, f func(fd int) error) error {
-	var failed error
-	if err := c.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
+	var result error
+	if err := c.Control(func(fd uintptr) { result = f(int(fd)) }); err != nil {
 		return err
 	}
-	return failed
+	return result
 }

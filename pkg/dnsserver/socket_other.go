@@ -15,8 +15,8 @@ import (
 
 var errNotShared = errors.New("only Linux supports an address shared by two servers")
 
-func listenUDP(ctx context.Context, addr netip.AddrPort, each control) (*net.UDPConn, error) {
-	config := net.ListenConfig{Control: each}
+func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: configure}
 	c, err := config.ListenPacket(ctx, "udp", addr.String())
 	if err != nil {
 		return nil, err

@@ -18,47 +18,48 @@ type streams struct {
 	limit int
 
 	mu      sync.Mutex
-	open    map[net.Conn]*streamUse
+	open    map[net.Conn]*streamState
 	clients map[netip.Addr]int // connections of each client
 	ending  bool
 }
 
-// streamUse is what decides whether a connection is closed in favour of another.
-type streamUse struct {
+// streamState is the state of a connection. It determines which connection add closes.
+type streamState struct {
 	client  netip.Addr
 	pending int       // queries without a reply
-	last    time.Time // of the last query or reply, or else of the connection
+	active  time.Time // time of the last query or reply, initially of the connection
 }
 
 func newStreams(limit int) *streams {
-	return &streams{limit: limit, open: map[net.Conn]*streamUse{}, clients: map[netip.Addr]int{}}
+	return &streams{limit: limit, open: map[net.Conn]*streamState{}, clients: map[netip.Addr]int{}}
 }
 
-// add reports whether the connection may stay. If there are too many, an idle one is closed,
-// whose client connects again when it has a query (RFC 7766 section 6.2.3).
+// add adds a connection. At the limit it closes an idle one, whose client connects again when
+// it has a query (RFC 7766 section 6.2.3). If no connection is idle, or the server is shutting
+// down, it returns false.
 func (s *streams) add(c net.Conn, client netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending || len(s.open) >= s.limit && !s.closeIdleLocked() {
 		return false
 	}
-	s.open[c] = &streamUse{client: client, last: time.Now()}
+	s.open[c] = &streamState{client: client, active: time.Now()}
 	s.clients[client]++
 	return true
 }
 
-// closeIdleLocked closes, of the connections without a pending query, one of the client that
-// has the most connections: the one that was idle for the longest time. It reports whether
-// there was one.
+// closeIdleLocked closes a connection without a pending query: one of the client with the most
+// connections, and among several the one that was idle for the longest time. It reports
+// whether there was one.
 func (s *streams) closeIdleLocked() bool {
 	var idle net.Conn
-	var of *streamUse
+	var candidate *streamState
 	for c, u := range s.open {
 		switch {
 		case u.pending > 0:
-		case of == nil, s.clients[u.client] > s.clients[of.client],
-			s.clients[u.client] == s.clients[of.client] && u.last.Before(of.last):
-			idle, of = c, u
+		case candidate == nil, s.clients[u.client] > s.clients[candidate.client],
+			s.clients[u.client] == s.clients[candidate.client] && u.active.Before(candidate.active):
+			idle, candidate = c, u
 		}
 	}
 	if idle == nil {
@@ -88,16 +89,17 @@ func (s *streams) removeLocked(c net.Conn) {
 
 // begin records that a query has arrived through c.
 func (s *streams) begin(c net.Conn) {
-	s.update(c, func(u *streamUse) { u.pending++; u.last = time.Now() })
+	s.update(c, func(u *streamState) { u.pending++; u.active = time.Now() })
 }
 
-// answered records that there is a reply to a query, and written that the client has it. The
-// connection counts as idle after both, since the former: what a client does after it has
-// read the reply comes later.
-func (s *streams) answered(c net.Conn) { s.update(c, func(u *streamUse) { u.last = time.Now() }) }
-func (s *streams) written(c net.Conn)  { s.update(c, func(u *streamUse) { u.pending-- }) }
+// answered records that the reply to a query is available, and written that it was written
+// to the connection or the write failed. After both the connection is idle. The idle time
+// begins at answered: a query that the client sends after it has read the reply is always
+// later.
+func (s *streams) answered(c net.Conn) { s.update(c, func(u *streamState) { u.active = time.Now() }) }
+func (s *streams) written(c net.Conn)  { s.update(c, func(u *streamState) { u.pending-- }) }
 
-func (s *streams) update(c net.Conn, change func(*streamUse)) {
+func (s *streams) update(c net.Conn, change func(*streamState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u, ok := s.open[c]; ok {

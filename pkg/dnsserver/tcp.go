@@ -17,10 +17,10 @@ import (
 
 // Limits of TCP (RFC 7766 section 6.2).
 const (
-	// streamQueries is how many queries of one connection wait for other servers.
+	// streamQueries is how many queries of one connection may wait for other servers.
 	streamQueries = 64
 
-	// streamIdle is how long a connection may be silent between two queries.
+	// streamIdle is how long a connection may be idle between two queries.
 	streamIdle = 10 * time.Second
 
 	// streamMessage is how long one message may take, in either direction.
@@ -58,13 +58,13 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 type stream struct {
 	conn    net.Conn
 	writing sync.Mutex
-	waiting limit // queries that wait for other servers
+	waiting semaphore // queries that wait for other servers
 }
 
 // serveStream answers the queries of one connection, each as soon as its answer is
 // available (RFC 7766 section 6.2.1.1).
 func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
-	st := &stream{conn: c, waiting: make(limit, streamQueries)}
+	st := &stream{conn: c, waiting: make(semaphore, streamQueries)}
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	client := remote(c)
@@ -81,7 +81,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		q := &query{via: overTCP, client: client, received: time.Now()}
 		reply, wait := s.handle(ctx, q, packet, nil)
 		if wait == nil {
-			s.metrics.observeSent(q, reply)
+			s.metrics.observeReply(q, reply)
 			all.answered(c)
 			st.write(reply.wire)
 			all.written(c)

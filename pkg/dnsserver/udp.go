@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// fullBatch is the size of a batch at which a reader wakes another one.
+	// fullBatch is the size of a batch at which a reader wakes another one. On Linux it is
+	// half of what a batch can hold.
 	fullBatch = 32
 
 	// maxPacked is how many replies of a batch are packed from records before those that
@@ -25,17 +26,18 @@ const (
 	// maxReaders is how many goroutines read one socket, at most.
 	maxReaders = 8
 
-	// batchDelay is how long a busy reader lets packets gather, and batchWindow how soon
-	// after a batch the next one has to arrive for that. A wake-up costs several times what
-	// an answer does: at 20,000 queries a second the delay halves the CPU time of a query
-	// (16 to 8.5 us). Below 10,000 queries a second there is no delay.
+	// batchDelay is how long a busy reader pauses so that packets gather. It pauses only if
+	// a batch arrives within batchWindow after the previous one, so that there is no delay
+	// below 10,000 queries a second. A wake-up costs several times as much as an answer: at
+	// 20,000 queries a second the delay halves the CPU time of a query (16 to 8.5 us).
 	batchDelay  = 50 * time.Microsecond
 	batchWindow = 2 * batchDelay
 )
 
-// serveUDP answers what conn receives until its read deadline passes. One goroutine reads:
-// the packets that arrive while it is busy cost one wake-up together, where they would cost
-// one each if several sockets shared the address. When its batches are full, others help.
+// serveUDP answers the queries that conn receives until its read deadline passes. Normally one
+// goroutine reads: all packets that arrive while it is busy cost a single wake-up. With one
+// socket for each goroutine they could cost one each. When its batches are full, the others
+// read as well.
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	readers := make([]*reader, min(runtime.GOMAXPROCS(0), maxReaders))
 	for i := range readers {
@@ -45,9 +47,9 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 		}
 	}
 	wake, done := make(chan struct{}), make(chan struct{})
-	var helping sync.WaitGroup
+	var helpers sync.WaitGroup
 	for _, r := range readers[1:] {
-		helping.Go(func() {
+		helpers.Go(func() {
 			for {
 				select {
 				case <-wake:
@@ -60,20 +62,20 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	}
 	err := readers[0].run(ctx, wake, 0)
 	close(done)
-	helping.Wait()
+	helpers.Wait()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
 	return err
 }
 
-// reader is a goroutine that reads a socket.
+// reader is the state of a goroutine that reads a socket.
 type reader struct {
 	server  *Server
 	conn    *net.UDPConn
 	batch   *batch
 	query   *query
-	replies []reply // to be counted
+	replies []reply // of the batch, not yet counted
 }
 
 func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
@@ -81,17 +83,18 @@ func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
 	return &reader{server: s, conn: conn, batch: b, query: new(query)}, err
 }
 
-// run reads and answers batches until a batch is smaller than least, or the socket's reads
-// end, which is the error. It wakes another reader when a batch is full.
+// run reads and answers batches until a batch has fewer than least packets. It returns an error
+// when the read deadline has passed or the socket is closed. It wakes another reader when a
+// batch is full.
 func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error {
-	var last time.Time // when a batch was done
+	var last time.Time // end of the previous batch
 	for {
 		n, err := r.batch.receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			continue // of one packet, such as an ICMP error for an earlier reply
+			continue // an error of one packet, such as an ICMP error for an earlier reply
 		case n >= fullBatch:
 			select {
 			case wake <- struct{}{}:
@@ -134,8 +137,8 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 	r.send(received)
 }
 
-// send counts and sends the replies that are ready, in this order: a client that has its
-// reply finds it counted.
+// send counts the replies that are ready, and then sends them: a client that has received a
+// reply finds it in the metrics.
 func (r *reader) send(received time.Time) {
 	took := time.Since(received)
 	for _, reply := range r.replies {
@@ -153,7 +156,7 @@ func (r *reader) start(ctx context.Context, i int, wait func(context.Context) re
 	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
 	r.server.start(ctx, q, wait, func(wire []byte) {
 		if wire != nil {
-			// A client that cannot be reached sends its query again.
+			// Best effort: a client without a reply sends its query again.
 			_, _, _ = r.conn.WriteMsgUDPAddrPort(wire, origin, client)
 		}
 	})

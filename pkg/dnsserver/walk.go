@@ -20,11 +20,12 @@ import (
 // musl give a query five seconds.
 const WalkTimeout = 4 * time.Second
 
-// outcome is what is known about a candidate, or about a search list.
+// outcome is the outcome of looking up a candidate, or of a walk.
 type outcome uint8
 
-// found means that the name owns an address of either family, so that queries for both
-// families are answered with the same name, or a record of the type asked for.
+// nodata is greater than nxdomain, because a walk returns the greater of the two. found means
+// that the name owns a record of the query type or an address of either family: queries for
+// both families lead to the same name.
 const (
 	nxdomain outcome = iota
 	nodata
@@ -38,18 +39,18 @@ func (o outcome) String() string { return [...]string{"absent", "nodata", "found
 // noLimit is a TTL that bounds nothing.
 const noLimit = math.MaxUint32
 
-// finding is what was found out about a candidate, or about a search list.
+// finding is the result of looking up a candidate, or of a walk.
 type finding struct {
 	outcome outcome
 	answer  answer // with records
 
-	// ttl bounds, in seconds, how long nxdomain and nodata hold. Of a search list it is
-	// how long the whole answer may be cached: until a candidate that was passed over may
-	// exist. It is 0 if one of them was unresolved.
+	// ttl is the negative TTL of a candidate that is nxdomain or nodata, in seconds. For a
+	// walk it is the smallest of the candidates that were passed over, which limits every
+	// TTL of the answer. It is 0 if one of them was unresolved.
 	ttl uint32
 
-	// cluster: the cluster DNS server is authoritative for the name. If it is unresolved
-	// now it may exist, and no later candidate must answer instead.
+	// cluster: the cluster DNS server is authoritative for the name. If the name is
+	// unresolved, it may exist, and no later candidate is tried.
 	cluster bool
 
 	name fqdn.Name // the candidate that was found
@@ -69,17 +70,18 @@ func (f *finding) final() bool {
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed.
 //
-// No server is asked for a candidate behind one that is known to be final. Names of the
-// cluster are looked up one after the other, all others at once. After WalkTimeout, what is
-// not answered is unresolved.
+// No query is sent for a candidate after one that is known to be final. Names of the
+// cluster are looked up one after the other, all others at once. After WalkTimeout a
+// candidate without an answer is unresolved.
 type walk struct {
 	candidates []fqdn.Name
 	lookup     lookupFunc
 	steps      []step
 }
 
-// lookupFunc finds out about a candidate, without blocking. If wait is not nil, only cluster
-// of the finding is set, and wait returns the finding, when its context ends at the latest.
+// lookupFunc looks up a candidate without blocking. If wait is nil, f is complete. Otherwise
+// only f.cluster is set, and wait returns the complete finding. It returns at the latest when
+// its context ends.
 type lookupFunc func(name fqdn.Name) (f finding, wait func(context.Context) finding)
 
 // step is a candidate that was tried.
@@ -117,7 +119,7 @@ func (w *walk) await(ctx context.Context) {
 	}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	defer cancel() // what is behind a final candidate
+	defer cancel() // before waiting.Wait: ends the lookups after a final candidate
 	done := make([]chan struct{}, len(w.steps))
 	for i := range w.steps {
 		if s := &w.steps[i]; s.wait != nil {
@@ -143,7 +145,7 @@ func (w *walk) last() *step { return &w.steps[len(w.steps)-1] }
 // conclude returns the result of a complete walk.
 func (w *walk) conclude() finding {
 	r := finding{ttl: noLimit}
-	var failure *finding
+	var firstUnresolved *finding
 	for i := range w.steps {
 		f := &w.steps[i].finding
 		switch {
@@ -155,8 +157,8 @@ func (w *walk) conclude() finding {
 			return r
 		case f.outcome == unresolved:
 			r.ttl = 0
-			if failure == nil {
-				failure = f
+			if firstUnresolved == nil {
+				firstUnresolved = f
 			}
 		default:
 			r.ttl = min(r.ttl, f.ttl)
@@ -164,16 +166,16 @@ func (w *walk) conclude() finding {
 		}
 		r.answer = f.answer
 	}
-	if failure != nil {
-		r.outcome, r.answer = unresolved, failure.answer
+	if firstUnresolved != nil {
+		r.outcome, r.answer = unresolved, firstUnresolved.answer
 	}
 	return r
 }
 
-// walk answers q with what conclude makes of the result of a walk. by is what gave the search
-// list, as a label.
-func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, at *zone.Snapshot, conclude func(finding) answer) result {
-	c := &candidateLookup{s: s, q: q, at: at}
+// walk walks the candidates and returns the answer that toAnswer makes from the result. by is
+// a label: byName or byOption.
+func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, snapshot *zone.Snapshot, toAnswer func(finding) answer) result {
+	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
 		candidates: candidates, steps: make([]step, 0, len(candidates)),
 		lookup: func(name fqdn.Name) (finding, func(context.Context) finding) { return c.lookup(ctx, name) },
@@ -183,7 +185,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 		s.metrics.autopath.expansions.WithLabelValues(by, f.outcome.String()).Inc()
 		s.metrics.autopath.candidates.Observe(float64(len(w.steps)))
 		s.metrics.autopath.forwarded.Observe(float64(c.forwarded.Load()))
-		return conclude(f)
+		return toAnswer(f)
 	}
 	if w.advance() {
 		return result{answer: finish()}
@@ -194,8 +196,8 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 	}}
 }
 
-// walkAnswer returns the answer to q: the alias to the name found, and what that owns. It
-// has no AD: the alias is not signed.
+// walkAnswer returns the answer to q: a CNAME record to the name found, and the records of
+// that name. AD is not set: the CNAME record is not signed.
 func (s *Server) walkAnswer(q *query, f finding) answer {
 	a := f.answer
 	a.authoritative, a.authentic = false, false
@@ -210,7 +212,7 @@ func (s *Server) walkAnswer(q *query, f finding) answer {
 	case f.name == q.name:
 		a.rcode, a.answer = dns.RcodeSuccess, withOwnerCase(a.answer, owner)
 	default:
-		a.rcode = dns.RcodeSuccess // the name exists, also if a server denies it for this type
+		a.rcode = dns.RcodeSuccess // the name exists, even if a server returned NXDOMAIN for this type
 		alias := &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: f.name.String()}
 		if q.qtype == dns.TypeCNAME {
 			a = answer{answer: []dns.RR{alias}}

@@ -16,8 +16,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// The times of SOA records, in seconds (RFC 1035 section 3.3.13). The zone cannot be
-// transferred; a secondary server could work with these.
+// The times of SOA records, in seconds (RFC 1035 section 3.3.13). Nothing uses them, because
+// zone transfers are refused.
 const (
 	soaRefresh = 7200
 	soaRetry   = 1800
@@ -31,40 +31,41 @@ const maxAliases = 10
 // so it may be cached for long.
 const minimalTTL = 3600
 
-// minimal is the answer to ANY (RFC 8482 section 4.2).
-func minimal(owner string) dns.RR {
+// minimalHINFO returns the answer to ANY (RFC 8482 section 4.2).
+func minimalHINFO(owner string) dns.RR {
 	return &dns.HINFO{Hdr: header(owner, dns.TypeHINFO, minimalTTL), Cpu: "RFC8482"}
 }
 
-// fromZone answers the cluster's names. ok is false for all others.
-func (s *Server) fromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
-	at := s.cfg.Zone.Snapshot()
-	verdict, apex, node := at.Lookup(q.name)
-	if verdict == zone.NotInZone {
+// answerFromZone answers the cluster's names. ok is false for all others.
+func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
+	snapshot := s.cfg.Zone.Snapshot()
+	status, apex, node := snapshot.Lookup(q.name)
+	if status == zone.NotInZone {
 		return result{}, false
 	}
-	if a := s.zoneWire(q, buf, at, verdict, apex, &node); a.wire != nil {
+	if a := s.zoneWire(q, buf, snapshot, status, apex, &node); a.wire != nil {
 		return result{answer: a}, true
 	}
-	return s.zoneRecords(ctx, q, at)
+	return s.zoneRecords(ctx, q, snapshot)
 }
 
-// zoneWire returns the most frequent answers in wire form: addresses, and denials. wire is
-// nil if the answer is another one, or does not fit.
-func (s *Server) zoneWire(q *query, buf []byte, at *zone.Snapshot, verdict zone.Status, apex fqdn.Name, node *zone.Node) answer {
+// zoneWire is the fast path for the most frequent answers: addresses, and negative answers. It
+// returns them in wire form. The wire of the answer is nil for all others, and if the reply
+// is too long.
+func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
 	a := answer{source: fromZone}
 	switch {
-	case verdict == zone.NXDomain:
+	case status == zone.NXDomain:
 		a.rcode = dns.RcodeNameError
-		a.wire = s.denial(q, buf, a.rcode, apex, at)
-	case verdict != zone.Exists || node.Alias != "" || q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA:
+		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+	case status != zone.Exists || node.Alias != "" || q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA:
 	default:
 		addrs := node.V4
 		if q.qtype == dns.TypeAAAA {
 			addrs = node.V6
 		}
 		if len(addrs) == 0 {
-			a.wire = s.denial(q, buf, a.rcode, apex, at)
+			a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
 		} else {
 			a.wire = s.addressReply(q, buf, addrs)
 		}
@@ -81,6 +82,8 @@ func appendPointer(b []byte, offset int) []byte {
 	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
 }
 
+// appendFixed appends the part of a record between owner name and data: type, class, TTL and
+// length of the data.
 func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
 	b = binary.BigEndian.AppendUint16(b, rrtype)
 	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
@@ -91,10 +94,10 @@ func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
 // addressReply returns the reply with all addresses, rotated, or nil if it is too long.
 func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
 	length := addrs[0].BitLen() / 8
-	if headerLen+len(q.question)+len(addrs)*(pointerLen+fixedRecord+length) > q.room(&answer{}) {
+	if headerLen+len(q.question)+len(addrs)*(pointerLen+recordFixedLen+length) > q.maxLen(&answer{}) {
 		return nil
 	}
-	b := q.begin(buf, flagAA, dns.RcodeSuccess)
+	b := q.startReply(buf, flagAA, dns.RcodeSuccess)
 	first := 0
 	if len(addrs) > 1 {
 		first = rand.IntN(len(addrs))
@@ -111,15 +114,15 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
 
 // denial returns the reply with the SOA record of the zone and no answer (RFC 2308
 // section 2), or nil if it is too long.
-func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, at *zone.Snapshot) []byte {
+func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"
 		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
 	)
-	if headerLen+len(q.question)+pointerLen+fixedRecord+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.room(&answer{}) {
+	if headerLen+len(q.question)+pointerLen+recordFixedLen+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.maxLen(&answer{}) {
 		return nil
 	}
-	b := q.begin(buf, flagAA, rcode)
+	b := q.startReply(buf, flagAA, rcode)
 	apexAt := headerLen + len(q.name) - len(apex)
 	b = appendPointer(b, apexAt)
 	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
@@ -134,7 +137,7 @@ func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, at *zon
 	}
 	b = append(b, hostmaster...)
 	b = appendPointer(b, domainAt)
-	for _, n := range [...]uint32{at.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(at)} {
+	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
 	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
@@ -142,15 +145,15 @@ func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, at *zon
 	return b
 }
 
-// zoneRecords answers from the zone as it was at one instant, with records. It follows
-// aliases, also out of the zone. ok is false for names that are not in the zone.
-func (s *Server) zoneRecords(ctx context.Context, q *query, at *zone.Snapshot) (r result, ok bool) {
+// zoneRecords answers with records from one snapshot of the zone. It follows aliases, even to
+// targets outside the zone. ok is false for names that are not in the zone.
+func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
 	a := answer{source: fromZone, authoritative: true}
 	owner, name := q.owner(), q.name
 	var seen []fqdn.Name // the aliases that were followed
 	for {
-		verdict, apex, node := at.Lookup(name)
-		switch verdict {
+		status, apex, node := snapshot.Lookup(name)
+		switch status {
 		case zone.NotInZone:
 			if len(seen) == 0 {
 				return result{}, false
@@ -160,7 +163,7 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, at *zone.Snapshot) (
 			return result{answer: failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet")}, true
 		case zone.NXDomain:
 			a.rcode = dns.RcodeNameError
-			a.authority = []dns.RR{s.soa(apex, at)}
+			a.authority = []dns.RR{s.soa(apex, snapshot)}
 			return result{answer: a}, true
 		}
 		if node.Alias != "" && q.qtype != dns.TypeANY {
@@ -172,21 +175,21 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, at *zone.Snapshot) (
 			name, owner = node.Alias, node.Alias.String()
 			continue
 		}
-		records, glue := s.records(owner, q, node, at)
+		records, glue := s.records(owner, q, node, snapshot)
 		a.answer, a.additional = append(a.answer, records...), glue
 		if len(records) == 0 {
-			a.authority = []dns.RR{s.soa(apex, at)}
+			a.authority = []dns.RR{s.soa(apex, snapshot)}
 		}
 		return result{answer: a}, true
 	}
 }
 
-// withTarget returns the answer to an alias: a, which has the alias, and what another server
-// says about its target.
+// withTarget returns a, which has the CNAME records, with the answer of another server for
+// their target.
 func (a answer) withTarget(target answer) answer {
 	target = target.withRecords()
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
-		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "the target of the external name was not answered")
+		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service")
 	}
 	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
 	a.answer = append(a.answer, target.answer...)
@@ -194,13 +197,14 @@ func (a answer) withTarget(target answer) answer {
 	return a
 }
 
-// records returns what a node owns of a type, and the addresses of the names in that.
-func (s *Server) records(owner string, q *query, n zone.Node, at *zone.Snapshot) (records, glue []dns.RR) {
+// records returns the records of a name n of the query's type, and the address records of
+// their targets.
+func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, glue []dns.RR) {
 	switch q.qtype {
 	case dns.TypeA:
-		return s.addresses(owner, rotated(n.V4)), nil
+		return s.addressRecords(owner, rotate(n.V4)), nil
 	case dns.TypeAAAA:
-		return s.addresses(owner, rotated(n.V6)), nil
+		return s.addressRecords(owner, rotate(n.V6)), nil
 	case dns.TypeTXT:
 		if n.Text != "" {
 			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
@@ -210,10 +214,10 @@ func (s *Server) records(owner string, q *query, n zone.Node, at *zone.Snapshot)
 			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
 		}
 	case dns.TypeSRV:
-		return s.services(owner, n.SRV(), q.maxRecords()+1)
+		return s.srvRecords(owner, n.SRV(), q.maxRecords()+1)
 	case dns.TypeSOA:
 		if n.Apex {
-			soa := s.soa(s.cfg.Domain, at)
+			soa := s.soa(s.cfg.Domain, snapshot)
 			soa.Hdr.Name = owner
 			return []dns.RR{soa}, nil
 		}
@@ -221,31 +225,31 @@ func (s *Server) records(owner string, q *query, n zone.Node, at *zone.Snapshot)
 		for _, server := range n.NS() {
 			target := server.Name.String()
 			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
-			glue = append(glue, s.addresses(target, slices.Concat(server.V4, server.V6))...)
+			glue = append(glue, s.addressRecords(target, slices.Concat(server.V4, server.V6))...)
 		}
 	case dns.TypeANY: // RFC 8482 section 4.2
-		return []dns.RR{minimal(owner)}, nil
+		return []dns.RR{minimalHINFO(owner)}, nil
 	}
 	return records, glue
 }
 
-// services returns the SRV records, at most limit: of a large set only a part fits into a UDP
-// reply, and to make the others takes milliseconds.
-func (s *Server) services(owner string, list []zone.SRV, limit int) (records, glue []dns.RR) {
+// srvRecords returns at most limit SRV records, and the address records of their targets. Only
+// a part of a large set fits into a UDP reply, and building the others takes milliseconds.
+func (s *Server) srvRecords(owner string, list []zone.SRV, limit int) (records, glue []dns.RR) {
 	list = list[:min(len(list), limit)]
 	last := fqdn.Name("")
 	for _, r := range list {
 		target := r.Target.String()
 		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: r.Weight, Port: r.Port, Target: target})
-		if r.Target != last { // targets come in order
-			glue = append(glue, s.addresses(target, slices.Concat(r.V4, r.V6))...)
+		if r.Target != last { // the list is sorted by target
+			glue = append(glue, s.addressRecords(target, slices.Concat(r.V4, r.V6))...)
 		}
 		last = r.Target
 	}
 	return records, glue
 }
 
-func (s *Server) addresses(owner string, addrs []netip.Addr) []dns.RR {
+func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
 	records := make([]dns.RR, 0, len(addrs))
 	for _, addr := range addrs {
 		if addr.Is4() {
@@ -257,8 +261,8 @@ func (s *Server) addresses(owner string, addrs []netip.Addr) []dns.RR {
 	return records
 }
 
-// rotated returns the addresses beginning with a random one: most clients use the first.
-func rotated(addrs []netip.Addr) []netip.Addr {
+// rotate returns the addresses, rotated to begin with a random one: most clients use the first.
+func rotate(addrs []netip.Addr) []netip.Addr {
 	if len(addrs) < 2 {
 		return addrs
 	}
@@ -266,26 +270,26 @@ func rotated(addrs []netip.Addr) []netip.Addr {
 	return slices.Concat(addrs[i:], addrs[:i])
 }
 
-// staleDenial is the longest negative TTL while the zone is an old snapshot, in seconds.
-const staleDenial = 5
+// maxStaleDenialTTL is the longest negative TTL while the zone is stale, in seconds.
+const maxStaleDenialTTL = 5
 
 // denialTTL returns the negative TTL of the zone, in seconds.
-func (s *Server) denialTTL(at *zone.Snapshot) uint32 {
-	if at.StaleSince().IsZero() {
+func (s *Server) denialTTL(snapshot *zone.Snapshot) uint32 {
+	if snapshot.StaleSince().IsZero() {
 		return s.cfg.TTL
 	}
-	return min(s.cfg.TTL, staleDenial)
+	return min(s.cfg.TTL, maxStaleDenialTTL)
 }
 
 // soa returns the SOA record of a zone that this server is authoritative for. Its minimum
 // is the negative TTL (RFC 2308 section 4).
-func (s *Server) soa(apex fqdn.Name, at *zone.Snapshot) *dns.SOA {
+func (s *Server) soa(apex fqdn.Name, snapshot *zone.Snapshot) *dns.SOA {
 	return &dns.SOA{
 		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
 		Ns:      s.primary.String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
-		Serial:  at.Serial(),
-		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(at),
+		Serial:  snapshot.Serial(),
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(snapshot),
 	}
 }
 
