@@ -21,33 +21,33 @@ import (
 
 // NSD serves the zone file, as an authoritative server.
 func NSD(ctx context.Context, dir, zoneFile string) (*Process, error) {
-	return configured(ctx, "NSD", dir, func(address, port string) (string, []string) {
+	return configured(ctx, "NSD", dir, func(host, port string) (string, []string) {
 		return fmt.Sprintf(`server:
-	ip-address: 127.0.0.1@%s
+	ip-address: %s@%s
 	server-count: 1
 	username: ""
 	chroot: ""
 	zonesdir: %q
 	database: ""
-	pidfile: %[2]s/nsd.pid
-	xfrdfile: %[2]s/nsd.xfrd
-	zonelistfile: %[2]s/nsd.zones
+	pidfile: %[3]s/nsd.pid
+	xfrdfile: %[3]s/nsd.xfrd
+	zonelistfile: %[3]s/nsd.zones
 remote-control:
 	control-enable: no
 zone:
 	name: cluster.local
-	zonefile: %[3]q
-`, port, dir, zoneFile), []string{"nsd", "-d", "-c"}
+	zonefile: %[4]q
+`, host, port, dir, zoneFile), []string{"nsd", "-d", "-c"}
 	})
 }
 
 // Knot serves the zone file, as an authoritative server.
 func Knot(ctx context.Context, dir, zoneFile string) (*Process, error) {
-	return configured(ctx, "Knot", dir, func(address, port string) (string, []string) {
+	return configured(ctx, "Knot", dir, func(host, port string) (string, []string) {
 		return fmt.Sprintf(`server:
     rundir: %q
     user: root:root
-    listen: 127.0.0.1@%s
+    listen: %s@%s
     udp-workers: 1
     tcp-workers: 1
     background-workers: 1
@@ -59,9 +59,9 @@ database:
 zone:
   - domain: cluster.local
     storage: %[1]q
-    file: %[3]q
+    file: %[4]q
     zonefile-sync: -1
-`, dir, port, zoneFile), []string{"knotd", "-c"}
+`, dir, host, port, zoneFile), []string{"knotd", "-c"}
 	})
 }
 
@@ -71,9 +71,9 @@ func Unbound(ctx context.Context, dir, upstream string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return configured(ctx, "unbound", dir, func(_, own string) (string, []string) {
+	return configured(ctx, "unbound", dir, func(listenHost, listenPort string) (string, []string) {
 		return fmt.Sprintf(`server:
-	interface: 127.0.0.1@%s
+	interface: %s@%s
 	num-threads: 1
 	do-daemonize: no
 	use-syslog: no
@@ -88,7 +88,7 @@ remote-control:
 forward-zone:
 	name: "."
 	forward-addr: %s@%s
-`, own, dir, host, port), []string{"unbound", "-d", "-c"}
+`, listenHost, listenPort, dir, host, port), []string{"unbound", "-d", "-c"}
 	})
 }
 
@@ -98,9 +98,9 @@ func Dnsmasq(ctx context.Context, dir, upstream string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return configured(ctx, "dnsmasq", dir, func(_, own string) (string, []string) {
+	return configured(ctx, "dnsmasq", dir, func(listenHost, listenPort string) (string, []string) {
 		return fmt.Sprintf(`port=%s
-listen-address=127.0.0.1
+listen-address=%s
 bind-interfaces
 no-resolv
 no-hosts
@@ -109,7 +109,7 @@ cache-size=10000
 dns-forward-max=1000
 user=root
 pid-file=
-`, own, host, port), []string{"dnsmasq", "-k", "-C"}
+`, listenPort, listenHost, host, port), []string{"dnsmasq", "-k", "-C"}
 	})
 }
 
@@ -123,12 +123,16 @@ func Echo(ctx context.Context, binary string) (*Process, error) {
 }
 
 // configured runs a server with the file and the command line that config returns.
-func configured(ctx context.Context, name, dir string, config func(address, port string) (text string, args []string)) (*Process, error) {
+func configured(ctx context.Context, name, dir string, config func(host, port string) (text string, args []string)) (*Process, error) {
 	address, port, err := freeHostPort()
 	if err != nil {
 		return nil, err
 	}
-	text, args := config(address, port)
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	text, args := config(host, port)
 	file := filepath.Join(dir, args[0]+".conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
