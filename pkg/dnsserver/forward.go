@@ -194,9 +194,13 @@ func (s *Server) send(ctx context.Context, q *query, m *dns.Msg, to destination,
 // withOwnerCase returns the records with the owner name in the case of the client's query
 // (RFC 4343 section 4.1). The records are shared with queries in another case.
 func withOwnerCase(records []dns.RR, name string) []dns.RR {
+	differs := func(rr dns.RR) bool { return rr.Header().Name != name && strings.EqualFold(rr.Header().Name, name) }
+	if !slices.ContainsFunc(records, differs) {
+		return records
+	}
+	records = slices.Clone(records)
 	for i, rr := range records {
-		if owner := rr.Header().Name; owner != name && strings.EqualFold(owner, name) {
-			records = slices.Clone(records)
+		if differs(rr) {
 			records[i] = dns.Copy(rr)
 			records[i].Header().Name = name
 		}

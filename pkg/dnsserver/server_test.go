@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +73,42 @@ func TestRun_Drain(t *testing.T) {
 			}
 			l.Close()
 		})
+	}
+}
+
+// TestRun_Flood: clients that never stop sending do not keep Run from returning after the drain
+// time.
+func TestRun_Flood(t *testing.T) {
+	s := newTestServer(t, smallCluster, Config{})
+	s.cfg.Drain = 10 * time.Millisecond
+	s.serveOn(t, "127.0.0.1:0")
+	packet := mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))
+	flood, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	for range 2 {
+		c, err := net.Dial("udp", s.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		sending.Go(func() {
+			for flood.Err() == nil {
+				_, _ = c.Write(packet) // refused after the end
+			}
+		})
+	}
+	s.stop()
+	select {
+	case err := <-s.result:
+		if err != nil {
+			t.Error(err)
+		}
+		s.result <- nil // for the cleanup of serveOn
+	case <-time.After(time.Minute):
+		t.Error("Run does not return while packets arrive")
 	}
 }
 

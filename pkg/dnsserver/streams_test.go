@@ -89,7 +89,14 @@ func TestStreams_MaxConnections(t *testing.T) {
 	if err := asks(more[0]); err != nil {
 		t.Errorf("the fourth connection: %v", err)
 	}
-	if err := asks(conns[0]); err == nil {
-		t.Error("four connections are open, the limit is 3")
+	// Which one is closed depends on when the server has recorded that a reply was written.
+	closed := 0
+	for _, c := range conns {
+		if asks(c) != nil {
+			closed++
+		}
+	}
+	if closed != 1 {
+		t.Errorf("%d of 3 connections were closed for a fourth, want 1", closed)
 	}
 }

@@ -84,11 +84,12 @@ func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
 }
 
 // run reads and answers batches until a batch has fewer than least packets. It returns an error
-// when the read deadline has passed or the socket is closed. It wakes another reader when a
+// when the read deadline has passed and no packet is queued, or when the socket is closed. A
+// flood never empties the queue: run also returns when ctx ends. It wakes another reader when a
 // batch is full.
 func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error {
 	var last time.Time // end of the previous batch
-	for {
+	for ctx.Err() == nil {
 		n, err := r.batch.receive()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
@@ -111,6 +112,7 @@ func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error
 		}
 		last = time.Now()
 	}
+	return nil
 }
 
 // answer answers a batch of n packets. Queries that wait for other servers continue in

@@ -74,9 +74,10 @@ func (f *finding) final() bool {
 // cluster are looked up one after the other, all others at once. After WalkTimeout a
 // candidate without an answer is unresolved.
 type walk struct {
-	candidates []fqdn.Name
-	lookup     lookupFunc
-	steps      []step
+	candidates   []fqdn.Name
+	lookup       lookupFunc
+	recoverPanic func() // deferred in each goroutine
+	steps        []step
 }
 
 // lookupFunc looks up a candidate without blocking. If wait is nil, f is complete. Otherwise
@@ -126,7 +127,10 @@ func (w *walk) await(ctx context.Context) {
 			done[i] = make(chan struct{})
 			waiting.Go(func() {
 				defer close(done[i])
-				s.finding = s.wait(ctx)
+				defer w.recoverPanic()
+				wait := s.wait
+				s.finding = finding{outcome: unresolved} // if wait panics
+				s.finding = wait(ctx)
 			})
 		}
 	}
@@ -177,7 +181,7 @@ func (w *walk) conclude() finding {
 func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, snapshot *zone.Snapshot, toAnswer func(finding) answer) result {
 	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
-		candidates: candidates, steps: make([]step, 0, len(candidates)),
+		candidates: candidates, steps: make([]step, 0, len(candidates)), recoverPanic: s.recoverPanic,
 		lookup: func(name fqdn.Name) (finding, func(context.Context) finding) { return c.lookup(ctx, name) },
 	}
 	finish := func() answer {

@@ -30,7 +30,7 @@ type script struct {
 // run tries the candidates of the script as Server.walk does.
 func (s *script) run(ctx context.Context, t *testing.T) (finding, *walk) {
 	t.Helper()
-	w := &walk{lookup: s.lookup}
+	w := &walk{lookup: s.lookup, recoverPanic: func() {}}
 	for i := range s.steps {
 		w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
 	}
@@ -171,4 +171,29 @@ func TestWalk_ContextEnds(t *testing.T) {
 			t.Errorf("got %v, TTL %d, want %v, TTL 0", r.outcome, r.ttl, unresolved)
 		}
 	})
+}
+
+// TestWalk_Panic: a lookup that panics costs the query an answer, and never denies a name.
+func TestWalk_Panic(t *testing.T) {
+	panics := 0
+	w := &walk{
+		candidates: []fqdn.Name{mustName(t, "a"), mustName(t, "b")},
+		recoverPanic: func() {
+			if recover() != nil {
+				panics++
+			}
+		},
+		lookup: func(name fqdn.Name) (finding, func(context.Context) finding) {
+			if name == mustName(t, "b") {
+				return finding{outcome: nxdomain, ttl: 5}, nil
+			}
+			return finding{}, func(context.Context) finding { panic("a fault of the lookup") }
+		},
+	}
+	if !w.advance() {
+		w.await(t.Context())
+	}
+	if f := w.conclude(); f.outcome != unresolved || f.ttl != 0 || panics != 1 {
+		t.Errorf("got %v with TTL %d after %d panics, want failed with TTL 0 after 1", f.outcome, f.ttl, panics)
+	}
 }
