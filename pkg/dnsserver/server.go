@@ -112,6 +112,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Cache == nil {
 		return nil, errors.New("no cache configured: set Config.Cache")
 	}
+	if cfg.MaxConnections < 0 {
+		return nil, fmt.Errorf("MaxConnections %d: want 0 or more", cfg.MaxConnections)
+	}
 	nodeCache := cfg.Zone == nil
 	if nodeCache {
 		cfg.Zone = zone.Empty()

@@ -8,9 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
 // TestStreams_Eviction: a new connection never closes one with a pending query, and of the
@@ -98,5 +101,17 @@ func TestStreams_MaxConnections(t *testing.T) {
 	}
 	if closed != 1 {
 		t.Errorf("%d of 3 connections were closed for a fourth, want 1", closed)
+	}
+}
+
+// TestNew_NegativeMaxConnections: a limit that would refuse every connection is an error.
+func TestNew_NegativeMaxConnections(t *testing.T) {
+	c, err := cache.New(cache.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Config{Domain: mustName(t, "cluster.local"), Cache: c, MaxConnections: -1})
+	if err == nil || !strings.Contains(err.Error(), "MaxConnections -1") {
+		t.Errorf("got %v, want an error about MaxConnections -1", err)
 	}
 }
