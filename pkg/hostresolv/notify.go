@@ -16,8 +16,8 @@ import (
 
 // notifyFunc watches names and calls changed when one of them may have been replaced or
 // written. It calls changed from a goroutine of its own; changed must not block. stop ends
-// the watches and waits for the goroutine; it is never nil. The error lists the names that
-// are not watched; all others are.
+// the watches and waits for the goroutine; it is nil if nothing is watched. The error lists the
+// names that are not watched; all others are.
 //
 // names are in the order of linkPath.names. Each is looked up after its directory is watched,
 // so if it is replaced meanwhile, either the lookup or an event finds the new one.
@@ -28,7 +28,7 @@ type notifyFunc func(names []string, changed func()) (stop func(), err error)
 func notify(names []string, changed func()) (stop func(), err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return func() {}, fmt.Errorf("%w%s", err, limitHint(err))
+		return nil, fmt.Errorf("%w%s", err, limitHint(err))
 	}
 	watched := map[string]bool{}
 	var errs []error

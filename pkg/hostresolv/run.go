@@ -73,9 +73,11 @@ func (s *watchSet) rewatch() {
 }
 
 func (s *watchSet) watch(names []string) {
-	s.stop()
 	stop, err := s.w.notify(names, s.changed)
-	s.stop = stop
+	if stop != nil { // otherwise the old watches are better than none, as at the limit of inotify instances
+		s.stop()
+		s.stop = stop
+	}
 	if errorText(err) != s.err && err != nil {
 		s.w.cfg.Logger.Warn("cannot watch the host's resolv.conf, polling it",
 			"path", s.w.cfg.Path, "interval", s.w.cfg.Poll, "error", err)

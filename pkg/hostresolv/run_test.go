@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ type bubble struct {
 	names   []string // the watched names
 	watches int      // the number of open sets of watches
 	refuse  error    // returned by watch; set before an event
+	limit   bool     // with refuse: nothing is watched; set before an event
 	onWatch func()   // if not nil, called before watching; set before an event
 	cancel  context.CancelFunc
 	done    chan error
@@ -53,6 +55,9 @@ func onFakeTime(t *testing.T, test func(t *testing.T, b *bubble)) {
 func (b *bubble) watch(names []string, changed func()) (func(), error) {
 	if b.onWatch != nil {
 		b.onWatch()
+	}
+	if b.limit {
+		return nil, b.refuse
 	}
 	b.names, b.changed = names, changed
 	b.watches++
@@ -330,4 +335,23 @@ func TestNew_Errors(t *testing.T) {
 			t.Errorf("got %v, want %v", err, test.want)
 		}
 	}
+}
+
+// TestRun_InstanceLimit: if another inotify instance cannot be created, the watches that exist
+// stay open and still report changes.
+func TestRun_InstanceLimit(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, b *bubble) {
+		b.refuse, b.limit = syscall.EMFILE, true
+		for i := 2; i < 5; i++ {
+			b.event(server(i))
+			b.pass(DefaultDebounce)
+			b.expect("with the old watches", serves(i))
+			if b.watches != 1 {
+				t.Fatalf("%d sets of watches are open", b.watches)
+			}
+		}
+		if lines := b.log.take(); len(lines) == 0 {
+			t.Error("nothing is logged")
+		}
+	})
 }

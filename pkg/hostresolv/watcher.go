@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // The defaults of a Config.
@@ -183,10 +185,10 @@ func (w *Watcher) logChange(old, s Snapshot) {
 	log := w.cfg.Logger.With("path", s.Path, "source", s.Source)
 	if s.Since != old.Since && s.File.Err == nil {
 		c := s.File.Config()
-		log.Info("read the host's resolv.conf", "nameservers", c.Nameservers, "searches", c.Searches, "options", c.Options,
+		log.Info("read the host's resolv.conf", "nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches), "options", excerpt.List(c.Options),
 			"stub", s.Stub, "uplink", s.Uplink)
 		if servers := s.Loopback(); len(servers) > 0 {
-			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", servers)
+			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", excerpt.List(servers))
 		}
 	}
 	switch problem := errorText(s.Problem.Err); {
