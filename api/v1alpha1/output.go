@@ -45,6 +45,7 @@ type Finding struct {
 	Field      string `json:"field"`
 	Message    string `json:"message"` // the text of the event if there is one
 	Hint       string `json:"hint"`
+	More       int    `json:"more,omitempty"` // further findings with this code that are left out
 }
 
 // LookupResult is what `lookup -o json` prints: the queries of one lookup in the order in

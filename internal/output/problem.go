@@ -27,8 +27,16 @@ func WriteError(w io.Writer, err error) {
 // WriteFindings writes findings about a node.
 func WriteFindings(w io.Writer, findings []policy.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(w, "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, f.Hint)
+		fmt.Fprintf(w, "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, hint(f))
 	}
+}
+
+// hint returns the hint of f, and how many findings with its code are left out after it.
+func hint(f policy.Finding) string {
+	if f.More == 0 {
+		return f.Hint
+	}
+	return fmt.Sprintf("%s\nand %d more %s", f.Hint, f.More, f.Code)
 }
 
 // Findings converts findings to their JSON form. The result is never nil.
@@ -43,6 +51,7 @@ func Findings(findings []policy.Finding) []v1alpha1.Finding {
 			Field:      f.Field,
 			Message:    f.Message,
 			Hint:       f.Hint,
+			More:       f.More,
 		})
 	}
 	return list

@@ -67,7 +67,7 @@ func (r *Renderer) writeFinding(at kube.Location, f policy.Finding) {
 		r.written[f.Message] = true
 		place = "the node's " + f.Field
 	}
-	fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", place, f.Severity, f.Message, f.Hint)
+	fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", place, f.Severity, f.Message, hint(f))
 }
 
 func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {

@@ -40,9 +40,9 @@ func (v Validation) Write(w kube.Workload, findings []policy.Finding) error {
 		var err error
 		if v.Format == "github" {
 			at.Line = w.LineOf(f.Field)
-			err = v.annotate(f.Severity, at, string(f.Code), fmt.Sprintf("%s: %s\nhint: %s", f.Field, f.Message, f.Hint))
+			err = v.annotate(f.Severity, at, string(f.Code), fmt.Sprintf("%s: %s\nhint: %s", f.Field, f.Message, hint(f)))
 		} else {
-			_, err = fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", place(at), f.Severity, f.Message, f.Code, f.Hint)
+			_, err = fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", place(at), f.Severity, f.Message, f.Code, hint(f))
 		}
 		if err != nil {
 			return err

@@ -59,7 +59,9 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 		return err
 	}
 	if method == runPodSandbox {
-		f.editRequest(kubelet.Context(), &request)
+		if err := f.editRequest(kubelet.Context(), &request); err != nil {
+			return err
+		}
 	}
 	var header, trailer metadata.MD
 	err := f.runtime.Invoke(outgoingContext(kubelet.Context()), method, &request, &reply,
@@ -78,10 +80,12 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 }
 
 // editRequest replaces a RunPodSandbox request with the one that the hook returns.
-func (f *forwarder) editRequest(ctx context.Context, request *frame) {
+func (f *forwarder) editRequest(ctx context.Context, request *frame) error {
 	message := request.data.Materialize()
 	request.data.Free()
-	request.data = mem.BufferSlice{mem.SliceBuffer(f.hook.Load().edit(ctx, message))}
+	edited, err := f.hook.Load().edit(ctx, message)
+	request.data = mem.BufferSlice{mem.SliceBuffer(edited)}
+	return err
 }
 
 // forwardStream forwards a call with any number of messages in both directions.
@@ -147,10 +151,10 @@ func (f *forwarder) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientSt
 	}
 }
 
-// isOpenEnded reports whether a call may last as long as the runtime runs.
+// isOpenEnded reports whether a call may last as long as the runtime runs. The lists whose names
+// begin with Stream are finite (KEP-5825).
 func isOpenEnded(method string) bool {
-	name := method[strings.LastIndexByte(method, '/')+1:]
-	return name == "GetContainerEvents" || strings.HasPrefix(name, "Stream")
+	return method[strings.LastIndexByte(method, '/')+1:] == "GetContainerEvents"
 }
 
 func (f *forwarder) cancelOnDrain(ctx context.Context, cancel context.CancelCauseFunc) {

@@ -8,8 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -49,7 +54,7 @@ const SkipAnnotation = "dnsconfigurer.dev/skip"
 // Outcome is the result of one RunPodSandbox request.
 type Outcome string
 
-// The outcomes. All except Edited forward the request unchanged.
+// The outcomes. All except Edited forward the request unchanged, unless Hook.FailUnknown applies.
 const (
 	Edited           Outcome = "edited"
 	Unchanged        Outcome = "unchanged"           // the request already has the decision
@@ -63,15 +68,19 @@ const (
 	EmptyDecision    Outcome = "empty_decision"      // runtimes differ in what they do with an empty configuration
 	MalformedRequest Outcome = "malformed_request"
 	Panicked         Outcome = "panic"
+	BadConfig        Outcome = "bad_config" // the shim's own configuration is invalid
 )
 
 var outcomes = []Outcome{
 	Edited, Unchanged, Observed, Skipped, UnknownPod, LookupTimeout, LookupFailed,
-	FactsMismatch, Refused, EmptyDecision, MalformedRequest, Panicked,
+	FactsMismatch, Refused, EmptyDecision, MalformedRequest, Panicked, BadConfig,
 }
 
 // ErrUnknownPod is the error of a lookup that has tried every source.
 var ErrUnknownPod = errors.New("pod not found")
+
+// ErrBadConfig is the error of a lookup that the configuration makes impossible.
+var ErrBadConfig = errors.New("invalid configuration")
 
 // Hook decides the DNS of pod sandboxes. Engine, HostFiles, Lookup and Report are
 // required. A Hook must not be changed once it is in use; it may be used by several
@@ -79,6 +88,14 @@ var ErrUnknownPod = errors.New("pod not found")
 type Hook struct {
 	Engine *policy.Engine
 	Mode   Mode
+
+	// Problem is why there is no valid configuration. If it is not nil, every request is
+	// forwarded unchanged with the outcome BadConfig; Engine, HostFiles and Lookup are not used.
+	Problem error
+
+	// FailUnknown answers the request for a pod of the API that cannot be looked up with
+	// Unavailable, instead of forwarding it unchanged. The kubelet tries again.
+	FailUnknown bool
 
 	// HostFiles returns the host's resolv.conf as it is now.
 	HostFiles func() HostFiles
@@ -88,11 +105,13 @@ type Hook struct {
 	Lookup func(context.Context, Sandbox) (policy.Pod, error)
 
 	// Report is called for every request before the request is forwarded. It must not
-	// block.
+	// block. A pod's author controls the size of what it gets, except that of Detail.
 	Report func(Report)
 
 	// Metrics counts outcomes; nil counts nothing.
 	Metrics *Metrics
+
+	large sync.Mutex // held while a large request is decided
 }
 
 // HostFiles is the host's resolv.conf at one instant. Both files are the same unless the
@@ -106,32 +125,75 @@ type HostFiles struct {
 type Report struct {
 	Sandbox  Sandbox // zero if the request is malformed
 	Outcome  Outcome
-	Detail   string            // the reason, for people
+	Mode     Mode              // of the hook
+	Failed   bool              // the request was answered with an error, see Hook.FailUnknown
+	Detail   string            // the reason, for people; at most 1,024 bytes
 	DNS      resolvconf.Config // the decision, for Edited, Unchanged and Observed
 	Findings []policy.Finding  // of the decision
 }
 
-// edit returns the request to forward instead of request.
-func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte) {
-	var r Report
+// largeRequest is the size in bytes from which requests are decided one after the other. A
+// request has a few kilobytes. One with 3 MiB of options takes 300 MiB of allocations and half
+// a second: many of them at once, of one author, must not take the memory of the node.
+const largeRequest = 256 << 10
+
+// edit returns the request to forward instead of request, or the error to answer.
+func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure error) {
+	if len(request) >= largeRequest {
+		h.large.Lock()
+		defer h.large.Unlock()
+	}
+	r := Report{Mode: h.Mode}
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			edited, r.Outcome, r.Detail = request, Panicked, fmt.Sprint(p)
+			edited, failure, r.Outcome, r.Detail = request, nil, Panicked, fmt.Sprint(p)
 		}
+		r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
 		h.Metrics.observeSandbox(r.Outcome, time.Since(began))
-		h.Report(r)
+		h.report(r)
 	}()
 	r.Outcome, r.Detail = h.decide(ctx, request, &r)
 	if r.Outcome != Edited {
-		return request
+		if r.Failed = h.mustFail(&r); r.Failed {
+			failure = status.Errorf(codes.Unavailable, "dnsconfigurer: the pod's DNS cannot be decided: %s: %s",
+				r.Outcome, excerpt.Text(r.Detail, excerpt.MaxMessage))
+		}
+		return request, failure
 	}
 	edited, err := setDNS(request, r.DNS)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotUTF8):
+		r.Outcome, r.Detail = Refused, err.Error()
+		return request, nil
+	case err != nil:
 		r.Outcome, r.Detail = MalformedRequest, err.Error()
-		return request
+		return request, nil
 	}
-	return edited
+	return edited, nil
+}
+
+// configSource is the annotation in which the kubelet says where a pod comes from.
+const configSource = "kubernetes.io/config.source"
+
+// mustFail reports whether the request is answered with an error. Static pods pass: the API
+// server may be one of them.
+func (h *Hook) mustFail(r *Report) bool {
+	switch r.Outcome {
+	case UnknownPod, LookupTimeout, LookupFailed:
+		return h.FailUnknown && r.Sandbox.Annotations[configSource] == "api"
+	}
+	return false
+}
+
+// report calls h.Report. A panic in it is counted, and does not end the process.
+func (h *Hook) report(r Report) {
+	defer func() {
+		if recover() != nil {
+			h.Metrics.countReportPanic()
+		}
+	}()
+	h.Report(r)
 }
 
 // decide returns the outcome of request and its detail. It sets the other fields of r.
@@ -144,14 +206,19 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	if s.Annotations[SkipAnnotation] == "true" {
 		return Skipped, ""
 	}
+	if h.Problem != nil {
+		return BadConfig, h.Problem.Error()
+	}
 	pod, err := h.Lookup(ctx, s)
 	if err != nil {
 		return lookupOutcome(err), err.Error()
 	}
 	host := h.HostFiles()
 	d := h.Engine.Decide(pod, host.Pods)
-	if h.Mode != Force && s.HasDNS && !h.matches(s.DNS, pod, host, &d) {
-		return FactsMismatch, "the kubelet's DNS does not match the node's facts: " + s.DNS.String()
+	if h.Mode != Force {
+		if problem := h.crossCheck(s, pod, host.Kubelet, &d); problem != "" {
+			return FactsMismatch, "the kubelet's DNS does not match the node's facts: " + problem
+		}
 	}
 	r.DNS, r.Findings = d.Config(), d.Findings
 	switch {
@@ -167,26 +234,36 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	return Edited, ""
 }
 
-// matches reports whether the engine computes dns, the kubelet's DNS for pod, from the
-// kubelet's input. d is the decision for pod and host.Pods; it serves for both unless the
-// kubelet's input is different.
-func (h *Hook) matches(dns resolvconf.Config, pod policy.Pod, host HostFiles, d *policy.Decision) bool {
-	if pod.Override == "" && sameLists(host.Pods, host.Kubelet) {
-		return d.Matches(dns)
+// crossCheck compares the kubelet's request with what the engine computes from the kubelet's
+// input. It describes the first difference, and returns "" if there is none. The host name
+// shows a wrong cluster domain for pods without search domains of the cluster.
+func (h *Hook) crossCheck(s Sandbox, pod policy.Pod, host resolvconf.File, d *policy.Decision) string {
+	switch {
+	case s.HostNetwork && !pod.HostNetwork:
+		return "the sandbox is on the host's network, the pod is not"
+	case s.Hostname != d.Hostname && d.Error == "":
+		return fmt.Sprintf("hostname %q, expected %q", excerpt.Text(s.Hostname, excerpt.MaxValue), d.Hostname)
+	case !s.HasDNS:
+		return ""
 	}
-	pod.Override = "" // the kubelet does not read the annotation
-	expected := h.Engine.Decide(pod, host.Kubelet)
-	return expected.Matches(dns)
-}
-
-// sameLists reports whether a and b are usable and have the same entries.
-func sameLists(a, b resolvconf.File) bool {
-	return a.Err == nil && b.Err == nil && slices.Equal(a.Nameservers, b.Nameservers) &&
-		slices.Equal(a.Searches, b.Searches) && slices.Equal(a.Options, b.Options)
+	expected := h.Engine.KubeletConfig(pod, host)
+	if expected.Equal(s.DNS) {
+		return ""
+	}
+	name, got, want := "options", s.DNS.Options, expected.Options
+	switch {
+	case !slices.Equal(s.DNS.Nameservers, expected.Nameservers):
+		name, got, want = "nameservers", s.DNS.Nameservers, expected.Nameservers
+	case !slices.Equal(s.DNS.Searches, expected.Searches):
+		name, got, want = "searches", s.DNS.Searches, expected.Searches
+	}
+	return fmt.Sprintf("%s %q, expected %q", name, excerpt.List(got), excerpt.List(want))
 }
 
 func lookupOutcome(err error) Outcome {
 	switch {
+	case errors.Is(err, ErrBadConfig):
+		return BadConfig
 	case errors.Is(err, ErrUnknownPod):
 		return UnknownPod
 	case errors.Is(err, context.DeadlineExceeded):

@@ -10,16 +10,21 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -87,6 +92,16 @@ var (
 	kubeletDNS = dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5"})
 )
 
+// withOptions returns plain with options, given as names and values.
+func withOptions(pairs ...string) policy.Pod {
+	pod := plain
+	pod.Config = new(policy.DNSConfig)
+	for i := 0; i < len(pairs); i += 2 {
+		pod.Config.Options = append(pod.Config.Options, policy.Option{Name: pairs[i], Value: pairs[i+1]})
+	}
+	return pod
+}
+
 // TestHook_Outcomes checks the outcome of a request. If want is nil, the request must be
 // unchanged.
 func TestHook_Outcomes(t *testing.T) {
@@ -104,6 +119,19 @@ func TestHook_Outcomes(t *testing.T) {
 		{"options in another order", "", options, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"edns0", "timeout:1"}),
 			dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), Edited},
 		{"unsafe value", "", injected, dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"debug:1\nnameserver 203.0.113.66", "ndots:5"}), kubeletDNS, Edited},
+
+		{"unsafe value of an option of the base", "", withOptions("ndots", "2\nnameserver 203.0.113.66"),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:2\nnameserver 203.0.113.66"}), kubeletDNS, Edited},
+		{"unsafe value after a safe one", "", withOptions("timeout", "1", "timeout", "2\nnameserver 203.0.113.66"),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"timeout:2\nnameserver 203.0.113.66", "ndots:5"}),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5", "timeout:1"}), Edited},
+		{"safe value after an unsafe one", "", withOptions("timeout", "2\nnameserver 203.0.113.66", "timeout", "1"),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"timeout:1", "ndots:5"}),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5", "timeout:1"}), Edited},
+		{"overridden option with a NUL", "", withOptions("ndots", "2\x00"),
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:2\x00"}), kubeletDNS, Edited},
+		{"unsafe values that the pod does not have", "", plain,
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5", "debug\n"}), nil, FactsMismatch},
 
 		{"kubelet with another cluster DNS", "", plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
 		{"kubelet with another cluster domain", "", autopath, dnsOf([]string{"10.96.0.10"}, []string{"shop.svc.other", "svc.other", "other", "corp.example"}, []string{"ndots:5"}), nil, FactsMismatch},
@@ -127,7 +155,7 @@ func TestHook_Outcomes(t *testing.T) {
 			request := marshal(t, sent)
 			reads, hostFiles := 0, h.HostFiles
 			h.HostFiles = func() HostFiles { reads++; return hostFiles() }
-			got := h.edit(t.Context(), request)
+			got := edit(h, request)
 			if reads > 1 {
 				t.Errorf("%d reads of the host files for one request", reads)
 			}
@@ -184,7 +212,7 @@ func TestHook_TwoHostFiles(t *testing.T) {
 			sent := sandboxRequest(tt.pod, tt.dns)
 			request := marshal(t, sent)
 			var got runtimeapi.RunPodSandboxRequest
-			unmarshal(t, h.edit(t.Context(), request), &got)
+			unmarshal(t, edit(h, request), &got)
 			if tt.want != nil {
 				sent.Config.DnsConfig = tt.want
 			}
@@ -203,7 +231,7 @@ func TestHook_SkipAnnotation(t *testing.T) {
 	sent := sandboxRequest(plain, kubeletDNS)
 	sent.Config.Annotations[SkipAnnotation] = "true"
 	request := marshal(t, sent)
-	if got := h.edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Skipped {
+	if got := edit(h, request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Skipped {
 		t.Errorf("reports %+v", *reports)
 	}
 }
@@ -237,13 +265,86 @@ func TestHook_Failures(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, autopath)
 			tt.breakHook(h)
-			if got := h.edit(t.Context(), tt.request); !bytes.Equal(got, tt.request) {
+			if got := edit(h, tt.request); !bytes.Equal(got, tt.request) {
 				t.Error("the request is changed")
 			}
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.want || (*reports)[0].Detail == "" {
 				t.Errorf("reports %+v, want one %q with a detail", *reports, tt.want)
 			}
 		})
+	}
+}
+
+// TestHook_CrossCheck has requests that agree in DNS, and differ from the pod in what the
+// request says about its names and its network.
+func TestHook_CrossCheck(t *testing.T) {
+	ofHost := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default, Subdomain: "s", SetHostnameAsFQDN: true}
+	hostDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"edns0", "timeout:1"})
+	nodeNetwork := &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}}
+	onHost := ofHost
+	onHost.HostNetwork = true
+	for _, tt := range []struct {
+		name     string
+		mode     Mode
+		pod      policy.Pod
+		hostname string
+		linux    *runtimeapi.LinuxPodSandboxConfig
+		want     Outcome
+		detail   string
+	}{
+		{"equal", "", ofHost, "web.s.shop.svc.cluster.local", nil, Edited, ""},
+		{"another cluster domain", "", ofHost, "web.s.shop.svc.other", nil, FactsMismatch, `hostname "web.s.shop.svc.other", expected "web.s.shop.svc.cluster.local"`},
+		{"long host name", "", ofHost, strings.Repeat("a", 1<<20), nil, FactsMismatch, "(1048363 bytes left out)"},
+		{"Force", Force, ofHost, "web.s.shop.svc.other", nil, Edited, ""},
+		{"host's network", "", onHost, "", nodeNetwork, Edited, ""},
+		{"host's network of the request only", "", ofHost, "", nodeNetwork, FactsMismatch, "host's network"},
+		{"host's network of the pod only", "", onHost, "web", nil, FactsMismatch, `hostname "web", expected ""`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, reports := newHook(t, tt.pod)
+			h.Mode = tt.mode
+			sent := sandboxRequest(tt.pod, hostDNS)
+			sent.Config.Hostname, sent.Config.Linux = tt.hostname, tt.linux
+			h.edit(t.Context(), marshal(t, sent))
+			if r := (*reports)[0]; r.Outcome != tt.want || !strings.Contains(r.Detail, tt.detail) || len(r.Detail) > excerpt.MaxMessage {
+				t.Errorf("got %s, %.300q; want %s, %q", r.Outcome, r.Detail, tt.want, tt.detail)
+			}
+		})
+	}
+}
+
+// TestHook_ReportPanics checks that a panic in Report is counted and changes nothing else.
+func TestHook_ReportPanics(t *testing.T) {
+	h, _ := newHook(t, plain)
+	h.Metrics = NewMetrics(prometheus.NewRegistry())
+	h.Report = func(Report) { panic("oh") }
+	request := marshal(t, sandboxRequest(plain, nil))
+	if bytes.Equal(edit(h, request), request) {
+		t.Error("the request is unchanged")
+	}
+	if n := testutil.ToFloat64(h.Metrics.panics); n != 1 {
+		t.Errorf("%v panics counted, want 1", n)
+	}
+}
+
+// TestHook_NotUTF8 has text in Latin-1 in the host's file and in the pod. The runtime gets a
+// request that decodes.
+func TestHook_NotUTF8(t *testing.T) {
+	const latin1 = "caf\xe9"
+	pod := withOptions("debug", latin1, latin1, "")
+	pod.Config.Searches = []string{latin1 + ".example", "b.example"}
+	h, reports := newHook(t, pod)
+	h.Mode = Force
+	h.HostFiles = func() HostFiles {
+		f := resolvconf.Parse("nameserver 192.0.2.53\nsearch " + latin1 + ".host.example a.example\n")
+		return HostFiles{f, f}
+	}
+	var got runtimeapi.RunPodSandboxRequest
+	unmarshal(t, edit(h, marshal(t, sandboxRequest(pod, kubeletDNS))), &got)
+	want := dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch[:3]), "a.example", "b.example"), []string{"ndots:5"})
+	if diff := cmp.Diff(want, got.Config.DnsConfig, protocmp.Transform()); diff != "" || (*reports)[0].Outcome != Edited {
+		t.Errorf("%s (-want +got):\n%s", (*reports)[0].Outcome, diff)
 	}
 }
 
@@ -254,7 +355,7 @@ func TestShim_RunPodSandbox(t *testing.T) {
 	n := newNode(t, h)
 	sent := fullRequest()
 	sent.Config.Metadata.Uid = "u1"
-	sent.Config.DnsConfig = kubeletDNS
+	sent.Config.DnsConfig, sent.Config.Linux = kubeletDNS, nil
 	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +408,12 @@ func TestShim_SetHook(t *testing.T) {
 	shim.SetHook(before)
 	request := marshal(t, sandboxRequest(autopath, kubeletDNS))
 	inProgress := make(chan []byte)
-	go func() { inProgress <- shim.hook.Load().edit(t.Context(), request) }()
+	go func() { inProgress <- edit(shim.hook.Load(), request) }()
 	<-started
 	after, reports := newHook(t, autopath)
 	after.Mode = Observe
 	shim.SetHook(after)
-	if got := shim.hook.Load().edit(t.Context(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
+	if got := edit(shim.hook.Load(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
 		t.Errorf("after SetHook: reports %+v", *reports)
 	}
 	proceed <- true
@@ -321,7 +422,8 @@ func TestShim_SetHook(t *testing.T) {
 	}
 }
 
-// TestShim_ConcurrentSandboxes starts 500 pods at once: each gets its own DNS and one report.
+// TestShim_ConcurrentSandboxes starts 500 pods at once: each gets its own DNS, and costs one
+// lookup, one read of the host files and one report.
 func TestShim_ConcurrentSandboxes(t *testing.T) {
 	const pods = 500
 	var all []policy.Pod
@@ -329,6 +431,10 @@ func TestShim_ConcurrentSandboxes(t *testing.T) {
 		all = append(all, policy.Pod{Namespace: fmt.Sprintf("ns%d", i), Name: "p", UID: fmt.Sprint(i), Policy: policy.ClusterFirst})
 	}
 	h, reports := newHook(t, all...)
+	var lookups, reads atomic.Int32
+	lookup, hostFiles := h.Lookup, h.HostFiles
+	h.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) { lookups.Add(1); return lookup(ctx, s) }
+	h.HostFiles = func() HostFiles { reads.Add(1); return hostFiles() }
 	n := newNode(t, h)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -347,7 +453,53 @@ func TestShim_ConcurrentSandboxes(t *testing.T) {
 			t.Errorf("pod %s searches %q", q.Config.Metadata.Uid, q.Config.DnsConfig.Searches)
 		}
 	}
-	if len(*reports) != pods {
-		t.Errorf("%d reports", len(*reports))
+	if len(*reports) != pods || lookups.Load() != pods || reads.Load() != pods {
+		t.Errorf("%d reports, %d lookups and %d reads of the host files for %d pods", len(*reports), lookups.Load(), reads.Load(), pods)
+	}
+}
+
+// edit returns the request that h forwards.
+func edit(h *Hook, request []byte) []byte {
+	edited, _ := h.edit(context.Background(), request)
+	return edited
+}
+
+// TestHook_FailUnknown: pods of the API that cannot be looked up fail, so that the kubelet tries
+// again. Static pods and other outcomes pass.
+func TestHook_FailUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    error
+		source string
+		fail   bool
+		want   Outcome
+		failed bool
+	}{
+		{"unknown", ErrUnknownPod, "api", true, UnknownPod, true},
+		{"late", context.DeadlineExceeded, "api", true, LookupTimeout, true},
+		{"failed", errors.New("connection refused"), "api", true, LookupFailed, true},
+		{"passthrough", ErrUnknownPod, "api", false, UnknownPod, false},
+		{"static pod", ErrUnknownPod, "file", true, UnknownPod, false},
+		{"static pod from a URL", ErrUnknownPod, "http", true, UnknownPod, false},
+		{"no source", ErrUnknownPod, "", true, UnknownPod, false},
+		{"bad configuration", ErrBadConfig, "api", true, BadConfig, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var reports []Report
+			h := &Hook{
+				Mode: Force, FailUnknown: tt.fail, Report: func(r Report) { reports = append(reports, r) },
+				Lookup: func(context.Context, Sandbox) (policy.Pod, error) { return policy.Pod{}, tt.err },
+			}
+			request := sandboxRequest(autopath, kubeletDNS)
+			request.Config.Annotations = map[string]string{configSource: tt.source}
+			sent := marshal(t, request)
+			got, err := h.edit(t.Context(), sent)
+			if !bytes.Equal(got, sent) || (status.Code(err) == codes.Unavailable) != tt.failed || err != nil && !strings.Contains(err.Error(), tt.err.Error()) {
+				t.Errorf("error %v, want one: %v", err, tt.failed)
+			}
+			if r := reports[0]; len(reports) != 1 || r.Outcome != tt.want || r.Failed != tt.failed || r.Mode != Force {
+				t.Errorf("reports %+v", reports)
+			}
+		})
 	}
 }

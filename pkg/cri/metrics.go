@@ -8,17 +8,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
 // Metrics counts the calls that a [Shim] forwards. A nil *Metrics counts nothing.
 //
-// The label values are closed sets: the methods of CRI and "other", the codes of gRPC,
-// and the constants of [Outcome].
+// The label values are closed sets: the methods of CRI and "other", the codes of gRPC and
+// "other", and the constants of [Outcome].
 type Metrics struct {
 	requests  *prometheus.CounterVec
 	sandboxes *prometheus.CounterVec
 	decision  prometheus.Histogram
+	panics    prometheus.Counter
+	connected prometheus.Gauge
 }
 
 // NewMetrics returns metrics that are registered with r. It panics if r has them already.
@@ -37,11 +40,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help:    "Time that the shim adds to a RunPodSandbox request, including the pod lookup.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_sandbox_report_panics_total",
+			Help: "Panics while the outcome of a RunPodSandbox request was reported.",
+		}),
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_runtime_connected",
+			Help: "1 if the shim is connected to the container runtime. It connects when the kubelet makes a call.",
+		}),
 	}
 	for _, o := range outcomes {
 		m.sandboxes.WithLabelValues(string(o)) // an alert needs the series before the first event
 	}
-	r.MustRegister(m.requests, m.sandboxes, m.decision)
+	r.MustRegister(m.requests, m.sandboxes, m.decision, m.panics, m.connected)
 	return m
 }
 
@@ -53,7 +64,17 @@ func (m *Metrics) countCall(method string, err error) {
 	if methods[method] != unlisted {
 		name = path.Base(method)
 	}
-	m.requests.WithLabelValues(name, status.Code(err).String()).Inc()
+	code := "other"
+	if c := status.Code(err); c <= codes.Unauthenticated { // the last code of gRPC
+		code = c.String()
+	}
+	m.requests.WithLabelValues(name, code).Inc()
+}
+
+func (m *Metrics) countReportPanic() {
+	if m != nil {
+		m.panics.Inc()
+	}
 }
 
 func (m *Metrics) observeSandbox(o Outcome, took time.Duration) {
@@ -62,4 +83,15 @@ func (m *Metrics) observeSandbox(o Outcome, took time.Duration) {
 	}
 	m.sandboxes.WithLabelValues(string(o)).Inc()
 	m.decision.Observe(took.Seconds())
+}
+
+func (m *Metrics) setConnected(connected bool) {
+	if m == nil {
+		return
+	}
+	value := 0.0
+	if connected {
+		value = 1
+	}
+	m.connected.Set(value)
 }

@@ -22,6 +22,9 @@ func TestMetrics_Series(t *testing.T) {
 	m.countCall("/runtime.v1.ImageService/PullImage", status.Error(codes.NotFound, "no"))
 	m.countCall("/runtime.v1.RuntimeService/FromTheFuture", nil)
 	m.countCall("/invented.Service/Version", errors.New("no status"))
+	m.countCall("/runtime.v1.RuntimeService/Status", status.Error(codes.Unauthenticated, "no"))
+	m.countCall("/runtime.v1.RuntimeService/Status", status.Error(codes.Unauthenticated+1, "no"))
+	m.countCall("/runtime.v1.RuntimeService/Status", status.Error(4711, "no"))
 	m.observeSandbox(Edited, time.Millisecond)
 	const want = `
 # HELP dnsconfigurer_cri_requests_total Calls forwarded to the container runtime, by method and gRPC code.
@@ -29,7 +32,9 @@ func TestMetrics_Series(t *testing.T) {
 dnsconfigurer_cri_requests_total{code="NotFound",method="PullImage"} 1
 dnsconfigurer_cri_requests_total{code="OK",method="Version"} 1
 dnsconfigurer_cri_requests_total{code="OK",method="other"} 1
+dnsconfigurer_cri_requests_total{code="Unauthenticated",method="Status"} 1
 dnsconfigurer_cri_requests_total{code="Unknown",method="other"} 1
+dnsconfigurer_cri_requests_total{code="other",method="Status"} 2
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "dnsconfigurer_cri_requests_total"); err != nil {
 		t.Error(err)
@@ -43,4 +48,5 @@ dnsconfigurer_cri_requests_total{code="Unknown",method="other"} 1
 	var none *Metrics
 	none.countCall("/x", nil)
 	none.observeSandbox(Edited, 0)
+	none.countReportPanic()
 }

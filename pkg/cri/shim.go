@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +24,18 @@ import (
 // connection.
 const defaultDrainTimeout = 4 * time.Second
 
+// greetTimeout is how long the runtime may take from accepting a connection to its first bytes,
+// the default of gRPC. A runtime that starts on a busy node needs seconds. A runtime that is not
+// running fails at once: connecting to a unix socket does not wait for packets.
+const greetTimeout = 20 * time.Second
+
 // Shim serves CRI on a listener and forwards every call to the runtime. Set the fields and
 // call SetHook before Run.
 type Shim struct {
 	Listener net.Listener // closed by Run
 	Runtime  string       // endpoint of the runtime, such as "unix:///run/containerd/containerd.sock"
 	Metrics  *Metrics     // of the calls; nil counts nothing
+	Log      *slog.Logger // of the connection to the runtime; nil discards
 
 	// DrainTimeout is how long calls in progress may last after the context of Run is
 	// done; 0 is 4 seconds.
@@ -36,6 +44,7 @@ type Shim struct {
 	running  atomic.Bool
 	hook     atomic.Pointer[Hook]
 	answered atomic.Bool // the runtime has answered a call
+	dialed   dialResult
 }
 
 // SetHook makes h the hook of every request that arrives from now on. It must be called
@@ -71,18 +80,26 @@ func (s *Shim) Alive(ctx context.Context) error {
 }
 
 // Run serves until ctx is done and then waits for the calls in progress, up to
-// DrainTimeout. Streams that last as long as the runtime end at once. Run does not wait
+// DrainTimeout. Event streams, which last as long as the runtime, end at once. Run does not wait
 // for the runtime: while the runtime is down, calls fail as they do without a shim. It
 // returns nil when ctx is done, and panics if it is called twice.
 func (s *Shim) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		panic("cri: second call of Shim.Run")
 	}
-	runtime, err := dial(s.Runtime)
+	if l, ok := s.Listener.(*listener); ok {
+		defer l.holdLock()() // a second shim must not start while this one drains
+	}
+	runtime, err := dial(s.Runtime, grpc.WithContextDialer(s.dialRuntime))
 	if err != nil {
 		return errors.Join(err, s.Listener.Close())
 	}
 	defer runtime.Close()
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchRuntime(watching, runtime) })
+	defer watch.Wait()
+	defer stop()
 	return s.serve(ctx, runtime)
 }
 
@@ -132,7 +149,7 @@ func dial(endpoint string, options ...grpc.DialOption) (*grpc.ClientConn, error)
 		grpc.WithAuthority("localhost"), // as the kubelet sends it
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
+			MinConnectTimeout: greetTimeout,
 		}),
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodecV2(rawCodec{}),

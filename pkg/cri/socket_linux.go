@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,7 @@ import (
 
 // Listen creates the shim's socket at path, which must be absolute. A process that can
 // write to this socket is root on the node. So only the shim's user may write to its directory,
-// the mode of the socket is 0600, and connections of other users are closed.
+// other users cannot replace the directories above, the mode of the socket is 0600, and connections of other users are closed.
 //
 // A lock file beside the socket keeps a second shim from starting. A stale socket, which
 // a crash leaves behind, is removed. A socket that another process serves, or a file that
@@ -45,7 +46,7 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the socket directory: %w", err)
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+	if err := CheckDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	lock, err := acquireLock(path + ".lock")
@@ -58,18 +59,6 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 		return nil, err
 	}
 	return &listener{UnixListener: l, lock: lock}, nil
-}
-
-// checkDirectory returns an error if another user could replace the socket in dir.
-func checkDirectory(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return fmt.Errorf("checking the socket directory %s: %w", dir, err)
-	}
-	if mode := st.Mode & 0o777; int(st.Uid) != os.Geteuid() || mode&0o022 != 0 {
-		return fmt.Errorf("socket directory %s has owner %d and mode %#o: want owner %d, not writable by others", dir, st.Uid, mode, os.Geteuid())
-	}
-	return nil
 }
 
 // acquireLock locks the file at path until it is closed. The file is never removed:
@@ -175,6 +164,13 @@ func checkInherited(path string, l net.Listener) error {
 type listener struct {
 	*net.UnixListener
 	lock *os.File
+	held atomic.Bool // Close keeps the lock
+}
+
+// holdLock makes Close keep the lock, until release is called.
+func (l *listener) holdLock() (release func()) {
+	l.held.Store(true)
+	return func() { _ = l.lock.Close() }
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -191,7 +187,11 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (l *listener) Close() error {
-	return errors.Join(l.UnixListener.Close(), l.lock.Close())
+	err := l.UnixListener.Close()
+	if !l.held.Load() {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
 }
 
 // peerUID returns the user ID of the process at the other end of c.

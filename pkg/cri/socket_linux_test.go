@@ -90,6 +90,54 @@ func TestListen_Errors(t *testing.T) {
 	}
 }
 
+// TestListen_Parents has directories above the socket's that another user could rename.
+func TestListen_Parents(t *testing.T) {
+	const want = "another user could replace the socket"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "above", "run", "shim.sock")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(dir, 0o700), os.Symlink("above/run", dir+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(name, path string, allowed bool) {
+		t.Helper()
+		l, err := Listen(path)
+		if err == nil {
+			l.Close()
+		}
+		if (err == nil) != allowed || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, allowed %v", name, err, allowed)
+		}
+	}
+	above := filepath.Join(dir, "above")
+	for _, tt := range []struct {
+		name    string
+		mode    os.FileMode
+		allowed bool
+	}{
+		{"private", 0o700, true},
+		{"writable by all", 0o777, false},
+		{"writable by the group", 0o770, false},
+		{"sticky", 0o777 | os.ModeSticky, true},
+	} {
+		if err := os.Chmod(above, tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		expect(tt.name, path, tt.allowed)
+		expect(tt.name+", through a link", dir+"/link/shim.sock", tt.allowed)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Chmod(above, 0o755), os.Chown(above, 65534, 0)); err != nil {
+		t.Fatal(err)
+	}
+	expect("of another user", path, false)
+	if err := errors.Join(os.Chown(above, 0, 0), os.Mkdir(dir+"/home", 0o755), os.Symlink(filepath.Dir(path), dir+"/home/run"), os.Chown(dir+"/home", 65534, 0)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a link of another user", dir+"/home/run/shim.sock", false)
+}
+
 // managerSocket returns a socket that a service manager has opened at path.
 func managerSocket(t *testing.T, path string, mode os.FileMode) *os.File {
 	t.Helper()

@@ -18,7 +18,17 @@ func Listen(string) (net.Listener, error) {
 	return nil, errLinuxOnly
 }
 
+// CheckDirectory is implemented on Linux only, like Listen.
+func CheckDirectory(string) error {
+	return errLinuxOnly
+}
+
 // Inherit is implemented on Linux only, like Listen.
 func Inherit(string, *os.File) (net.Listener, error) {
 	return nil, errLinuxOnly
 }
+
+// listener does not exist on other systems.
+type listener struct{ net.Listener }
+
+func (*listener) holdLock() (release func()) { return func() {} }

@@ -6,6 +6,8 @@ package cri
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -54,7 +56,10 @@ type Sandbox struct {
 	HasDNS bool
 }
 
-var errMalformed = errors.New("not a protocol buffer")
+var (
+	errMalformed = errors.New("not a protocol buffer")
+	errNotUTF8   = errors.New("DNS configuration is not UTF-8, which no runtime accepts")
+)
 
 // field is one field of an encoded message.
 type field struct {
@@ -198,6 +203,11 @@ func rangeMessages(message []byte, number protowire.Number, yield func([]byte) e
 // setDNS returns a copy of request with dns as its DNS configuration. All other bytes stay
 // in their order, including unknown fields of the DNS configuration.
 func setDNS(request []byte, dns resolvconf.Config) ([]byte, error) {
+	for _, list := range [...][]string{dns.Nameservers, dns.Searches, dns.Options} {
+		if slices.ContainsFunc(list, func(v string) bool { return !utf8.ValidString(v) }) {
+			return nil, errNotUTF8
+		}
+	}
 	var before, config, unknown, after []byte
 	found := false
 	err := rangeFields(request, func(f field) error {

@@ -6,6 +6,7 @@ package cri
 import (
 	"bytes"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -146,11 +147,16 @@ func TestSetDNS_UnknownFields(t *testing.T) {
 // FuzzSetDNS compares parseSandbox and setDNS with the typed decoder on every message that
 // the decoder accepts.
 func FuzzSetDNS(f *testing.F) {
-	f.Add(marshal(f, fullRequest()))
-	f.Add(append(marshal(f, fullRequest()), inConfig(text(configDNS, ""))...))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, in []byte) {
+	f.Add(marshal(f, fullRequest()), "debug")
+	f.Add(append(marshal(f, fullRequest()), inConfig(text(configDNS, ""))...), "caf\u00e9")
+	f.Add([]byte{}, "caf\xe9")
+	f.Fuzz(func(t *testing.T, in []byte, option string) {
+		newDNS := newDNS
+		newDNS.Options = []string{option}
 		out, err := setDNS(in, newDNS)
+		if !utf8.ValidString(option) && err == nil {
+			t.Error("text that is not UTF-8 is written")
+		}
 		if err != nil {
 			return
 		}

@@ -57,10 +57,10 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 
 func (d *Decision) adviseWindows(pod *Pod) {
 	if canonicalPolicy(pod.Policy) == ClusterFirstWithHostNet {
-		d.addAdvice(SeverityError, CodeWindowsHostNet, "spec.dnsPolicy",
+		d.addAdvice(SeverityWarning, CodeWindowsHostNet, "spec.dnsPolicy",
 			"Windows nodes do not support dnsPolicy ClusterFirstWithHostNet", "use ClusterFirst")
 	}
-	if len(d.Searches) > 1 {
+	if pod.Config != nil && len(pod.Config.Searches) > 0 && len(d.Searches) > 1 {
 		d.addAdvice(SeverityInfo, CodeWindowsSuffix, "spec.dnsConfig.searches",
 			fmt.Sprintf("Windows uses the first search domain only: %s", d.Searches[0].Text), "use fully qualified names for the others")
 	}
@@ -74,19 +74,31 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 				fmt.Sprintf("nameserver %s does not expand the autopath search domain: short names fail when it answers", s.Text),
 				"remove it, or use ClusterFirst")
 		}
-		if !pod.HostNetwork && (s.Source.Origin == FromHost || s.Source.Origin == FromPod) && isNodeLocal(s.Text) {
-			d.addAdvice(SeverityWarning, CodeLoopbackServer, s.field(),
-				fmt.Sprintf("nameserver %s is an address of the node, unreachable from the pod network", s.Text),
+		if pod.HostNetwork || s.Source.Origin != FromHost && s.Source.Origin != FromPod {
+			continue
+		}
+		if p := addressProblem(s.Text); p != "" {
+			d.addAdvice(SeverityWarning, CodeLoopbackServer, s.field(), fmt.Sprintf("nameserver %s %s", s.Text, p),
 				"use an address that pods can reach; for systemd-resolved, those in /run/systemd/resolve/resolv.conf")
 		}
 	}
 }
 
-// isNodeLocal reports whether server is a loopback or an IPv6 link-local address. It reports
-// false for IPv4 link-local addresses, which node caches and the resolvers of clouds have.
-func isNodeLocal(server string) bool {
+// addressProblem returns why no server answers a pod at an address, or "". IPv4 link-local
+// addresses have no problem: node caches and the resolvers of clouds have them. Linux
+// connects 0.0.0.0 and :: to the loopback interface.
+func addressProblem(server string) string {
 	addr, err := netip.ParseAddr(server)
-	return err == nil && (addr.IsLoopback() || addr.Is6() && addr.IsLinkLocalUnicast())
+	switch {
+	case err != nil || addr.IsGlobalUnicast() || addr.Is4() && addr.IsLinkLocalUnicast():
+		return ""
+	case addr.IsLoopback() || addr.IsLinkLocalUnicast():
+		return "is an address of the node, unreachable from the pod network"
+	case addr.IsUnspecified():
+		return "is connected to the loopback interface of the pod"
+	default:
+		return "is a multicast or broadcast address, which no server has"
+	}
 }
 
 func (d *Decision) adviseSearchLine() {

@@ -50,7 +50,7 @@ func (e *Engine) applyBase(d *Decision, pod *Pod, host *resolvconf.File) bool {
 
 // chooseBase returns one of the four ruleBase rules, by the rules P1, P2, P4, A1 and A2.
 func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
-	policy := d.effectivePolicy(pod)
+	policy := e.effectivePolicy(d, pod)
 	switch {
 	case policy == None:
 		return ruleBaseNone
@@ -230,8 +230,7 @@ func (d *Decision) allocate(c *DNSConfig, nameservers, searches, options, droppe
 
 // add appends e to its list, or drops it if it is unsafe.
 func (d *Decision) add(e Entry) {
-	if isUnsafe(e.Kind, e.Text) {
-		d.dropUnsafe(e)
+	if d.omitsUnsafe(e) {
 		return
 	}
 	list := d.list(e.Kind)

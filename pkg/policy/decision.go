@@ -6,6 +6,7 @@ package policy
 import (
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
@@ -40,11 +41,13 @@ type Decision struct {
 	// Steps holds the rules that apply to the pod as a whole, in order.
 	Steps []Rule
 
-	// Findings is in the order in which the kubelet reports them.
+	// Findings is in the order in which the kubelet reports them. It has at most
+	// MaxFindings with the same code; Finding.More counts the others.
 	Findings []Finding
 
 	hostFile string // path of the host's file, for messages
 	path     string // Pod.Path
+	kubelet  bool   // keep unsafe values, as a kubelet does, and record nothing
 }
 
 // Config returns the pod's resolv.conf.
@@ -58,21 +61,6 @@ func (d *Decision) Config() resolvconf.Config {
 		return all[from:len(all):len(all)]
 	}
 	return resolvconf.Config{Nameservers: texts(d.Nameservers), Searches: texts(d.Searches), Options: texts(d.Options)}
-}
-
-// Matches reports whether config, which a kubelet computed, is the configuration of d. It
-// ignores the order of options, and the unsafe values that a kubelet writes and an Engine
-// drops (docs/divergences.md, D4 and D3).
-//
-// A kubelet ignores Pod.Override. If a decision for a pod without an override does not
-// match, the Node or the host file of the decision is not the kubelet's.
-func (d *Decision) Matches(config resolvconf.Config) bool {
-	safe := resolvconf.Config{
-		Nameservers: withoutUnsafe(config.Nameservers, KindNameserver),
-		Searches:    withoutUnsafe(config.Searches, KindSearch),
-		Options:     withoutUnsafe(config.Options, KindOption),
-	}
-	return d.Config().Equal(safe)
 }
 
 // Starts reports whether the pod starts. It considers everything for which the kubelet
@@ -94,10 +82,20 @@ func (d *Decision) addFinding(f Finding) {
 	if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
 		f.Field = d.path + f.Field // not metadata.name: a template has none
 	}
-	d.Findings = append(d.Findings, f)
+	if !d.kubelet && !d.omitFinding(f.Code) {
+		f.Message = excerpt.Text(f.Message, maxMessage)
+		d.Findings = append(d.Findings, f)
+	}
 }
 
+// omitFinding reports whether d has MaxFindings with this code already. It then counts one
+// more.
+func (d *Decision) omitFinding(code Code) bool { return omitFinding(d.Findings, code) }
+
 func (d *Decision) drop(e Entry, r Rule) {
+	if d.kubelet {
+		return
+	}
 	e.Rule = r
 	d.Dropped = append(d.Dropped, e)
 }

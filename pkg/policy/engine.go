@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
@@ -33,7 +34,7 @@ func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
 	}
-	n.IPs = slices.Clone(n.IPs)
+	n.IPs, n.AllowedOverrides = slices.Clone(n.IPs), slices.Clone(n.AllowedOverrides)
 	if n.Autopath.Suffix == "" {
 		n.Autopath.Suffix = DefaultAutopathSuffix
 	}
@@ -78,7 +79,7 @@ func (e *Engine) hostFilePath(host resolvconf.File) string {
 
 // refuse sets the kubelet's error, with which it does not start the pod.
 func (d *Decision) refuse(code Code, field, text, hint string) {
-	d.Error = text
+	d.Error = excerpt.Text(text, maxMessage)
 	d.addFinding(Finding{
 		Code: code, Severity: SeverityError, EnforcedBy: EnforcedByNode,
 		Reason: reasonSandbox, Message: "Failed to create pod sandbox: " + text,
@@ -86,22 +87,31 @@ func (d *Decision) refuse(code Code, field, text, hint string) {
 	})
 }
 
-// effectivePolicy returns the override if it is a known policy, otherwise the pod's own.
-// It returns "" if the pod's own is unknown.
-func (d *Decision) effectivePolicy(pod *Pod) Policy {
+// effectivePolicy returns the override if it is a policy that the node allows, otherwise the
+// pod's own. It returns "" if the pod's own is unknown.
+func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
+	own := canonicalPolicy(pod.Policy)
 	if pod.Override == "" {
-		return canonicalPolicy(pod.Policy)
+		return own
 	}
-	if p := canonicalPolicy(pod.Override); p != "" {
-		return p
+	override := canonicalPolicy(pod.Override)
+	f := Finding{
+		Code: CodeUnknownOverride, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
+		Field: "metadata.annotations[" + OverrideAnnotation + "]",
+		Hint:  "use ClusterFirstWithAutopath or one of the policies of the API",
 	}
-	d.addFinding(Finding{
-		Code: CodeUnknownOverride, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("annotation %s: %q is not a DNS policy, spec.dnsPolicy applies", OverrideAnnotation, pod.Override),
-		Field:   "metadata.annotations[" + OverrideAnnotation + "]",
-		Hint:    "use ClusterFirstWithAutopath or one of the policies of the API",
-	})
-	return canonicalPolicy(pod.Policy)
+	problem := "is not a DNS policy"
+	switch {
+	case override == ClusterFirstWithAutopath, override != "" && override == own, override != "" && slices.Contains(e.node.AllowedOverrides, override):
+		return override
+	case override != "":
+		problem = "is not an allowed override"
+		f.Code = CodeForbiddenOverride
+		f.Hint = "set spec.dnsPolicy, or allow it with node.allowedOverrides in the configuration of the node"
+	}
+	f.Message = fmt.Sprintf("annotation %s: %s %s, spec.dnsPolicy applies", OverrideAnnotation, quote(string(pod.Override)), problem)
+	d.addFinding(f)
+	return own
 }
 
 // canonicalPolicy returns the constant for p, or "" if p is unknown.
@@ -110,8 +120,15 @@ func canonicalPolicy(p Policy) Policy {
 	case Default, ClusterFirst, ClusterFirstWithHostNet, None:
 		return p
 	}
-	if strings.EqualFold(string(p), string(ClusterFirstWithAutopath)) {
+	if p.IsAutopath() {
 		return ClusterFirstWithAutopath
 	}
 	return ""
+}
+
+// IsAutopath reports whether p is ClusterFirstWithAutopath, in upper or lower case. Only
+// letters of ASCII are folded, as in the admission policies: the Unicode letters that fold to
+// them have more bytes.
+func (p Policy) IsAutopath() bool {
+	return len(p) == len(ClusterFirstWithAutopath) && strings.EqualFold(string(p), string(ClusterFirstWithAutopath))
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // Explain returns d as text for people: the steps, the entries kept and dropped, each with
@@ -35,6 +37,9 @@ func (d *Decision) Explain() string {
 	}
 	for _, f := range d.Findings {
 		fmt.Fprintf(&b, "  %s %s at %s\n    %s\n    hint: %s\n", f.Severity, f.Code, f.Field, strings.TrimRight(f.Message, " "), f.Hint)
+		if f.More > 0 {
+			fmt.Fprintf(&b, "  and %d more %s\n", f.More, f.Code)
+		}
 	}
 	return b.String()
 }
@@ -46,11 +51,27 @@ func (d *Decision) row(e Entry) row {
 	return row{e.Kind.String(), printable(e.Text), d.source(e), e.Rule.String() + " " + e.Rule.Text()}
 }
 
-func (d *Decision) keptRows() []row {
+// maxRows is the largest number of rows about one list. A pod may have 200,000 options.
+const maxRows = 1000
+
+// entryRows returns the rows of the first maxRows of entries.
+func (d *Decision) entryRows(entries []Entry) []row {
 	var rows []row
-	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options) {
+	for i, e := range entries {
+		if i == maxRows {
+			return append(rows, moreRows(len(entries)-i))
+		}
 		rows = append(rows, d.row(e))
 	}
+	return rows
+}
+
+func moreRows(n int) row { return row{"and " + strconv.Itoa(n) + " more"} }
+
+func (d *Decision) keptRows() []row {
+	rows := d.entryRows(d.Nameservers)
+	rows = append(rows, d.entryRows(d.Searches)...)
+	rows = append(rows, d.entryRows(d.Options)...)
 	rows = append(rows, row{"hostname", printable(d.Hostname)})
 	if d.FQDN != "" {
 		rows = append(rows, row{"fqdn", printable(d.FQDN)})
@@ -60,17 +81,18 @@ func (d *Decision) keptRows() []row {
 
 func (d *Decision) droppedRows() []row {
 	var rows []row
-	for _, i := range d.Ignored {
+	for n, i := range d.Ignored {
+		if n == maxRows {
+			rows = append(rows, moreRows(len(d.Ignored)-n))
+			break
+		}
 		reason := i.Reason.Rule() + " " + i.Reason.String()
 		if i.ReplacedBy > 0 {
 			reason += ", line " + strconv.Itoa(i.ReplacedBy)
 		}
 		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), reason})
 	}
-	for _, e := range d.Dropped {
-		rows = append(rows, d.row(e))
-	}
-	return rows
+	return append(rows, d.entryRows(d.Dropped)...)
 }
 
 // columns are the widths of the first three columns of rows.
@@ -99,8 +121,9 @@ func (c columns) write(b *strings.Builder, rows []row) {
 	}
 }
 
-// printable quotes s if it is invisible or would break the table.
+// printable returns s, or its beginning if it is long. It quotes s if it is invisible or would break the table.
 func printable(s string) string {
+	s = excerpt.Text(s, maxMessage)
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' || !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}

@@ -3,6 +3,12 @@
 
 package policy
 
+import (
+	"strconv"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+)
+
 // Finding is a problem of a pod or of a node, for its owner.
 type Finding struct {
 	Code       Code
@@ -10,13 +16,23 @@ type Finding struct {
 	EnforcedBy Enforcer // the component that acts on it
 
 	// Reason is the reason of the kubelet's event about the problem, and Message is then
-	// the exact text of this event. Reason is "" if the kubelet sends no event.
+	// the exact text of this event, or its beginning if it has more than 16 KiB. Reason is ""
+	// if the kubelet sends no event.
 	Reason  string
 	Message string
 
 	Field string // the field to change: a path in the pod's object, or FieldResolvConf or FieldClusterDNS
 	Hint  string // what to change
+
+	// More is the number of further findings with this code that are left out. Only the
+	// last of MaxFindings has any.
+	More int
 }
+
+// MaxFindings is the largest number of findings with the same code. A pod may have 200,000
+// unsafe options: the API server limits neither their number nor their text, and findings
+// are logged, sent as events and returned by webhooks.
+const MaxFindings = 100
 
 // The values of Finding.Field for settings of the node, named as in its
 // KubeletConfiguration. Every other value is a path in the pod's object.
@@ -24,6 +40,35 @@ const (
 	FieldResolvConf = "resolvConf"
 	FieldClusterDNS = "clusterDNS"
 )
+
+// maxMessage is the limit of a Message and of Decision.Error. It is above every text about a
+// pod that the API server accepts: the longest has a search line of 2,048 bytes, six times as
+// long in quotes. A webhook gets pods before the API server has checked their names.
+const maxMessage = 16 << 10
+
+// omitFinding reports whether found has MaxFindings with this code. It then counts one more.
+func omitFinding(found []Finding, code Code) bool {
+	if len(found) < MaxFindings {
+		return false
+	}
+	n, last := 0, -1
+	for i := len(found) - 1; i >= 0; i-- {
+		if found[i].Code != code {
+			continue
+		}
+		if n++; last < 0 {
+			last = i
+		}
+		if n == MaxFindings || found[last].More > 0 {
+			found[last].More++
+			return true
+		}
+	}
+	return false
+}
+
+// quote quotes a value for a message, or its beginning.
+func quote(value string) string { return strconv.Quote(excerpt.Text(value, excerpt.MaxValue)) }
 
 // IsError reports whether f has severity error.
 func (f Finding) IsError() bool { return f.Severity == SeverityError }
@@ -55,6 +100,7 @@ type Code string
 const (
 	CodeUnknownPolicy       Code = "unknown-policy"
 	CodeUnknownOverride     Code = "unknown-policy-annotation"
+	CodeForbiddenOverride   Code = "forbidden-policy-annotation"
 	CodeHostNetworkDefault  Code = "host-network-cluster-first"
 	CodeMissingClusterDNS   Code = "missing-cluster-dns"
 	CodeNodeMissingDNS      Code = "node-missing-cluster-dns"

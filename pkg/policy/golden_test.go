@@ -91,12 +91,15 @@ func goldenNode(t *testing.T, text []byte) policy.Node {
 		NodeIPs       []netip.Addr `json:"nodeIPs"`
 		NodeCache     netip.Addr   `json:"nodeCache"`
 		Fallback      bool         `json:"clusterDNSFallback"`
-	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false}
+
+		AllowedOverrides []policy.Policy `json:"allowedOverrides"`
+	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false, nil}
 	if err := yaml.UnmarshalStrict(text, &in); err != nil {
 		t.Fatal(err)
 	}
 	return policy.Node{
 		ClusterDNS: in.ClusterDNS, ClusterDomain: in.ClusterDomain, ResolvConf: in.ResolvConf, IPs: in.NodeIPs,
-		Autopath: policy.Autopath{NodeCache: in.NodeCache, ClusterDNSFallback: in.Fallback},
+		Autopath:         policy.Autopath{NodeCache: in.NodeCache, ClusterDNSFallback: in.Fallback},
+		AllowedOverrides: in.AllowedOverrides,
 	}
 }

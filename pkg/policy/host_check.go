@@ -12,8 +12,8 @@ import (
 
 // CheckHost returns the findings about the host's resolv.conf itself, without any pod. The
 // first may be rule L4: the kubelet checks its file once when it starts and sends an event
-// about the first problem. The others are about nameservers that pods cannot reach, which
-// the kubelet does not check.
+// about the first problem. The others are about what the kubelet does not check: nameservers
+// that pods cannot reach, and unsafe values.
 //
 // host is the file for Decide. If Node.ResolvConf is "", there are no findings.
 func (e *Engine) CheckHost(host resolvconf.File) []Finding {
@@ -29,13 +29,25 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		})
 	}
 	for _, s := range host.Nameservers {
-		if isNodeLocal(s.Text) {
+		if p := addressProblem(s.Text); p != "" && !omitFinding(found, CodeLoopbackServer) {
 			found = append(found, Finding{
 				Code: CodeLoopbackServer, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-				Message: fmt.Sprintf("%s:%d: nameserver %s is an address of the node, unreachable from the pod network", path, s.Line, s.Text),
+				Message: fmt.Sprintf("%s:%d: nameserver %s %s", path, s.Line, s.Text, p),
 				Field:   FieldResolvConf,
 				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
 			})
+		}
+	}
+	for k, list := range [...][]resolvconf.Entry{host.Nameservers, host.Searches, host.Options} {
+		for _, entry := range list {
+			if kind := Kind(k); isUnsafe(kind, entry.Text) && !omitFinding(found, CodeUnsafeValue) {
+				found = append(found, Finding{
+					Code: CodeUnsafeValue, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
+					Message: fmt.Sprintf("%s:%d: %s", path, entry.Line, unsafeMessage(kind, entry.Text)),
+					Field:   FieldResolvConf,
+					Hint:    "correct " + path + " on the node",
+				})
+			}
 		}
 	}
 	return found

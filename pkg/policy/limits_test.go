@@ -180,6 +180,8 @@ func TestCheckHost_Messages(t *testing.T) {
 		{"2048 bytes", "", search(domainsOfTotal(2048)), ""},
 		{"2049 bytes", "", search(domainsOfTotal(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
 		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
+		{"Latin-1", "", "nameserver 192.0.2.1\nsearch a caf\xe9.example\n", `/etc/resolv.conf:2: search "caf\xe9.example" is not UTF-8 and is dropped`},
+		{"NUL", "", "nameserver 192.0.2.1\noptions a\x00\n", `/etc/resolv.conf:2: options "a\x00" would break out of its line in resolv.conf and is dropped`},
 		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
 	}
 	for _, tt := range tests {
@@ -214,6 +216,7 @@ func TestNew_Errors(t *testing.T) {
 		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
 		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is not an address without a zone`},
 		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},
+		{policy.Node{AllowedOverrides: []policy.Policy{"None", "none"}}, `allowedOverrides[1]: "none" is not a DNS policy`},
 		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0]: is not an address"},
 		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" must be a domain name without a final dot`},
 		{policy.Node{Autopath: policy.Autopath{Suffix: ".ap.example"}}, `autopath.suffix: ".ap.example" must be a domain name without a final dot`},

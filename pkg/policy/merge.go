@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -107,9 +106,10 @@ func (d *Decision) rewriteOptions(n int) keyIndex {
 // base keeps its place and the pod's options follow. The key of a pod's option is its whole
 // name, even if it contains a colon.
 func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
-	if isUnsafe(KindOption, e.Text) {
-		d.dropUnsafe(e)
-	} else if i, found := keys.index(name); found {
+	if d.omitsUnsafe(e) {
+		return
+	}
+	if i, found := keys.index(name); found {
 		d.drop(d.Options[i], ruleOverriddenOption)
 		d.Options[i] = e
 	} else {
@@ -146,14 +146,4 @@ func (x *keyIndex) index(key string) (i int, found bool) {
 	}
 	i = slices.Index(x.keys, key)
 	return i, i >= 0
-}
-
-func (d *Decision) dropUnsafe(e Entry) {
-	d.drop(e, ruleUnsafeValue)
-	d.addFinding(Finding{
-		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("%s %q would break out of its line in resolv.conf and is dropped", e.Kind, e.Text),
-		Field:   e.field(),
-		Hint:    "remove newlines, NULs and spaces inside domains",
-	})
 }

@@ -24,6 +24,12 @@ type Node struct {
 	IPs           []netip.Addr // addresses of the node, used if ResolvConf is ""
 
 	Autopath Autopath
+
+	// AllowedOverrides are the policies that Pod.Override may name. It may always name
+	// ClusterFirstWithAutopath, which the API cannot express. Any other policy would let
+	// the annotation, which can be changed at any time, undo a spec.dnsPolicy that is
+	// immutable and that the cluster may restrict.
+	AllowedOverrides []Policy
 }
 
 // Autopath configures ClusterFirstWithAutopath on a node. With the zero value, pods query
@@ -59,6 +65,11 @@ func (n Node) validate() error {
 	for i, a := range n.IPs {
 		if !a.IsValid() {
 			return nodeError(fmt.Sprintf("nodeIPs[%d]", i), "is not an address")
+		}
+	}
+	for i, p := range n.AllowedOverrides {
+		if canonicalPolicy(p) == "" {
+			return nodeError(fmt.Sprintf("allowedOverrides[%d]", i), "%q is not a DNS policy", p)
 		}
 	}
 	if isUnsafe(KindSearch, n.ClusterDomain) {

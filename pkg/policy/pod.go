@@ -40,7 +40,8 @@ type Pod struct {
 }
 
 // OverrideAnnotation is the annotation that overrides a pod's dnsPolicy. It exists because
-// the Kubernetes API accepts its own policies only, without ClusterFirstWithAutopath.
+// the Kubernetes API accepts its own policies only, without ClusterFirstWithAutopath. Other
+// policies need Node.AllowedOverrides.
 const OverrideAnnotation = "dnsconfigurer.dev/policy"
 
 // DNSConfig is a pod's spec.dnsConfig. Its values are not validated.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,7 +76,48 @@ func checkProperties(t *testing.T, s input) policy.Decision {
 	checkAccounting(t, s, &d)
 	checkExplanation(t, s, &d)
 	checkFindings(t, &d)
+	checkKubeletConfig(t, s, &d)
 	return d
+}
+
+// safe replaces the bytes that make a value unsafe by as many others, so that equal values
+// stay equal and lengths are the same.
+var safe = strings.NewReplacer("\n", "\x01", "\x00", "\x02", " ", "\x03", "\u00a0", "\x04\x04", "\xe9", "\x05")
+
+// checkKubeletConfig checks that the kubelet's configuration is the decision for a pod with
+// safe values instead of the unsafe ones.
+func checkKubeletConfig(t *testing.T, s input, d *policy.Decision) {
+	e, err := policy.New(s.node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := e.KubeletConfig(s.pod, s.file())
+	differs := func(f policy.Finding) bool { return f.Code == policy.CodeUnsafeValue }
+	if isAutopath := strings.EqualFold(string(s.pod.Policy), string(policy.ClusterFirstWithAutopath)); isAutopath {
+		s.pod.Policy = ""
+	} else if s.pod.Override == "" && !slices.ContainsFunc(d.Findings, differs) && !cmp.Equal(got, d.Config()) {
+		t.Errorf("the kubelet's configuration differs without a reason (-decision +kubelet):\n%s", cmp.Diff(d.Config(), got))
+	}
+	s.pod.Override, s.pod.Namespace, s.host = "", safe.Replace(s.pod.Namespace), strings.NewReplacer("\x00", "\x02", "\xe9", "\x05").Replace(s.host)
+	if c := s.pod.Config; c != nil {
+		s.pod.Config = &policy.DNSConfig{Nameservers: safeAll(c.Nameservers), Searches: safeAll(c.Searches)}
+		for _, o := range c.Options {
+			s.pod.Config.Options = append(s.pod.Config.Options, policy.Option{Name: safe.Replace(o.Name), Value: safe.Replace(o.Value)})
+		}
+	}
+	want := s.decide(t)
+	got = resolvconf.Config{Nameservers: safeAll(got.Nameservers), Searches: safeAll(got.Searches), Options: safeAll(got.Options)}
+	if !want.Config().Equal(got) {
+		t.Errorf("the kubelet's configuration (-want +got):\n%s", cmp.Diff(want.Config(), got))
+	}
+}
+
+func safeAll(values []string) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = safe.Replace(v)
+	}
+	return list
 }
 
 func checkLimits(t *testing.T, d *policy.Decision) {
@@ -98,7 +140,7 @@ func checkLimits(t *testing.T, d *policy.Decision) {
 		t.Errorf("host name of %d bytes", len(d.Hostname))
 	}
 	lines := len(c.Nameservers) + min(1, len(c.Searches)) + min(1, len(c.Options))
-	if text := c.String(); strings.Count(text, "\n") != lines || strings.Contains(text, "\x00") {
+	if text := c.String(); strings.Count(text, "\n") != lines || strings.Contains(text, "\x00") || !utf8.ValidString(text) {
 		t.Errorf("a value breaks out of its line in %q", text)
 	}
 }
@@ -288,7 +330,7 @@ func (g generator) address() string {
 func (g generator) domain() string {
 	switch g.IntN(6) {
 	case 0:
-		return pick(g, ".", "..", "a.", "a..", "", "A.example", "#", ";", "a b", "a\nb", "a\x00", "a\u00a0b", "\xff")
+		return pick(g, ".", "..", "a.", "a..", "", "A.example", "#", ";", "a b", "a\nb", "a\x00", "a\u00a0b", "caf\xe9")
 	case 1:
 		return strings.Repeat("x", pick(g, 62, 63, 64, 252, 253, 254, 255))
 	default:
@@ -340,6 +382,7 @@ func (g generator) input() input {
 	if g.IntN(2) == 0 {
 		s.node.Autopath.NodeCache = addr()
 	}
+	s.node.AllowedOverrides = several(g, 1, func() policy.Policy { return policy.None })
 	if g.IntN(20) == 0 {
 		s.err = errors.New("open /etc/resolv.conf: no such file or directory")
 	}

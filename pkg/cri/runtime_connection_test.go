@@ -1,0 +1,226 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+)
+
+// serveInMemory serves a shim in front of conn, in a bubble, until the function that it returns
+// is called.
+func serveInMemory(t *testing.T, s *Shim, conn *grpc.ClientConn) (kubelet runtimeapi.RuntimeServiceClient, stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	s.SetHook(passHook())
+	toShim := inMemory(t, func(l net.Listener) {
+		s.Listener = l
+		ended <- s.serve(ctx, conn)
+	})
+	return runtimeapi.NewRuntimeServiceClient(connect(t, "passthrough:///shim", toShim)), func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// TestDial_SlowGreeting has runtimes that send their first bytes late: the first call waits
+// for them and succeeds, over one connection.
+func TestDial_SlowGreeting(t *testing.T) {
+	for _, delay := range []time.Duration{2 * time.Second, 6 * time.Second, 15 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			containerd := newFakeRuntime().server()
+			defer containerd.Stop()
+			var accepted atomic.Int32
+			toRuntime := inMemory(t, func(l net.Listener) { _ = containerd.Serve(&slowListener{l, delay, &accepted}) })
+			conn, err := dial("passthrough:///runtime", toRuntime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			kubelet, stop := serveInMemory(t, &Shim{}, conn)
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			if _, err := kubelet.Version(ctx, &runtimeapi.VersionRequest{}); err != nil || time.Since(began) != delay || accepted.Load() != 1 {
+				t.Errorf("greeting after %v: %v after %v, %d connections", delay, err, time.Since(began), accepted.Load())
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// slowListener passes connections on after a delay.
+type slowListener struct {
+	net.Listener
+	delay    time.Duration
+	accepted *atomic.Int32
+}
+
+func (l *slowListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+		time.Sleep(l.delay)
+	}
+	return c, err
+}
+
+// TestShim_CancelReachesRuntime: a call that the kubelet cancels ends at the runtime at once.
+func TestShim_CancelReachesRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeRuntime()
+		containerd := fake.server()
+		defer containerd.Stop()
+		conn, err := dial("passthrough:///runtime", inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		kubelet, stop := serveInMemory(t, &Shim{}, conn)
+		ctx, cancel := context.WithCancel(t.Context())
+		called := make(chan error, 1)
+		go func() {
+			_, err := kubelet.ExecSync(ctx, &runtimeapi.ExecSyncRequest{})
+			called <- err
+		}()
+		<-fake.started
+		cancelled := time.Now()
+		cancel()
+		if err := <-fake.ended; !errors.Is(err, context.Canceled) || time.Since(cancelled) != 0 {
+			t.Errorf("the runtime's context ends with %v after %v, want at once", err, time.Since(cancelled))
+		}
+		if err := <-called; status.Code(err) != codes.Canceled {
+			t.Errorf("the call ends with %v", err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWatchRuntime has a runtime that is absent for three minutes: one line a minute, and the
+// metric of the connection.
+func TestWatchRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		containerd := newFakeRuntime().server()
+		defer containerd.Stop()
+		l := bufconn.Listen(64 << 10)
+		go func() { _ = containerd.Serve(l) }()
+		var log logbuffer.Buffer
+		registry := prometheus.NewRegistry()
+		s := &Shim{Runtime: "unix:///run/x.sock", Metrics: NewMetrics(registry), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		var present atomic.Bool
+		conn, err := dial("passthrough:///runtime", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if !present.Load() {
+				s.dialed.set(syscall.ENOENT)
+				return nil, syscall.ENOENT
+			}
+			return l.DialContext(ctx)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() {
+			s.watchRuntime(ctx, conn)
+			close(ended)
+		}()
+		expect := func(lines int, connected float64) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Count(log.String(), "\n"); got != lines {
+				t.Errorf("%d lines, want %d:\n%s", got, lines, log.String())
+			}
+			if got := gauge(t, registry, "dnsconfigurer_runtime_connected"); got != connected {
+				t.Errorf("connected: %v, want %v", got, connected)
+			}
+		}
+		expect(0, 0)
+		conn.Connect()
+		time.Sleep(3*time.Minute - time.Second)
+		expect(3, 0)
+		if want := `msg="container runtime unreachable, CRI calls fail" endpoint=unix:///run/x.sock error="no such file or directory"`; strings.Count(log.String(), want) != 3 {
+			t.Errorf("want 3 times %s:\n%s", want, log.String())
+		}
+		present.Store(true)
+		time.Sleep(3 * time.Second)
+		expect(4, 1)
+		stop()
+		<-ended
+		expect(4, 0)
+	})
+}
+
+// gauge returns the value of a gauge without labels.
+func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// TestCheckEndpoints compares paths that lead to one socket.
+func TestCheckEndpoints(t *testing.T) {
+	dir := t.TempDir()
+	listen := filepath.Join(dir, "shim", "shim.sock")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(listen), 0o700), os.Symlink(listen, filepath.Join(dir, "link.sock")),
+		os.Symlink("shim", filepath.Join(dir, "linked"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, runtime := range []string{listen, dir + "/./shim/../shim/shim.sock", dir + "/linked/shim.sock"} {
+		if CheckEndpoints(listen, runtime) == nil {
+			t.Errorf("%s: no error", runtime) // although the socket does not exist yet
+		}
+	}
+	l, err := Listen(listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if CheckEndpoints(listen, dir+"/link.sock") == nil {
+		t.Error("a link to the socket: no error")
+	}
+	if err := CheckEndpoints(listen, dir+"/runtime.sock"); err != nil {
+		t.Error(err)
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
