@@ -4,19 +4,83 @@
 package document
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
 
-// JSON converts the YAML document text to JSON. A duplicate key is an error. first is
-// the line number in the file at which text begins; errors have line numbers of the file.
+// JSON converts the YAML document text to JSON. A key that occurs twice in a mapping is an
+// error; one that overrides a key of a merge ("<<") is not. A second value after the first,
+// such as a second mapping in flow style, is an error: it would be dropped. Without a value
+// the result is "null". first is the line number in the file at which text begins; errors
+// have line numbers of the file.
 func JSON(text []byte, first int) ([]byte, error) {
-	js, err := yaml.YAMLToJSONStrict(text)
+	root, err := parseOne(text)
+	if err != nil {
+		return nil, withFileLines(err, first)
+	}
+	if root == nil {
+		return []byte("null"), nil
+	}
+	var problems []error
+	checkKeys(root, first, &problems)
+	if problems != nil {
+		return nil, errors.Join(problems...)
+	}
+	js, err := yaml.YAMLToJSON(text)
 	return js, withFileLines(err, first)
+}
+
+// parseOne returns the value of a document, nil if it has none.
+func parseOne(text []byte) (*yamlv3.Node, error) {
+	d := yamlv3.NewDecoder(bytes.NewReader(text))
+	var document, second yamlv3.Node
+	if err := d.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	switch err := d.Decode(&second); {
+	case errors.Is(err, io.EOF):
+		return document.Content[0], nil
+	case err != nil: // the decoder counts the line of its parser's errors from 0
+		_, _ = fmt.Sscanf(err.Error(), "yaml: line %d:", &second.Line)
+		second.Line++
+	}
+	return nil, fmt.Errorf("yaml: line %d: a second value: separate documents with a line ---", second.Line)
+}
+
+// checkKeys appends an error for each key of n that occurs twice in its mapping, and for
+// each that is not a scalar. JSON has strings as keys, so 1 and "1" are the same one.
+func checkKeys(n *yamlv3.Node, first int, problems *[]error) {
+	if n.Kind != yamlv3.MappingNode {
+		for _, c := range n.Content {
+			checkKeys(c, first, problems)
+		}
+		return
+	}
+	seen := make(map[string]bool, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind == yamlv3.AliasNode {
+			key = key.Alias
+		}
+		line := n.Content[i].Line + first - 1
+		switch {
+		case key.Kind != yamlv3.ScalarNode:
+			*problems = append(*problems, fmt.Errorf("line %d: a key is a mapping or a list, must be a string", line))
+		case seen[key.Value]:
+			*problems = append(*problems, fmt.Errorf("line %d: key %q already set in map", line, key.Value))
+		}
+		seen[key.Value] = true
+		checkKeys(n.Content[i+1], first, problems)
+	}
 }
 
 // LenientJSON is JSON for a file of one document. The last value of a duplicate key wins.

@@ -27,6 +27,10 @@ func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known
 	if err := document.Decode(js, &o); err != nil {
 		return Workload{}, true, err
 	}
+	// dnsConfig may have megabytes, and is decoded completely: do not decode it twice.
+	pod := o.pod(kind)
+	config := pod.DNSConfig
+	pod.DNSConfig = nil
 	reduced, err := json.Marshal(o)
 	if err != nil {
 		return Workload{}, true, err
@@ -35,7 +39,7 @@ func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known
 	if len(problems) > 0 {
 		return Workload{}, true, errors.Join(problems...)
 	}
-	w.Kind, w.Pod.Namespace = kind, w.Namespace
+	w.Kind, w.Pod.Namespace, w.Pod.Spec.DNSConfig = kind, w.Namespace, config
 	SetDefaults(&w.Pod.Spec)
 	return w, true, nil
 }
@@ -46,6 +50,23 @@ type admissionObject struct {
 	Metadata admissionMeta      `json:"metadata,omitzero"`
 	Spec     admissionSpec      `json:"spec,omitzero"`
 	Template *admissionTemplate `json:"template,omitempty"` // of a PodTemplate
+}
+
+// pod returns the spec of the pod or the pod template of a kind.
+func (o *admissionObject) pod(kind string) *admissionPod {
+	t := o.Spec.Template
+	switch {
+	case kind == "Pod":
+		return &o.Spec.admissionPod
+	case kind == "PodTemplate":
+		t = o.Template
+	case kind == "CronJob" && o.Spec.JobTemplate != nil:
+		t = o.Spec.JobTemplate.Spec.Template
+	}
+	if t == nil {
+		return &admissionPod{}
+	}
+	return &t.Spec
 }
 
 type admissionMeta struct {
@@ -96,4 +117,5 @@ type admissionPod struct {
 	Subdomain         string               `json:"subdomain,omitempty"`
 	SetHostnameAsFQDN *bool                `json:"setHostnameAsFQDN,omitempty"`
 	OS                *corev1.PodOS        `json:"os,omitempty"`
+	NodeSelector      map[string]string    `json:"nodeSelector,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,6 +57,10 @@ func (e *InputError) Unwrap() error { return e.Err }
 type Manifest struct {
 	Workloads []Workload
 	Others    []Object // objects without pods, such as Services, in order
+
+	// Notes are what was passed over and may have been expected to count: an empty file, a
+	// kustomization, pods of a kind that is not read. Each is an *InputError.
+	Notes []error
 }
 
 // Object is an object of which only the type has been decoded.
@@ -117,8 +122,13 @@ func (p *parser) parse(data []byte) {
 		p.object(d.json, objectType{})
 	}
 	if empty && len(p.errs) == 0 {
-		p.failFile(errors.New("no Kubernetes object found"), "add a Pod, a workload or a List of them")
+		p.Notes = append(p.Notes, &InputError{Location{File: p.file}, errors.New("no Kubernetes object found"), ""})
 	}
+}
+
+// note records something that is passed over.
+func (p *parser) note(field, text, hint string) {
+	p.Notes = append(p.Notes, &InputError{Location{File: p.file, Document: p.doc.number, Field: p.item + field}, errors.New(text), hint})
 }
 
 // failFile records an error about the file as a whole.
@@ -135,16 +145,20 @@ func (p *parser) fail(field string, err error, hint string) {
 
 // documents yields the documents that are not empty, and sets p.doc to each.
 func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
-	values, err := jsonDocuments(data)
-	if err != nil {
+	values, isJSON, err := jsonDocuments(data)
+	if !isJSON {
 		return p.yamlDocuments(data)
 	}
 	return func(yield func(*manifestDocument) bool) {
 		for i := range values {
 			p.doc = &values[i]
-			if !yield(p.doc) {
+			if string(p.doc.json) != "null" && !yield(p.doc) {
 				return
 			}
+		}
+		if err != nil {
+			p.doc = &manifestDocument{number: len(values) + 1, line: 1}
+			p.fail("", err, "")
 		}
 	}
 }
@@ -158,12 +172,20 @@ func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 			p.doc = &manifestDocument{number: n, line: line, text: text, json: js}
 			switch {
 			case err != nil:
-				p.fail("", err, "")
+				p.fail("", err, templateHint(text))
 			case string(js) != "null" && !yield(p.doc):
 				return
 			}
 		}
 	}
+}
+
+// templateHint returns a hint for a document that is not YAML if it is a template.
+func templateHint(text []byte) string {
+	if bytes.Contains(text, []byte("{{")) {
+		return "the file is a template: render the chart first, as with helm template"
+	}
+	return ""
 }
 
 // objectType is the type of an object.
@@ -189,6 +211,14 @@ func (t objectType) isList() bool {
 	return (decoded || slices.Contains(zoneTypes, t.item())) && t.item() != t
 }
 
+// isKustomization reports whether t is the type of a kustomization, which may have none in a
+// file with the name that kustomize requires.
+func (t objectType) isKustomization(file string) bool {
+	group, _, _ := strings.Cut(t.APIVersion, "/")
+	name := filepath.Base(file)
+	return group == "kustomize.config.k8s.io" || t == (objectType{}) && (name == "kustomization.yaml" || name == "kustomization.yml")
+}
+
 // zoneTypes are the types without pods that DNS names are generated from.
 var zoneTypes = []objectType{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"}}
 
@@ -204,6 +234,8 @@ func (p *parser) object(data []byte, inherited objectType) {
 		t = inherited
 	}
 	switch {
+	case t.isKustomization(p.file):
+		p.note("", "a kustomization is not read", "render it first, as with kubectl kustomize")
 	case t.APIVersion == "":
 		p.fail("apiVersion", errors.New("is missing"), "set the API version, such as v1 or apps/v1")
 	case t.Kind == "":

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 
@@ -85,23 +86,41 @@ func cutSeparator(line []byte) (rest []byte, ok bool) {
 	return rest, true
 }
 
-// jsonDocuments returns the values of a stream of JSON values. The error is that of the
-// decoder at the first byte that is not JSON, such as in YAML.
-func jsonDocuments(data []byte) ([]manifestDocument, error) {
-	var values []manifestDocument
+// jsonDocuments returns the values of a stream of JSON values. isJSON is false if data does
+// not begin with a JSON value, or if something other than JSON follows the last one, such as
+// a separator or a comment of YAML: data is YAML then, which contains JSON. The error is that
+// of the first value that is not complete, at its line; the values before it are returned.
+func jsonDocuments(data []byte) (values []manifestDocument, isJSON bool, _ error) {
 	line, counted := 1, 0
 	d := stdjson.NewDecoder(bytes.NewReader(data))
 	for {
 		var v stdjson.RawMessage
+		before := d.InputOffset()
 		switch err := d.Decode(&v); {
 		case errors.Is(err, io.EOF):
-			return values, nil
+			return values, true, nil
 		case err != nil:
-			return nil, err
+			rest := bytes.TrimLeft(data[before:], " \t\r\n")
+			if len(values) == 0 || rest[0] != '{' && rest[0] != '[' {
+				return nil, false, nil
+			}
+			return values, true, jsonError(data, rest)
 		}
 		start := int(d.InputOffset()) - len(v)
 		line += bytes.Count(data[counted:start], []byte("\n"))
 		counted = start
 		values = append(values, manifestDocument{number: len(values) + 1, line: line, text: v, json: v})
 	}
+}
+
+// jsonError returns the error of the invalid value at the start of rest, the end of data,
+// with its line.
+func jsonError(data, rest []byte) error {
+	var v any
+	err := stdjson.Unmarshal(rest, &v)
+	end := len(data) - len(rest)
+	if s, ok := errors.AsType[*stdjson.SyntaxError](err); ok {
+		end += int(s.Offset)
+	}
+	return fmt.Errorf("line %d: %w", 1+bytes.Count(bytes.TrimRight(data[:end], "\n"), []byte("\n")), err)
 }

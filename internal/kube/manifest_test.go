@@ -85,8 +85,12 @@ func describe(m kube.Manifest) string {
 func TestParseManifest_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 	tests := []struct{ name, manifest, want string }{
-		{"empty", "", "f.yaml: no Kubernetes object found"},
-		{"only comments", "# nothing here\n---\n", "f.yaml: no Kubernetes object found"},
+		{"a JSON stream with an error", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n\n" + `{"apiVersion":"v1","kind":"Pod",,}` + "\n" + `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`,
+			"f.yaml:2: line 3: invalid character ',' looking for beginning of object key string"},
+		{"a JSON stream that is cut short", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"v1",`, "f.yaml:2: line 2: unexpected end of JSON input"},
+		{"flow style after flow style", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n", "f.yaml:1: line 2: a second value: separate documents with a line ---"},
+		{"a mapping after a flow mapping", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\nkind: Pod\n", "f.yaml:1: line 2: a second value: separate documents with a line ---"},
+		{"a template", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", "f.yaml:1: line 4: a key is a mapping or a list, must be a string"},
 		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:2: line 5: did not find expected node content"},
 		{"tabs", "a:\n\tb: c\n", "f.yaml:1: line 2: found character that cannot start any token"},
 		{"UTF-16", "\xff\xfea\x00", "f.yaml: encoded in UTF-16"},

@@ -19,7 +19,7 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		Policy:           policy.Policy(pod.Spec.DNSPolicy),
 		Override:         policy.Policy(pod.Annotations[policy.OverrideAnnotation]),
 		HostNetwork:      pod.Spec.HostNetwork,
-		Windows:          pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows,
+		Windows:          IsWindows(&pod.Spec),
 		Hostname:         pod.Spec.Hostname,
 		Subdomain:        pod.Spec.Subdomain,
 		HostnameOverride: pod.Spec.HostnameOverride,
@@ -41,6 +41,12 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		}
 	}
 	return p
+}
+
+// IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector
+// that pods had before spec.os and still need for the scheduler.
+func IsWindows(spec *corev1.PodSpec) bool {
+	return spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
 }
 
 // SetDefaults sets the API's defaults for the fields of spec that affect DNS.

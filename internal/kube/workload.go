@@ -30,6 +30,9 @@ type Workload struct {
 	Namespace string // "" if the manifest has none
 	Name      string
 
+	// GeneratedName is set if the manifest has metadata.generateName instead of a name.
+	GeneratedName bool
+
 	// Pod is the pod, or an example of the pods of the template, with the API's defaults.
 	// A generated name has its maximum length, with an x for each random character.
 	Pod *corev1.Pod
@@ -141,6 +144,11 @@ func (p *parser) other(data []byte, t objectType) {
 		p.fail("kind", fmt.Errorf("unknown kind %q", t), hint)
 		return
 	}
+	if !checked {
+		if path, found := podTemplate(data); found {
+			p.note(path, fmt.Sprintf("the pods of a %s are not read", t.Kind), "check a Pod or Deployment with the same template")
+		}
+	}
 	p.Others = append(p.Others, Object{Location{File: p.file, Document: p.doc.number, Field: p.item}, t.APIVersion, t.Kind, data})
 }
 
@@ -199,10 +207,14 @@ func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error)
 		if problems := document.DecodeStrict(data, &o); problems != nil {
 			return Workload{}, problems
 		}
-		if m, ok := any(&o).(metav1.Object); ok && m.GetName() == "" && m.GetGenerateName() != "" {
+		m, ok := any(&o).(metav1.Object)
+		generated := ok && m.GetName() == "" && m.GetGenerateName() != ""
+		if generated {
 			m.SetName(generatedName(m.GetGenerateName()))
 		}
-		return workload(&o), nil
+		w := workload(&o)
+		w.GeneratedName = generated
+		return w, nil
 	}
 }
 

@@ -30,12 +30,14 @@ func Read(paths []string, stdin io.Reader) (kube.Manifest, error) {
 			errs = append(errs, err)
 			all.Workloads = append(all.Workloads, m.Workloads...)
 			all.Others = append(all.Others, m.Others...)
+			all.Notes = append(all.Notes, m.Notes...)
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// ReadPods is Read for manifests that must contain a pod or a pod template.
+// ReadPods is Read for manifests that must contain a pod or a pod template, unless they are
+// empty.
 func ReadPods(paths []string, stdin io.Reader) (kube.Manifest, error) {
 	m, err := Read(paths, stdin)
 	if err == nil {
@@ -44,9 +46,11 @@ func ReadPods(paths []string, stdin io.Reader) (kube.Manifest, error) {
 	return m, err
 }
 
-// CheckPods returns an error if m, read from paths, has no pod and no pod template.
+// CheckPods returns an error if m, read from paths, has objects, but no pod and no pod
+// template. If there is no object at all, m.Notes says so: the output of a chart whose
+// objects are all switched off is not an error.
 func CheckPods(paths []string, m kube.Manifest) error {
-	if len(m.Workloads) > 0 {
+	if len(m.Workloads) > 0 || len(m.Others) == 0 && len(m.Notes) > 0 {
 		return nil
 	}
 	var kinds []string

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -170,6 +171,37 @@ func TestListWatch_StreamingListFails(t *testing.T) {
 		synctest.Wait()
 		if n := s.Requests()["list pods"]; n != 1 {
 			t.Errorf("%d lists, want 1: %v", n, s.Requests())
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestListWatch_Overload: a server that answers everything with 429 gets two requests per
+// attempt, and the attempts become rarer. The second request is needed: a server may refuse only
+// streaming lists, which cost it more.
+func TestListWatch_Overload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kubeapi.New()
+		s.SetFault(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+		})
+		c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
+			corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lw := client.ListWatch(c, "pods", fields.Everything())
+		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			r.RunWithContext(ctx)
+			close(done)
+		}()
+		time.Sleep(10 * time.Minute)
+		if n := s.Requests()["list pods"] + s.Requests()["watch pods"]; n == 0 || n > 80 {
+			t.Errorf("%d requests in ten minutes: %v", n, s.Requests())
 		}
 		cancel()
 		<-done

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,33 +33,71 @@ func newReflector(c rest.Interface, node string, store cache.ReflectorStore) *ca
 }
 
 // get requests ref's pod from the API server. The response may come from the API server's
-// cache (resource version 0), so that pod starts put no load on its storage.
+// cache (resource version 0), so that pod starts put no load on its storage. A cache that lags
+// may have the previous pod of this name, or none: then the storage is read.
 func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	if err := p.breaker.allow(); err != nil {
 		return policy.Pod{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.GetTimeout)
 	defer cancel()
+	pod, err := p.request(ctx, ref, "0")
+	if errors.Is(err, ErrNotFound) && !isAnswer(err) {
+		pod, err = p.request(ctx, ref, "")
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		p.breaker.failed(err)
+	} else {
+		p.breaker.succeeded()
+	}
+	return pod, err
+}
+
+// request sends one request for ref's pod. An error that is an answer of the API server about
+// this pod wraps ErrNotFound.
+func (p *Pods) request(ctx context.Context, ref Ref, version string) (policy.Pod, error) {
 	pod := new(corev1.Pod)
 	err := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
-		VersionedParams(&metav1.GetOptions{ResourceVersion: "0"}, metav1.ParameterCodec).Do(ctx).Into(pod)
-	if err != nil && !apierrors.IsNotFound(err) {
+		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec).Do(ctx).Into(pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return policy.Pod{}, ErrNotFound
+	case isAnswer(err):
+		return policy.Pod{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+	case err != nil:
 		err = fmt.Errorf("getting the pod from the API server: %w", err)
 		if late := ctx.Err(); late != nil && !errors.Is(err, late) {
 			err = fmt.Errorf("%w: %w", err, late)
 		}
-		p.breaker.failed(err)
 		return policy.Pod{}, err
 	}
-	p.breaker.succeeded()
-	if err != nil {
-		return policy.Pod{}, ErrNotFound
-	}
-	isMirror := ref.static() && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
+	isMirror := ref.static() && !ref.NoMirror && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
 	if string(pod.UID) != ref.UID && !isMirror {
 		return policy.Pod{}, fmt.Errorf("the API server has UID %s for this name: %w", pod.UID, ErrNotFound)
+	}
+	if name := pod.Spec.NodeName; name != "" && name != p.cfg.NodeName {
+		p.otherNode.Do(func() {
+			p.cfg.Logger.Warn("the node name differs from the API server's, pods of this node are not watched: set node.nodeName",
+				"nodeName", p.cfg.NodeName, "wanted", name)
+		})
 	}
 	found := kube.FromPod(pod)
 	found.UID = ref.UID
 	return found, nil
+}
+
+// isAnswer reports whether err says that the API server responds, and does not give this pod to
+// this client. With the identity of a kubelet a pod that does not exist is 403 Forbidden: the
+// node authorizer only knows the pods of the node.
+func isAnswer(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || apierrors.IsNotFound(err) {
+		return false
+	}
+	switch code := status.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
 }

@@ -8,7 +8,7 @@
 // time. A pod that the API server has announced costs no call. A name does not identify a
 // pod: a StatefulSet's pod is recreated under the same name with another specification.
 //
-// A [Pods] keeps a few hundred bytes for each pod of the node. It fills its table with a
+// A [Pods] keeps a few hundred bytes for each pod of the node, and at most 16 KiB. It fills its table with a
 // list and watch like the kubelet's, and with the static pods of the kubelet's manifest
 // directory, which must start while there is no API server.
 //
@@ -19,6 +19,7 @@
 // namespace and the name that the kubelet gives the pod (the manifest's name, "-", the
 // node's name in lower case), and only for a sandbox of which the kubelet itself says that
 // its pod came from a file: it sets the annotation kubernetes.io/config.source on every
-// pod and overwrites what a user wrote there. A mirror pod of the same name carries the UID
-// and takes precedence over the manifest, which may have changed since.
+// pod and overwrites what a user wrote there. The manifest takes precedence over a mirror pod
+// of the same name, although the manifest may be newer than the kubelet's copy: everyone who
+// may create pods in the namespace can create the mirror pod, and webhooks change it.
 package watch

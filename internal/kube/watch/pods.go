@@ -38,6 +38,11 @@ type Ref struct {
 	Name        string
 	UID         string
 	Annotations map[string]string // from the kubelet; not modified
+
+	// NoMirror excludes the mirror pod of a static pod. Everyone who may create or change
+	// pods in its namespace, and every webhook, can write the mirror pod; the kubelet
+	// recognizes it by its name and an annotation.
+	NoMirror bool
 }
 
 func (r Ref) String() string { return fmt.Sprintf("%s/%s (UID %s)", r.Namespace, r.Name, r.UID) }
@@ -60,8 +65,8 @@ type Config struct {
 	// NodeName is the node's name on the API server. Required.
 	NodeName string
 
-	// Manifests is the kubelet's static pod directory. "": static pods are found through
-	// their mirror pods only.
+	// Manifests is the kubelet's static pod directory, or its one manifest. "": static pods
+	// are found through their mirror pods only.
 	Manifests string
 
 	// InformerWait is how long a lookup waits for the watch, which may lag behind the
@@ -112,6 +117,8 @@ type Pods struct {
 	lookups singleflight.Group // of pods that are not in the table, by UID
 	reread  chan struct{}      // holds a token when the manifests are to be read at once
 	breaker breaker
+
+	otherNode sync.Once // logs that NodeName is not the name of this node
 }
 
 // New returns a Pods without any pod; Run fills it.
@@ -127,7 +134,7 @@ func New(cfg Config) (*Pods, error) {
 func (p *Pods) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	if p.cfg.Manifests != "" {
-		s := staticPods{directory: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
+		s := staticPods{path: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
 		w := manifest.Watcher{
 			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.reread,
 			Logger: p.cfg.Logger, Message: "cannot read static pod manifests",
@@ -145,14 +152,20 @@ func (p *Pods) Run(ctx context.Context) error {
 // Lookup returns the pod of ref and its source. It consults, in this order:
 //
 //  1. the informer, for the UID;
-//  2. for a static pod, the informer for its mirror pod and then the manifests;
+//  2. for a static pod from a file, the manifests;
 //  3. the same again for up to InformerWait, as soon as an object arrives; the manifests
 //     are read at once, because the kubelet has already read the pod's;
-//  4. the API server, with a GET of the name.
+//  4. for a static pod, the informer for its mirror pod; before step 3 if there are no
+//     manifests;
+//  5. the API server, with a GET of the name.
 //
-// Concurrent lookups of a UID share steps 3 and 4. Step 3 is skipped before the informer's
-// first complete list, except for static pods that may have a manifest. Step 4 is skipped
-// for 10 s after 5 consecutive failures.
+// Concurrent lookups of a UID share the steps from 3 on. Step 3 is skipped before the
+// informer's first complete list, except for static pods that may have a manifest, and for
+// large pods, which the informer does not keep. Step 5 is skipped for 10 s after 5 consecutive
+// failures.
+//
+// The override of the pod is that of ref's annotations, which the kubelet sends unchanged:
+// then all annotations have one source.
 //
 // An error that wraps [ErrNotFound] is definite: there is no such pod, or the name belongs
 // to another one. One that wraps context.DeadlineExceeded means that no answer arrived in
@@ -161,7 +174,16 @@ func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
 		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrNotFound)
 	}
-	if r, ok := p.table.get(ref); ok {
+	pod, source, err := p.lookup(ctx, ref)
+	if err == nil {
+		pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
+	}
+	return pod, source, err
+}
+
+// lookup is Lookup for a valid ref. The override is not set.
+func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
+	if r, ok := p.table.get(p.beforeMirror(ref)); ok {
 		return r.pod, r.source, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
@@ -181,7 +203,14 @@ func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 	}
 }
 
-// wait performs steps 3 and 4 of Lookup.
+// beforeMirror returns the ref for the steps in which the manifests have precedence over the
+// mirror pod.
+func (p *Pods) beforeMirror(ref Ref) Ref {
+	ref.NoMirror = ref.NoMirror || ref.fromFile() && p.cfg.Manifests != ""
+	return ref
+}
+
+// wait performs the steps of Lookup from 3 on.
 func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 	defer func() {
 		if v := recover(); v != nil { // singleflight's goroutine would end the process
@@ -199,11 +228,14 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 	if p.mayArrive(ref) {
 		waiting, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
 		defer stop()
-		if r, ok := p.table.wait(waiting, ref); ok {
+		if r, ok := p.table.wait(waiting, p.beforeMirror(ref)); ok {
 			return r, nil
 		}
 	}
-	if p.cfg.Client == nil {
+	if r, ok := p.table.get(ref); ok { // a mirror pod
+		return r, nil
+	}
+	if p.cfg.Client == nil || ref.static() && ref.NoMirror {
 		return result{}, ErrNotFound
 	}
 	if err := ctx.Err(); err != nil { // not a failure of the API server
@@ -221,5 +253,5 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 
 // mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.
 func (p *Pods) mayArrive(ref Ref) bool {
-	return p.table.isSynced() || ref.fromFile() && p.cfg.Manifests != ""
+	return p.table.isSynced() && !p.table.isLarge(ref.UID) || ref.fromFile() && p.cfg.Manifests != ""
 }

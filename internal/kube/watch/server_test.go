@@ -28,7 +28,8 @@ const slack = 5 * time.Second
 type apiServer struct {
 	*kubeapi.Server
 	t        testing.TB
-	getDelay atomic.Int64 // in nanoseconds
+	getDelay atomic.Int64                   // in nanoseconds
+	stale    atomic.Pointer[kubeapi.Server] // the cache of the API server; nil: up to date
 }
 
 func newAPIServer(t testing.TB, pods ...*corev1.Pod) *apiServer {
@@ -48,7 +49,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if q.Get("fieldSelector") != "spec.nodeName="+node { // the node authorizer requires it
 			s.t.Errorf("unexpected field selector: %s", r.URL)
 		}
-	case len(path) == 7 && path[3] == "namespaces" && path[5] == "pods" && q.Get("resourceVersion") == "0":
+	case len(path) == 7 && path[3] == "namespaces" && path[5] == "pods":
+		if version := q.Get("resourceVersion"); version != "0" && version != "" {
+			s.t.Errorf("unexpected resource version: %s", r.URL)
+		}
+		if stale := s.stale.Load(); stale != nil && q.Get("resourceVersion") == "0" {
+			stale.ServeHTTP(w, r)
+			return
+		}
 		time.Sleep(time.Duration(s.getDelay.Load()))
 	default:
 		s.t.Errorf("unexpected request: %s", r.URL)

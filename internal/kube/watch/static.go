@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,28 +22,24 @@ import (
 // (maxConfigLength in pkg/kubelet/config).
 const maxManifest = 10 << 20
 
-// staticPods reads the kubelet's static pod directory.
+// staticPods reads the kubelet's static pods.
 type staticPods struct {
-	directory string
-	node      string
-	publish   func(map[types.NamespacedName]policy.Pod) // receives all pods after each reading
+	path    string // a directory or a file
+	node    string
+	publish func(map[types.NamespacedName]policy.Pod) // receives all pods after each reading
 }
 
-// read reads the directory as the kubelet does: every regular file whose name does not
-// begin with a dot, in the order of their names. Of two manifests of a pod the later one
-// wins. It returns the errors by path.
+// read reads the manifests as the kubelet does: the one file, or in a directory every regular
+// file whose name does not begin with a dot, in the order of their names. Of two manifests of
+// a pod the later one wins. It returns the errors by path.
 func (s *staticPods) read() map[string]error {
 	failed := map[string]error{}
 	pods := map[types.NamespacedName]policy.Pod{}
-	entries, err := os.ReadDir(s.directory)
+	files, err := s.list()
 	if err != nil {
-		failed[s.directory] = err
+		failed[s.path] = err
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		file := filepath.Join(s.directory, e.Name())
+	for _, file := range files {
 		pod, err := s.readPod(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
@@ -54,6 +51,22 @@ func (s *staticPods) read() map[string]error {
 	}
 	s.publish(pods)
 	return failed
+}
+
+// list returns the files to read: those of the directory, or the one file (staticPodPath may be
+// either).
+func (s *staticPods) list() ([]string, error) {
+	entries, err := os.ReadDir(s.path)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return []string{s.path}, nil
+	}
+	var files []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(s.path, e.Name()))
+		}
+	}
+	return files, err
 }
 
 func (s *staticPods) readPod(file string) (policy.Pod, error) {

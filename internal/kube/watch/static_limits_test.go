@@ -19,7 +19,7 @@ import (
 func TestStaticPods_Size(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifests")
 	var got map[types.NamespacedName]policy.Pod
-	s := staticPods{directory: path, node: "Node", publish: func(pods map[types.NamespacedName]policy.Pod) { got = pods }}
+	s := staticPods{path: path, node: "Node", publish: func(pods map[types.NamespacedName]policy.Pod) { got = pods }}
 	if failed := s.read(); got == nil || len(got) != 0 || failed[path] == nil {
 		t.Errorf("got %v, %v", got, failed)
 	}

@@ -180,16 +180,26 @@ func TestStaticPods_WithoutAPI(t *testing.T) {
 	}
 }
 
-// TestStaticPods_MirrorFirst: the manifest was changed after the kubelet had read it.
-func TestStaticPods_MirrorFirst(t *testing.T) {
+// TestStaticPods_ManifestFirst has a mirror pod with another spec and an annotation: the
+// manifest and the annotations of the request count. Without a manifest, the mirror pod
+// counts, unless it is excluded.
+func TestStaticPods_ManifestFirst(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
+	write(t, dir, "etcd.yaml", manifest("etcd", "of-manifest"))
 	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
 	mirror.Spec.HostNetwork = true
 	ts := httptest.NewServer(newAPIServer(t, mirror))
 	defer ts.Close()
-	p, stop := start(t, watch.Config{Client: clientOf(t, ts.URL, nil), Manifests: dir})
+	p, stop := start(t, watch.Config{Client: clientOf(t, ts.URL, nil), Manifests: dir, InformerWait: 900 * time.Millisecond})
 	defer stop()
-	eventually(t, p, staticRef("kube-system", "etcd-"+node, "hash"), watch.Informer, "host-of-own")
-	eventually(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), watch.Manifest, "changed")
+	ref := staticRef("kube-system", "etcd-"+node, "hash")
+	for range 3 { // also before the manifests were read
+		if pod, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Manifest || pod.Hostname != "of-manifest" || pod.Override != "" {
+			t.Errorf("got %+v from %q, %v", pod, source, err)
+		}
+	}
+	write(t, dir, "etcd.yaml", manifest("other", "of-another"))
+	eventually(t, p, ref, watch.Informer, "host-of-own")
+	ref.NoMirror = true
+	eventually(t, p, ref, "", "")
 }

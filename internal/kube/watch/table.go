@@ -34,6 +34,7 @@ type table struct {
 	pods      map[string]policy.Pod           // from the API, by UID
 	mirrors   map[types.NamespacedName]mirror // of the pods that are mirror pods
 	manifests map[types.NamespacedName]policy.Pod
+	large     map[string]bool          // UIDs of pods of the API that are not kept
 	waiting   map[string]chan struct{} // one waiter a UID; receives a token when the pod may have arrived
 }
 
@@ -41,6 +42,7 @@ func newTable() *table {
 	return &table{
 		pods:    map[string]policy.Pod{},
 		mirrors: map[types.NamespacedName]mirror{},
+		large:   map[string]bool{},
 		waiting: map[string]chan struct{}{},
 	}
 }
@@ -56,18 +58,18 @@ func (t *table) get(ref Ref) (result, bool) {
 		return result{}, false
 	}
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	pod, ok := t.manifests[name]
+	if ok && ref.fromFile() && (pod.UID == "" || pod.UID == ref.UID) { // a manifest may set its UID
+		pod.UID = ref.UID
+		return result{pod, Manifest}, true
+	}
 	// The name must match because a user can write the annotation of a mirror pod.
-	if m, ok := t.mirrors[name]; ok && m.static == ref.UID {
+	if m, ok := t.mirrors[name]; ok && m.static == ref.UID && !ref.NoMirror {
 		pod := t.pods[m.uid]
 		pod.UID = ref.UID
 		return result{pod, Informer}, true
 	}
-	pod, ok := t.manifests[name]
-	if !ok || !ref.fromFile() || pod.UID != "" && pod.UID != ref.UID { // a manifest may set its UID
-		return result{}, false
-	}
-	pod.UID = ref.UID
-	return result{pod, Manifest}, true
+	return result{}, false
 }
 
 // wait returns the pod of ref as soon as the table has it, or false when ctx is done. Only
@@ -109,6 +111,13 @@ func (t *table) wakeAllLocked() {
 	}
 }
 
+// isLarge reports whether the API has a pod with this UID that is too large to keep.
+func (t *table) isLarge(uid string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.large[uid]
+}
+
 func (t *table) isSynced() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -129,6 +138,13 @@ func (t *table) addLocked(obj any) error {
 		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
 	p := kube.FromPod(pod)
+	p.Override = "" // Lookup sets it
+	if configSize(p.Config) > maxConfig {
+		t.removeLocked(pod)
+		t.large[p.UID] = true
+		return nil
+	}
+	delete(t.large, p.UID)
 	t.pods[p.UID] = p
 	t.wakeLocked(p.UID)
 	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
@@ -156,19 +172,47 @@ func (t *table) Delete(obj any) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.removeLocked(pod)
+	return nil
+}
+
+func (t *table) removeLocked(pod *corev1.Pod) {
 	uid, name := string(pod.UID), types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	delete(t.pods, uid)
+	delete(t.large, uid)
 	if t.mirrors[name].uid == uid {
 		delete(t.mirrors, name)
 	}
-	return nil
+}
+
+// maxConfig is the size in bytes of the largest dnsConfig that is kept. With the API server's
+// limits, all but the options have 2.2 KiB. A pod with more is requested from the API server
+// when it starts: 100 pods with the options that fit into an object would take a gigabyte.
+const maxConfig = 16 << 10
+
+// configSize returns the memory of c in bytes; c may be nil.
+func configSize(c *policy.DNSConfig) int {
+	if c == nil {
+		return 0
+	}
+	const header = 16 // of a string
+	size := 0
+	for _, list := range [...][]string{c.Nameservers, c.Searches} {
+		for _, s := range list {
+			size += header + len(s)
+		}
+	}
+	for _, o := range c.Options {
+		size += 2*header + len(o.Name) + len(o.Value)
+	}
+	return size
 }
 
 // Replace implements [cache.ReflectorStore] with the pods of a complete list.
 func (t *table) Replace(objs []any, _ string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pods, t.mirrors = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}
+	t.pods, t.mirrors, t.large = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}, map[string]bool{}
 	for _, obj := range objs {
 		if err := t.addLocked(obj); err != nil {
 			return err

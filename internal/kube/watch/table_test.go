@@ -78,3 +78,35 @@ func TestTable_MirrorReplaced(t *testing.T) {
 		t.Errorf("left %v, %v, %v", table.pods, table.mirrors, err)
 	}
 }
+
+// TestTable_LargePods adds 100 pods with 100,000 options each, and changes small pods to large
+// ones and back.
+func TestTable_LargePods(t *testing.T) {
+	table := newTable()
+	pod := func(i, options int) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint("u", i))}}
+		p.Spec.DNSConfig = &corev1.PodDNSConfig{Options: make([]corev1.PodDNSConfigOption, options)}
+		return p
+	}
+	for i := range 100 {
+		if err := errors.Join(table.Add(pod(i, 1)), table.Update(pod(i, 100_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(table.pods) != 0 || len(table.large) != 100 {
+		t.Errorf("%d pods kept, %d large ones", len(table.pods), len(table.large))
+	}
+	for i, options := range []int{maxConfig / 32, maxConfig/32 + 1} { // on both sides of the limit
+		if err := table.Update(pod(i, options)); err != nil || table.isLarge(fmt.Sprint("u", i)) != (i == 1) {
+			t.Errorf("%d options: large %t, %v", options, table.isLarge(fmt.Sprint("u", i)), err)
+		}
+	}
+	for i := range 100 {
+		if err := table.Delete(pod(i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(table.pods)+len(table.large) > 0 {
+		t.Errorf("left %v, %v", table.pods, table.large)
+	}
+}

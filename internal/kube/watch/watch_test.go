@@ -28,6 +28,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // TestMain removes client-go's error handlers. One of them sleeps until some time after the
@@ -63,7 +64,7 @@ func newMirror(namespace, name, uid, static string) *corev1.Pod {
 func refOf(pod *corev1.Pod) watch.Ref {
 	return watch.Ref{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
-		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api"},
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api", policy.OverrideAnnotation: pod.Annotations[policy.OverrideAnnotation]},
 	}
 }
 
@@ -173,15 +174,23 @@ func TestLookup_Informer(t *testing.T) {
 	}
 }
 
+// TestLookup_UpdatedAndDeleted: the annotations are those of the request, the rest is the
+// API server's.
 func TestLookup_UpdatedAndDeleted(t *testing.T) {
 	web := newPod("shop", "web", "u1")
 	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
 		changed := web.DeepCopy()
 		changed.Annotations[policy.OverrideAnnotation] = "None"
+		changed.Spec.Hostname = "changed"
 		s.Apply(changed)
 		synctest.Wait()
-		if pod, _, err := p.Lookup(t.Context(), refOf(web)); err != nil || pod.Override != policy.None {
+		if pod, _, err := p.Lookup(t.Context(), refOf(web)); err != nil || pod.Override != policy.Default || pod.Hostname != "changed" {
 			t.Errorf("got %+v, %v", pod, err)
+		}
+		ref := refOf(web)
+		ref.Annotations = nil
+		if pod, _, err := p.Lookup(t.Context(), ref); err != nil || pod.Override != "" {
+			t.Errorf("without annotations: got %+v, %v", pod, err)
 		}
 		s.Delete(changed)
 		synctest.Wait()
@@ -196,6 +205,30 @@ func TestLookup_NotSynced(t *testing.T) {
 		expectError(t, p, refOf(newPod("shop", "absent", "u2")), watch.ErrNotFound, 0)
 		s.setFaults(kubeapi.Stall, kubeapi.Stall)
 		expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
+	})
+}
+
+// TestLookup_LargePod: the informer does not keep a pod with a large dnsConfig. It is requested
+// when it starts, without waiting for the informer.
+func TestLookup_LargePod(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		large := web.DeepCopy()
+		large.Spec.DNSConfig.Options = append(large.Spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: strings.Repeat("o", 16<<10)})
+		s.Apply(large)
+		synctest.Wait()
+		expect(t, p, refOf(web), watch.API, 0)
+		if got, _, _ := p.Lookup(t.Context(), refOf(web)); len(got.Config.Options) != 2 {
+			t.Errorf("got %d options", len(got.Config.Options))
+		}
+		s.Apply(web)
+		synctest.Wait()
+		expect(t, p, refOf(web), watch.Informer, 0)
+		s.Apply(large)
+		synctest.Wait()
+		s.Delete(large)
+		synctest.Wait()
+		expectError(t, p, refOf(web), watch.ErrNotFound, 250*time.Millisecond)
 	})
 }
 
@@ -345,8 +378,78 @@ func TestBreaker_NotFound(t *testing.T) {
 		for i := range 20 {
 			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), watch.ErrNotFound, 0)
 		}
-		if s.count("get") != 20 {
+		if s.count("get") != 40 { // from the cache of the API server, and from its storage
 			t.Errorf("%d GETs", s.count("get"))
+		}
+	})
+}
+
+// TestBreaker_Forbidden: with the identity of a kubelet, 403 is the answer for a pod that does
+// not exist. It is not a failure, unlike 401 and 429.
+func TestBreaker_Forbidden(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	for code, answer := range map[int]bool{400: true, 401: false, 403: true, 408: false, 410: true, 429: false, 500: false, 503: false} {
+		inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *watch.Pods) {
+			fault := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(code)
+				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no relationship found","code":%d}`, code)
+			}
+			s.setFaults(fault, kubeapi.Stall)
+			for range 5 {
+				_, _, err := p.Lookup(t.Context(), refOf(web))
+				if errors.Is(err, watch.ErrNotFound) != answer || !strings.Contains(fmt.Sprint(err), "no relationship found") {
+					t.Errorf("%d: %v", code, err)
+				}
+			}
+			s.setFaults(nil, kubeapi.Stall)
+			before := s.count("get")
+			_, _, err := p.Lookup(t.Context(), refOf(web))
+			if gets := s.count("get") - before; (err == nil) != answer || answer && gets != 1 || !answer && gets != 0 {
+				t.Errorf("%d: afterwards %v, %d GETs", code, err, gets)
+			}
+		})
+	}
+}
+
+// TestLookup_StaleCache has an API server whose cache lags: it has the previous pod of a
+// StatefulSet, or none. The storage has the pod.
+func TestLookup_StaleCache(t *testing.T) {
+	previous, pod := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
+	for name, stale := range map[string][]*corev1.Pod{"previous pod": {previous}, "no pod": nil} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, unsynced(pod), func(t *testing.T, s *apiServer, p *watch.Pods) {
+				lagging := kubeapi.New()
+				for _, o := range stale {
+					lagging.Apply(o)
+				}
+				s.stale.Store(lagging)
+				expect(t, p, refOf(pod), watch.API, 0)
+			})
+		})
+	}
+}
+
+// TestLookup_OtherNodeName: a name that differs from the API server's makes every lookup a GET,
+// and is logged once.
+func TestLookup_OtherNodeName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(t)
+		var log logbuffer.Buffer
+		var pods []*corev1.Pod
+		for i := range 3 {
+			pods = append(pods, newPod("shop", fmt.Sprint("web-", i), fmt.Sprint("u", i)))
+			pods[i].Spec.NodeName = strings.ToUpper(node)
+			s.Apply(pods[i])
+		}
+		p, stop := start(t, watch.Config{Client: s.local(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer stop()
+		synctest.Wait()
+		for _, pod := range pods {
+			expect(t, p, refOf(pod), watch.API, 250*time.Millisecond)
+		}
+		if want := "nodeName=node-1 wanted=NODE-1"; strings.Count(log.String(), want) != 1 || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("want one line with %s:\n%s", want, log.String())
 		}
 	})
 }
@@ -407,6 +510,14 @@ func TestLookup_MirrorPod(t *testing.T) {
 	})
 	inBubble(t, unsynced(mirror), func(t *testing.T, _ *apiServer, p *watch.Pods) {
 		expect(t, p, ref, watch.API, 0)
+	})
+	without := ref
+	without.NoMirror = true
+	inBubble(t, serving(mirror), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		expectError(t, p, without, watch.ErrNotFound, 250*time.Millisecond)
+		if s.count("get") != 0 {
+			t.Errorf("%d GETs of a mirror pod that must not be used", s.count("get"))
+		}
 	})
 }
 
@@ -473,7 +584,6 @@ func TestLookup_Faults(t *testing.T) {
 		"truncated": {kubeapi.Truncate, nil},
 		"HTML":      {sendHTML, nil},
 		"500":       {kubeapi.Fail, nil},
-		"forbidden": {kubeapi.Forbid, nil},
 		"refused":   {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

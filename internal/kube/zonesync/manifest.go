@@ -41,6 +41,9 @@ type manifestObject struct {
 func ParseManifest(file string, data []byte) (Manifest, error) {
 	parsed, err := kube.ParseManifest(file, data)
 	m, invalid := DecodeManifest(parsed, metav1.NamespaceDefault)
+	if len(parsed.Workloads)+len(parsed.Others) == 0 { // an empty file may be half written
+		err = errors.Join(append(parsed.Notes, err)...)
+	}
 	return m, errors.Join(err, invalid)
 }
 

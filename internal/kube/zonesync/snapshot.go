@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// savePeriod is the shortest time between two snapshots, except at exit.
+	// savePeriod is the time between two snapshots of a zone that changes. The first is written
+	// as soon as the zone is loaded, so that a server that runs for seconds leaves one.
 	savePeriod = 30 * time.Second
 
 	// renewals is how many times within its maximum age a snapshot of an unchanged zone
@@ -82,11 +83,16 @@ func (s *Syncer) runSaver(ctx context.Context) {
 	period := time.NewTicker(savePeriod)
 	defer period.Stop()
 	saver := saver{syncer: s}
+	loaded := s.loaded
 	for {
 		select {
 		case <-ctx.Done():
 			saver.save(time.Second)
 			return
+		case <-loaded:
+			loaded = nil
+			saver.save(0)
+			period.Reset(savePeriod)
 		case <-period.C:
 			saver.save(s.cfg.SnapshotMaxAge / renewals)
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +45,10 @@ type Config struct {
 
 	// SnapshotMaxAge is the age from which on a snapshot is not read. 0: 24 h.
 	SnapshotMaxAge time.Duration
+
+	// Identified is called with the identity of the cluster, the UID of the namespace
+	// kube-system, when it is known. nil: not called.
+	Identified func(uid string)
 
 	// Logger receives changes of state. nil: no log.
 	Logger *slog.Logger
@@ -88,6 +91,7 @@ type Syncer struct {
 	refused   chan struct{}
 	cluster   atomic.Pointer[string] // UID of the namespace kube-system; nil: unknown
 	created   time.Time
+	loaded    chan struct{} // closed when the first lists of all resources are in the zone
 
 	programming *prometheus.HistogramVec
 
@@ -115,7 +119,8 @@ func New(cfg Config) (*Syncer, error) {
 	}
 	s := &Syncer{
 		cfg: cfg, changes: make(chan change, maxBatch), refused: make(chan struct{}, 1),
-		complete: map[*informer]bool{}, logged: map[objectKey]string{}, created: time.Now(), programming: newProgramming(),
+		complete: map[*informer]bool{}, logged: map[objectKey]string{}, created: time.Now(), loaded: make(chan struct{}),
+		programming: newProgramming(),
 	}
 	add := func(r resource, client rest.Interface) {
 		s.informers = append(s.informers, &informer{
@@ -217,7 +222,7 @@ func (s *Syncer) runWriter(ctx context.Context) {
 func (s *Syncer) apply(c change) {
 	s.pending = nil
 	var timed []object // whose time of change is known
-	before := s.cfg.Zone.Snapshot()
+	before, wasComplete := s.cfg.Zone.Snapshot(), s.isComplete()
 	s.update(func(e *zone.Edit) {
 		for range maxBatch {
 			timed = append(timed, s.applyChange(e, before, c)...)
@@ -232,6 +237,9 @@ func (s *Syncer) apply(c change) {
 		}
 		s.pending = &c
 	})
+	if !wasComplete && s.isComplete() {
+		close(s.loaded)
+	}
 	for _, o := range timed {
 		s.programming.WithLabelValues(string(o.kind)).Observe(time.Since(o.changed).Seconds())
 	}
@@ -265,6 +273,9 @@ func (s *Syncer) applyList(e *zone.Edit, before *zone.Snapshot, c change) {
 		if o.cluster != "" {
 			s.cluster.Store(&o.cluster)
 			s.dropForeign(e, before)
+			if s.cfg.Identified != nil {
+				s.cfg.Identified(o.cluster)
+			}
 		}
 	}
 	if !s.complete[c.informer] {
@@ -272,11 +283,14 @@ func (s *Syncer) applyList(e *zone.Edit, before *zone.Snapshot, c change) {
 		c.informer.listed.Store(true)
 		s.cfg.Logger.Info("listed", "resource", c.informer.name, "objects", len(c.objects))
 	}
-	if !slices.ContainsFunc(s.informers, func(i *informer) bool { return !s.complete[i] }) {
+	if s.isComplete() {
 		s.restored = nil
 		e.SetLoaded()
 	}
 }
+
+// isComplete reports whether a complete list of every resource has been applied.
+func (s *Syncer) isComplete() bool { return len(s.complete) == len(s.informers) }
 
 // logProblems logs the parts of objects that were left out, once for each object and
 // problem.

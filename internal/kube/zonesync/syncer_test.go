@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"path"
@@ -455,6 +456,33 @@ func TestSnapshot_OtherCluster(t *testing.T) {
 		r.want("web.shop.svc", "nxdomain")
 		r.want("new.shop.svc", "10.96.0.9")
 		r.stop()
+	})
+}
+
+// TestSnapshot_First: the first snapshot is written as soon as the zone is loaded, not before.
+func TestSnapshot_First(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "zone")
+		s := newAPIServer(t, cluster()...)
+		release := s.Hold("services")
+		r := start(t, s, Config{Snapshot: file})
+		defer r.stop()
+		time.Sleep(time.Minute)
+		if state, err := snapshot.Read(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a snapshot before the zone is loaded: %v, %v", state, err)
+		}
+		release()
+		synctest.Wait()
+		began := time.Now()
+		for ; time.Since(began) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+			if state, err := snapshot.Read(file); err == nil {
+				if len(state.Services) == 0 {
+					t.Error("the snapshot has no Services")
+				}
+				return
+			}
+		}
+		t.Error("no snapshot within 10s of the first sync")
 	})
 }
 
