@@ -54,6 +54,12 @@ type ShimConfiguration struct {
 	// configuration. "Observe": never, it only reports. Empty: "Generate".
 	Mode string `json:"mode,omitempty"`
 
+	// OnUnknownPod says what happens if a pod cannot be looked up. "Passthrough": its request
+	// passes with the kubelet's DNS. "Fail": its request fails, and the kubelet tries again;
+	// static pods pass. Empty: "Fail" in mode Force with a kubeconfig, where the kubelet's DNS
+	// is wrong, otherwise "Passthrough".
+	OnUnknownPod string `json:"onUnknownPod,omitempty"`
+
 	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
 	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
@@ -78,6 +84,11 @@ type NodeConfiguration struct {
 	// clusterDomain and resolvConf. A relative path is resolved from the directory of this
 	// file. Empty: none.
 	KubeletConfig string `json:"kubeletConfig,omitempty"`
+
+	// KubeletConfigDir is the directory of the kubelet's flag --config-dir. Its files with the
+	// extension .conf override KubeletConfig, as in the kubelet. A relative path is resolved
+	// from the directory of this file. Empty: none.
+	KubeletConfigDir string `json:"kubeletConfigDir,omitempty"`
 
 	// ClusterDNS lists the addresses of the cluster DNS. Absent: the kubelet's. An empty
 	// list: the node has none.
@@ -107,6 +118,12 @@ type NodeConfiguration struct {
 
 	// NodeName is the name of the node. Empty: unknown.
 	NodeName string `json:"nodeName,omitempty"`
+
+	// AllowedOverrides lists the policies of the API that the annotation
+	// dnsconfigurer.dev/policy may name, such as "Default" or "None". With them everyone who
+	// may change a pod can give it another policy than spec.dnsPolicy, from its next
+	// sandbox on. ClusterFirstWithAutopath is always allowed. Empty: no other.
+	AllowedOverrides []string `json:"allowedOverrides,omitempty"`
 }
 
 // AutopathConfiguration configures pods with the policy ClusterFirstWithAutopath.
@@ -126,12 +143,13 @@ type AutopathConfiguration struct {
 
 // Defaults of DNSConfiguration.
 const (
-	DefaultDNSListen      = "127.0.0.1:53"
-	DefaultPods           = "insecure"
-	DefaultTTL            = 5
-	DefaultSnapshotWait   = "2s"
-	DefaultSnapshotMaxAge = "24h"
-	DefaultDNSLameduck    = "0s"
+	DefaultDNSListen       = "127.0.0.1:53"
+	DefaultPods            = "insecure"
+	DefaultTTL             = 5
+	DefaultSnapshotWait    = "2s"
+	DefaultSnapshotMaxAge  = "24h"
+	DefaultAutopathService = "kube-system/dnsconfigurer-node-cache"
+	DefaultDNSLameduck     = "0s"
 )
 
 // DNSConfiguration configures the cluster DNS server: the source of the cluster's names,
@@ -162,13 +180,15 @@ type DNSConfiguration struct {
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
 	// ReverseCIDRs lists the cluster's networks of Services and pods, such as
-	// "10.96.0.0/12". PTR queries for their unknown addresses get NXDOMAIN. Empty: PTR
-	// queries for unknown addresses are forwarded.
+	// "10.96.0.0/12". The server is authoritative for their reverse zones: PTR queries for
+	// their unknown addresses get NXDOMAIN, and no address outside of them has a name of
+	// the cluster. Empty: PTR queries for unknown addresses are forwarded.
 	ReverseCIDRs []string `json:"reverseCIDRs,omitempty"`
 
 	// Pods says which pod names of the form IP.NAMESPACE.pod exist. "disabled": none.
-	// "insecure": every well-formed one. "verified": those of existing pods, which the
-	// server then watches. Empty: "insecure".
+	// "insecure": every one whose IP a pod can have: no loopback, link-local, multicast or
+	// unspecified address, and in ReverseCIDRs unless they are empty. "verified": those of
+	// existing pods, which the server then watches. Empty: "insecure".
 	Pods string `json:"pods,omitempty"`
 
 	// TTL is the TTL of the cluster's records in seconds, at most 3600. Absent: 5.
@@ -183,12 +203,20 @@ type DNSConfiguration struct {
 	// is forwarded, and names outside the cluster are refused.
 	ResolvConf *string `json:"resolvConf,omitempty"`
 
+	// UpstreamPolicy is the order in which the servers of Upstreams, ResolvConf and
+	// StubDomains are tried: "sequential", the order of the list; "random"; or
+	// "roundRobin". A server that does not reply is tried last. Empty: "sequential".
+	UpstreamPolicy string `json:"upstreamPolicy,omitempty"`
+
 	// StubDomains lists domains with servers of their own. The longest matching zone wins.
 	// Empty: none.
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
+	// LocalNames are answered by the server itself.
+	LocalNames DNSLocalNames `json:"localNames,omitzero"`
+
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
-	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 29. Empty: none.
+	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty"`
 
 	// AutopathSuffix is the autopath domain: names below it are expanded. The same as on
@@ -199,9 +227,17 @@ type DNSConfiguration struct {
 	// 65001 to 65534. The same as on the nodes. 0: 65313.
 	EDNSOption uint16 `json:"ednsOption,omitempty"`
 
+	// AutopathService is the Service of the node caches, NAMESPACE/NAME. Its endpoints may
+	// send a search list. Empty: "kube-system/dnsconfigurer-node-cache".
+	AutopathService string `json:"autopathService,omitempty"`
+
 	// AutopathNetworks lists the networks whose clients may send a search list, such as
-	// "203.0.113.0/24". Empty: loopback, link-local, private and shared addresses.
+	// "203.0.113.0/24", instead of the endpoints of AutopathService. Empty: those
+	// endpoints; with Manifests, the loopback addresses.
 	AutopathNetworks []string `json:"autopathNetworks,omitempty"`
+
+	// Limits bound what clients can use of the server.
+	Limits DNSLimits `json:"limits,omitzero"`
 
 	// Lameduck is the time for which the server answers queries after the signal to
 	// terminate, such as "10s". Empty: "0s".
@@ -209,6 +245,49 @@ type DNSConfiguration struct {
 
 	// LogFormat is "text" or "json". Empty: "text".
 	LogFormat string `json:"logFormat,omitempty"`
+}
+
+// DNSLimits bound what clients can use of a cluster DNS server.
+type DNSLimits struct {
+	// MaxConcurrent is the number of queries that may wait for other servers, 100 to
+	// 65535. Each takes 32 kB. One client gets 38 % of each share at most. 0: 4096.
+	MaxConcurrent int `json:"maxConcurrent,omitempty"`
+
+	// ReverseShare is the part of MaxConcurrent for reverse names, in percent. The shares
+	// may be 90 % together; the rest is for all other names. 0: 10.
+	ReverseShare int `json:"reverseShare,omitempty"`
+
+	// SearchShare is the part of MaxConcurrent for expansions of search lists, in percent.
+	// 0: 25.
+	SearchShare int `json:"searchShare,omitempty"`
+
+	// SearchRate is the number of queries to other servers per second that the search lists
+	// of one client may cause on average. Above it, search lists are not expanded. 0: 1000.
+	SearchRate int `json:"searchRate,omitempty"`
+
+	// SearchBurst is the number of these queries at once, at least 10. 0: 2000.
+	SearchBurst int `json:"searchBurst,omitempty"`
+
+	// MaxConnections is the number of TCP connections that may be open, at most 65535. 0:
+	// 1024.
+	MaxConnections int `json:"maxConnections,omitempty"`
+
+	// MaxClientConnections is the number of TCP connections of one address that may be open,
+	// at most 65535. 0: 128.
+	MaxClientConnections int `json:"maxClientConnections,omitempty"`
+}
+
+// DNSLocalNames selects names outside the cluster that a cluster DNS server answers itself.
+type DNSLocalNames struct {
+	// SpecialUse is false if names for special use are forwarded: localhost, invalid, test,
+	// onion and home.arpa (RFC 6761), and the reverse names of loopback, link-local and
+	// documentation addresses (RFC 6303). Stub domains win over zones that are not longer.
+	// Absent: true.
+	SpecialUse *bool `json:"specialUse,omitempty"`
+
+	// PrivateReverse is true if reverse names of private addresses that are not in the
+	// cluster do not exist (RFC 6303). False: they are forwarded.
+	PrivateReverse bool `json:"privateReverse,omitempty"`
 }
 
 // SnapshotConfiguration configures the file that keeps the cluster's names.
@@ -238,6 +317,12 @@ type StubDomain struct {
 // DefaultNodeCacheListen is the default of NodeCacheConfiguration.Listen.
 const DefaultNodeCacheListen = "169.254.20.10:53"
 
+// Values of NodeCacheConfiguration.Notrack.
+const (
+	NotrackAuto     = "auto"
+	NotrackDisabled = "disabled"
+)
+
 // NodeCacheConfiguration configures the node-local DNS cache. Relative paths are resolved
 // from the working directory of the server.
 type NodeCacheConfiguration struct {
@@ -253,6 +338,12 @@ type NodeCacheConfiguration struct {
 	// the node has the addresses already.
 	Interface string `json:"interface,omitempty"`
 
+	// Notrack is "auto" or "disabled". "auto" keeps kube-proxy and host ports of pods from
+	// translating the addresses of Listen, except loopback addresses, with nftables rules that
+	// exempt queries from connection tracking. The rules need Linux 5.12 and CAP_NET_ADMIN; only
+	// link-local addresses are served without them. Empty: "auto".
+	Notrack string `json:"notrack,omitempty"`
+
 	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
@@ -262,6 +353,12 @@ type NodeCacheConfiguration struct {
 
 	// ClusterDomain is the domain of the cluster. Empty: "cluster.local".
 	ClusterDomain string `json:"clusterDomain,omitempty"`
+
+	// ReverseCIDRs lists the cluster's networks of Services and pods, as in the
+	// configuration of the cluster DNS. Their reverse names are sent to the cluster DNS,
+	// even if StubDomains has a shorter zone, such as "10.in-addr.arpa". Empty: all reverse
+	// names that are not in StubDomains.
+	ReverseCIDRs []string `json:"reverseCIDRs,omitempty"`
 
 	// Upstreams lists the servers for all other names: ADDR, ADDR:PORT, tcp://ADDR for TCP
 	// only, or tls://ADDR#NAME for DNS over TLS. Empty: those in ResolvConf.
@@ -273,9 +370,17 @@ type NodeCacheConfiguration struct {
 	// the cluster are refused.
 	ResolvConf *string `json:"resolvConf,omitempty"`
 
+	// UpstreamPolicy is the order in which the servers of Upstreams, ResolvConf and
+	// StubDomains are tried: "sequential", the order of the list; "random"; or
+	// "roundRobin". A server that does not reply is tried last. Empty: "sequential".
+	UpstreamPolicy string `json:"upstreamPolicy,omitempty"`
+
 	// StubDomains lists domains with servers of their own. The longest matching zone wins.
 	// Empty: none.
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
+
+	// LocalNames are answered by the node cache itself.
+	LocalNames NodeCacheLocalNames `json:"localNames,omitzero"`
 
 	// AutopathSuffix is the autopath domain: names below it are expanded. Empty:
 	// "ap.k8s.io".
@@ -285,64 +390,49 @@ type NodeCacheConfiguration struct {
 	// cluster DNS, 65001 to 65534. 0: 65313.
 	EDNSOption uint16 `json:"ednsOption,omitempty"`
 
+	// Limits bound what clients can use of the server.
+	Limits NodeCacheLimits `json:"limits,omitzero"`
+
 	// LogFormat is "text" or "json". Empty: "text".
 	LogFormat string `json:"logFormat,omitempty"`
 }
 
-// Defaults of WebhookConfiguration.
-const (
-	DefaultWebhookListen    = ":8443"
-	DefaultWebhookNamespace = "dnsconfigurer"
-	DefaultWebhookLameduck  = "5s"
-)
+// NodeCacheLimits bound what clients can use of a node cache.
+type NodeCacheLimits struct {
+	// MaxConcurrent is the number of queries that may wait for other servers, 100 to
+	// 65535. Each takes 32 kB. One client gets 38 % of each share at most. 0: 2048.
+	MaxConcurrent int `json:"maxConcurrent,omitempty"`
 
-// WebhookConfiguration configures the admission webhook.
-type WebhookConfiguration struct {
-	TypeMeta `json:",inline"`
+	// ClusterShare is the part of MaxConcurrent for names of the cluster, in percent. The
+	// shares may be 90 % together; the rest is for all other names. 0: 25.
+	ClusterShare int `json:"clusterShare,omitempty"`
 
-	// Listen is the address for admission reviews, over HTTPS, such as "127.0.0.1:8443".
-	// Empty: ":8443".
-	Listen string `json:"listen,omitempty"`
+	// ReverseShare is the part of MaxConcurrent for reverse names, in percent. 0: 10.
+	ReverseShare int `json:"reverseShare,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
-	HTTP string `json:"http,omitempty"`
+	// SearchShare is the part of MaxConcurrent for expansions of search lists, in percent.
+	// 0: 25.
+	SearchShare int `json:"searchShare,omitempty"`
 
-	TLS TLSConfiguration `json:"tls,omitzero"`
+	// SearchRate is the number of queries to other servers per second that the search lists
+	// of one client may cause on average. Above it, search lists are not expanded. 0: 1000.
+	SearchRate int `json:"searchRate,omitempty"`
 
-	// SelfSigned is true if the server issues its certificate, from a certificate
-	// authority that the replicas share in a Secret. False: TLS is required.
-	SelfSigned bool `json:"selfSigned,omitempty"`
+	// SearchBurst is the number of these queries at once, at least 10. 0: 2000.
+	SearchBurst int `json:"searchBurst,omitempty"`
 
-	// Kubeconfig is the path of a kubeconfig for the API server, which is used for
-	// SelfSigned and to read a StatefulSet when it is scaled. Empty: the server's own
-	// cluster. Outside a cluster scaling is admitted unchecked.
-	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// MaxConnections is the number of TCP connections that may be open, at most 65535. 0:
+	// 1024.
+	MaxConnections int `json:"maxConnections,omitempty"`
 
-	// Namespace is the namespace of the Secret and the Service for SelfSigned. Empty:
-	// "dnsconfigurer".
-	Namespace string `json:"namespace,omitempty"`
-
-	// Lameduck is the time for which the server accepts connections after the signal to
-	// terminate, until the API servers stop using it. Empty: "5s".
-	Lameduck string `json:"lameduck,omitempty"`
-
-	// LogFormat is "text" or "json". Empty: "text".
-	LogFormat string `json:"logFormat,omitempty"`
-
-	// Node is the DNS configuration of the nodes. Absent clusterDNS and clusterDomain:
-	// those of the kubelet's file, or without one 10.96.0.10 and cluster.local. Absent
-	// resolvConf: unknown, and rules that depend on it are not applied; a kubelet's file
-	// names a path on the node, which is not where this server runs.
-	Node NodeConfiguration `json:"node,omitzero"`
+	// MaxClientConnections is the number of TCP connections of one address that may be open,
+	// at most 65535. 0: 128.
+	MaxClientConnections int `json:"maxClientConnections,omitempty"`
 }
 
-// TLSConfiguration names a certificate and its key. Both files are watched.
-type TLSConfiguration struct {
-	// CertFile is the path of the certificate and its intermediate certificates, PEM.
-	// Required unless SelfSigned is true.
-	CertFile string `json:"certFile,omitempty"`
-
-	// KeyFile is the path of the certificate's key, PEM. Required unless SelfSigned is
-	// true.
-	KeyFile string `json:"keyFile,omitempty"`
+// NodeCacheLocalNames selects names that a node cache answers itself.
+type NodeCacheLocalNames struct {
+	// SpecialUse is false if names for special use are forwarded, as in the configuration
+	// of the cluster DNS. Absent: true.
+	SpecialUse *bool `json:"specialUse,omitempty"`
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -54,8 +57,10 @@ func configCheckCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
 		Long: `Check a configuration file for unknown fields, invalid values and missing fields. A
-missing field may be set by a flag of the server instead. Missing node facts of a
-ShimConfiguration are not reported.
+missing field may be set by a flag of the server instead.
+
+For a ShimConfiguration, also build what the shim builds: the client of the API server with
+its certificates, the sockets and the directories.
 
 For a ShimConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
 limits that the kubelet checks when it starts, and lines that the kubelet ignores.
@@ -77,30 +82,57 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err := checkOutput(c.output, "text", "json"); err != nil {
 		return err
 	}
+	found, problem := checkFile(path)
+	err := c.print(cmd.OutOrStdout(), path, found)
+	if problem == nil || err != nil && !errors.Is(err, errReported) {
+		return err
+	}
+	if c.output == "text" {
+		return problem
+	}
+	for _, e := range multierr.Unjoin(problem) {
+		f := v1alpha1.Finding{Code: codeInvalidConfig, Severity: string(policy.SeverityError), EnforcedBy: string(policy.EnforcedByDNSConfigurer), Message: e.Error()}
+		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(f); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return errReported
+}
+
+// codeInvalidConfig is the code of an error in a configuration file, in JSON output.
+const codeInvalidConfig = "invalid-configuration"
+
+// checkFile returns the findings about a configuration file, and the errors for which a server
+// would not use it.
+func checkFile(path string) ([]policy.Finding, error) {
 	kind, err := config.ReadKind(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch kind {
 	case v1alpha1.KindDNS:
 		_, err := config.DNSKind().FromFile(path).Load()
-		return err
+		return nil, err
 	case v1alpha1.KindNodeCache:
 		_, err := config.NodeCacheKind().FromFile(path).Load()
-		return err
+		return nil, err
 	case v1alpha1.KindWebhook:
 		_, err := config.WebhookKind().FromFile(path).Load()
-		return err
+		return nil, err
+	case v1alpha1.KindShim:
+		c, err := config.ShimKind().FromFile(path).Load()
+		if err != nil {
+			return nil, err
+		}
+		warnings, problem := shim.Check(c)
+		found, err := c.Node.Check()
+		return append(found, warnings...), errors.Join(problem, err)
 	}
 	node, err := config.ReadNode(path, kind)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found, err := node.Check()
-	if err != nil {
-		return err
-	}
-	return c.print(cmd.OutOrStdout(), path, found)
+	return node.Check()
 }
 
 // print writes the findings about a file. It returns an error if one of them is an error.

@@ -225,7 +225,8 @@ func TestDNS_Metrics(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(server.URL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := newDNSProcessFor(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one")), "--kubeconfig", kubeconfig)
+	limits := "limits: {maxConcurrent: 1000, reverseShare: 20, searchShare: 30}\n"
+	p := newDNSProcessFor(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one"))+limits, "--kubeconfig", kubeconfig)
 	p.ask("web.shop.svc.cluster.local.", dns.TypeA)
 	p.ask("a.example.", dns.TypeTXT)
 	web.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
@@ -235,13 +236,26 @@ func TestDNS_Metrics(t *testing.T) {
 		return strings.Contains(get(t, p.http, "/metrics"), "dnsconfigurer_dns_programming_duration_seconds_count")
 	})
 	checkMetrics(t, get(t, p.http, "/metrics"), "testdata/dns.metrics", "../../docs/cluster-dns.md")
+	checkSlots(t, get(t, p.http, "/metrics"), "plain 500", "cluster 0", "reverse 200", "search 300")
 }
 
-// checkMetrics compares metrics in text form with the golden file and with the page.
+// checkSlots checks the limits of budgets, each with its name.
+func checkSlots(t *testing.T, metrics string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		budget, limit, _ := strings.Cut(w, " ")
+		if line := fmt.Sprintf("\ndnsconfigurer_dns_slots_limit{budget=%q} %s\n", budget, limit); !strings.Contains(metrics, line) {
+			t.Errorf("no line %q", line)
+		}
+	}
+}
+
+// checkMetrics compares the product's metrics in text form with the golden file and with the
+// page. Those of Go and of the process are not the product's.
 func checkMetrics(t *testing.T, text, golden, page string) {
 	t.Helper()
 	var got bytes.Buffer
-	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (dnsconfigurer_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
 		sample := regexp.MustCompile(`(?m)^` + family[1] + `(?:_count)?(?:\{(.*)\})? `).FindStringSubmatch(text)
 		if sample == nil {
 			t.Fatalf("%s has no sample", family[1])

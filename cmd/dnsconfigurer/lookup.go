@@ -112,6 +112,7 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 
 	var readErr error
 	c.Manifest, readErr = manifest.ReadPods(l.files, cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), c.Manifest.Notes)
 	if len(c.Manifest.Workloads) == 0 {
 		return readErr
 	}

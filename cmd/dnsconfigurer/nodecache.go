@@ -42,7 +42,7 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return serve(cmd, source, func(c config.NodeCache) string { return c.LogFormat },
 			func(ctx context.Context, c config.NodeCache, reload <-chan os.Signal, log *slog.Logger) error {
-				server := nodecache.Server{Source: source, Reload: reload, Log: log}
+				server := nodecache.Server{Source: source, Reload: reload, Version: version(), Log: log}
 				return server.Run(ctx, c)
 			})
 	}

@@ -113,7 +113,7 @@ func TestNodeCache(t *testing.T) {
 		n.ask("a.svc.cluster.local.", dns.TypeA)
 		return r.StatusCode == http.StatusServiceUnavailable
 	})
-	if got := get(t, n.http, "/readyz"); !strings.Contains(got, "no cluster DNS server answers\ncluster DNS "+n.cluster.addr+": does not answer") {
+	if got := get(t, n.http, "/readyz"); !strings.HasPrefix(got, "no cluster DNS server answers: ") || !strings.Contains(got, "\ncluster DNS "+n.cluster.addr+": does not answer") {
 		t.Errorf("/readyz says %s", got)
 	}
 	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
@@ -193,8 +193,9 @@ func TestNodeCache_DeadDomain(t *testing.T) {
 
 // TestNodeCache_Metrics is like TestDNS_Metrics.
 func TestNodeCache_Metrics(t *testing.T) {
-	n := newNodeCache(t, "corp.example")
+	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxConcurrent: 1000, clusterShare: 40, reverseShare: 20}\n")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
+	checkSlots(t, get(t, n.http, "/metrics"), "plain 150", "cluster 400", "reverse 200", "search 250")
 }

@@ -68,6 +68,7 @@ func (r *renderFlags) run(cmd *cobra.Command) error {
 	output.WriteFindings(cmd.ErrOrStderr(), append(node.Findings, findings...))
 
 	m, readErr := manifest.ReadPods(r.files, cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), m.Notes)
 	out := output.Renderer{Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Format: r.output, Titles: len(m.Workloads) > 1}
 	failed := false
 	for _, w := range m.Workloads {

@@ -4,13 +4,11 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"log/slog"
-	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -18,7 +16,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
-func shimCommand() *cobra.Command {
+// shimCommand returns the command shim. args are the arguments of the process.
+func shimCommand(args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shim",
 		Short: "Run the CRI proxy that sets the DNS configuration of pods",
@@ -32,11 +31,13 @@ no defaults. If the DNS configuration that the kubelet sent does not follow from
 request passes unchanged.
 
 Flags override the configuration file. The files are read again when they change, and
-at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.`,
+at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one. If it
+starts with an invalid configuration, it uses the last valid one if $STATE_DIRECTORY has it,
+and otherwise passes all requests unchanged until the configuration is valid. Only an unusable
+socket or runtime endpoint ends it.`,
 		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
-		Args: noArguments,
 	}
 	kind := config.ShimKind()
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
@@ -44,16 +45,34 @@ at once on SIGHUP. If the configuration is invalid, the shim keeps the previous 
 	logFormat := cmd.Flags().String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
 	completeValues(cmd, source)
 	completeFlag(cmd, "log-format", logFormats...)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains(logFormats, *logFormat) {
-			return usageError{fmt.Errorf("--log-format: %q: want text or json", *logFormat)}
+	run := func(cmd *cobra.Command, problem error) error {
+		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
+		if err != nil {
+			writer, _ = daemon.NewLogWriter(cmd.ErrOrStderr(), v1alpha1.DefaultLogFormat)
+			problem = cmp.Or(problem, fmt.Errorf("--log-format: %w", err))
 		}
+		defer writer.Start()()
 		defer daemon.TuneRuntime()()
-		return serve(cmd, source, func(config.Shim) string { return *logFormat },
-			func(ctx context.Context, c config.Shim, reload <-chan os.Signal, log *slog.Logger) error {
-				server := shim.Server{Source: source, Reload: reload, Version: version(), Log: log}
-				return server.Run(ctx, c)
-			})
+		reload, stop := daemon.Sighup()
+		defer stop()
+		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
+		return server.Run(cmd.Context())
 	}
+	cmd.RunE = func(cmd *cobra.Command, rest []string) error { return run(cmd, noArguments(cmd, rest)) }
+	// After a rollback the unit may have a flag that this version does not know.
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		parseKnownFlags(cmd.Flags(), args)
+		if help, _ := cmd.Flags().GetBool("help"); help {
+			return usageError{err}
+		}
+		return run(cmd, err)
+	})
 	return cmd
+}
+
+// parseKnownFlags sets the flags that it finds in args, and skips what is not valid.
+func parseKnownFlags(flags *pflag.FlagSet, args []string) {
+	for len(args) > 0 && flags.Parse(args) != nil {
+		args = args[1:]
+	}
 }

@@ -40,7 +40,7 @@ func TestShim_Events(t *testing.T) {
 	q := func(name string) *runtimeapi.PodSandboxConfig { return request(name, name, "api") }
 
 	// Nothing changes: no event.
-	n.expect("plain", q("plain"), q("plain"))
+	n.expect("plain", plainRequest("plain", "plain", "api"), plainRequest("plain", "plain", "api"))
 	n.expect("unknown", q("unknown"), q("unknown"))
 	n.expect("stuck", q("stuck"), q("stuck"))
 	skip := q("skipped")
@@ -51,11 +51,11 @@ func TestShim_Events(t *testing.T) {
 	for range 3 {
 		n.expect("edited", withDNS(q("web"), autopathDNS()), q("web"))
 	}
-	unsafe := q("injected")
+	unsafe := plainRequest("injected", "injected", "api")
 	unsafe.DnsConfig.Options = append(unsafe.DnsConfig.Options, "debug:"+line)
-	n.expect("injected", q("injected"), unsafe)
+	n.expect("injected", plainRequest("injected", "injected", "api"), unsafe)
 
-	otherServer, otherDomain := q("web"), q("plain")
+	otherServer, otherDomain := q("web"), plainRequest("plain", "plain", "api")
 	otherServer.DnsConfig.Servers[0] = "10.96.0.99"
 	otherDomain.DnsConfig.Searches = []string{"shop.svc.other", "svc.other", "other", "corp.example"}
 	n.expect("another cluster DNS", otherServer, otherServer)
@@ -71,8 +71,9 @@ func TestShim_Events(t *testing.T) {
 		pod("Normal", "DNSConfigured", "web", autopath),
 		pod("Normal", "DNSConfigured", "injected", `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"`),
 		pod("Warning", "UnsafeDNSValue", "injected", `options "debug:1\nnameserver 203.0.113.66" would break out of its line in resolv.conf and is dropped`),
-		pod("Warning", "NodeFactsMismatch", "web", mismatch+"nameserver 10.96.0.99\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"),
-		pod("Warning", "NodeFactsMismatch", "plain", mismatch+"nameserver 10.96.0.10\nsearch shop.svc.other svc.other other corp.example\noptions ndots:5\n"),
+		pod("Warning", "NodeFactsMismatch", "web", mismatch+`nameservers ["10.96.0.99"], expected ["10.96.0.10"]`),
+		pod("Warning", "NodeFactsMismatch", "plain", mismatch+
+			`searches ["shop.svc.other" "svc.other" "other" "corp.example"], expected ["shop.svc.cluster.local" "svc.cluster.local" "cluster.local" "corp.example"]`),
 		pod("Normal", "DNSConfigured", "last", autopath),
 	}
 	n.eventually("the last event", func() bool { return len(api.sent()) >= len(want) })

@@ -30,12 +30,17 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // sandboxes is a runtime that records its requests.
 type sandboxes struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	requests chan *runtimeapi.RunPodSandboxRequest
+}
+
+func (s *sandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "recorder"}, nil
 }
 
 func (s *sandboxes) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
@@ -114,17 +119,25 @@ const (
 // replace them. url is that of the API server; "": there is none.
 func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	t.Helper()
+	n := newMachine(t, files)
+	args := []string{"--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
+		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
+	if url != "" {
+		n.write("kubeconfig", kubeapi.Kubeconfig(url))
+		args = append(args, "--kubeconfig", n.dir+"/kubeconfig")
+	}
+	n.start(args...)
+	return n
+}
+
+// newMachine returns a node on which the command does not run yet.
+func newMachine(t *testing.T, files map[string]string) *shimNode {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the shim runs on Linux only")
 	}
 	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
 	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n", "kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
-	args := []string{"shim", "--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
-		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
-	if url != "" {
-		all["kubeconfig"] = kubeapi.Kubeconfig(url)
-		args = append(args, "--kubeconfig", n.dir+"/kubeconfig")
-	}
 	maps.Copy(all, files)
 	for name, text := range all {
 		n.write(name, text)
@@ -137,8 +150,6 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	runtimeapi.RegisterRuntimeServiceServer(server, n.runtime)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-
-	n.signal, n.stop = startCommand(t, args, &n.log)
 	conn, err := grpc.NewClient("unix://"+n.dir+"/run/shim.sock", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond},
@@ -150,6 +161,12 @@ func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	t.Cleanup(func() { conn.Close() })
 	n.kubelet = runtimeapi.NewRuntimeServiceClient(conn)
 	return n
+}
+
+// start starts the command.
+func (n *shimNode) start(args ...string) {
+	n.t.Helper()
+	n.signal, n.stop = startCommand(n.t, append([]string{"shim"}, args...), &n.log)
 }
 
 // startCommand runs the command as a process until the test ends. stop ends it earlier, and
@@ -237,12 +254,7 @@ func (n *shimNode) eventually(what string, ok func() bool) {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return process.Loopback(t, 1)[0]
 }
 
 func get(t *testing.T, addr, path string) string {

@@ -23,8 +23,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-// request is the sandbox that the kubelet requests for a pod with ClusterFirst.
+// request is the sandbox that the kubelet requests for a pod with ClusterFirst that requests
+// autopath by its annotation.
 func request(name, uid, source string) *runtimeapi.PodSandboxConfig {
+	q := plainRequest(name, uid, source)
+	q.Annotations[policy.OverrideAnnotation] = "ClusterFirstWithAutopath"
+	return q
+}
+
+// plainRequest is request for a pod without the annotation.
+func plainRequest(name, uid, source string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "shop", Uid: uid},
 		Hostname:    name,
@@ -123,7 +131,7 @@ func TestShim_BrokenAPI(t *testing.T) {
 		{"answers 500 without a reason", answer(500, ""), cri.LookupFailed},
 		{"answers 500", kubeapi.Fail, cri.LookupFailed},
 		{"answers 401", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`), cri.LookupFailed},
-		{"answers 403", kubeapi.Forbid, cri.LookupFailed},
+		{"answers 403", kubeapi.Forbid, cri.UnknownPod},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api := newClusterAPI(t, podOf("web", "u1"))
@@ -197,7 +205,7 @@ func TestShim_Resolved(t *testing.T) {
 		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func(servers, domains string, options ...string) *runtimeapi.PodSandboxConfig {
-		return withDNS(request("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
+		return withDNS(plainRequest("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
 	}
 	stubbed := func(domain string) *runtimeapi.PodSandboxConfig { return q("127.0.0.53", domain, "edns0", "trust-ad") }
 
@@ -228,7 +236,7 @@ func TestShim_LastGoodHostFile(t *testing.T) {
 	})
 	good := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"corp.example"}}
 	q := func(dns *runtimeapi.DNSConfig) *runtimeapi.PodSandboxConfig {
-		return withDNS(request("web-worker", "h1", "file"), dns)
+		return withDNS(plainRequest("web-worker", "h1", "file"), dns)
 	}
 	n.expect("a good file", q(good), q(good))
 	n.write("resolv.conf", "# nothing\n")
@@ -248,7 +256,7 @@ func TestShim_NoUplinkFile(t *testing.T) {
 		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func() *runtimeapi.PodSandboxConfig {
-		return withDNS(request("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})
+		return withDNS(plainRequest("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})
 	}
 	n.expect("no uplink file", q(), q())
 	n.expectCounts(map[string]int{"unchanged": 1})

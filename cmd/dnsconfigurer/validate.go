@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -71,20 +72,20 @@ func (v *validateFlags) run(cmd *cobra.Command) error {
 	output.WriteFindings(cmd.ErrOrStderr(), node.Findings)
 
 	m, readErr := manifest.Read(v.files, cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), m.Notes)
 	if err := manifest.CheckPods(v.files, m); err != nil && readErr == nil {
 		output.WriteError(cmd.ErrOrStderr(), err)
 	}
-	objects := make([]admission.Object, len(m.Workloads))
-	for i, w := range m.Workloads {
-		w = w.OnNode(v.namespace, node.Name)
-		m.Workloads[i] = w
-		objects[i] = admission.Object{Kind: w.Kind, Name: w.Name, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != ""}
-	}
+	objects := v.objects(m.Workloads, node.Name)
 	collisions := admission.Collisions(objects)
 	out := output.Validation{Stdout: cmd.OutOrStdout(), Format: v.output}
 	failed := false
 	for i, o := range objects {
-		findings := append(rules.Check(o), collisions[i]...)
+		findings, err := rules.Check(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, collisions[i]...)
 		failed = failed || slices.ContainsFunc(findings, policy.Finding.IsError)
 		if err := out.Write(m.Workloads[i], findings); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
@@ -97,6 +98,22 @@ func (v *validateFlags) run(cmd *cobra.Command) error {
 		return errReported
 	}
 	return nil
+}
+
+// objects returns the objects to check, and sets the namespace and the node of workloads.
+func (v *validateFlags) objects(workloads []kube.Workload, node string) []admission.Object {
+	objects := make([]admission.Object, len(workloads))
+	for i, w := range workloads {
+		w = w.OnNode(v.namespace, node)
+		workloads[i] = w
+		objects[i] = admission.Object{
+			Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
+		}
+		if w.Kind == admission.KindPod { // with a node, it is a static pod
+			objects[i].Node = node
+		}
+	}
+	return objects
 }
 
 // rules returns the rules for a node. Its resolv.conf is unknown unless --resolv-conf is

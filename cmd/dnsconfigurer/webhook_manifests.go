@@ -36,6 +36,7 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
   dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal --image registry.example/dnsconfigurer:v0.1.0
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
+  dnsconfigurer webhook manifests --self-signed --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
@@ -43,12 +44,13 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 	f := cmd.Flags()
 	f.StringVarP(&m.config.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
 	f.StringVar(&m.config.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; none is published yet")
-	f.StringSliceVar(&m.config.ClusterDNS, "cluster-dns", []string{v1alpha1.DefaultClusterDNS}, "`IP,..` of the cluster DNS")
-	f.StringVar(&m.config.ClusterDomain, "cluster-domain", v1alpha1.DefaultClusterDomain, "`DOMAIN` of the cluster")
+	f.StringSliceVar(&m.config.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown, no rule counts them")
+	f.StringVar(&m.config.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
 	f.StringVar(&m.issuer, "cert-manager-issuer", "", "`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
 	f.StringVar(&m.caFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
 	f.BoolVar(&m.config.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
 	f.BoolVar(&m.config.Mutating, "mutating", true, "write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
+	f.StringSliceVar(&m.cidrs, "api-server-cidr", nil, "`CIDR,..` of the API servers: write a NetworkPolicy that accepts reviews only from them; empty: none")
 	f.BoolVar(&m.config.Scale, "scale", true, "validate the scale of StatefulSets; the server reads them from the API server")
 	return cmd
 }
@@ -57,6 +59,7 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 type webhookManifestsFlags struct {
 	config         manifests.Config
 	issuer, caFile string
+	cidrs          []string
 }
 
 func (m *webhookManifestsFlags) run(cmd *cobra.Command) error {
@@ -92,10 +95,15 @@ func (m *webhookManifestsFlags) check() error {
 	c := &m.config
 	check(fqdn.LabelProblems(c.Namespace) == nil, "namespace", c.Namespace, "a DNS label")
 	check(c.Image != "" && !strings.ContainsAny(c.Image, " \n\"'#{}[],"), "image", c.Image, "an image such as registry.example/dnsconfigurer:v0.1.0")
-	check(fqdn.SubdomainProblems(c.ClusterDomain) == nil, "cluster-domain", c.ClusterDomain, "a domain such as cluster.local")
+	check(c.ClusterDomain == "" || fqdn.SubdomainProblems(c.ClusterDomain) == nil, "cluster-domain", c.ClusterDomain, "a domain such as cluster.local")
 	for _, s := range c.ClusterDNS {
 		_, err := netip.ParseAddr(s)
 		check(err == nil, "cluster-dns", s, "an IP address")
+	}
+	for _, s := range m.cidrs {
+		p, err := netip.ParsePrefix(s)
+		check(err == nil && p == p.Masked(), "api-server-cidr", s, "a network such as 192.0.2.0/24")
+		c.APIServerCIDRs = append(c.APIServerCIDRs, p)
 	}
 	kind, name, slash := strings.Cut(m.issuer, "/")
 	if !slash {

@@ -28,7 +28,7 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 	t.Helper()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
 	p, addr = &dnsProcess{t: t, http: freeAddr(t)}, freeAddr(t)
-	_, p.stop = startCommand(t, append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, args...), &p.log)
+	_, p.stop = startCommand(t, append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms", "--cluster-domain", "cluster.local"}, args...), &p.log)
 	p.ready()
 	return p, addr
 }

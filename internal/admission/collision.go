@@ -18,7 +18,7 @@ func Collisions(objects []Object) [][]policy.Finding {
 	first := map[hostKey]string{} // the name before the truncation
 	findings := make([][]policy.Finding, len(objects))
 	for i, o := range objects {
-		c := check{o: &o}
+		c := newCheck(&o)
 		name, field := c.host(), c.o.hostnameField()
 		if o.Pod.HostnameOverride != nil {
 			name, field = *o.Pod.HostnameOverride, c.o.ofPod("spec.hostnameOverride")

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // (validation.go, validatePodDNSConfig; like it, a missing server ends the check). The
 // limits are those of the nodes, but they apply to the pod's own entries, before those of
 // the cluster are added.
-func (c *check) checkDNSConfig() {
+func (c *check) checkDNSConfig(ctx context.Context) {
 	config := c.o.Pod.Config
 	field := c.o.ofPod("spec.dnsConfig")
 	if c.o.Pod.Policy == policy.None && (config == nil || len(config.Nameservers) == 0) {
@@ -30,21 +31,27 @@ func (c *check) checkDNSConfig() {
 	if config == nil {
 		return
 	}
-	c.checkNameservers(config.Nameservers, field+".nameservers")
-	c.checkSearches(config.Searches, field+".searches")
+	c.checkNameservers(ctx, config.Nameservers, field+".nameservers")
+	c.checkSearches(ctx, config.Searches, field+".searches")
 	for i, o := range config.Options {
-		if o.Name == "" {
+		if ctx.Err() != nil {
+			return
+		}
+		if o.Name == "" && !c.full(CodeUnnamedOption) {
 			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, such as ndots")
 		}
 	}
 }
 
-func (c *check) checkNameservers(servers []string, field string) {
+func (c *check) checkNameservers(ctx context.Context, servers []string, field string) {
 	if n := len(servers); n > policy.MaxNameservers {
 		c.refuse(CodeTooManyServers, field, fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers), fmt.Sprintf("drop %d", n-policy.MaxNameservers))
 	}
 	for i, s := range servers {
-		if p := addressProblem(s); p != "" {
+		if ctx.Err() != nil {
+			return
+		}
+		if p := addressProblem(s); p != "" && !c.full(CodeInvalidNameserver) {
 			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), p),
 				"give an IPv4 or IPv6 address without port and zone")
 		}
@@ -69,7 +76,7 @@ func addressProblem(s string) string {
 	}
 }
 
-func (c *check) checkSearches(searches []string, field string) {
+func (c *check) checkSearches(ctx context.Context, searches []string, field string) {
 	if n := len(searches); n > policy.MaxSearches {
 		c.refuse(CodeTooManySearches, field, fmt.Sprintf("dnsConfig has %d search domains, %d is the limit", n, policy.MaxSearches), fmt.Sprintf("drop %d", n-policy.MaxSearches))
 	}
@@ -78,7 +85,10 @@ func (c *check) checkSearches(searches []string, field string) {
 			fmt.Sprintf("shorten them by %d", n-policy.MaxSearchLine))
 	}
 	for i, s := range searches {
-		if p, hint := searchProblem(s); p != "" {
+		if ctx.Err() != nil {
+			return
+		}
+		if p, hint := searchProblem(s); p != "" && !c.full(CodeInvalidSearch) {
 			c.refuse(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("search domain %q %s", clip(s), p), hint)
 		}
 	}
@@ -102,12 +112,15 @@ func searchProblem(s string) (problem, hint string) {
 // checkRootSearch warns of the search domain ".". musl tries name + "." + domain, which with
 // the domain "." has an empty label; the lookup then ends, without later domains and the
 // name itself (src/network/lookup_name.c). For glibc "." is the root.
-func (c *check) checkRootSearch() {
+func (c *check) checkRootSearch(ctx context.Context) {
 	if c.o.Pod.Config == nil {
 		return
 	}
 	for i, s := range c.o.Pod.Config.Searches {
-		if s == "." {
+		if ctx.Err() != nil {
+			return
+		}
+		if s == "." && !c.full(CodeRootSearch) {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
 				`musl stops at the search domain ".": Alpine images do not resolve names that no earlier domain has`,
 				"remove it: every resolver also tries the name without a search domain")

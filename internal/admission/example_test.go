@@ -4,6 +4,7 @@
 package admission_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -26,13 +27,18 @@ func Example() {
 		Namespace: "payments-production", Name: "checkout-worker-0", Policy: policy.ClusterFirst,
 		Subdomain: "checkout-workers", SetHostnameAsFQDN: true,
 	}}
-	verdict := admission.NewVerdict(pod, rules.Check(pod))
-	fmt.Println(verdict.Denied)
+	findings, err := rules.Check(context.Background(), pod)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(admission.NewVerdict(pod, findings).Denied)
 
 	// For an object that creates pods there is a warning.
 	set := pod
 	set.Kind, set.Ordinal, set.Pod.Path = "StatefulSet", true, "spec.template."
-	verdict = admission.NewVerdict(set, rules.Check(set))
+	findings, _ = rules.Check(context.Background(), set)
+	verdict := admission.NewVerdict(set, findings)
 	fmt.Printf("%q %d\n", verdict.Denied, len(verdict.Warnings))
 	// Output:
 	// spec.setHostnameAsFQDN: FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters, 64 is the limit; shorten the name or the subdomain or the namespace by 8, or drop setHostnameAsFQDN

@@ -33,6 +33,9 @@ func (c *check) wantsFQDN() bool {
 
 // addFQDNTooLong reports rule N6: such a pod stays pending forever (KEP-1797).
 func (c *check) addFQDNTooLong() {
+	if c.unknown.ClusterDomain {
+		return
+	}
 	name := c.fqdn(fqdn.CutHostname(c.host()))
 	c.add(policy.Finding{
 		Code: policy.CodeFQDNTooLong, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
@@ -91,13 +94,13 @@ func (c *check) checkFQDNWithoutDomain() {
 func (c *check) checkOrdinalLimit() {
 	host := c.host()
 	ordinal := host[strings.LastIndexByte(host, '-')+1:]
-	if c.o.Kind != kindStatefulSet || !c.o.Ordinal || len(host) > fqdn.MaxLabel {
+	if c.o.Kind != kindStatefulSet || !c.o.Ordinal || len(host) > fqdn.MaxLabel || len(c.o.Name)+1+minRevisionHash > fqdn.MaxLabel {
 		return
 	}
 	next := "1" + strings.Repeat("0", len(ordinal))
 	host = strings.TrimSuffix(host, ordinal) + next
 	kind, name, limit, hint := "host name", host, fqdn.MaxLabel, "shorten the name by 1"
-	if c.wantsFQDN() && len(host) <= fqdn.MaxLabel {
+	if c.wantsFQDN() && !c.unknown.ClusterDomain && len(host) <= fqdn.MaxLabel {
 		kind, name, limit, hint = "FQDN", c.fqdn(host), fqdn.MaxNodename, c.shortenHint(1)
 	}
 	if len(name) != limit+1 { // it fits, or the shorter ordinals do not fit either

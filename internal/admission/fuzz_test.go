@@ -13,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
 // FuzzCheck: if the policy engine finds that a pod does not start, the rules report an error.
@@ -49,7 +50,7 @@ func checkObject(t *testing.T, o admission.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	findings := rules.Check(o)
+	findings := vectors.Check(t, rules, o)
 	for _, f := range findings {
 		if f.Code == "" || f.Severity == "" || f.EnforcedBy == "" || f.Field == "" || f.Message == "" || f.Hint == "" || f.Reason != "" {
 			t.Errorf("a missing field, or a reason: %+v", f)
@@ -62,7 +63,7 @@ func checkObject(t *testing.T, o admission.Object) {
 	if v := admission.NewVerdict(o, findings); v.Denied != "" && !errors {
 		t.Errorf("denied without an error: %+v", v)
 	}
-	if again := rules.Check(o); !reflect.DeepEqual(findings, again) {
+	if again := vectors.Check(t, rules, o); !reflect.DeepEqual(findings, again) {
 		t.Errorf("the second check has %+v, the first %+v", again, findings)
 	}
 }

@@ -42,6 +42,31 @@ func (c *check) addGeneratedHostname(problem string) {
 	c.refuse(CodeGeneratedHostname, c.o.hostnameField(), message, labelHint(c.o.Pod.Hostname))
 }
 
+// Limits of the name of a StatefulSet. Its pods have the label controller-revision-hash, the
+// name, a dash and a hash of 8 to 10 characters, and a label has at most 63 (kubernetes#64023).
+const (
+	maxRevisionName = fqdn.MaxLabel - 1 - 10 // with every hash
+	maxRevisionHash = 10
+	minRevisionHash = 8
+)
+
+// checkRevisionLabel reports the name of a StatefulSet with which its pods have an invalid
+// label: the API server accepts the object, and refuses its pods.
+func (c *check) checkRevisionLabel() {
+	n := len(c.o.Name)
+	if c.o.Kind != kindStatefulSet || n <= maxRevisionName || labelProblem(c.o.Pod.Hostname) != "" {
+		return
+	}
+	field, hint := c.o.nameField(), fmt.Sprintf("shorten the name by %d", n-maxRevisionName)
+	if least := n + 1 + minRevisionHash; least > fqdn.MaxLabel {
+		c.refuse(CodeStatefulSetName, field,
+			fmt.Sprintf("the pods' label controller-revision-hash would have at least %d characters, %d is the limit; the API server accepts the object and refuses its pods", least, fqdn.MaxLabel), hint)
+		return
+	}
+	c.warn(CodeStatefulSetName, policy.EnforcedByAPIServer, field,
+		fmt.Sprintf("the pods' label controller-revision-hash would have up to %d characters, %d is the limit: with most hashes the API server refuses the pods", n+1+maxRevisionHash, fqdn.MaxLabel), hint)
+}
+
 // labelProblem returns why s is not a DNS label, or "". It returns "" for an empty s.
 func labelProblem(s string) string {
 	problems := fqdn.LabelProblems(s)
@@ -70,6 +95,15 @@ func labelHint(s string) string {
 // (apps/validation, ValidateStatefulSetName).
 func acceptedFirst(o *Object) bool {
 	return o.Kind == kindCronJob || o.Kind == kindStatefulSet && labelProblem(o.Name) == ""
+}
+
+// checkNode validates the name of a static pod's node, which its kubelet sets in spec.nodeName
+// (validation.go, ValidateNodeName).
+func (c *check) checkNode() {
+	if n := c.o.Node; n != "" && fqdn.SubdomainProblems(n) != nil {
+		c.refuse(CodeInvalidNodeName, "spec.nodeName", fmt.Sprintf("node name %q is not a DNS subdomain: the kubelet refuses its static pods", clip(n)),
+			"register the node with a name in lower case")
+	}
 }
 
 // checkOverride applies rule V4 to hostnameOverride (validation.go, validatePodHostName).

@@ -6,12 +6,17 @@ package admission
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // addServersCut reports rule L1 in terms of the pod's fields.
 func (c *check) addServersCut(d *policy.Decision) {
+	fromCluster := func(e policy.Entry) bool { return e.Source.Origin == policy.FromClusterDNS }
+	if c.unknown.ClusterDNS && slices.ContainsFunc(d.Nameservers, fromCluster) {
+		return
+	}
 	cut := dropped(d, policy.RuleServerLimit)
 	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, c.o.ofPod("spec.dnsConfig.nameservers"),
 		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s", len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
@@ -68,10 +73,15 @@ func list(entries []policy.Entry) string {
 }
 
 // clip shortens a value for a message. Labels and FQDNs at their limits are not shortened.
-func clip(s string) string {
-	const limit = 70
+func clip(s string) string { return cut(s, 70) }
+
+// cut returns s, or its first bytes if it has more than limit. It does not split a character.
+func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
 	return s[:limit] + "..."
 }

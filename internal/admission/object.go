@@ -21,12 +21,19 @@ const (
 // has the longest host name.
 type Object struct {
 	Kind      string // such as Pod or Deployment
-	Name      string // metadata.name
+	Name      string // metadata.name, or an example if it is generated
 	Operation Operation
 
 	// Pod is the pod with the API's defaults. Pod.Path is its path in the document:
 	// "spec.template." for a Deployment, "items[2]." for a Pod in a List.
 	Pod policy.Pod
+
+	// Node is the node of a static pod, "" for other pods. No admission policy changes a
+	// static pod, and its kubelet validates it like the API server.
+	Node string
+
+	// GeneratedName is set if the object has metadata.generateName instead of a name.
+	GeneratedName bool
 
 	// Ordinal is set if the host names of the pods are Name and a number, like those of
 	// a StatefulSet or an Indexed Job. Pod has the highest number.
@@ -51,13 +58,21 @@ func (o *Object) of(field string) string {
 	return field
 }
 
+// nameField returns the field that the name of the object is from.
+func (o *Object) nameField() string {
+	if o.GeneratedName {
+		return o.of("metadata.generateName")
+	}
+	return o.of("metadata.name")
+}
+
 // ofPod converts a path in the pod to a path in the document.
 func (o *Object) ofPod(field string) string { return o.Pod.Path + field }
 
 // hostnameField returns the field that the host name of the pods is from.
 func (o *Object) hostnameField() string {
 	if o.Ordinal || o.Pod.Hostname == "" {
-		return o.of("metadata.name")
+		return o.nameField()
 	}
 	return o.ofPod("spec.hostname")
 }

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,18 +34,24 @@ var flags = []string{
 
 // checkOptions warns of options that have no effect or an unexpected one. Neither the API
 // server nor the node validates them.
-func (c *check) checkOptions() {
+func (c *check) checkOptions(ctx context.Context) {
 	if c.o.Pod.Config == nil {
 		return
 	}
 	for i, o := range c.o.Pod.Config.Options {
-		field := c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i))
-		if message, hint := optionProblem(o); message != "" {
-			code := CodeOptionValue
-			if hint == "" {
-				code, hint = CodeUnknownOption, "check its spelling; resolv.conf(5) has the list"
-			}
-			c.warn(code, policy.EnforcedByDNSConfigurer, field, message, hint)
+		if ctx.Err() != nil {
+			return
+		}
+		message, hint := optionProblem(o)
+		if message == "" {
+			continue
+		}
+		code := CodeOptionValue
+		if hint == "" {
+			code, hint = CodeUnknownOption, "check its spelling; resolv.conf(5) has the list"
+		}
+		if !c.full(code) {
+			c.warn(code, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i)), message, hint)
 		}
 	}
 }
@@ -77,10 +84,24 @@ func optionProblem(o policy.Option) (message, hint string) {
 	return "", ""
 }
 
+// parseNumber parses what the C libraries read as a number, with at most 18 digits: the
+// expressions of the admission policies have 64 bits, too.
+func parseNumber(s string) (n int, ok bool) {
+	digits := s
+	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
+		digits = digits[1:]
+	}
+	if digits == "" || len(digits) > 18 || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}
+
 func numberProblem(o policy.Option, minimum, maximum int, below string) (message, hint string) {
 	hint = fmt.Sprintf("use %d to %d", minimum, maximum)
-	switch n, err := strconv.Atoi(o.Value); {
-	case err != nil:
+	switch n, ok := parseNumber(o.Value); {
+	case !ok:
 		return fmt.Sprintf("the value %q of option %s is not a number", clip(o.Value), o.Name), hint
 	case n < minimum:
 		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, minimum, below), hint

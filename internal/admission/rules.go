@@ -4,9 +4,8 @@
 package admission
 
 import (
+	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -24,13 +23,27 @@ const (
 	CodeOverrideConflict  policy.Code = "hostname-override-conflict"
 	CodeGeneratedHostname policy.Code = "generated-hostname"
 	CodeOrdinalLimit      policy.Code = "ordinal-limit"
+	CodeStatefulSetName   policy.Code = "statefulset-name"
 	CodeFQDNWithoutDomain policy.Code = "fqdn-without-domain"
 	CodeHostnameCollision policy.Code = "hostname-collision"
 	CodeUnknownOption     policy.Code = "unknown-option"
 	CodeOptionValue       policy.Code = "option-value"
 	CodeRootSearch        policy.Code = "root-search-domain"
 	CodeAutopathNeeds     policy.Code = "autopath-needs-admission"
+	CodeInvalidNodeName   policy.Code = "invalid-node-name"
 )
+
+// Unknown names the node facts that are defaults instead of the values of a cluster.
+type Unknown struct{ ClusterDomain, ClusterDNS bool }
+
+// WithUnknown returns r without the rules that could have another result with the values of
+// the cluster and deny a valid pod, or warn of one: those on the length of an FQDN, and
+// those that count the nameservers of the cluster or compare with them.
+func (r *Rules) WithUnknown(u Unknown) *Rules {
+	c := *r
+	c.unknown = u
+	return &c
+}
 
 // Rules check objects for the nodes of a cluster. They are immutable and safe for
 // concurrent use.
@@ -38,6 +51,8 @@ type Rules struct {
 	engine *policy.Engine
 	domain string // the cluster's
 	host   resolvconf.File
+
+	unknown Unknown
 }
 
 // New returns Rules for nodes with the facts in node and the resolv.conf in host. If host is
@@ -45,6 +60,8 @@ type Rules struct {
 // a [*policy.NodeError], or host.Err.
 func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	r := &Rules{domain: node.ClusterDomain}
+	// The admission policies accept every policy in the annotation.
+	node.AllowedOverrides = []policy.Policy{policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None}
 	switch {
 	case host == nil:
 		node.ResolvConf = "/etc/resolv.conf" // not disabled; its contents are empty
@@ -58,19 +75,28 @@ func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	return r, err
 }
 
-// Check returns the findings in o: first what the API server refuses, then what the nodes
+// Check returns the findings in o, at most MaxFindings and the first of each other code:
+// first what the API server refuses, then what the nodes
 // would refuse or cut, then what fails in the containers. A pod's DNS settings and host name
 // are immutable, so an update of a pod has no findings: an existing problem must not prevent
 // a change of its labels or finalizers.
-func (r *Rules) Check(o Object) []policy.Finding {
+//
+// The time is linear in the size of the object. Every loop over a list of the pod ends when
+// ctx is done; the error is then that of ctx.
+func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	if o.Kind == KindPod && o.Operation == Update {
-		return nil
+		return nil, nil
 	}
-	c := &check{Rules: r, o: &o}
+	c := newCheck(&o)
+	c.Rules = r
 	c.checkHostnames()
-	c.checkDNSConfig()
+	c.checkNode()
+	c.checkDNSConfig(ctx)
 	c.checkDNSPolicy()
 
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	d := r.engine.Decide(o.Pod, r.host)
 	for _, f := range d.Findings {
 		switch f.Code {
@@ -80,48 +106,30 @@ func (r *Rules) Check(o Object) []policy.Finding {
 			c.addFQDNTooLong()
 		case policy.CodeServerLimit:
 			c.addServersCut(&d)
+		case policy.CodeForeignNameserver:
+			if !c.unknown.ClusterDNS {
+				c.addFromNode(f)
+			}
 		case policy.CodeSearchLimit:
 			c.addSearchesCut(&d)
 		default:
-			if !aboutNode(f) {
-				f.Field = c.field(f.Field)
-				c.add(f)
-			}
+			c.addFromNode(f)
 		}
 	}
 	c.checkFQDNWithoutDomain()
 	c.checkOrdinalLimit()
-	c.checkOptions()
-	c.checkRootSearch()
-	return c.findings
+	c.checkRevisionLabel()
+	c.checkOptions(ctx)
+	c.checkRootSearch(ctx)
+	return c.findings, ctx.Err()
 }
 
-// check collects the findings in one object.
-type check struct {
-	*Rules
-	o        *Object
-	findings []policy.Finding
-}
-
-// add adds f, unless the API server refuses its field for another reason: only that is
-// reported until it is corrected.
-func (c *check) add(f policy.Finding) {
-	refused := func(r policy.Finding) bool {
-		return r.EnforcedBy == policy.EnforcedByAPIServer && r.IsError() && r.Field == f.Field
+// addFromNode adds a finding of the engine, unless it is about the node.
+func (c *check) addFromNode(f policy.Finding) {
+	if !aboutNode(f) {
+		f.Field = c.field(f.Field)
+		c.add(f)
 	}
-	if f.EnforcedBy == policy.EnforcedByAPIServer || !slices.ContainsFunc(c.findings, refused) {
-		c.findings = append(c.findings, f)
-	}
-}
-
-// refuse adds an error for which the API server refuses the object.
-func (c *check) refuse(code policy.Code, field, message, hint string) {
-	c.add(policy.Finding{Code: code, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByAPIServer, Message: message, Field: field, Hint: hint})
-}
-
-// warn adds a warning.
-func (c *check) warn(code policy.Code, by policy.Enforcer, field, message, hint string) {
-	c.add(policy.Finding{Code: code, Severity: policy.SeverityWarning, EnforcedBy: by, Message: message, Field: field, Hint: hint})
 }
 
 // aboutNode reports whether a finding is about the node instead of the object; `config
@@ -135,7 +143,10 @@ func aboutNode(f policy.Finding) bool {
 // field converts the field of a finding of the engine to a path in the document: the engine
 // does not know the path of a List's item.
 func (c *check) field(field string) string {
-	if field == "metadata.name" || field == "metadata.namespace" {
+	switch field {
+	case "metadata.name":
+		return c.o.nameField()
+	case "metadata.namespace":
 		return c.o.of(field)
 	}
 	return field
@@ -148,7 +159,13 @@ func (c *check) checkDNSPolicy() {
 	field := c.o.ofPod("spec.dnsPolicy")
 	switch p := c.o.Pod.Policy; {
 	case p == policy.Default, p == policy.ClusterFirst, p == policy.ClusterFirstWithHostNet, p == policy.None:
-	case strings.EqualFold(string(p), string(policy.ClusterFirstWithAutopath)):
+	case p.IsAutopath() && c.o.Pod.Windows:
+		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %s is unknown for pods of Windows: the admission policy leaves them alone", p),
+			"use dnsPolicy ClusterFirst")
+	case p.IsAutopath() && c.o.Node != "":
+		c.refuse(CodeAutopathNeeds, field, fmt.Sprintf("dnsPolicy %s in a static pod, which no admission policy changes: the kubelet refuses it", p),
+			"use dnsPolicy ClusterFirst and the annotation "+policy.OverrideAnnotation)
+	case p.IsAutopath():
 		c.add(policy.Finding{
 			Code: CodeAutopathNeeds, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByAPIServer,
 			Message: fmt.Sprintf("dnsPolicy %s is accepted only by clusters in which dnsconfigurer's admission policy is installed", p),

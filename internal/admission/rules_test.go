@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
 func TestNew_Invalid(t *testing.T) {
@@ -41,7 +42,7 @@ func TestCheck_NodeProblems(t *testing.T) {
 		}
 		for _, p := range []policy.Policy{policy.Default, policy.ClusterFirst} {
 			o := admission.Object{Kind: admission.KindPod, Name: "web", Pod: policy.Pod{Namespace: "shop", Name: "web", Policy: p}}
-			if found := rules.Check(o); found != nil {
+			if found := vectors.Check(t, rules, o); found != nil {
 				t.Errorf("%s, %s: %+v", name, p, found)
 			}
 		}

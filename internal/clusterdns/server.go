@@ -11,8 +11,6 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
@@ -24,7 +22,7 @@ import (
 type Server struct {
 	Source  *config.Source[config.DNS]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of the User-Agent at the API server
+	Version string           // of this binary
 	Log     *slog.Logger
 }
 
@@ -34,14 +32,22 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	data, err := s.newSource(c, z, registry)
+	registry := daemon.NewRegistry(s.Version)
+	server, err := forward.New(dnsserver.Config{
+		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath, LocalNames: c.Local,
+		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
+		Limits: dnsserver.Limits{
+			MaxConcurrent: c.Limits.MaxConcurrent, ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
+			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
+		},
+	}, registry, s.Log)
 	if err != nil {
 		return err
 	}
-	server, err := forward.New(dnsserver.Config{
-		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath,
-	}, registry, s.Log)
+	data, err := s.newSource(c, z, registry, func(uid string) {
+		// A cluster DNS server and a node cache must not have the same key.
+		server.SetReplicas(fmt.Sprintf("cluster DNS %s of cluster %s", c.Domain, uid))
+	})
 	if err != nil {
 		return err
 	}
@@ -63,8 +69,13 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 		Last: []daemon.Task{data.run, reloader.Run},
 	}
 	if c.HTTP != "" {
-		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return data.ready(z) }}
-		group.Tasks = append(group.Tasks, http.Serve)
+		l, err := daemon.ListenHTTP(ctx, c.HTTP)
+		if err != nil {
+			sockets.Close()
+			return err
+		}
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return data.ready(z) }}
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.Serve(ctx, l) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
 	return group.Run(ctx)

@@ -26,8 +26,9 @@ type source struct {
 	status func() []zonesync.Status // nil: manifests
 }
 
-// newSource returns the source of z: the manifests, or the API server.
-func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Registerer) (source, error) {
+// newSource returns the source of z: the manifests, or the API server. It calls identified with
+// the identity of the cluster when that is known.
+func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Registerer, identified func(uid string)) (source, error) {
 	if len(c.Manifests) > 0 {
 		dirs, err := zonesync.NewDirectories(zonesync.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: s.Log})
 		if err != nil {
@@ -49,7 +50,7 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 	}
 	api, err := zonesync.New(zonesync.Config{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: c.PodMode() == zone.PodsVerified,
-		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge, Logger: s.Log, Register: register,
+		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge, Identified: identified, Logger: s.Log, Register: register,
 	})
 	if err != nil {
 		return source{}, err

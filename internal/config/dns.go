@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -35,9 +36,10 @@ var logFormats = []string{"text", "json"}
 type DNS struct {
 	v1alpha1.DNSConfiguration
 
-	Addrs          []netip.AddrPort // of Listen
-	Domain         fqdn.Name        // of ClusterDomain
-	Reverse        []netip.Prefix   // of ReverseCIDRs
+	Addrs          []netip.AddrPort     // of Listen
+	Domain         fqdn.Name            // of ClusterDomain
+	Reverse        []netip.Prefix       // of ReverseCIDRs
+	Local          dnsserver.LocalNames // of LocalNames
 	Autopath       dnsserver.Autopath
 	Forward        Forward
 	SnapshotWait   time.Duration
@@ -168,11 +170,33 @@ var dnsFields = []Field[DNS]{
 		Clear: func(c *DNS) { c.Upstreams = nil }, // which would take precedence
 	},
 	{
+		Path: "upstreamPolicy", Flag: "upstream-policy", At: func(c *DNS) any { return &c.UpstreamPolicy },
+		Usage: policyUsage, Values: upstream.Policies(),
+		Check: func(c *DNS) error {
+			c.Forward.Policy = parsePolicy(&c.UpstreamPolicy)
+			return nil
+		},
+	},
+	{
 		Path: "stubDomains", Flag: "stub-domain", At: func(c *DNS) any { return &c.StubDomains },
 		Usage: stubDomainUsage,
 		Check: func(c *DNS) (err error) {
-			c.Forward.Stubs, err = parseStubDomains(c.StubDomains)
+			c.Forward.Stubs, err = parseStubDomains(c.StubDomains, clusterZones{c.Domain, c.Reverse, c.AutopathSuffix})
 			return err
+		},
+	},
+	{
+		Path: "localNames.specialUse", Restart: true, At: func(c *DNS) any { return &c.LocalNames.SpecialUse },
+		Check: func(c *DNS) error {
+			c.Local.SpecialUse = parseDefaultTrue(&c.LocalNames.SpecialUse)
+			return nil
+		},
+	},
+	{
+		Path: "localNames.privateReverse", Restart: true, At: func(c *DNS) any { return &c.LocalNames.PrivateReverse },
+		Check: func(c *DNS) error {
+			c.Local.PrivateReverse = c.LocalNames.PrivateReverse
+			return nil
 		},
 	},
 	{
@@ -200,13 +224,31 @@ var dnsFields = []Field[DNS]{
 		},
 	},
 	{
-		Path: "autopathNetworks", Flag: "autopath-network", Restart: true, At: func(c *DNS) any { return &c.AutopathNetworks },
-		Usage: "`CIDR` of clients that may send a search list; repeatable; empty: loopback, link-local, private and shared addresses",
+		Path: "autopathService", Flag: "autopath-service", Restart: true, At: func(c *DNS) any { return &c.AutopathService },
+		Usage: "`NAMESPACE/NAME` of the Service of the node caches, whose endpoints may send a search list",
 		Check: func(c *DNS) (err error) {
-			c.Autopath.Allowed, err = parseNetworks(c.AutopathNetworks)
+			c.Autopath.NodeCaches, err = parseService(&c.AutopathService, v1alpha1.DefaultAutopathService)
 			return err
 		},
 	},
+	{
+		Path: "autopathNetworks", Flag: "autopath-network", Restart: true, At: func(c *DNS) any { return &c.AutopathNetworks },
+		Usage: "`CIDR` of clients that may send a search list; repeatable; empty: the endpoints of --autopath-service",
+		Check: func(c *DNS) (err error) {
+			if c.Autopath.Allowed, err = parseNetworks(c.AutopathNetworks); len(c.AutopathNetworks) == 0 && len(c.Manifests) > 0 {
+				c.Autopath.Allowed = loopback() // a trial on one machine: no Service has the node cache as endpoint
+			}
+			return err
+		},
+	},
+	limitField(limitConcurrent, func(c *DNS) *int { return &c.Limits.MaxConcurrent }, nil),
+	limitField(limitReverse, func(c *DNS) *int { return &c.Limits.ReverseShare }, nil),
+	limitField(limitSearch, func(c *DNS) *int { return &c.Limits.SearchShare },
+		func(c *DNS) error { return checkShares(c.Limits.ReverseShare, c.Limits.SearchShare) }),
+	limitField(limitSearchRate, func(c *DNS) *int { return &c.Limits.SearchRate }, nil),
+	limitField(limitSearchBurst, func(c *DNS) *int { return &c.Limits.SearchBurst }, nil),
+	limitField(limitConnections, func(c *DNS) *int { return &c.Limits.MaxConnections }, nil),
+	limitField(limitClient, func(c *DNS) *int { return &c.Limits.MaxClientConnections }, nil),
 	{
 		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *DNS) any { return &c.Lameduck },
 		Usage: "`TIME` for which queries are answered after SIGTERM",

@@ -52,7 +52,7 @@ type Kind[C any] struct {
 // Defaults returns the configuration of an empty file.
 func (k *Kind[C]) Defaults() C {
 	var c C
-	_ = k.check(&c, fieldPath) // cannot fail: only finish requires fields
+	k.check(&c, fieldPath) // finds no problem: only finish requires fields
 	return c
 }
 
@@ -68,10 +68,24 @@ func (k *Kind[C]) NeedRestart(running, next C) []string {
 	return paths
 }
 
-// check validates all fields of c. The error joins all problems. name returns the name of a
-// field in their messages.
-func (k *Kind[C]) check(c *C, name func(path string) string) error {
-	var problems []error
+// A problem is an invalid value, or values that cannot be combined.
+type problem struct {
+	paths []string // of the fields
+	err   error
+}
+
+// joinProblems returns the errors of problems as one.
+func joinProblems(problems []problem) error {
+	var errs []error
+	for _, p := range problems {
+		errs = append(errs, p.err)
+	}
+	return errors.Join(errs...)
+}
+
+// check validates all fields of c and returns all problems. name returns the name of a field
+// in their messages.
+func (k *Kind[C]) check(c *C, name func(path string) string) (problems []problem) {
 	for _, f := range k.Fields {
 		err := f.checkValues(c)
 		if err == nil && f.Check != nil {
@@ -81,10 +95,14 @@ func (k *Kind[C]) check(c *C, name func(path string) string) error {
 			continue
 		}
 		for _, e := range multierr.Unjoin(err) {
-			problems = append(problems, describe(f.Path, e, name))
+			paths := []string{f.Path}
+			if other, ok := errors.AsType[conflictError](e); ok {
+				paths = append(paths, other.paths...)
+			}
+			problems = append(problems, problem{paths, describe(f.Path, e, name)})
 		}
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 func (f *Field[C]) checkValues(c *C) error {

@@ -82,12 +82,12 @@ func testDefaults[C any](t *testing.T, k *Kind[C]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.check(&printed, fieldPath); err != nil {
-		t.Errorf("%s: %v", k.Name, err)
+	if problems := k.check(&printed, fieldPath); problems != nil {
+		t.Errorf("%s: %v", k.Name, problems)
 	}
 	var empty C
-	if err := k.check(&empty, fieldPath); err != nil {
-		t.Errorf("%s: an empty file: %v", k.Name, err)
+	if problems := k.check(&empty, fieldPath); problems != nil {
+		t.Errorf("%s: an empty file: %v", k.Name, problems)
 	}
 	for _, f := range k.Fields {
 		if diff := gocmp.Diff(f.At(&printed), f.At(&empty), cmpopts.EquateEmpty()); diff != "" {
@@ -132,23 +132,28 @@ var values = map[string]flagValue{
 	"ttl":              {file: "0"},
 	"upstream":         {file: "[192.0.2.1]"},
 	"resolv-conf":      {file: `""`},
+	"upstream-policy":  {file: "random"},
 	"stub-domain":      {file: "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", arg: "z=192.0.2.1,192.0.2.2"},
 	"host-suffix":      {file: "[h]"},
 	"autopath-suffix":  {file: "s"},
 	"edns-option":      {file: "65001"},
+	"autopath-service": {file: "n/s"},
 	"autopath-network": {file: "[203.0.113.0/24]"},
 	"lameduck":         {file: "1s"},
 	"log-format":       {file: "json"},
 	"interface":        {file: "i"},
+	"notrack":          {file: "disabled"},
 	"cluster-dns":      {file: "[192.0.2.2]"},
 	"runtime-endpoint": {file: "r"},
 	"kubelet-config":   {file: "/k"},
-	"node-ip":          {file: "[192.0.2.3]"},
-	"node-name":        {file: "worker"},
-	"tls-cert":         {file: "c"},
-	"tls-key":          {file: "k"},
-	"self-signed":      {file: "true"},
-	"namespace":        {file: "ns"},
+
+	"kubelet-config-dir": {file: "/k.d"},
+	"node-ip":            {file: "[192.0.2.3]"},
+	"node-name":          {file: "worker"},
+	"tls-cert":           {file: "c"},
+	"tls-key":            {file: "k"},
+	"self-signed":        {file: "true"},
+	"namespace":          {file: "ns"},
 }
 
 // flagValue is one value of a flag: in the file, and on the command line if that differs.

@@ -6,9 +6,11 @@ package config
 import (
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
@@ -18,6 +20,8 @@ import (
 type files struct {
 	loaded map[string]digest // by path, when read was called
 	polled map[string]digest // by path, when changed was last called
+
+	settled bool // the last two calls of changed found the same
 }
 
 // digest identifies the content of a file, or the error of reading it.
@@ -33,11 +37,42 @@ func readDigest(path string) ([]byte, digest, error) {
 
 func (f *files) read(path string) ([]byte, error) {
 	data, d, err := readDigest(path)
+	f.record(path, d)
+	return data, err
+}
+
+// track makes changed notice changes of a file that others read.
+func (f *files) track(path string) {
+	var d digest
+	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() { // a pipe can be read only once
+		_, d, _ = readDigest(path)
+	}
+	f.record(path, d)
+}
+
+// list returns the files with an extension in a directory and those below it, in lexical order.
+func (f *files) list(dir, extension string) ([]string, error) {
+	paths, d, err := listDigest(dir)
+	f.record(dir, d)
+	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Ext(path) != extension }), err
+}
+
+// listDigest returns all files in a directory and below it, in lexical order.
+func listDigest(dir string) (paths []string, _ digest, err error) {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	return paths, sha256.Sum256(fmt.Appendf(nil, "\x00%q %v", paths, err)), err
+}
+
+func (f *files) record(path string, d digest) {
 	if f.loaded == nil {
 		f.loaded = map[string]digest{}
 	}
 	f.loaded[path] = d
-	return data, err
 }
 
 // reset forgets which files were read.
@@ -47,14 +82,16 @@ func (f *files) reset() { clear(f.loaded) }
 func (f *files) changed() bool {
 	now := maps.Clone(f.loaded)
 	for path := range now {
-		// A pipe can be read only once; its digest stays.
-		if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+		switch info, err := os.Stat(path); {
+		case err == nil && info.IsDir():
+			_, now[path], _ = listDigest(path)
+		case err != nil || info.Mode().IsRegular(): // a pipe can be read only once; its digest stays
 			_, now[path], _ = readDigest(path)
 		}
 	}
-	settled := maps.Equal(now, f.polled)
+	f.settled = maps.Equal(now, f.polled)
 	f.polled = now
-	return settled && !maps.Equal(now, f.loaded)
+	return f.settled && !maps.Equal(now, f.loaded)
 }
 
 // ReadKind returns the kind of the configuration file at path.

@@ -4,21 +4,38 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // Forward is where a DNS server forwards queries.
 type Forward struct {
 	Upstreams  []upstream.Server
-	ResolvConf string // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
+	ResolvConf string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
+	Policy     upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
 	Stubs      []upstream.StubDomain
 	Cluster    []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
+
+	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
+}
+
+// policyUsage is the usage text of --upstream-policy.
+const policyUsage = "`ORDER` in which upstream servers are tried: sequential, random or roundRobin"
+
+// parsePolicy returns the order of upstream servers. It sets *text to the default if it is
+// empty.
+func parsePolicy(text *string) upstream.Policy {
+	*text = cmp.Or(*text, string(upstream.Sequential))
+	return upstream.Policy(*text)
 }
 
 // parseServers parses servers to forward to.
@@ -43,8 +60,38 @@ func parseResolvConf(path **string) string {
 	return **path
 }
 
+// clusterZones are the zones of the cluster, which a stub domain cannot replace.
+type clusterZones struct {
+	domain  fqdn.Name
+	reverse []netip.Prefix
+	suffix  string // of autopath, as it is in the file; empty: the default
+}
+
+// checkStub returns an error if a stub domain would never be used.
+func (c clusterZones) checkStub(stub fqdn.Name) error {
+	suffix, err := fqdn.ParseName(cmp.Or(c.suffix, v1alpha1.DefaultAutopathSuffix))
+	valid := err == nil && suffix != fqdn.Root // otherwise reported at its field
+	switch {
+	case stub == c.domain:
+		return fmt.Errorf("%v is the cluster domain: choose a domain below it", stub)
+	case valid && isWithin(stub, suffix):
+		return fmt.Errorf("%v is in the autopath domain %v, which is never forwarded", stub, suffix)
+	}
+	for _, p := range c.reverse {
+		if slices.Contains(zone.ReverseZones(p), stub) {
+			return fmt.Errorf("%v is a reverse zone of %v in reverseCIDRs: choose a domain below it", stub, p)
+		}
+	}
+	return nil
+}
+
+func isWithin(name, zone fqdn.Name) bool {
+	_, ok := name.Within(zone)
+	return ok
+}
+
 // parseStubDomains parses domains with servers of their own.
-func parseStubDomains(domains []v1alpha1.StubDomain) (stubs []upstream.StubDomain, _ error) {
+func parseStubDomains(domains []v1alpha1.StubDomain, cluster clusterZones) (stubs []upstream.StubDomain, _ error) {
 	var problems []error
 	for i, d := range domains {
 		if len(d.Servers) == 0 {
@@ -54,6 +101,12 @@ func parseStubDomains(domains []v1alpha1.StubDomain) (stubs []upstream.StubDomai
 		stub, err := upstream.ParseStubDomain(d.Zone + "=" + strings.Join(d.Servers, ","))
 		if err == nil && slices.ContainsFunc(stubs, func(other upstream.StubDomain) bool { return other.Zone == stub.Zone }) {
 			err = fmt.Errorf("duplicate zone %q: list all its servers in one place", d.Zone)
+		}
+		if err == nil {
+			var name fqdn.Name
+			if name, err = fqdn.ParseName(stub.Zone); err == nil {
+				err = cluster.checkStub(name)
+			}
 		}
 		if err != nil {
 			problems = append(problems, itemError{i, err})

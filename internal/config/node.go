@@ -12,8 +12,6 @@ import (
 	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -123,11 +121,12 @@ func clusterFacts() nodeFacts {
 }
 
 // newNode returns the node that c describes. c must be valid. Facts that c does not set are
-// read from its KubeletConfig. If that is not set, either, they are those in facts.
+// read from its KubeletConfig and KubeletConfigDir. If they are not set, either, they are those
+// in facts.
 func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts, f *files, origin func(path string) string) (Node, error) {
-	if c.KubeletConfig != "" {
+	if c.KubeletConfig != "" || c.KubeletConfigDir != "" {
 		var err error
-		if facts, err = readKubelet(f, c.KubeletConfig); err != nil {
+		if facts, err = readKubelet(f, c.KubeletConfig, c.KubeletConfigDir); err != nil {
 			return Node{}, err
 		}
 	}
@@ -150,39 +149,14 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 		n.Findings = append(n.Findings, facts.invalidDNS()...)
 	}
 	n.IPs = parseAddrs(c.NodeIPs)
+	for _, p := range c.AllowedOverrides {
+		n.AllowedOverrides = append(n.AllowedOverrides, policy.Policy(p))
+	}
 	n.Autopath = policy.Autopath{Suffix: autopath.Suffix, ClusterDNSFallback: autopath.ClusterDNSFallback}
 	n.Autopath.NodeCache, _ = ParseAddr(autopath.NodeCache)
 	var err error
 	n.uplinkMode, err = hostresolv.ParseUplinkMode(c.HostResolver)
 	return n, err
-}
-
-// readKubelet returns the facts in a KubeletConfiguration.
-func readKubelet(f *files, path string) (nodeFacts, error) {
-	data, err := f.read(path)
-	if err != nil {
-		return nodeFacts{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
-	}
-	k, err := kube.ParseKubeletConfiguration(data)
-	if err != nil {
-		return nodeFacts{}, multierr.Prefix(path, err)
-	}
-	facts := nodeFacts{
-		dns: k.ClusterDNS, dnsOrigin: path + ": clusterDNS", dnsFromKubelet: true,
-		domain: k.ClusterDomain, domainOrigin: path + ": clusterDomain",
-		resolvConf: kube.DefaultResolvConf,
-	}
-	if k.ResolvConf != nil {
-		facts.resolvConf = relativeTo(path, *k.ResolvConf)
-	}
-	for _, key := range k.Misspelled {
-		facts.findings = append(facts.findings, policy.Finding{
-			Code: policy.CodeMisspelledField, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
-			Message: fmt.Sprintf("%s: %s: unknown field, ignored by the kubelet and by dnsconfigurer", path, key),
-			Field:   key, Hint: "spell it " + kube.KubeletField(key),
-		})
-	}
-	return facts, nil
 }
 
 // invalidDNS reports invalid addresses in the kubelet's clusterDNS. They are not errors,
@@ -214,10 +188,24 @@ func parseAddrs(texts []string) (addrs []netip.Addr) {
 // resolveNodePaths resolves the relative paths in c from the directory of file.
 func resolveNodePaths(c *v1alpha1.NodeConfiguration, file string) {
 	c.KubeletConfig = relativeTo(file, c.KubeletConfig)
+	c.KubeletConfigDir = relativeTo(file, c.KubeletConfigDir)
 	c.UplinkResolvConf = relativeTo(file, c.UplinkResolvConf)
 	if c.ResolvConf != nil {
 		*c.ResolvConf = relativeTo(file, *c.ResolvConf)
 	}
+}
+
+// checkPolicies returns an error if one of the policies is not one of the API.
+func checkPolicies(policies []string) error {
+	var problems []error
+	for i, p := range policies {
+		switch policy.Policy(p) {
+		case policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None:
+		default:
+			problems = append(problems, itemError{i, fmt.Errorf("%q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", p)})
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // nodeFields returns the fields below "node".
@@ -226,6 +214,11 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 		{
 			Path: "node.kubeletConfig", Flag: "kubelet-config", At: func(c *C) any { return &at(c).KubeletConfig },
 			Usage:           "`FILE` with the node's KubeletConfiguration, for clusterDNS, clusterDomain and resolvConf; empty: as in the file of --config",
+			IgnoreEmptyFlag: true,
+		},
+		{
+			Path: "node.kubeletConfigDir", Flag: "kubelet-config-dir", At: func(c *C) any { return &at(c).KubeletConfigDir },
+			Usage:           "`DIR` of the kubelet's --config-dir, whose files override --kubelet-config; empty: as in the file of --config",
 			IgnoreEmptyFlag: true,
 		},
 		{
@@ -260,8 +253,12 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 			Check: func(c *C) error { return checkAddrs(at(c).NodeIPs) },
 		},
 		{
-			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName }, Restart: true,
+			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName },
 			Usage: "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix",
+		},
+		{
+			Path: "node.allowedOverrides", At: func(c *C) any { return &at(c).AllowedOverrides },
+			Check: func(c *C) error { return checkPolicies(at(c).AllowedOverrides) },
 		},
 	}
 }

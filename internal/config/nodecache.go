@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -22,8 +23,10 @@ const maxInterface = 15
 type NodeCache struct {
 	v1alpha1.NodeCacheConfiguration
 
-	Addrs    []netip.AddrPort // of Listen
-	Domain   fqdn.Name        // of ClusterDomain
+	Addrs    []netip.AddrPort     // of Listen
+	Domain   fqdn.Name            // of ClusterDomain
+	Reverse  []netip.Prefix       // of ReverseCIDRs
+	Local    dnsserver.LocalNames // of LocalNames
 	Autopath dnsserver.Autopath
 	Forward  Forward
 }
@@ -67,6 +70,12 @@ var nodeCacheFields = []Field[NodeCache]{
 		Check: func(c *NodeCache) error { return checkInterfaceName(c.Interface) },
 	},
 	{
+		Path: "notrack", Flag: "notrack", Restart: true, At: func(c *NodeCache) any { return &c.Notrack },
+		Usage:  "`MODE` of the rules that keep kube-proxy from translating the addresses of --listen: auto or disabled",
+		Values: []string{v1alpha1.NotrackAuto, v1alpha1.NotrackDisabled},
+		Check:  func(c *NodeCache) error { return setDefault(&c.Notrack, v1alpha1.NotrackAuto) },
+	},
+	{
 		Path: "http", Flag: "http", Restart: true, At: func(c *NodeCache) any { return &c.HTTP },
 		Usage: httpUsage, Check: func(c *NodeCache) error { return checkAddress(c.HTTP) },
 	},
@@ -87,6 +96,15 @@ var nodeCacheFields = []Field[NodeCache]{
 		},
 	},
 	{
+		Path: "reverseCIDRs", Flag: "reverse-cidr", At: func(c *NodeCache) any { return &c.ReverseCIDRs },
+		Usage: "`CIDR` of Services and pods, whose reverse names are sent to the cluster DNS; repeatable; empty: all that are not in a stub domain",
+		Check: func(c *NodeCache) (err error) {
+			c.Reverse, err = parseNetworks(c.ReverseCIDRs)
+			c.Forward.ClusterReverse = c.Reverse
+			return err
+		},
+	},
+	{
 		Path: "upstreams", Flag: "upstream", At: func(c *NodeCache) any { return &c.Upstreams },
 		Usage: "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME for names outside the cluster, instead of the servers in --resolv-conf; repeatable",
 		Check: func(c *NodeCache) (err error) {
@@ -103,11 +121,26 @@ var nodeCacheFields = []Field[NodeCache]{
 		},
 	},
 	{
+		Path: "upstreamPolicy", Flag: "upstream-policy", At: func(c *NodeCache) any { return &c.UpstreamPolicy },
+		Usage: policyUsage, Values: upstream.Policies(),
+		Check: func(c *NodeCache) error {
+			c.Forward.Policy = parsePolicy(&c.UpstreamPolicy)
+			return nil
+		},
+	},
+	{
 		Path: "stubDomains", Flag: "stub-domain", At: func(c *NodeCache) any { return &c.StubDomains },
 		Usage: stubDomainUsage,
 		Check: func(c *NodeCache) (err error) {
-			c.Forward.Stubs, err = parseStubDomains(c.StubDomains)
+			c.Forward.Stubs, err = parseStubDomains(c.StubDomains, clusterZones{c.Domain, c.Reverse, c.AutopathSuffix})
 			return err
+		},
+	},
+	{
+		Path: "localNames.specialUse", Restart: true, At: func(c *NodeCache) any { return &c.LocalNames.SpecialUse },
+		Check: func(c *NodeCache) error {
+			c.Local.SpecialUse = parseDefaultTrue(&c.LocalNames.SpecialUse)
+			return nil
 		},
 	},
 	{
@@ -127,6 +160,17 @@ var nodeCacheFields = []Field[NodeCache]{
 			return err
 		},
 	},
+	limitField(limitNode, func(c *NodeCache) *int { return &c.Limits.MaxConcurrent }, nil),
+	limitField(limitCluster, func(c *NodeCache) *int { return &c.Limits.ClusterShare }, nil),
+	limitField(limitReverse, func(c *NodeCache) *int { return &c.Limits.ReverseShare }, nil),
+	limitField(limitSearch, func(c *NodeCache) *int { return &c.Limits.SearchShare },
+		func(c *NodeCache) error {
+			return checkShares(c.Limits.ClusterShare, c.Limits.ReverseShare, c.Limits.SearchShare)
+		}),
+	limitField(limitSearchRate, func(c *NodeCache) *int { return &c.Limits.SearchRate }, nil),
+	limitField(limitSearchBurst, func(c *NodeCache) *int { return &c.Limits.SearchBurst }, nil),
+	limitField(limitConnections, func(c *NodeCache) *int { return &c.Limits.MaxConnections }, nil),
+	limitField(limitClient, func(c *NodeCache) *int { return &c.Limits.MaxClientConnections }, nil),
 	{
 		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *NodeCache) any { return &c.LogFormat },
 		Usage: logFormatUsage, Values: logFormats,

@@ -84,7 +84,7 @@ func writeKind[C any](b *strings.Builder, k *Kind[C], command string, docs map[s
 		at := f.At(&defaults)
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Path, flag, typeOf(at), valueOf(at), restart, meaning(k.Name, f.Path, docs))
 	}
-	for _, name := range []string{"snapshot", "node"} {
+	for _, name := range []string{"snapshot", "limits", "node"} {
 		if text := docs[k.Name+"."+name]; text != "" {
 			fmt.Fprintf(b, "\n%s\n", text)
 		}
@@ -98,9 +98,9 @@ func typeOf(at any) string {
 		return "string"
 	case *[]string, **[]string:
 		return "list of strings"
-	case *bool:
+	case *bool, **bool:
 		return "boolean"
-	case *uint16, **uint32:
+	case *int, *uint16, **uint32:
 		return "number"
 	case *[]v1alpha1.StubDomain:
 		return "list of `{zone, servers}`"
@@ -147,17 +147,19 @@ var (
 // struct type of a field as "Struct.field type".
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	docs, jsonNames := map[string]string{}, map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok {
-			addComments(spec.Name.Name, spec.Type.(*ast.StructType), docs, jsonNames)
+	for _, name := range []string{"config.go", "config_webhook.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/"+name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				addComments(spec.Name.Name, spec.Type.(*ast.StructType), docs, jsonNames)
+			}
+			return true
+		})
+	}
 	for key, text := range docs {
 		if !strings.HasSuffix(key, " type") {
 			docs[key] = replaceGoNames(text, jsonNames)

@@ -45,14 +45,48 @@ func ShimKind() *Kind[Shim] {
 // differs from the kubelet's value would break pods.
 func finishShim(c *Shim, s *Source[Shim]) (err error) {
 	n := c.ShimConfiguration.Node
-	if n.KubeletConfig == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
+	if n.KubeletConfig == "" && n.KubeletConfigDir == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
 		return errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
+	}
+	if n.NodeName == "" {
+		return s.missing("node.nodeName")
+	}
+	if c.Kubeconfig != "" {
+		s.files.track(c.Kubeconfig) // the client reads it
 	}
 	if c.Node, err = newNode(n, c.Autopath, nodeFacts{}, &s.files, s.origin); err != nil {
 		return err
 	}
+	if c.Mode() == cri.Force && len(c.Node.ClusterDNS) == 0 {
+		return fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set clusterDNS in the kubelet's configuration, or as %s",
+			s.origin("mode"), s.flagName("node.clusterDNS"))
+	}
 	c.Engine, err = c.Node.Engine()
 	return err
+}
+
+// WithFacts returns the configuration with the node facts that were read from the kubelet's
+// file, and without that file.
+func (c *Shim) WithFacts() v1alpha1.ShimConfiguration {
+	out := c.ShimConfiguration
+	servers := make([]string, len(c.Node.ClusterDNS))
+	for i, a := range c.Node.ClusterDNS {
+		servers[i] = a.String()
+	}
+	out.Node.KubeletConfig, out.Node.KubeletConfigDir = "", ""
+	out.Node.ClusterDNS, out.Node.ClusterDomain, out.Node.ResolvConf = &servers, &c.Node.ClusterDomain, &c.Node.ResolvConf
+	return out
+}
+
+// The values of onUnknownPod.
+const (
+	onUnknownPass = "Passthrough"
+	onUnknownFail = "Fail"
+)
+
+// FailUnknown reports whether requests for pods that cannot be looked up fail.
+func (c *Shim) FailUnknown() bool {
+	return c.OnUnknownPod == onUnknownFail || c.OnUnknownPod == "" && c.Mode() == cri.Force && c.Kubeconfig != ""
 }
 
 // Mode returns the mode of the shim.
@@ -63,12 +97,12 @@ var shimFields = []Field[Shim]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *Shim) any { return &c.Listen },
 		Usage: "`SOCKET` for the kubelet",
-		Check: func(c *Shim) error { return setDefault(&c.Listen, v1alpha1.DefaultShimListen) },
+		Check: func(c *Shim) error { return parseSocket(&c.Listen, v1alpha1.DefaultShimListen) },
 	},
 	{
 		Path: "runtimeEndpoint", Flag: "runtime-endpoint", Restart: true, At: func(c *Shim) any { return &c.RuntimeEndpoint },
 		Usage: "`SOCKET` of the container runtime",
-		Check: func(c *Shim) error { return setDefault(&c.RuntimeEndpoint, v1alpha1.DefaultRuntimeEndpoint) },
+		Check: func(c *Shim) error { return parseSocket(&c.RuntimeEndpoint, v1alpha1.DefaultRuntimeEndpoint) },
 	},
 	{
 		Path: "mode", At: func(c *Shim) any { return &c.ShimConfiguration.Mode },
@@ -76,16 +110,31 @@ var shimFields = []Field[Shim]{
 		Check:  func(c *Shim) error { return setDefault(&c.ShimConfiguration.Mode, string(cri.Generate)) },
 	},
 	{
-		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Shim) any { return &c.Kubeconfig },
+		Path: "onUnknownPod", At: func(c *Shim) any { return &c.OnUnknownPod },
+		Values: []string{onUnknownPass, onUnknownFail},
+		Check: func(c *Shim) error {
+			switch {
+			case c.OnUnknownPod != onUnknownFail:
+				return nil
+			case c.Mode() == cri.Observe:
+				return fmt.Errorf("%q: mode Observe changes nothing: want %q", onUnknownFail, onUnknownPass)
+			case c.Kubeconfig == "":
+				return fmt.Errorf("%q: without a kubeconfig no pod of the API server would start: set kubeconfig", onUnknownFail)
+			}
+			return nil
+		},
+	},
+	{
+		Path: "kubeconfig", Flag: "kubeconfig", At: func(c *Shim) any { return &c.Kubeconfig },
 		Usage: "kubeconfig `FILE` of the API server, to look pods up; empty: none",
 	},
 	{
-		Path: "manifests", Flag: "manifests", Restart: true, At: func(c *Shim) any { return &c.Manifests },
+		Path: "manifests", Flag: "manifests", At: func(c *Shim) any { return &c.Manifests },
 		Usage: "`DIR` of the kubelet's static pod manifests; empty: none",
 	},
 	{
 		Path: "http", Flag: "http", Restart: true, At: func(c *Shim) any { return &c.HTTP },
-		Usage: httpUsage,
+		Usage: httpUsage, Check: func(c *Shim) error { return checkAddress(c.HTTP) },
 	},
 	{
 		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },

@@ -6,6 +6,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -107,21 +108,21 @@ func (f *stubDomainFlag) String() string {
 	return strings.Join(texts, " ")
 }
 
-// Load reads the files and returns the validated configuration. An error in the command
-// line is a FlagError.
+// Load reads the files and returns the validated configuration. If all errors are in flags,
+// the error is a FlagError.
 func (s *Source[C]) Load() (C, error) {
-	var c, none C
-	s.applyFlags(&c)
-	if err := s.check(&c, s.flagName); err != nil {
-		return none, FlagError{err}
-	}
+	var none C
 	s.files.reset()
 	c, err := s.read()
 	if err != nil {
 		return none, err
 	}
 	s.applyFlags(&c)
-	if err := s.check(&c, s.origin); err != nil {
+	if problems := s.check(&c, s.origin); problems != nil {
+		err := joinProblems(problems)
+		if s.path == "" || !slices.ContainsFunc(problems, s.concernsFile) {
+			err = FlagError{err}
+		}
 		return none, err
 	}
 	if err := s.finish(&c, s); err != nil {
@@ -130,12 +131,20 @@ func (s *Source[C]) Load() (C, error) {
 	return c, nil
 }
 
+// concernsFile reports whether a field of p is not set by its flag.
+func (s *Source[C]) concernsFile(p problem) bool {
+	return slices.ContainsFunc(p.paths, func(path string) bool { return !s.isSet(s.field(path)) })
+}
+
 // Changed polls the files that Load has read. It reports whether Load must be called again:
 // a file has changed since Load, and none has changed since the previous call of Changed. The
 // second condition avoids reading a file while it is being written.
 func (s *Source[C]) Changed() bool { return s.files.changed() }
 
-// read reads and checks the file. Without one the configuration is empty.
+// Settled reports whether no file has changed between the last two calls of Changed.
+func (s *Source[C]) Settled() bool { return s.files.settled }
+
+// read reads the file. Without one the configuration is empty.
 func (s *Source[C]) read() (c C, err error) {
 	if s.path == "" {
 		return c, nil
@@ -144,12 +153,7 @@ func (s *Source[C]) read() (c C, err error) {
 	if err != nil {
 		return c, fmt.Errorf("reading the configuration: %w", err)
 	}
-	c, err = s.parse(data)
-	if err == nil {
-		checked := c // a copy, because Load applies the defaults after the flags
-		err = s.check(&checked, fieldPath)
-	}
-	if err != nil {
+	if c, err = s.parse(data); err != nil {
 		return c, multierr.Prefix(s.path, err)
 	}
 	if s.resolve != nil {
@@ -199,11 +203,8 @@ func (s *Source[C]) flagName(path string) string {
 
 // origin returns where the field at path is set: its flag, or the file and the path.
 func (s *Source[C]) origin(path string) string {
-	switch {
-	case s.isSet(s.field(path)):
+	if s.path == "" || s.isSet(s.field(path)) {
 		return s.flagName(path)
-	case s.path == "":
-		return path
 	}
 	return s.path + ": " + path
 }

@@ -88,6 +88,25 @@ func TestSource_EmptyFlag(t *testing.T) {
 	}
 }
 
+// TestSource_Merged: flags and file are validated together, so that a value is checked against
+// the values that the server uses, and a flag can end a conflict in the file.
+func TestSource_Merged(t *testing.T) {
+	for _, tt := range []struct{ name, fields, flag string }{
+		{"a flag that fits the file", "clusterDomain: cluster.example\n", "--autopath-suffix=local"},
+		{"a flag that ends a conflict", "manifests: [m]\nkubeconfig: k\n", "--kubeconfig="},
+		{"a flag that replaces an invalid value", "ttl: 3601\n", "--ttl=5"},
+	} {
+		if _, err := newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, tt.fields), tt.flag).Load(); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	conflict := newFile(t, v1alpha1.KindDNS, "clusterDomain: b.local\n")
+	_, err := newDNSSource(t, "--config", conflict, "--autopath-suffix=local").Load()
+	if _, isFlag := errors.AsType[FlagError](err); !isFlag {
+		t.Errorf("a suffix above the file's domain: %v", err)
+	}
+}
+
 func TestSource_Errors(t *testing.T) {
 	manifests := newFile(t, v1alpha1.KindDNS, "manifests: [m]\n")
 	for _, tt := range []struct {

@@ -17,6 +17,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -25,6 +26,15 @@ import (
 func setDefault(text *string, defaultText string) error {
 	*text = cmp.Or(*text, defaultText)
 	return nil
+}
+
+// parseDefaultTrue returns a boolean whose default is true. It sets *value to the default if it
+// is absent.
+func parseDefaultTrue(value **bool) bool {
+	if *value == nil {
+		*value = new(true)
+	}
+	return **value
 }
 
 // parseListen parses addresses to serve on. It sets *texts to their canonical form.
@@ -82,6 +92,24 @@ func parseNetworks(texts []string) (list []netip.Prefix, _ error) {
 		list = append(list, p.Masked())
 	}
 	return list, errors.Join(problems...)
+}
+
+// loopback returns the networks of the loopback interface.
+func loopback() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+// parseService parses the name of a Service, NAMESPACE/NAME. It sets *text to the default if it
+// is empty.
+func parseService(text *string, defaultText string) (dnsserver.Service, error) {
+	*text = cmp.Or(*text, defaultText)
+	namespace, name, _ := strings.Cut(*text, "/")
+	for _, label := range []string{namespace, name} {
+		if problems := fqdn.LabelProblems(label); problems != nil {
+			return dnsserver.Service{}, fmt.Errorf("%q is not the NAMESPACE/NAME of a Service", *text)
+		}
+	}
+	return dnsserver.Service{Namespace: namespace, Name: name}, nil
 }
 
 // parseOption parses the code of the EDNS0 option for search lists.

@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
 // Webhook is a validated WebhookConfiguration.
@@ -61,6 +62,9 @@ func finishWebhook(c *Webhook, s *Source[Webhook]) (err error) {
 	if err := c.loadRules(s, node.ResolvConf != nil); err != nil {
 		return err
 	}
+	if node.KubeletConfig == "" {
+		c.Rules = c.Rules.WithUnknown(admission.Unknown{ClusterDomain: node.ClusterDomain == nil, ClusterDNS: node.ClusterDNS == nil})
+	}
 	return checkCertificate(c, s)
 }
 
@@ -75,8 +79,13 @@ func (c *Webhook) loadRules(s *Source[Webhook], hostKnown bool) (err error) {
 		if _, err := s.files.read(c.Node.ResolvConf); err != nil {
 			return fmt.Errorf("reading the nodes' resolv.conf: %w", err)
 		}
+		if c.Node.uplinkMode != hostresolv.UplinkNever {
+			// Read for its changes. A file that is missing is a finding of Host.
+			_, _ = s.files.read(cmp.Or(c.Node.uplink, hostresolv.DefaultUplinkPath))
+		}
 	}
-	host, _ := c.Node.Host()
+	host, findings := c.Node.Host()
+	c.Node.Findings = append(c.Node.Findings, findings...)
 	c.Rules, err = admission.New(c.Node.Node, &host)
 	return err
 }
@@ -167,7 +176,7 @@ func webhookNodeFields() []Field[Webhook] {
 	fields := nodeFields(func(c *Webhook) *v1alpha1.NodeConfiguration { return &c.WebhookConfiguration.Node })
 	for i := range fields {
 		if fields[i].Path == "node.nodeName" {
-			fields[i].Flag, fields[i].Restart = "", false
+			fields[i].Flag = ""
 		}
 	}
 	return fields

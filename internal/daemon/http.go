@@ -18,7 +18,6 @@ import (
 
 // HTTP serves the endpoints /metrics, /livez and /readyz of a server.
 type HTTP struct {
-	Listen  func(ctx context.Context) (net.Listener, error)
 	Metrics prometheus.Gatherer
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
@@ -26,19 +25,17 @@ type HTTP struct {
 	Ready func() (details []string, err error)
 }
 
-// ListenTCP returns an HTTP.Listen for addr.
-func ListenTCP(addr string) func(context.Context) (net.Listener, error) {
-	return func(ctx context.Context) (net.Listener, error) {
-		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+// ListenHTTP opens the socket for [HTTP.Serve].
+func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("serving metrics and health: %w", SocketHint(err, "http"))
 	}
+	return l, nil
 }
 
-// Serve serves until ctx ends.
-func (h HTTP) Serve(ctx context.Context) error {
-	l, err := h.Listen(ctx)
-	if err != nil {
-		return fmt.Errorf("serving metrics and health: %w", SocketHint(err, "http"))
-	}
+// Serve serves until ctx ends. It closes l.
+func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -73,10 +70,13 @@ const httpRetry = 10 * time.Second
 
 // KeepServing is Serve for servers that must not stop if metrics and health cannot be served.
 // It retries after an error, and logs each error once while it repeats.
-func (h HTTP) KeepServing(ctx context.Context, log *slog.Logger) error {
+func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net.Listener, error), log *slog.Logger) error {
 	logged := ""
-	for {
-		err := h.Serve(ctx)
+	for ctx.Err() == nil {
+		l, err := listen(ctx)
+		if err == nil {
+			err = h.Serve(ctx, l)
+		}
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
@@ -89,4 +89,5 @@ func (h HTTP) KeepServing(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }

@@ -34,8 +34,9 @@ func TestHTTP_PortInUse(t *testing.T) {
 	var log logbuffer.Buffer
 	ended := make(chan error)
 	go func() {
-		h := daemon.HTTP{Listen: daemon.ListenTCP(l.Addr().String()), Metrics: prometheus.NewRegistry()}
-		ended <- h.KeepServing(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+		h := daemon.HTTP{Metrics: prometheus.NewRegistry()}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, l.Addr().String()) }
+		ended <- h.KeepServing(ctx, listen, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "retrying"); {
 		select {
@@ -54,6 +55,23 @@ func TestHTTP_PortInUse(t *testing.T) {
 	}
 }
 
+// TestHTTP_KeepServingEnds: the end of the context does not open the socket once more.
+func TestHTTP_KeepServingEnds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	opened := 0
+	listen := func(context.Context) (net.Listener, error) {
+		opened++
+		stop()
+		return nil, errors.New("in use")
+	}
+	if err := (daemon.HTTP{}).KeepServing(ctx, listen, slog.New(slog.DiscardHandler)); err != nil || opened != 1 {
+		t.Errorf("opened %d times, want 1; %v", opened, err)
+	}
+	if err := (daemon.HTTP{}).KeepServing(ctx, listen, slog.New(slog.DiscardHandler)); err != nil || opened != 1 {
+		t.Errorf("opened %d times after the end, want 1; %v", opened, err)
+	}
+}
+
 func TestHTTP_Ready(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,13 +79,12 @@ func TestHTTP_Ready(t *testing.T) {
 	}
 	ready := make(chan error, 1)
 	h := daemon.HTTP{
-		Listen:  func(context.Context) (net.Listener, error) { return l, nil },
 		Metrics: prometheus.NewRegistry(),
 		Ready:   func() ([]string, error) { return []string{"detail"}, <-ready },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- h.Serve(ctx) }()
+	go func() { ended <- h.Serve(ctx, l) }()
 	for _, tt := range []struct {
 		path string
 		err  error

@@ -19,18 +19,23 @@ import (
 // NewLogger returns the logger of a server, in format text or json, and makes client-go log to
 // it.
 func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
-	var h slog.Handler
-	switch format {
-	case "text":
-		h = slog.NewTextHandler(w, nil)
-	case "json":
-		h = slog.NewJSONHandler(w, nil)
-	default:
-		return nil, fmt.Errorf("log format %q: want text or json", format)
+	h, err := newHandler(w, format)
+	if err != nil {
+		return nil, err
 	}
 	log := slog.New(h)
 	klog.SetSlogLogger(log)
 	return log, nil
+}
+
+func newHandler(w io.Writer, format string) (slog.Handler, error) {
+	switch format {
+	case "text":
+		return slog.NewTextHandler(w, nil), nil
+	case "json":
+		return slog.NewJSONHandler(w, nil), nil
+	}
+	return nil, fmt.Errorf("log format %q: want text or json", format)
 }
 
 // TuneRuntime tunes Go's runtime for a process that passes short messages and shares the

@@ -24,7 +24,8 @@ const pollPeriod = 5 * time.Second
 
 // A Reloader applies the configuration of a server again when its files have changed and are
 // the same at two polls, and at once on a signal. If the configuration is invalid, the server
-// keeps the previous one.
+// keeps the previous one. If a valid one cannot be applied, for example because a file cannot
+// be watched, it is applied again at the next poll.
 type Reloader[C any] struct {
 	Source *config.Source[C]
 	Signal <-chan os.Signal // reloads at once, such as the channel of Sighup; nil: none
@@ -38,6 +39,9 @@ type Reloader[C any] struct {
 	started C    // the configuration that the server started with
 	first   Task // its background task
 	success prometheus.Gauge
+
+	unapplied bool   // the last valid configuration could not be applied: retry
+	logged    string // the error that is logged once while it repeats
 }
 
 // Start applies the configuration with which the server starts, and registers the metrics.
@@ -68,9 +72,14 @@ func (r *Reloader[C]) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.Signal:
+			r.logged = ""
 			background = r.reload()
 		case <-poll.C:
-			if r.Source.Changed() {
+			changed := r.Source.Changed()
+			if changed {
+				r.logged = ""
+			}
+			if changed || r.unapplied {
 				background = r.reload()
 			}
 		}
@@ -86,21 +95,32 @@ func (r *Reloader[C]) Run(ctx context.Context) error {
 func (r *Reloader[C]) reload() Task {
 	next, err := r.Source.Load()
 	var background Task
+	r.unapplied = false
 	if err == nil {
 		background, err = r.Apply(next)
+		r.unapplied = err != nil
 	}
 	if err != nil {
 		r.success.Set(0)
-		for _, e := range multierr.Unjoin(err) {
-			r.Log.Error("invalid configuration, keeping the previous one", "error", e)
-		}
+		r.logOnce(err)
 		return nil
 	}
+	r.logged = ""
 	r.success.Set(1)
 	if fields := r.Source.NeedRestart(r.started, next); fields != nil {
 		r.Log.Warn("changed fields take effect after a restart", "fields", fields)
 	}
 	return background
+}
+
+func (r *Reloader[C]) logOnce(err error) {
+	if err.Error() == r.logged {
+		return
+	}
+	r.logged = err.Error()
+	for _, e := range multierr.Unjoin(err) {
+		r.Log.Error("invalid configuration, keeping the previous one", "error", e)
+	}
 }
 
 // Sighup returns a channel that receives SIGHUP until stop is called.

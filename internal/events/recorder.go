@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 const (
@@ -24,56 +27,73 @@ const (
 	maxSent      = 1024             // events whose repetitions are counted
 	sendInterval = time.Minute      // between two updates of the same event
 	callTimeout  = 10 * time.Second // of a call
-	retryPause   = 10 * time.Second // after a call without a reply
-	maxTries     = 12
-	maxName      = 253 // bytes
+	retryPause   = 10 * time.Second // while the API server does not reply
+	maxTries     = 12               // calls without a reply: two minutes
+	maxName      = 253              // bytes
+	endTimeout   = time.Second      // for the events that wait when the recorder ends
 )
 
-// A Recorder sends events to the API server. A repeated event raises the count of the first.
+// A Recorder sends events to the API server. A pod has one event of each reason: a repetition
+// raises its count and replaces its message.
 type Recorder struct {
-	client rest.Interface // nil: events are dropped
+	client rest.Interface // nil: events are discarded
 	source corev1.EventSource
 	log    *slog.Logger
-	queue  chan *corev1.Event
+	drops  *Drops
+
+	mu    sync.Mutex
+	queue []queuedEvent // at most queueSize
+	wake  chan struct{} // has a value if the queue may have an event
 
 	sent map[eventKey]sentEvent // used by Run only
 }
 
-// eventKey is equal for an event and its repetitions.
+// queuedEvent is an event that waits to be sent.
+type queuedEvent struct {
+	*corev1.Event
+	tries   int  // calls without a reply
+	counted bool // as a repetition
+}
+
+// eventKey identifies the event of a pod.
 type eventKey struct {
-	pod             types.UID
-	reason, message string
+	pod    types.UID
+	reason string
 }
 
-// sentEvent is an event that was sent to the API server. Its count may be higher than on the
-// API server.
+// sentEvent describes an event that was sent to the API server.
 type sentEvent struct {
-	event *corev1.Event
-	at    time.Time
+	name  string
+	first metav1.Time
+	count int32     // may be higher than on the API server
+	at    time.Time // of the last call
 }
 
-// NewRecorder returns a recorder. Without a client it drops all events.
-func NewRecorder(client rest.Interface, source corev1.EventSource, log *slog.Logger) *Recorder {
-	return &Recorder{client: client, source: source, log: log, queue: make(chan *corev1.Event, queueSize), sent: map[eventKey]sentEvent{}}
+// NewRecorder returns a recorder that counts in drops. Without a client it discards all
+// events.
+func NewRecorder(client rest.Interface, source corev1.EventSource, drops *Drops, log *slog.Logger) *Recorder {
+	return &Recorder{client: client, source: source, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
 }
 
 // Record queues an event about a pod. It never blocks: if the queue is full, the event is
-// logged and dropped.
+// dropped. A long message is cut.
 func (r *Recorder) Record(pod corev1.ObjectReference, kind, reason, message string) {
 	if r.client == nil {
+		return
+	}
+	if len(pod.Name) > maxName || len(pod.Namespace) > maxName || len(pod.UID) > maxName {
+		r.drops.add(r.log, dropInvalid, 1)
 		return
 	}
 	now := metav1.Now()
 	e := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: eventName(pod.Name, now.UnixNano())},
-		InvolvedObject: pod, Type: kind, Reason: reason, Message: message,
+		InvolvedObject: pod, Type: kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
 		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
-	select {
-	case r.queue <- e:
-	default:
-		r.log.Warn("event dropped, queue full", "pod", pod.Namespace+"/"+pod.Name, "reason", reason, "message", message)
+	if !r.push(queuedEvent{Event: e}) {
+		r.drops.add(r.log, dropQueueFull, 1)
 	}
 }
 
@@ -83,66 +103,138 @@ func eventName(pod string, nanoseconds int64) string {
 	return strings.TrimRight(pod[:min(len(pod), maxName-len(suffix))], "-.") + suffix
 }
 
-// Run sends events until ctx ends.
+// push adds e to the queue unless it is full.
+func (r *Recorder) push(e queuedEvent) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == queueSize {
+		return false
+	}
+	r.queue = append(r.queue, e)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// pop removes the first event of the queue.
+func (r *Recorder) pop() (e queuedEvent, found bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return queuedEvent{}, false
+	}
+	e, r.queue[0] = r.queue[0], queuedEvent{}
+	r.queue = r.queue[1:]
+	return e, true
+}
+
+// Run sends events until ctx ends, and then for at most a second those that wait.
 func (r *Recorder) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case e := <-r.queue:
+	silent := 0 // consecutive calls without a reply
+	for ctx.Err() == nil {
+		e, found := r.pop()
+		if !found {
+			select {
+			case <-r.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if r.sendOrCount(ctx, e) {
+			silent = 0
+			continue
+		}
+		// A single event without a reply does not delay the others; an API server that does
+		// not reply at all gets a call every ten seconds.
+		if silent++; silent > 1 {
+			select {
+			case <-time.After(retryPause):
+			case <-ctx.Done():
+			}
+		}
+	}
+	r.end(ctx)
+	return nil
+}
+
+// end sends the events that wait.
+func (r *Recorder) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	unsent := 0
+	for e, found := r.pop(); found; e, found = r.pop() {
+		e.tries = maxTries // do not queue it again
+		if ctx.Err() != nil {
+			unsent++
+		} else {
 			r.sendOrCount(ctx, e)
 		}
 	}
+	r.drops.add(r.log, dropStopped, unsent)
+	r.drops.flush(r.log)
 }
 
-// sendOrCount sends e, or counts it if the same event was sent less than sendInterval ago.
-func (r *Recorder) sendOrCount(ctx context.Context, e *corev1.Event) {
-	key := eventKey{e.InvolvedObject.UID, e.Reason, e.Message}
+// sendOrCount sends e, or counts it if the same event was sent less than sendInterval ago. It
+// reports whether the API server replied.
+func (r *Recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool) {
+	key := eventKey{e.InvolvedObject.UID, e.Reason}
 	previous, repeated := r.sent[key]
-	if repeated {
-		e.Name, e.FirstTimestamp, e.Count = previous.event.Name, previous.event.FirstTimestamp, previous.event.Count+1
+	if repeated && !e.counted {
+		e.counted = true
+		previous.count++
+		r.sent[key] = previous
 		if time.Since(previous.at) < sendInterval {
-			r.sent[key] = sentEvent{e, previous.at}
-			return
+			return true
 		}
-	} else if len(r.sent) == maxSent {
+	}
+	if repeated {
+		e.Name, e.FirstTimestamp, e.Count = previous.name, previous.first, previous.count
+	}
+	err := r.send(ctx, e.Event, repeated)
+	_, isStatus := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil:
+		r.remember(key, e.Event)
+		return true
+	case isStatus:
+		delete(r.sent, key)
+		r.drops.addError(r.log, dropRejected, err)
+		return true
+	}
+	if e.tries++; e.tries >= maxTries || !r.push(e) {
+		r.drops.addError(r.log, dropNoReply, err)
+	}
+	return false
+}
+
+// remember keeps what is needed to count repetitions of e.
+func (r *Recorder) remember(key eventKey, e *corev1.Event) {
+	if _, found := r.sent[key]; !found && len(r.sent) == maxSent {
 		clear(r.sent)
 	}
-	r.sent[key] = sentEvent{e, time.Now()}
-	if err := r.send(ctx, e, repeated); err != nil {
-		delete(r.sent, key)
-		r.log.Warn("event not sent", "pod", e.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "message", e.Message, "error", err)
-	}
+	r.sent[key] = sentEvent{name: e.Name, first: e.FirstTimestamp, count: e.Count, at: time.Now()}
 }
 
-// send creates e, or updates it if it is repeated. It retries while there is no reply.
+// send creates e, or updates it if it is repeated.
 func (r *Recorder) send(ctx context.Context, e *corev1.Event, repeated bool) (err error) {
-	for range maxTries {
-		if repeated {
-			err = r.updateCount(ctx, e)
-			repeated = !apierrors.IsNotFound(err) // events expire
-		}
-		if !repeated {
-			err = r.client.Post().Namespace(e.Namespace).Resource("events").Timeout(callTimeout).Body(e).Do(ctx).Error()
-		}
-		if err == nil || apierrors.IsAlreadyExists(err) { // created by a call whose reply was lost
-			return nil
-		}
-		if _, replied := errors.AsType[*apierrors.StatusError](err); replied {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(retryPause):
-		}
+	if repeated {
+		err = r.update(ctx, e)
+		repeated = !apierrors.IsNotFound(err) // events expire
+	}
+	if !repeated {
+		err = r.client.Post().Namespace(e.Namespace).Resource("events").Timeout(callTimeout).Body(e).Do(ctx).Error()
+	}
+	if apierrors.IsAlreadyExists(err) { // created by a call whose reply was lost
+		return nil
 	}
 	return err
 }
 
-// updateCount sets the count and the time of an event that the API server has.
-func (r *Recorder) updateCount(ctx context.Context, e *corev1.Event) error {
-	patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp})
+// update sets what changes in an event that the API server has.
+func (r *Recorder) update(ctx context.Context, e *corev1.Event) error {
+	patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
 	if err != nil {
 		return err
 	}

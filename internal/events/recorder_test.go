@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,12 +19,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
@@ -54,15 +59,21 @@ func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 }
 
+// newReporter returns a reporter that sends to api and logs warnings.
+func newReporter(t *testing.T, api *eventAPI, log io.Writer) *Reporter {
+	t.Helper()
+	c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api}, corev1.SchemeGroupVersion, &corev1.Event{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewReporter(c, "worker", NewDrops(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+}
+
 // withReporter runs test in a bubble with a reporter that sends to api.
 func withReporter(t *testing.T, api *eventAPI, test func(r *Reporter, log *bytes.Buffer)) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api}, corev1.SchemeGroupVersion, &corev1.Event{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		var log bytes.Buffer
-		r := NewReporter(c, "worker", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		r := newReporter(t, api, &log)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -77,6 +88,11 @@ func withReporter(t *testing.T, api *eventAPI, test func(r *Reporter, log *bytes
 
 func edited(pod string) cri.Report {
 	return cri.Report{Sandbox: cri.Sandbox{Namespace: "shop", Name: pod, UID: "uid-of-" + pod}, Outcome: cri.Edited, DNS: resolvconf.Config{Nameservers: []string{"10.96.0.10"}}}
+}
+
+// dropped returns how many events were dropped for a reason.
+func dropped(r *Reporter, reason dropReason) float64 {
+	return testutil.ToFloat64(r.events.drops.dropped.WithLabelValues(string(reason)))
 }
 
 // namesOf cuts the time off the names of events in requests.
@@ -140,7 +156,7 @@ func TestRecorder_APIUnreachable(t *testing.T) {
 	}}
 	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
 		r.Report(edited("web"))
-		time.Sleep((maxTries - 1) * retryPause)
+		time.Sleep((maxTries - 2) * retryPause)
 		synctest.Wait()
 		if tries != maxTries || log.Len() > 0 {
 			t.Errorf("%d tries, want %d; the log:\n%s", tries, maxTries, log)
@@ -163,7 +179,7 @@ func TestRecorder_NotSent(t *testing.T) {
 				r.Report(edited("web"))
 				time.Sleep(maxTries * retryPause)
 				synctest.Wait()
-				if len(api.requests) != c.tries || strings.Count(log.String(), "event not sent") != 1 {
+				if len(api.requests) != c.tries || strings.Count(log.String(), "events not sent") != 1 {
 					t.Errorf("%d tries, want %d; the log:\n%s", len(api.requests), c.tries, log)
 				}
 			})
@@ -176,16 +192,16 @@ func TestRecorder_Bounds(t *testing.T) {
 	api := &eventAPI{answer: func(string) (int, error) { return 0, syscall.ECONNREFUSED }}
 	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
 		r.Report(edited("first"))
-		synctest.Wait() // being sent
-		for i := range queueSize {
+		synctest.Wait() // sent twice without a reply, and waits in the queue
+		for i := range queueSize - 1 {
 			r.Report(edited(fmt.Sprint("web-", i)))
 		}
 		if log.Len() > 0 {
 			t.Errorf("dropped too early:\n%s", log)
 		}
 		r.Report(edited("last"))
-		if n := strings.Count(log.String(), "event dropped"); n != 1 {
-			t.Errorf("%d dropped, want 1:\n%s", n, log)
+		if n := strings.Count(log.String(), "events not sent"); n != 1 || dropped(r, dropQueueFull) != 1 {
+			t.Errorf("%v dropped, %d lines, want 1:\n%s", dropped(r, dropQueueFull), n, log)
 		}
 	})
 	api = &eventAPI{}
@@ -222,11 +238,188 @@ func TestEventName(t *testing.T) {
 
 // TestRecorder_NoClient: a shim without a kubeconfig does not queue events.
 func TestRecorder_NoClient(t *testing.T) {
-	r := NewReporter(nil, "worker", slog.New(slog.DiscardHandler))
+	r := NewReporter(nil, "worker", NewDrops(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	for range queueSize + 1 {
 		r.Report(edited("web"))
 	}
 	if n := len(r.events.queue); n != 0 {
 		t.Errorf("%d events are queued", n)
 	}
+}
+
+// TestRecorder_OneWithoutReply: an event to which the API server never replies does not
+// delay the others.
+func TestRecorder_OneWithoutReply(t *testing.T) {
+	api := &eventAPI{}
+	api.answer = func(string) (int, error) {
+		if strings.Contains(api.bodies[len(api.bodies)-1], "uid-of-bad") {
+			return 0, syscall.ETIMEDOUT
+		}
+		return http.StatusOK, nil
+	}
+	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
+		r.Report(edited("bad"))
+		for i := range 20 {
+			r.Report(edited(fmt.Sprint("web-", i)))
+		}
+		synctest.Wait()
+		sent := 0
+		for _, body := range api.bodies {
+			if strings.Contains(body, "uid-of-web-") {
+				sent++
+			}
+		}
+		if sent != 20 {
+			t.Errorf("%d events sent at once, want 20", sent)
+		}
+	})
+}
+
+// TestRecorder_End ends while events wait, and the API server is well or away. Events that
+// are not sent are counted and logged.
+func TestRecorder_End(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  func(string) (int, error)
+		dropped float64
+		reason  dropReason
+		took    time.Duration
+	}{
+		"well": {nil, 0, dropNoReply, 0},
+		"away": {func(string) (int, error) { return 0, syscall.ECONNREFUSED }, 5, dropNoReply, 0},
+		"slow": {func(string) (int, error) {
+			time.Sleep(2 * endTimeout) // the transport of a test does not obey the context
+			return 0, context.DeadlineExceeded
+		}, 4, dropStopped, 2 * endTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &eventAPI{answer: c.answer}
+				var log bytes.Buffer
+				r := newReporter(t, api, &log)
+				for i := range 5 {
+					r.Report(edited(fmt.Sprint("web-", i)))
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				stop()
+				began := time.Now()
+				if err := r.Run(ctx); err != nil || time.Since(began) != c.took {
+					t.Errorf("ended after %v, %v", time.Since(began), err)
+				}
+				if n := dropped(r, c.reason); n != c.dropped || (n > 0) != strings.Contains(log.String(), "events not sent") {
+					t.Errorf("%v dropped, want %v:\n%s", n, c.dropped, &log)
+				}
+			})
+		})
+	}
+}
+
+// TestDrops_OncePerMinute drops an event every second: the log has their number once a
+// minute.
+func TestDrops_OncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		d := NewDrops(prometheus.NewRegistry())
+		for range 150 {
+			d.add(logger, dropQueueFull, 1)
+			time.Sleep(time.Second)
+		}
+		d.flush(logger)
+		d.flush(logger)
+		if n := strings.Count(log.String(), "\n"); n != 4 || strings.Count(log.String(), "count=60") != 2 || !strings.Contains(log.String(), "count=29") {
+			t.Errorf("%d lines, want 4:\n%s", n, &log)
+		}
+	})
+}
+
+// TestReporter_Unsafe has one event for all unsafe values of a pod.
+func TestReporter_Unsafe(t *testing.T) {
+	finding := func(text string, more int) policy.Finding {
+		return policy.Finding{Code: policy.CodeUnsafeValue, Message: text, More: more}
+	}
+	for _, tt := range []struct {
+		findings []policy.Finding
+		want     string
+	}{
+		{nil, ""},
+		{[]policy.Finding{finding("a", 0), {Code: policy.CodeSearchLimit, Message: "other"}}, "a"},
+		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0)}, "a; b; c"},
+		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0), finding("d", 199_996)}, "200000 unsafe values, the first of them: a; b; c"},
+	} {
+		if got := unsafeValues(tt.findings); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestReporter_Unchanged: a pod whose options have another order only gets no event.
+func TestReporter_Unchanged(t *testing.T) {
+	api := &eventAPI{}
+	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
+		p := edited("web")
+		p.DNS.Options = []string{"ndots:5", "edns0"}
+		p.Sandbox.HasDNS, p.Sandbox.DNS = true, p.DNS
+		p.Sandbox.DNS.Options = []string{"edns0", "ndots:5"}
+		r.Report(p)
+		synctest.Wait()
+		if len(api.requests) > 0 {
+			t.Errorf("sent %q", api.bodies)
+		}
+	})
+}
+
+// TestReporter_LargePods reports 2,000 pods with 0.78 MB of options each: neither the queue
+// nor the sent events keep their text, and events and log lines are short.
+func TestReporter_LargePods(t *testing.T) {
+	const pods, maxGrowth, maxLine, maxBody = 2000, 4 << 20, 4 << 10, 2048 // a message of 1,024 bytes, and the names
+	api := &eventAPI{}
+	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
+		lines := &lineLengths{}
+		r.log = slog.New(slog.NewTextHandler(lines, nil))
+		values := func() []string {
+			return append(slices.Repeat([]string{strings.Repeat("\x00a\"", 1000)}, 200), strings.Repeat("o", 100_000))
+		}
+		messages := 0
+		before := heap()
+		for i := range pods {
+			p := edited(fmt.Sprintf("web-%04d-%s", i, strings.Repeat("n", 230)))
+			p.DNS = resolvconf.Config{Nameservers: values(), Searches: values(), Options: values()}
+			p.Findings = []policy.Finding{{Code: policy.CodeUnsafeValue, Message: values()[0], More: 1}}
+			if i%2 == 0 {
+				p.Outcome, p.Detail = cri.FactsMismatch, strings.Repeat("d", 1024)
+			}
+			r.Report(p)
+			synctest.Wait()
+			for _, body := range api.bodies {
+				if len(body) > maxBody {
+					t.Errorf("event of %d bytes, want at most %d", len(body), maxBody)
+				}
+				messages++
+			}
+			api.requests, api.bodies = nil, nil
+		}
+		if growth := heap() - before; growth > maxGrowth {
+			t.Errorf("the heap has grown by %d bytes", growth)
+		}
+		if lines.longest > maxLine || messages < pods {
+			t.Errorf("a line has %d bytes, want at most %d; %d events", lines.longest, maxLine, messages)
+		}
+	})
+}
+
+// lineLengths is a log that keeps the length of the longest line only.
+type lineLengths struct{ longest int }
+
+func (l *lineLengths) Write(line []byte) (int, error) {
+	l.longest = max(l.longest, len(line))
+	return len(line), nil
+}
+
+// heap returns the bytes in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

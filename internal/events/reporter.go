@@ -7,13 +7,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // Reasons of the events on pods.
@@ -21,6 +24,7 @@ const (
 	ReasonConfigured = "DNSConfigured"
 	ReasonMismatch   = "NodeFactsMismatch"
 	ReasonUnsafe     = "UnsafeDNSValue"
+	ReasonUnknown    = "PodLookupFailed"
 )
 
 // A Reporter reports outcomes of sandboxes.
@@ -29,36 +33,82 @@ type Reporter struct {
 	events *Recorder
 }
 
-// NewReporter returns the reporter of a node. Without a client there are no events.
-func NewReporter(client rest.Interface, node string, log *slog.Logger) *Reporter {
-	return &Reporter{log, NewRecorder(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, log)}
+// NewReporter returns the reporter of a node, which counts in drops the events that it does
+// not send. Without a client there are no events. The log must not block.
+func NewReporter(client rest.Interface, node string, drops *Drops, log *slog.Logger) *Reporter {
+	return &Reporter{log, NewRecorder(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, drops, log)}
 }
 
-// Run sends events until ctx ends.
+// Run sends events until ctx ends, and a second longer those that wait.
 func (r *Reporter) Run(ctx context.Context) error { return r.events.Run(ctx) }
 
-// Report logs the outcome of a sandbox and records its events. It never blocks.
+// Report logs the outcome of a sandbox and records its events. It never blocks. A log line
+// has at most 4 KiB, however large the pod is.
 func (r *Reporter) Report(p cri.Report) {
 	s := p.Sandbox
-	log := r.log.With("pod", s.Namespace+"/"+s.Name, "podUID", s.UID, "outcome", p.Outcome)
+	log := r.log.With("pod", name(s.Namespace)+"/"+name(s.Name), "podUID", name(s.UID), "outcome", p.Outcome)
 	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: types.UID(s.UID)}
 	switch p.Outcome {
+	case cri.UnknownPod, cri.LookupTimeout, cri.LookupFailed:
+		r.reportUnknown(p, pod, log)
 	case cri.Edited:
-		log.Info("sandbox edited", "nameservers", p.DNS.Nameservers, "searches", p.DNS.Searches, "options", p.DNS.Options)
-		r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured, fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", p.DNS.String()))
-		for _, f := range p.Findings {
-			if f.Code == policy.CodeUnsafeValue {
-				r.events.Record(pod, corev1.EventTypeWarning, ReasonUnsafe, f.Message)
-			}
+		dns := resolvconf.Config{Nameservers: excerpt.List(p.DNS.Nameservers), Searches: excerpt.List(p.DNS.Searches), Options: excerpt.List(p.DNS.Options)}
+		log.Info("sandbox edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
+		if !s.HasDNS || !s.DNS.Equal(p.DNS) { // not only the order of options
+			r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured, fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", dns.String()))
+		}
+		if message := unsafeValues(p.Findings); message != "" {
+			r.events.Record(pod, corev1.EventTypeWarning, ReasonUnsafe, message)
 		}
 	case cri.FactsMismatch:
 		log.Warn("sandbox passed, node facts differ from the kubelet's", "detail", p.Detail)
 		r.events.Record(pod, corev1.EventTypeWarning, ReasonMismatch, p.Detail)
 	case cri.Panicked, cri.MalformedRequest:
 		log.Error("sandbox passed", "detail", p.Detail)
-	case cri.LookupFailed, cri.LookupTimeout, cri.Refused:
+	case cri.Refused:
 		log.Warn("sandbox passed", "detail", p.Detail)
 	default:
 		log.Debug("sandbox passed", "detail", p.Detail)
+	}
+}
+
+// name returns a name or a UID for a log line.
+func name(s string) string { return excerpt.Text(s, excerpt.MaxValue) }
+
+// unsafeValues describes the unsafe values among findings, the first three of them in full.
+// It returns "" if there are none.
+func unsafeValues(findings []policy.Finding) string {
+	const full = 3
+	var messages []string
+	count := 0
+	for _, f := range findings {
+		if f.Code == policy.CodeUnsafeValue {
+			count += 1 + f.More
+			if len(messages) < full {
+				messages = append(messages, excerpt.Text(f.Message, excerpt.MaxValue))
+			}
+		}
+	}
+	text := strings.Join(messages, "; ")
+	if count > full {
+		text = fmt.Sprintf("%d unsafe values, the first of them: %s", count, text)
+	}
+	return text
+}
+
+// reportUnknown reports a pod that could not be looked up. An event is sent if its DNS is wrong,
+// as in mode Force, or if it does not start.
+func (r *Reporter) reportUnknown(p cri.Report, pod corev1.ObjectReference, log *slog.Logger) {
+	switch {
+	case p.Failed:
+		log.Warn("sandbox failed, the kubelet tries again", "detail", p.Detail)
+		r.events.Record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod's DNS cannot be decided, the kubelet tries again: "+p.Detail)
+	case p.Mode == cri.Force:
+		log.Warn("sandbox passed with the kubelet's DNS, which mode Force replaces", "detail", p.Detail)
+		r.events.Record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod has the kubelet's DNS, which mode Force replaces: "+p.Detail)
+	case p.Outcome == cri.UnknownPod:
+		log.Debug("sandbox passed", "detail", p.Detail)
+	default:
+		log.Warn("sandbox passed", "detail", p.Detail)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,15 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 		}
 	}
 	expect("[192.0.2.1:53]")
+	// A server that fails before it runs has logged the warnings, and one that runs has logged
+	// them once.
+	expectWarnings := func(want int) {
+		t.Helper()
+		if got := strings.Count(log.String(), "invalid nameserver skipped"); got != want {
+			t.Errorf("%d warnings, want %d\n%s", got, want, log.String())
+		}
+	}
+	expectWarnings(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.run(ctx) }()
@@ -64,6 +74,7 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	write("nameserver 192.0.2.2\nnameserver 192.0.2.1\n")
 	<-used
 	expect("[192.0.2.2:53 192.0.2.1:53]")
+	expectWarnings(1)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -97,7 +108,7 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 	apply(c, true)
 	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 	question, _ := cache.NewQuestion(query, nil)
-	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now())
+	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(), cache.PutOptions{Generation: server.cache.Clear()})
 	for _, tt := range []struct {
 		name string
 		of   *forwarder

@@ -14,6 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
@@ -34,6 +35,7 @@ type forwarder struct {
 	cluster *upstream.Client // the one of clients for the cluster DNS; nil: the server itself is the cluster DNS
 
 	host        *hostresolv.Watcher // nil: the host file is not used
+	hostNewer   <-chan struct{}     // closed when the host file is newer than what is applied
 	hostClient  *upstream.Client    // the one of clients for the servers in the host file; nil: upstream servers are configured
 	hostServers []upstream.Server
 	useSearches bool // the search domains in the host file are the HostSuffixes
@@ -45,6 +47,7 @@ type forwarder struct {
 // newForwarder returns a forwarder for c.
 func newForwarder(c config.Forward, s shared) (*forwarder, error) {
 	common := s.clients
+	common.Policy = c.Policy
 	f := &forwarder{onChange: s.onChange, log: common.Logger, useSearches: len(c.Cluster) > 0}
 	if len(c.Upstreams) > 0 || c.ResolvConf != "" {
 		client, err := f.addClient(common, c.Upstreams, "")
@@ -61,11 +64,12 @@ func newForwarder(c config.Forward, s shared) (*forwarder, error) {
 		if f.host, err = hostresolv.New(hostresolv.Config{Path: c.ResolvConf, Logger: common.Logger}); err != nil {
 			return nil, err
 		}
-		snapshot, _ := f.host.Current()
-		f.apply(snapshot, slog.New(slog.DiscardHandler)) // followHost applies and logs it again
+		var snapshot hostresolv.Snapshot
+		snapshot, f.hostNewer = f.host.Current()
+		f.apply(snapshot)
 	}
 	if len(c.Cluster) > 0 {
-		if err := f.addCluster(c.Cluster, s); err != nil {
+		if err := f.addCluster(c, s); err != nil {
 			return nil, err
 		}
 	}
@@ -93,17 +97,22 @@ func (f *forwarder) addStubs(stubs []upstream.StubDomain, common upstream.Config
 const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 
 // addCluster forwards to the cluster DNS: names of the cluster, search lists, and reverse
-// names, because only the cluster DNS has the addresses of the cluster.
-func (f *forwarder) addCluster(servers []upstream.Server, s shared) error {
+// names, because only the cluster DNS has the addresses of the cluster. A stub domain may have
+// other reverse names, but not those of c.ClusterReverse.
+func (f *forwarder) addCluster(c config.Forward, s shared) error {
 	common := s.clients
 	common.Options, common.TryTimeout = []uint16{s.option}, clusterTry
-	client, err := f.addClient(common, servers, s.domain.String())
+	client, err := f.addClient(common, c.Cluster, s.domain.String())
 	if err != nil {
 		return err
 	}
 	f.cluster, f.Expander = client, client.Exchange
 	arpa := fqdn.Join(fqdn.Root, "arpa")
-	for _, zone := range []fqdn.Name{s.domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")} {
+	zones := []fqdn.Name{s.domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")}
+	for _, network := range c.ClusterReverse {
+		zones = append(zones, zone.ReverseZones(network)...)
+	}
+	for _, zone := range zones {
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange})
 	}
 	return nil
@@ -130,14 +139,15 @@ func (f *forwarder) run(ctx context.Context) error {
 
 func (f *forwarder) followHost(ctx context.Context) error {
 	for {
-		snapshot, newer := f.host.Current()
-		if changed := f.apply(snapshot, f.log); changed != unchanged {
-			f.onChange(f, changed)
-		}
 		select {
-		case <-newer:
+		case <-f.hostNewer:
 		case <-ctx.Done():
 			return nil
+		}
+		var snapshot hostresolv.Snapshot
+		snapshot, f.hostNewer = f.host.Current()
+		if changed := f.apply(snapshot); changed != unchanged {
+			f.onChange(f, changed)
 		}
 	}
 }
@@ -152,14 +162,14 @@ const (
 )
 
 // apply applies the content of the host file.
-func (f *forwarder) apply(snapshot hostresolv.Snapshot, log *slog.Logger) (changed change) {
+func (f *forwarder) apply(snapshot hostresolv.Snapshot) (changed change) {
 	if f.useSearches {
-		if suffixes := HostSuffixes(snapshot, log); !slices.Equal(suffixes, f.HostSuffixes) {
+		if suffixes := HostSuffixes(snapshot, f.log); !slices.Equal(suffixes, f.HostSuffixes) {
 			f.HostSuffixes, changed = suffixes, suffixesChanged
 		}
 	}
 	if f.hostClient != nil {
-		if servers := hostServers(snapshot, log); !slices.Equal(servers, f.hostServers) {
+		if servers := hostServers(snapshot, f.log); !slices.Equal(servers, f.hostServers) {
 			f.hostServers, changed = servers, serversChanged
 			f.hostClient.SetServers(servers)
 		}

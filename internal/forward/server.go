@@ -4,13 +4,13 @@
 package forward
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
 	"sync"
 	"time"
 
+	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -28,6 +28,7 @@ const Drain = 5 * time.Second
 type Server struct {
 	*dnsserver.Server
 	cache  *cache.Cache
+	loop   *upstream.LoopDetector
 	shared shared
 	log    *slog.Logger
 
@@ -43,19 +44,31 @@ func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	loop := &upstream.LoopDetector{}
+	loop, answer := &upstream.LoopDetector{}, c.AnswerProbe
+	c.AnswerProbe = func(name string) dns.RR {
+		if answer != nil {
+			if rr := answer(name); rr != nil {
+				return rr
+			}
+		}
+		return loop.AnswerProbe(name)
+	}
 	c.Cache, c.DetectProbe, c.Drain, c.Logger, c.Register = replies, loop.DetectProbe, Drain, log, register
 	server, err := dnsserver.New(c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Server: server, cache: replies, log: log}
+	s := &Server{Server: server, cache: replies, loop: loop, log: log}
 	s.shared = shared{
 		clients: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log},
 		domain:  c.Domain, option: c.Autopath.Option, onChange: s.hostChanged,
 	}
 	return s, nil
 }
+
+// SetReplicas sets what the replicas of the server have in common, and no other server has:
+// see upstream.LoopDetector.SetKey.
+func (s *Server) SetReplicas(key string) { s.loop.SetKey(key) }
 
 // Apply replaces the forwarding by that of c. The background task runs its clients and
 // watches the host file. It is nil if c equals the previous configuration. Apply must not be
@@ -101,10 +114,9 @@ func (s *Server) Cluster() *upstream.Client {
 	return s.forwarder.cluster
 }
 
-// ClusterReady returns an error if no server of the cluster DNS answers, and the state of
-// each. A server without queries counts as one that answers.
-func (s *Server) ClusterReady() (details []string, err error) {
-	err = errors.New("no cluster DNS server answers")
+// ClusterStatus returns the state of each server of the cluster DNS, from its replies to all
+// queries.
+func (s *Server) ClusterStatus() (details []string) {
 	for _, server := range s.Cluster().Status() {
 		state := "ok"
 		switch {
@@ -112,10 +124,8 @@ func (s *Server) ClusterReady() (details []string, err error) {
 			state = "forwarding loop: it sends the queries back"
 		case server.Down:
 			state = "does not answer"
-		default:
-			err = nil
 		}
 		details = append(details, fmt.Sprintf("cluster DNS %v: %s", server.Server, state))
 	}
-	return details, err
+	return details
 }

@@ -140,19 +140,19 @@ func (l *Lookup) run(ctx context.Context, override policy.Policy) (*Result, erro
 	return r, nil
 }
 
-// decide returns the pod's DNS configuration. Without autopath there is nothing to
-// compare with.
-func (l *Lookup) decide(override policy.Policy) (policy.Decision, error) {
+// decide returns the pod's DNS configuration. If instead is not "", it is the pod's policy.
+// Without autopath there is nothing to compare with.
+func (l *Lookup) decide(instead policy.Policy) (policy.Decision, error) {
 	pod := l.Pod.PolicyPod()
-	if override != "" {
-		pod.Override = override
+	if instead != "" {
+		pod.Policy, pod.Override = instead, ""
 	}
 	d := l.Engine.Decide(pod, l.Host)
 	if !d.Starts() {
 		return d, fmt.Errorf("%s: the pod would not start: %s", l.Pod.Location, d.Error)
 	}
 	i := slices.IndexFunc(d.Findings, func(f policy.Finding) bool { return f.Code == policy.CodeAutopathUnavailable })
-	if override != "" && i >= 0 {
+	if instead != "" && i >= 0 {
 		f := d.Findings[i]
 		return d, &kube.InputError{Location: l.Pod.Location, Err: fmt.Errorf("cannot compare policies: %s", f.Message), Hint: f.Hint}
 	}

@@ -9,31 +9,39 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
 // Server is the DNS cache of a node.
 type Server struct {
-	Source *config.Source[config.NodeCache]
-	Reload <-chan os.Signal // see daemon.Reloader.Signal
-	Log    *slog.Logger
+	Source  *config.Source[config.NodeCache]
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of this binary
+	Log     *slog.Logger
 }
 
 // Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
-	registry := prometheus.NewRegistry()
-	server, err := forward.New(dnsserver.Config{Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath}, registry, s.Log)
+	registry := daemon.NewRegistry(s.Version)
+	server, err := forward.New(dnsserver.Config{
+		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
+		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
+		Limits: dnsserver.Limits{
+			MaxConcurrent: c.Limits.MaxConcurrent, ClusterShare: c.Limits.ClusterShare,
+			ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
+			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
+		},
+	}, registry, s.Log)
 	if err != nil {
 		return err
 	}
@@ -44,41 +52,42 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
-	if err := ensureInterface(c); err != nil {
+	own, err := assignAddresses(c, s.Log)
+	if err != nil {
 		return err
 	}
-	if err := checkTakeover(ctx, c.Addrs, server.Cluster().Exchange, c.Domain); err != nil {
+	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+		return server.Cluster().Exchange(ctx, query) // a reload replaces the client
+	}}
+	if err := checkTakeover(ctx, own.listen, cluster.exchange, c.Domain); err != nil {
 		return err
 	}
-	sockets, err := dnsserver.ListenShared(ctx, c.Addrs)
+	sockets, err := dnsserver.ListenShared(ctx, own.listen)
 	switch {
 	case c.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%w: set --interface, or an address of the node", err)
 	case err != nil:
 		return daemon.SocketHint(err, "listen")
 	}
+	guard := newGuard(own.iface, sockets.Addrs(), registry, s.Log)
+	if err := guard.installRules(c.Notrack); err != nil {
+		sockets.Close()
+		return err
+	}
 	group := daemon.Group{
-		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }},
+		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }, guard.run, cluster.run},
 		Last:  []daemon.Task{reloader.Run}, // its background task has the TCP and TLS connections to upstream servers
 	}
 	if c.HTTP != "" {
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) {
+			details, err := guard.ready()
+			details = slices.Concat(own.omitted, details, server.ClusterStatus())
+			return details, errors.Join(err, cluster.ready())
+		}}
 		// The port is shared, too: like queries, probes get to the new instance.
 		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
-		http := daemon.HTTP{Listen: listen, Metrics: registry, Ready: server.ClusterReady}
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Forward.Cluster)
 	return group.Run(ctx)
-}
-
-// ensureInterface assigns the addresses to the interface of c, if it has one.
-func ensureInterface(c config.NodeCache) error {
-	if c.Interface == "" {
-		return nil
-	}
-	var addrs []netip.Addr
-	for _, l := range c.Addrs {
-		addrs = append(addrs, l.Addr())
-	}
-	return nodeaddr.Ensure(c.Interface, addrs)
 }

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/miekg/dns"
-
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -37,14 +35,10 @@ func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserve
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
-	query := new(dns.Msg).SetQuestion(domain.String(), dns.TypeSOA)
 	for {
-		reply, err := cluster(ctx, query)
-		if err == nil && reply.Rcode == dns.RcodeSuccess {
-			return nil
-		}
+		err := querySOA(ctx, cluster, domain)
 		if err == nil {
-			err = fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], domain)
+			return nil
 		}
 		select {
 		case <-time.After(takeoverRetry):

@@ -4,46 +4,117 @@
 package shim
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// An applier applies configurations to a shim: it sets a new hook for each.
+// An applier applies configurations to a shim: it sets a new hook for each, and replaces the
+// background tasks whose configuration has changed.
 type applier struct {
-	shim *cri.Shim
-	hook cri.Hook // has the fields that are equal in all hooks
-	log  *slog.Logger
+	shim    *cri.Shim
+	metrics *cri.Metrics
+	drops   *events.Drops
+	version string // of the User-Agent at the API server
+	log     *slog.Logger
 
-	host    *hostresolv.Watcher // nil: the node has no host file
-	hostCfg hostresolv.Config   // of host
+	host     *hostresolv.Watcher // nil: the node has no host file
+	hostCfg  hostresolv.Config   // of host
+	hostTask slot
+
+	lookups     *lookups
+	lookupCfg   lookupConfig // of lookups
+	lookupsTask slot
+	clientErr   error // why the last client of the API server could not be created
 }
 
-// apply is for a daemon.Reloader. The background task watches the host's file.
-func (a *applier) apply(c config.Shim) (background daemon.Task, err error) {
+// pass makes the shim pass every sandbox, because of problem.
+func (a *applier) pass(problem error) {
+	a.shim.SetHook(&cri.Hook{Problem: problem, Report: events.NewReporter(nil, "", a.drops, a.log).Report, Metrics: a.metrics})
+}
+
+// apply applies c. If it fails, nothing has changed. The background tasks run after the next
+// call of start.
+func (a *applier) apply(c config.Shim) error {
+	host := a.host
+	cfg := c.Node.HostConfig()
 	// The watcher is kept if its configuration is equal: it may have the last good content of
 	// a file that was removed.
-	if cfg := c.Node.HostConfig(); cfg != a.hostCfg {
-		host, err := newHostWatcher(cfg, a.log)
-		if err != nil {
-			return nil, err
-		}
-		a.host, a.hostCfg, background = host, cfg, daemon.NoTask
-		if host != nil {
-			background = host.Run
+	if cfg != a.hostCfg {
+		var err error
+		if host, err = newHostWatcher(cfg, a.log); err != nil {
+			return err
 		}
 	}
-	hook := a.hook
-	hook.Engine, hook.Mode, hook.HostFiles = c.Engine, c.Mode(), hostFiles(a.host)
-	a.shim.SetHook(&hook)
-	a.log.Info("configuration applied", "mode", hook.Mode, "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
+	if err := a.setLookups(newLookupConfig(c)); err != nil {
+		return err
+	}
+	if cfg != a.hostCfg {
+		a.host, a.hostCfg, a.hostTask.next = host, cfg, runHostWatcher(host)
+	}
+	a.setHook(c)
+	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hostFiles(host)().Pods)...) {
 		a.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
-	return background, nil
+	return nil
+}
+
+// retryClient tries again to create the client of the API server.
+func (a *applier) retryClient(c config.Shim) {
+	old := a.lookups
+	if err := a.setLookups(newLookupConfig(c)); err == nil && a.lookups != old {
+		a.setHook(c)
+		a.log.Info("API client created", "kubeconfig", c.Kubeconfig)
+	}
+}
+
+// setHook makes the shim use c and the lookups.
+func (a *applier) setHook(c config.Shim) {
+	hook := &cri.Hook{
+		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: hostFiles(a.host),
+		Lookup: a.lookups.lookup, Report: a.lookups.reporter.Report, Metrics: a.metrics,
+	}
+	if hook.Mode == cri.Force {
+		hook.Lookup = a.lookups.lookupForced
+	}
+	a.shim.SetHook(hook)
+}
+
+// setLookups replaces the lookups if their configuration has changed, or if the last client of
+// the API server could not be created. Previous lookups with a client are kept until there is
+// another client.
+func (a *applier) setLookups(cfg lookupConfig) error {
+	if a.lookups != nil && cfg == a.lookupCfg && a.clientErr == nil {
+		return nil
+	}
+	next, err := newLookups(cfg, a.version, a.drops, a.log)
+	if err != nil {
+		return err
+	}
+	a.clientErr = next.clientErr
+	if old := a.lookups; old != nil && next.clientErr != nil && (old.api != nil || cfg == a.lookupCfg) {
+		return nil
+	}
+	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.run
+	return nil
+}
+
+// start starts the background tasks that were replaced.
+func (a *applier) start(ctx context.Context) {
+	a.hostTask.start(ctx)
+	a.lookupsTask.start(ctx)
+}
+
+// end ends the background tasks.
+func (a *applier) end() {
+	a.hostTask.end()
+	a.lookupsTask.end()
 }
 
 // newHostWatcher returns the watcher of the host's file, nil if the node has none.
@@ -53,6 +124,13 @@ func newHostWatcher(cfg hostresolv.Config, log *slog.Logger) (*hostresolv.Watche
 	}
 	cfg.Logger = log
 	return hostresolv.New(cfg)
+}
+
+func runHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
+	if w == nil {
+		return daemon.NoTask
+	}
+	return w.Run
 }
 
 // hostFiles returns a cri.Hook.HostFiles that reads the files of w. A nil w has no files.

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -27,6 +27,7 @@ type reloadTest struct {
 	dir     string
 	hangup  chan os.Signal
 	metrics *prometheus.Registry
+	shim    *cri.Shim
 	log     logbuffer.Buffer
 	read    int // length of the log that was compared
 }
@@ -73,9 +74,6 @@ func (r *reloadTest) success(want float64) {
 	}
 }
 
-// pollPeriod is that of a daemon.Reloader.
-const pollPeriod = 5 * time.Second
-
 const (
 	reloadedShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 		"node: {kubeletConfig: kubelet.yaml, nodeName: worker}\n"
@@ -83,34 +81,43 @@ const (
 		"clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: \"\"\n"
 )
 
+// start starts a reloader of shim.yaml, as a process of the shim does.
+func (r *reloadTest) start() (stop func()) {
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	r.metrics, r.shim = prometheus.NewRegistry(), &cri.Shim{}
+	reloader := &reloader{
+		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
+		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problems{log: log}, log: log,
+		applier: &applier{shim: r.shim, drops: events.NewDrops(prometheus.NewRegistry()), log: log},
+	}
+	reloader.register(r.metrics)
+	first, loadErr := reloader.load()
+	last, lastErr := config.Shim{}, errNoState
+	if loadErr != nil {
+		last, lastErr = reloader.lastGood.load()
+	}
+	reloader.serving = first
+	reloader.start(first, loadErr, last, lastErr)
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan error)
+	go func() { ended <- reloader.run(ctx) }()
+	synctest.Wait() // for the first poll
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.Error(err)
+		}
+	}
+}
+
 // withReloader runs test with a reloader of shim.yaml, which refers to kubelet.yaml.
 func withReloader(t *testing.T, test func(*reloadTest)) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &reloadTest{T: t, dir: t.TempDir(), hangup: make(chan os.Signal), metrics: prometheus.NewRegistry()}
-		r.write("shim.yaml", reloadedShim)
-		r.write("kubelet.yaml", reloadedKubelet)
-		source := config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml"))
-		started, err := source.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		log := slog.New(slog.NewTextHandler(&r.log, nil))
-		applier := &applier{shim: &cri.Shim{}, log: log}
-		reloader := &daemon.Reloader[config.Shim]{Source: source, Signal: r.hangup, Apply: applier.apply, Log: log}
-		if err := reloader.Start(started, r.metrics); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- reloader.Run(ctx) }()
+	newReloadTest(t, func(r *reloadTest) {
+		stop := r.start()
 		r.logged("configuration applied", "mode=Generate", "clusterDNS=[10.96.0.10]")
 		r.success(1)
-		synctest.Wait() // for the first poll
 		test(r)
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -216,10 +223,10 @@ func TestReload_Signal(t *testing.T) {
 func TestReload_NeedsRestart(t *testing.T) {
 	withReloader(t, func(r *reloadTest) {
 		r.write("shim.yaml", strings.Replace(reloadedShim, "worker", "other", 1)+
-			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nmanifests: m\nhttp: h\ndrainTimeout: 1s\n")
+			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nhttp: h:1\ndrainTimeout: 1s\n")
 		r.poll()
 		r.poll("configuration applied", "mode=Observe", "take effect after a restart",
-			`fields="[listen runtimeEndpoint kubeconfig manifests http drainTimeout node.nodeName]"`)
+			`fields="[listen runtimeEndpoint http drainTimeout]"`, "level=ERROR", "kubeconfig k: ")
 		r.success(1)
 		r.poll()
 	})

@@ -4,107 +4,112 @@
 package shim
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // Server is the shim of a node.
 type Server struct {
 	Source  *config.Source[config.Shim]
-	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of the User-Agent at the API server
+	Flags   error            // what is wrong with the command line: all sandboxes are passed
+	Reload  <-chan os.Signal // reloads at once
+	Version string           // of this binary
 	Log     *slog.Logger
+	Writer  *daemon.LogWriter // writes Log
 }
 
-// Run serves with configuration c until ctx ends or a task of the server fails.
-func (s *Server) Run(ctx context.Context, c config.Shim) error {
-	api, err := newClient(c.Kubeconfig, s.Version)
-	if err != nil {
-		return err
+// Run serves until ctx ends. A node without its shim starts and stops no pods, so only an
+// unusable socket or runtime endpoint is an error. Any other problem of the configuration is
+// logged, and until it is solved the shim uses its last good settings or passes all sandboxes
+// unchanged.
+func (s *Server) Run(ctx context.Context) error {
+	registry := daemon.NewRegistry(s.Version)
+	s.Writer.Register(registry)
+	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
+	found := &problems{log: s.Log}
+	r := &reloader{
+		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, log: s.Log,
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry), version: s.Version, log: s.Log},
 	}
-	pods, err := watch.New(watch.Config{Client: api, NodeName: c.Node.Name, Manifests: c.Manifests, Logger: s.Log})
+	r.register(registry)
+	endpoints, err := s.open(r, shim)
 	if err != nil {
-		return fmt.Errorf("%w: set --node-name or node.nodeName", err)
-	}
-	registry := prometheus.NewRegistry()
-	metrics := cri.NewMetrics(registry)
-	reporter := events.NewReporter(api, c.Node.Name, s.Log)
-	shim := &cri.Shim{Runtime: c.RuntimeEndpoint, DrainTimeout: c.Drain, Metrics: metrics}
-	applier := &applier{shim: shim, hook: cri.Hook{Lookup: lookup(pods), Report: reporter.Report, Metrics: metrics}, log: s.Log}
-	reloader := &daemon.Reloader[config.Shim]{Source: s.Source, Signal: s.Reload, Apply: applier.apply, Log: s.Log}
-	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
 	notifier, err := systemd.NewNotifier()
-	if err != nil {
-		return err
-	}
-	if shim.Listener, err = listen(c.Listen); err != nil {
-		return err
-	}
+	found.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{reloader.Run, shim.Run, func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) }},
-		Last:  []daemon.Task{pods.Run, reporter.Run}, // calls that are drained look pods up and report
+		Tasks: []daemon.Task{shim.Run, func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) }},
+		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
-	if c.HTTP != "" {
-		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return nil, shim.Ready() }}
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, s.Log) })
+	if endpoints.HTTP != "" {
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, endpoints.HTTP) }
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
 	}
-	s.Log.Info("serving", "listen", c.Listen, "runtime", c.RuntimeEndpoint, "node", c.Node.Name)
+	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
 }
 
-// listen returns the socket that systemd passed to the process, or a new one.
-func listen(endpoint string) (net.Listener, error) {
-	path := strings.TrimPrefix(endpoint, "unix://")
+// open opens the socket and applies the first settings.
+func (s *Server) open(r *reloader, shim *cri.Shim) (config.Endpoints, error) {
+	first, loadErr := r.load()
+	var last config.Shim
+	lastErr := errNoState
 	socket, err := systemd.Socket()
-	switch {
-	case err != nil:
-		return nil, err
-	case socket != nil:
-		return cri.Inherit(path, socket)
-	}
-	return cri.Listen(path)
-}
-
-// lookup returns a cri.Hook.Lookup that looks pods up in pods.
-func lookup(pods *watch.Pods) func(context.Context, cri.Sandbox) (policy.Pod, error) {
-	return func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-		pod, _, err := pods.Lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
-		if errors.Is(err, watch.ErrNotFound) {
-			err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
-		}
-		return pod, err
-	}
-}
-
-// newClient returns a client for pods and events. Without a kubeconfig it is nil.
-func newClient(kubeconfig, version string) (rest.Interface, error) {
-	if kubeconfig == "" {
-		return nil, nil
-	}
-	c, err := client.LoadConfig(kubeconfig, "dnsconfigurer-shim/"+version)
 	if err != nil {
-		return nil, err
+		return config.Endpoints{}, err
 	}
-	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
-	return client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
+	endpoints, drain := first.Endpoints(), first
+	if loadErr != nil {
+		last, lastErr = r.lastGood.load()
+		drain = last
+		if endpoints, err = config.LoadEndpoints(s.Source, last.Endpoints(), config.Endpoints{Listen: socketPath(socket)}); err != nil {
+			return endpoints, err
+		}
+	}
+	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
+		return endpoints, err
+	}
+	if shim.Listener, err = listen(endpoints.Listen, socket); err != nil {
+		return endpoints, err
+	}
+	shim.Runtime, shim.DrainTimeout = endpoints.Runtime, drain.Drain // 0: the default
+	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
+		Listen: endpoints.Listen, RuntimeEndpoint: endpoints.Runtime, HTTP: endpoints.HTTP,
+		DrainTimeout: cmp.Or(drain.DrainTimeout, v1alpha1.DefaultShimDrainTimeout),
+	}
+	r.start(first, loadErr, last, lastErr)
+	return endpoints, nil
+}
+
+// socketPath returns the path of a socket that systemd passed; "" if there is none.
+func socketPath(socket *os.File) string {
+	if socket == nil {
+		return ""
+	}
+	l, err := net.FileListener(socket)
+	if err != nil {
+		return ""
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listen returns a listener on the socket that systemd passed to the process, or on a new one.
+func listen(endpoint string, socket *os.File) (net.Listener, error) {
+	if socket != nil {
+		return cri.Inherit(config.SocketPath(endpoint), socket)
+	}
+	return cri.Listen(config.SocketPath(endpoint))
 }

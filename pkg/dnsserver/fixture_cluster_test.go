@@ -26,7 +26,10 @@ const (
 )
 
 // reverseRanges are the address ranges of the test clusters.
-var reverseRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32")}
+var reverseRanges = []netip.Prefix{
+	netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/32"),
+	netip.MustParsePrefix("10.3.0.0/16"), netip.MustParsePrefix("2001:db8::/64"), // of the examples in the specification
+}
 
 // newZone returns the zone cluster.local with the objects of the cluster.
 func newZone(t testing.TB, reverse []netip.Prefix, cluster string) *zone.Zone {

@@ -48,6 +48,9 @@ func newCachingServer(t testing.TB, config Config) *testServer {
 	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		t.Fatal(err)
 	}
+	if a := &config.Autopath; a.Allowed == nil && a.NodeCaches == (Service{}) { // unless the test is about it
+		a.Allowed = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	}
 	config.Domain, config.TTL, config.Cache, config.Drain = clusterDomain, 5, s.cache, time.Second
 	if config.Register == nil {
 		config.Register = s.registry

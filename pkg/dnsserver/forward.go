@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -25,6 +27,8 @@ type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 type Stub struct {
 	Zone     fqdn.Name
 	Exchange Exchange
+
+	outage *outage // of the servers, set by SetForwarding
 }
 
 // Forwarding configures the servers for names outside the cluster. With the zero value such
@@ -44,6 +48,11 @@ type Forwarding struct {
 	HostSuffixes []fqdn.Name
 
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
+
+	// Set by SetForwarding.
+	inZone                         bool // a stub domain may be in the zone, so that not all of its names are the server's
+	upstreamOutage, expanderOutage *outage
+	generation                     cache.Generation // replies to queries of an older one are not cached
 }
 
 // SetForwarding replaces the Forwarding and clears the cache: the new servers may return
@@ -51,21 +60,35 @@ type Forwarding struct {
 // safe for concurrent use.
 func (s *Server) SetForwarding(f Forwarding) {
 	f.setHostSuffixes(f.HostSuffixes)
+	f.upstreamOutage, f.expanderOutage = new(outage), new(outage)
+	f.Stubs = slices.Clone(f.Stubs)
+	for i, stub := range f.Stubs {
+		f.Stubs[i].outage = new(outage)
+		f.inZone = f.inZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
+	}
+	s.setting.Lock() // the Forwarding in use has the current generation
+	defer s.setting.Unlock()
+	f.generation = s.cfg.Cache.Clear()
 	s.forwarding.Store(&f)
-	s.cfg.Cache.Clear()
+}
+
+// mayBeInZone reports whether a stub domain is in the domain of the cluster, or in a reverse
+// zone.
+func (s *Server) mayBeInZone(name fqdn.Name) bool {
+	return slices.ContainsFunc([]fqdn.Name{s.cfg.Domain, reverseV4, reverseV6}, func(zone fqdn.Name) bool {
+		_, ok := name.Within(zone)
+		return ok
+	})
 }
 
 // SetHostSuffixes replaces the HostSuffixes of the Forwarding. The cache keeps its
 // replies: their keys contain the suffixes. It is safe for concurrent use.
 func (s *Server) SetHostSuffixes(suffixes []fqdn.Name) {
-	for {
-		current := s.forwarding.Load()
-		next := *current
-		next.setHostSuffixes(suffixes)
-		if s.forwarding.CompareAndSwap(current, &next) {
-			return
-		}
-	}
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	next := *s.forwarding.Load()
+	next.setHostSuffixes(suffixes)
+	s.forwarding.Store(&next)
 }
 
 func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
@@ -79,7 +102,9 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 // destination is the server that queries for a name are forwarded to.
 type destination struct {
 	exchange  Exchange // nil: queries are refused
-	expand    bool     // exchange is the Expander, which is sent the search list
+	outage    *outage
+	cluster   bool // exchange is the cluster DNS server of a node cache. A stub domain in the domain of the cluster has other servers
+	expand    bool // exchange is the Expander, which is sent the search list
 	searchKey []byte
 }
 
@@ -89,23 +114,46 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	kind, _ := s.search.Parse(name)
 	switch {
 	case kind == autopath.NotInZone:
-		return destination{exchange: fwd.exchangeFor(name)}
+		stub := fwd.stubFor(name)
+		return destination{exchange: stub.Exchange, outage: stub.outage, cluster: s.nodeCache && stub.Zone == s.cfg.Domain}
 	case kind == autopath.Search && fwd.Expander != nil:
-		return destination{exchange: fwd.Expander, expand: true, searchKey: fwd.searchKey}
+		return destination{exchange: fwd.Expander, outage: fwd.expanderOutage, expand: true, searchKey: fwd.searchKey}
 	}
 	return destination{}
 }
 
-// exchangeFor returns the servers of the longest stub domain that contains the name, or else
-// the upstream servers.
-func (f *Forwarding) exchangeFor(name fqdn.Name) Exchange {
-	best := Stub{Exchange: f.Upstream}
+// The zones of reverse names (RFC 1035 section 3.5, RFC 3596 section 2.5).
+const (
+	reverseV4 fqdn.Name = "\x07in-addr\x04arpa\x00"
+	reverseV6 fqdn.Name = "\x03ip6\x04arpa\x00"
+)
+
+// workFor returns the work of a query that is forwarded for a name.
+func (s *Server) workFor(name fqdn.Name, to destination) work {
+	if to.expand {
+		return workSearch
+	}
+	if to.cluster {
+		return workCluster
+	}
+	for _, zone := range []fqdn.Name{reverseV4, reverseV6} {
+		if _, ok := name.Within(zone); ok {
+			return workReverse
+		}
+	}
+	return workPlain
+}
+
+// stubFor returns the longest stub domain that contains the name, or else the upstream servers.
+// Of two equal ones the last wins.
+func (f *Forwarding) stubFor(name fqdn.Name) Stub {
+	best := Stub{Exchange: f.Upstream, outage: f.upstreamOutage}
 	for _, stub := range f.Stubs {
-		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) > len(best.Zone) {
+		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) >= len(best.Zone) {
 			best = stub
 		}
 	}
-	return best.Exchange
+	return best
 }
 
 // forward answers from the cache, or else from other servers.
@@ -114,35 +162,64 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		return result{answer: answer{source: fromServer, answer: []dns.RR{minimalHINFO(q.owner())}}}
 	}
 	fwd := s.forwarding.Load()
+	if zone := s.local.find(q.name); zone != "" && len(zone) > len(fwd.stubFor(q.name).Zone) {
+		return result{answer: q.localAnswer(zone)}
+	}
 	to := s.destinationOf(fwd, q.name)
 	if to.exchange == nil {
 		a := failure(fromServer, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
 		return result{answer: a}
 	}
+	if q.flags&flagRD == 0 {
+		return s.forwardIterative(q, fwd, to, buf)
+	}
 	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
+	if hit.State == cache.Failing && to.outage.endedAfter(hit.FailedAt) {
+		hit.State = cache.Stale
+	}
 	s.metrics.lookups[hit.State].Inc()
 	switch hit.State {
 	case cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Expiring:
 		refresh := q.clone()
-		s.goTracked(ctx, func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
+		s.prefetch(ctx, q.client, s.workFor(q.name, to), func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
 		stale := q.cachedAnswer(&hit, fromStale, nil) // now: the hit refers to the packet, which is reused
-		return result{wait: func(ctx context.Context) answer { return s.askOrStale(ctx, q, fwd, stale) }}
+		return s.waiting(q, fwd, to, &stale)
 	}
-	return result{wait: func(ctx context.Context) answer { return s.ask(ctx, q, fwd) }}
+	return s.waiting(q, fwd, to, nil)
+}
+
+// waiting returns the result of a query that is sent to other servers.
+func (s *Server) waiting(q *query, fwd *Forwarding, to destination, stale *answer) result {
+	wait := func(ctx context.Context) answer { return s.ask(ctx, q, fwd) }
+	return result{wait: wait, work: s.workFor(q.name, to), stale: stale}
+}
+
+// forwardIterative answers a query without RD. The client wants to know what this server has:
+// a fresh answer of the cache, or else REFUSED. A node cache has the cluster's names from the
+// cluster DNS, and forwards the query.
+func (s *Server) forwardIterative(q *query, fwd *Forwarding, to destination, buf []byte) result {
+	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
+	s.metrics.lookups[hit.State].Inc()
+	work := s.workFor(q.name, to)
+	switch {
+	case hit.State == cache.Fresh:
+		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
+	case work == workCluster:
+		return s.waiting(q, fwd, to, nil)
+	}
+	return result{answer: s.refuse(work, refusedRecursion)}
 }
 
 // cachedAnswer returns the answer of a cache hit, in wire form.
 func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
-	a := answer{source: from}
-	a.wire = hit.Append(buf[:0], cache.ReplyOptions{ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0})
-	a.rcode = int(a.wire[3] & maskRcode)
+	a := answer{source: from, rcode: hit.Rcode()}
 	switch {
 	case from == fromStale && a.rcode == dns.RcodeNameError:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
@@ -151,29 +228,37 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 	case a.rcode == dns.RcodeServerFailure:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeCachedError}
 	}
+	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
+		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxLen(&a),
+	})
 	return a
 }
 
 // ask sends q to other servers and caches their reply.
 func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
-	if !s.limits.forwarded.tryAcquire() { // not cached: no query was sent
-		return failure(fromServer, dns.ExtendedErrorCodeOther, "too many queries are waiting for upstream servers")
-	}
-	defer s.limits.forwarded.release()
 	to := s.destinationOf(fwd, q.name)
-	m := q.message()
+	m, begin := q.message(), time.Now()
 	reply, err := s.send(ctx, q, m, to, fwd)
-	key := q.cacheKey(to.searchKey)
-	current := s.forwarding.Load() == fwd // a reply of replaced servers is not cached
+	if reason := rejectionOf(err); reason != granted {
+		return s.refuse(s.workFor(q.name, to), reason)
+	}
+	key, options := q.cacheKey(to.searchKey), s.putOptions(q, to, fwd)
 	if err != nil {
-		if current && ctx.Err() == nil { // the server is not shutting down
-			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now())
+		// Servers may drop a query without RD: that is not a fact about the name.
+		if m.RecursionDesired && ctx.Err() == nil { // the server is not shutting down
+			to.outage.recordFailure(begin)
+			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 		}
 		s.log.Debug("no upstream server answered", "name", q.owner(), "type", dns.Type(q.qtype), "error", err)
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "no upstream server answered") // without err, which discloses server addresses
+		reason := "no upstream server answered" // without err, which discloses server addresses
+		if errors.Is(err, message.ErrMalformed) {
+			reason = "the upstream server's reply is malformed"
+		}
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, reason)
 	}
-	if current && m.RecursionDesired { // without RD the reply may be a referral
-		s.cfg.Cache.Put(key, reply, time.Now())
+	to.outage.recordReply(time.Now())
+	if m.RecursionDesired { // without RD the reply may be a referral
+		s.cfg.Cache.Put(key, reply, time.Now(), options)
 	}
 	if reply.Truncated && q.via == overTCP { // the client cannot retry over another transport
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is truncated, and TCP to the server failed")
@@ -181,6 +266,15 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 	a := answerOf(reply, fromUpstream)
 	a.answer = withOwnerCase(a.answer, q.owner())
 	return a
+}
+
+// putOptions returns the options for the reply to q.
+func (s *Server) putOptions(q *query, to destination, fwd *Forwarding) cache.PutOptions {
+	options := cache.PutOptions{Generation: fwd.generation}
+	if _, ok := q.name.Within(s.cfg.Domain); ok || to.expand {
+		options.RetryInterval = clusterRetryInterval
+	}
+	return options
 }
 
 // send sends m, the query to send for q, to the destination.
@@ -206,25 +300,4 @@ func withOwnerCase(records []dns.RR, name string) []dns.RR {
 		}
 	}
 	return records
-}
-
-// staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
-const staleDelay = 1800 * time.Millisecond
-
-// askOrStale sends q to other servers. It returns the stale answer if they fail or take longer
-// than staleDelay. The query continues then, so that the next client gets the new answer.
-func (s *Server) askOrStale(ctx context.Context, q *query, fwd *Forwarding, stale answer) answer {
-	fresh := make(chan answer, 1)
-	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.ask(ctx, q, fwd) })
-	delay := time.NewTimer(staleDelay)
-	defer delay.Stop()
-	select {
-	case a := <-fresh:
-		if a.rcode != dns.RcodeServerFailure {
-			return a
-		}
-	case <-delay.C:
-	case <-ctx.Done():
-	}
-	return stale
 }

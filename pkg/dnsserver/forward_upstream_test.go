@@ -4,7 +4,9 @@
 package dnsserver
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -67,7 +69,7 @@ func validReply(t *testing.T, q *dns.Msg) []dnstest.Message {
 // noReply is a dnstest.Handler that never replies.
 func noReply(string, *dns.Msg) []dnstest.Message { return nil }
 
-// invalidReplies are messages that are malformed, or not a reply to the query.
+// invalidReplies are messages that are not a reply to the query.
 var invalidReplies = map[string]func(t *testing.T, q *dns.Msg) dnstest.Message{
 	"wrong ID":            changedReply(func(m *dns.Msg) { m.Id++ }),
 	"wrong name":          changedReply(func(m *dns.Msg) { m.Question[0].Name = "wwx.example." }),
@@ -82,7 +84,11 @@ var invalidReplies = map[string]func(t *testing.T, q *dns.Msg) dnstest.Message{
 	"empty":               func(*testing.T, *dns.Msg) dnstest.Message { return dnstest.Message{} },
 	"header only":         cutReply(func([]byte) int { return headerLen }),
 	"cut in the question": cutReply(func([]byte) int { return headerLen + 5 }),
-	"cut in the answer":   cutReply(func(wire []byte) int { return len(wire) - 2 }),
+}
+
+// malformedReplies are replies to the query with content that cannot be parsed.
+var malformedReplies = map[string]func(t *testing.T, q *dns.Msg) dnstest.Message{
+	"cut in the answer": cutReply(func(wire []byte) int { return len(wire) - 2 }),
 	"wrong answer count": func(t *testing.T, q *dns.Msg) dnstest.Message {
 		wire := mustPack(t, newReply(t, q, forgedAddr))
 		wire[6] = 0xFF
@@ -150,6 +156,92 @@ func TestUpstream_InvalidReplies(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestUpstream_MalformedReplies: a reply with malformed content is SERVFAIL with its own text
+// at once, and then from the cache.
+func TestUpstream_MalformedReplies(t *testing.T) {
+	for name, malformed := range malformedReplies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return []dnstest.Message{malformed(t, q)} })
+			s := startForwarder(t, longTry, server.Addr)
+			for i, want := range []string{"the upstream server's reply is malformed", ""} {
+				reply := s.exchange(t, "udp", parseQuery("www.example. A", true))
+				edes := reply.IsEdns0().Option
+				if reply.Rcode != dns.RcodeServerFailure || len(edes) != 1 || edes[0].(*dns.EDNS0_EDE).ExtraText != want {
+					t.Errorf("query %d: got %v, want SERVFAIL with %q", i+1, reply, want)
+				}
+			}
+			if n := server.OverUDP.Load(); n != 1 {
+				t.Errorf("%d queries to the upstream server, want 1", n)
+			}
+		})
+	}
+}
+
+// brokenRecords are records that the library does not
+// parse, or changes.
+var brokenRecords = []struct {
+	name   string
+	rrtype uint16
+	data   []byte
+}{
+	{"EUI48 of three octets", dns.TypeEUI48, []byte{1, 2, 3}},
+	{"HTTPS with unsorted keys", dns.TypeHTTPS, []byte{0, 1, 0, 0, 3, 0, 2, 1, 187, 0, 1, 0, 3, 2, 'h', '2'}},
+	{"HTTPS with an empty ipv4hint", dns.TypeHTTPS, []byte{0, 1, 0, 0, 4, 0, 0}},
+	{"APL of an unknown family", dns.TypeAPL, []byte{0, 99, 8, 1, 10}},
+	{"NSEC with an empty block", dns.TypeNSEC, []byte{1, 'a', 0, 0, 0}},
+	{"empty TXT", dns.TypeTXT, nil},
+	{"LOC of three octets", dns.TypeLOC, []byte{0, 0x12, 0x16}},
+	{"HINFO of one string", dns.TypeHINFO, []byte{3, 'c', 'p', 'u'}},
+	{"unknown type", 65280, []byte{0xC0, 12}},
+}
+
+// rdataOf returns the RDATA of the only answer in a reply whose owner is a pointer to the
+// question.
+func rdataOf(t *testing.T, wire []byte) []byte {
+	t.Helper()
+	at := headerLen + skipName(wire[headerLen:]) + questionFixedLen + 2 + recordFixedLen
+	if wire[7] != 1 || at > len(wire) {
+		t.Fatalf("no answer in %x", wire)
+	}
+	return wire[at : at+int(binary.BigEndian.Uint16(wire[at-2:]))]
+}
+
+// TestUpstream_OpaqueRecords: RDATA that the library does not parse, or would change, reaches
+// the client unchanged: from the server and from the cache, over UDP and TCP.
+func TestUpstream_OpaqueRecords(t *testing.T) {
+	for _, record := range brokenRecords {
+		for _, tcp := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TCP %t", record.name, tcp), func(t *testing.T) {
+				server := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
+					wire := mustPack(t, new(dns.Msg).SetReply(q))
+					wire[7] = 1
+					wire = append(wire, 0xC0, 12, byte(record.rrtype>>8), byte(record.rrtype), 0, 1, 0, 0, 0, 60, 0, byte(len(record.data)))
+					return []dnstest.Message{{Wire: append(wire, record.data...)}}
+				})
+				client, err := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := newServer(t, smallCluster, Config{Upstream: client.Exchange})
+				packet := mustPack(t, new(dns.Msg).SetQuestion("www.example.", record.rrtype))
+				for _, via := range []transport{overUDP, overTCP, overUDP} {
+					if got := rdataOf(t, handlePacket(t.Context(), s, packet, via, podAddr)); !bytes.Equal(got, record.data) {
+						t.Errorf("over %v: got % x, want % x", via, got, record.data)
+					}
+				}
+				if n := server.OverUDP.Load() + server.OverTCP.Load(); n != 1 {
+					t.Errorf("%d queries to the upstream server, want 1", n)
+				}
+				cached := answer{wire: handlePacket(t.Context(), s, packet, overUDP, podAddr)}
+				if a := cached.withRecords(); len(a.answer) != 1 || a.failed() {
+					t.Errorf("the records of the cached reply: %+v", a)
+				}
+			})
+		}
 	}
 }
 
@@ -323,9 +415,10 @@ func TestUpstream_UnrelatedRecords(t *testing.T) {
 	})
 }
 
-// TestForward_Limit: at most 4096 queries wait for other servers, also if all of them are for
-// one name. The next one gets SERVFAIL at once, and the cluster's names are answered.
+// TestForward_Limit: a client that floods the server with queries for one name gets SERVFAIL above
+// its share. The cluster's names are answered, and another client's query is sent.
 func TestForward_Limit(t *testing.T) {
+	const share = 1017 // of one client, of the slots for plain names: 65 % of 4096
 	var waiting atomic.Int32
 	release := make(chan struct{})
 	s := startServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
@@ -351,10 +444,16 @@ func TestForward_Limit(t *testing.T) {
 			flood.Write(packet)
 		}
 	}
-	// Queries within the limit may reach the upstream server after the first rejection.
-	for deadline := time.Now().Add(time.Minute); waiting.Load() < maxForwarded && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+	expectWaiting := func(want int32) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); waiting.Load() < want && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if n := waiting.Load(); n != want {
+			t.Errorf("waiting for upstream servers: got %d queries, want %d", n, want)
+		}
 	}
+	expectWaiting(share)
 	s.forEachTransport(t, func(t *testing.T, edns bool, exchange func(string) *dns.Msg) {
 		if got := addresses(exchange("web.default.svc.cluster.local. A")); got != "10.96.0.7" {
 			t.Errorf("name of the cluster: got %s, want 10.96.0.7", got)
@@ -364,9 +463,14 @@ func TestForward_Limit(t *testing.T) {
 			t.Errorf("query above the limit: got %v, want SERVFAIL", reply)
 		}
 	})
-	if n := waiting.Load(); n != maxForwarded {
-		t.Errorf("waiting for upstream servers: got %d queries, want %d", n, maxForwarded)
+	other := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	c, err := other.DialContext(t.Context(), "udp", s.addr.String())
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer c.Close()
+	c.Write(packet)
+	expectWaiting(share + 1)
 	if n := s.cache.Stats().Entries; n != 0 {
 		t.Errorf("%d failures are cached although no server was queried", n)
 	}

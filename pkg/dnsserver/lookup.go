@@ -21,16 +21,17 @@ type candidateLookup struct {
 	q         *query
 	snapshot  *zone.Snapshot
 	forwarded atomic.Int64 // subqueries to other servers
+	outside   atomic.Int64 // of these, those for names outside the cluster, at most maxQuestions
 }
 
 // lookup looks up a candidate, as a lookupFunc. Subqueries to other servers may outlive the
 // walk, until ctx ends: the next walk then finds their answers in the cache.
 func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	status, _, node := c.snapshot.Lookup(name)
+	status, _, node := c.s.lookupZone(c.snapshot, name)
 	switch {
 	case status == zone.NotInZone:
 		f, wait := c.lookupForwarded(ctx, name)
-		_, f.cluster = name.Within(c.s.cfg.Domain) // a node cache forwards the cluster's names
+		f.cluster = c.isCluster(name)
 		return f, wait
 	case status == zone.Exists && node.Alias != "":
 		return c.lookupAlias(ctx, name)
@@ -52,14 +53,18 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, 
 	return f, nil
 }
 
+// isCluster reports whether a node cache forwards a name to the cluster DNS.
+func (c *candidateLookup) isCluster(name fqdn.Name) bool {
+	return c.s.nodeCache && c.s.forwarding.Load().stubFor(name).Zone == c.s.cfg.Domain
+}
+
 // lookupAlias is lookup for the name of an ExternalName Service: the finding is that of the
 // target.
 func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
-	all := c.startLookups(name, func(q *query) result {
+	f, wait := c.lookupTypes(ctx, name, func(q *query) result {
 		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
 		return r
 	})
-	f, wait := c.findingOf(ctx, all)
 	inCluster := func(f finding) finding {
 		f.cluster, f.ttl = true, min(f.ttl, c.s.denialTTL(c.snapshot))
 		return f
@@ -78,10 +83,10 @@ func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (
 		c.s.metrics.lookups[cache.Fresh].Inc()
 		return finding{outcome: nxdomain, ttl: ttl}, nil
 	}
-	return c.findingOf(ctx, c.startLookups(name, func(q *query) result { return c.s.forward(ctx, q, nil) }))
+	return c.lookupTypes(ctx, name, func(q *query) result { return c.s.forward(ctx, q, nil) })
 }
 
-// lookups are the subqueries for one candidate. The first has the client's type.
+// lookups are the subqueries for one candidate, by the order of their types: A first.
 type lookups []lookup
 
 type lookup struct {
@@ -89,71 +94,95 @@ type lookup struct {
 	result
 }
 
-// startLookups resolves the subqueries for a candidate without waiting: the client's type, A
-// and AAAA. Because of A and AAAA, queries of all types lead to the same candidate if it has
-// an address.
-func (c *candidateLookup) startLookups(name fqdn.Name, resolve func(*query) result) lookups {
-	types := []uint16{c.q.qtype, dns.TypeA, dns.TypeAAAA}
-	switch c.q.qtype {
-	case dns.TypeA:
-		types = []uint16{dns.TypeA, dns.TypeAAAA}
-	case dns.TypeAAAA:
-		types = []uint16{dns.TypeAAAA, dns.TypeA}
-	}
-	var all lookups
-	for _, qtype := range types {
+// lookupTypes resolves the subqueries for a candidate. A comes first, whatever type the client
+// wants: most candidates do not exist, and one query is enough to know that. It returns the
+// finding, or a function that waits for it.
+func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name, resolve func(*query) result) (finding, func(context.Context) finding) {
+	start := func(qtype uint16) lookup {
 		r := resolve(c.q.subquery(name, qtype))
 		r.answer = r.answer.withRecords()
-		all = append(all, lookup{qtype: qtype, result: r})
-		if all.conclusive() {
-			break
+		return lookup{qtype: qtype, result: r}
+	}
+	all := lookups{start(dns.TypeA)}
+	addTypes := func() (added bool) {
+		more := all.more(c.q.qtype)
+		for _, qtype := range more {
+			all = append(all, start(qtype))
 		}
+		return len(more) > 0
 	}
-	return all
+	addTypes()
+	if all.pending() == 0 {
+		return all.combine(c.q.qtype), nil
+	}
+	return finding{}, func(walkCtx context.Context) finding {
+		c.await(ctx, walkCtx, name, all)
+		if addTypes() {
+			c.await(ctx, walkCtx, name, all)
+		}
+		return all.combine(c.q.qtype)
+	}
 }
 
-// findingOf returns the finding, or a function that waits for it.
-func (c *candidateLookup) findingOf(ctx context.Context, all lookups) (finding, func(context.Context) finding) {
-	if all.conclusive() || all.pending() == 0 {
-		return all.combine(), nil
+// more returns the types that have to be looked up once A is known: the client's type if the name
+// exists, and AAAA if there is no A record. So queries of all types lead to the same candidate.
+func (all lookups) more(qtype uint16) (types []uint16) {
+	a := &all[0]
+	if len(all) > 1 || a.wait != nil || a.nxdomain() || a.failed() {
+		return nil
 	}
-	return finding{}, func(walkCtx context.Context) finding { return c.awaitLookups(ctx, walkCtx, all) }
+	if !a.owns() {
+		types = append(types, dns.TypeAAAA)
+	}
+	if qtype != dns.TypeA && !slices.Contains(types, qtype) {
+		types = append(types, qtype)
+	}
+	return types
 }
 
-// awaitLookups sends all pending subqueries at once. It returns as soon as more answers would
-// not change the finding, or when walkCtx ends. The subqueries continue until ctx ends.
-func (c *candidateLookup) awaitLookups(ctx, walkCtx context.Context, all lookups) finding {
+// await sends all pending subqueries for a candidate at once, and waits for their answers or until
+// walkCtx ends. The subqueries continue until ctx ends.
+func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, all lookups) {
 	type completed struct {
 		index  int
 		answer answer
 	}
 	completions := make(chan completed, len(all)) // a late answer blocks no goroutine
 	pending := all.pending()
-	c.forwarded.Add(int64(pending))
 	for i, l := range all {
-		switch {
-		case l.wait == nil:
-		case !c.s.limits.expanded.tryAcquire():
-			completions <- completed{i, failure(fromServer, dns.ExtendedErrorCodeOther, "too many search lists are being expanded")}
-		default:
-			c.s.goTracked(ctx, func(ctx context.Context) {
-				defer c.s.limits.expanded.release()
-				completions <- completed{i, l.wait(ctx).withRecords()}
-			})
+		if l.wait == nil {
+			continue
 		}
+		a, wait := c.admit(name, l.result)
+		if wait == nil {
+			completions <- completed{i, a.withRecords()}
+			continue
+		}
+		c.s.goTracked(ctx, func(ctx context.Context) { completions <- completed{i, wait(ctx).withRecords()} })
 	}
 	for ; pending > 0; pending-- {
 		select {
 		case r := <-completions:
 			all[r.index].result = result{answer: r.answer}
-			if all.conclusive() {
-				return all.combine()
-			}
 		case <-walkCtx.Done():
-			return all.combine()
+			return
 		}
 	}
-	return all.combine()
+}
+
+// admit is Server.admit for a subquery for a candidate, within the limits of the walk and of the
+// client. A node cache sends those for names of the cluster to the cluster DNS, which has the
+// answers in memory: they do not count for maxQuestions.
+func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
+	switch {
+	case !c.isCluster(name) && c.outside.Add(1) > maxQuestions:
+		return c.s.refuse(workSearch, refusedQuestions), nil
+	case !c.s.questions.take(c.q.client):
+		return c.s.refuse(workSearch, refusedRate), nil
+	}
+	c.forwarded.Add(1)
+	r.work = workSearch
+	return c.s.admit(c.q.client, r)
 }
 
 // pending returns the number of subqueries without an answer.
@@ -166,16 +195,6 @@ func (all lookups) pending() (n int) {
 	return n
 }
 
-// conclusive reports whether more answers would not change the finding.
-func (all lookups) conclusive() bool {
-	for i := range all {
-		if l := &all[i]; l.qtype == dns.TypeA && l.wait == nil {
-			return l.nxdomain() || all[0].owns()
-		}
-	}
-	return false
-}
-
 // combine merges the answers to one finding. A pending subquery counts as failed. The name
 // may be found by its addresses although the client's type failed: the answer is then the
 // failure, and no later candidate is tried.
@@ -183,30 +202,33 @@ func (all lookups) conclusive() bool {
 // NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
 // The reverse is not true: some servers return NXDOMAIN for every type that they do not
 // know (RFC 4074 section 4.2).
-func (all lookups) combine() finding {
+func (all lookups) combine(qtype uint16) finding {
+	f := finding{outcome: nodata, ttl: noLimit}
+	owned := false
 	for i := range all {
 		l := &all[i]
-		if l.qtype == dns.TypeA && l.nxdomain() {
-			return finding{outcome: nxdomain, answer: l.answer, ttl: l.denialTTL()}
-		}
 		if l.wait != nil {
 			l.result = result{answer: failure(fromServer, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list")}
 		}
+		if l.qtype == qtype || i == 0 {
+			f.answer = l.answer
+		}
+		owned = owned || l.owns()
 	}
-	f := finding{outcome: nxdomain, answer: all[0].answer, ttl: noLimit}
+	if owned {
+		return finding{outcome: found, answer: f.answer}
+	}
+	if a := &all[0]; a.nxdomain() {
+		return finding{outcome: nxdomain, answer: a.answer, ttl: a.denialTTL()}
+	}
 	for i := range all {
 		l := &all[i]
-		switch {
-		case l.owns():
-			return finding{outcome: found, answer: all[0].answer}
-		case l.failed():
-			f.outcome, f.answer = unresolved, l.answer
-		case f.outcome == nxdomain && (l.rcode == dns.RcodeSuccess || len(l.answer.answer) > 0):
-			f.outcome = nodata // a CNAME whose target does not exist proves that the name exists
+		if l.failed() {
+			return finding{outcome: unresolved, answer: l.answer}
 		}
 		f.ttl = min(f.ttl, l.denialTTL())
 	}
-	return f
+	return f // also for a CNAME whose target does not exist: it proves that the name exists
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.

@@ -158,8 +158,8 @@ func TestWalk_SlowSuffix(t *testing.T) {
 		time.Sleep(time.Second) // glibc waits five seconds
 		before := queries.Load()
 		expect("web.slow.example.", 5, 0)
-		if after := queries.Load(); after != before || before != 6 { // both types of two host suffixes and the bare name
-			t.Errorf("got %d queries to upstream, then %d more, want 6, then none", before, after-before)
+		if after := queries.Load(); after != before || before != 3 { // two host suffixes and the bare name
+			t.Errorf("got %d queries to upstream, then %d more, want 3, then none", before, after-before)
 		}
 		s.running.Wait()
 	})
@@ -183,12 +183,12 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "no upstream server answered"},
 			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
-			{"loaded", unreachable, maxExpanded, dns.ExtendedErrorCodeOther, "too many search lists are being expanded"},
+			{"loaded", unreachable, 1023, dns.ExtendedErrorCodeOther, "too many queries are waiting for other servers"},
 			{"service shop/web external=a.example\nloaded", unreachable, 0, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			fillLimit(s.limits.expanded, tt.inFlight)
+			takeSlots(s.slots[workSearch], tt.inFlight)
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -227,36 +227,39 @@ func TestWalk_HeaderFlags(t *testing.T) {
 	}
 }
 
-// fillLimit sets how much of a limit is in use.
-func fillLimit(l semaphore, n int) {
-	for len(l) > n {
-		l.release()
+// takeSlots takes n slots for n clients.
+func takeSlots(b *budget, n int) (grants []grant) {
+	for i := range n {
+		g, _ := b.acquire(clientAddr(i), 1)
+		grants = append(grants, g)
 	}
-	for len(l) < n {
-		l.acquire()
-	}
+	return grants
 }
 
 // TestWalk_Limit: the number of queries that walks send at the same time is limited. A walk above
-// the limit fails at once with SERVFAIL, and the next walk below it succeeds.
+// the limit fails at once with SERVFAIL, which is not cached, and the next walk below it succeeds.
 func TestWalk_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
+		s := newTestServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
 			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}}})
 		for _, tt := range []struct {
-			inFlight int
-			rcode    int
-		}{{maxExpanded, dns.RcodeServerFailure}, {maxExpanded - 4, dns.RcodeSuccess}} {
-			s.cfg.Cache.Clear()
-			fillLimit(s.limits.expanded, tt.inFlight)
-			if m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
+			inFlight, cached int
+			rcode            int
+		}{{1024, 0, dns.RcodeServerFailure}, {1023, 0, dns.RcodeServerFailure}, {1024 - 100, 1, dns.RcodeSuccess}} {
+			s.SetForwarding(*s.forwarding.Load()) // clears the cache
+			grants := takeSlots(s.slots[workSearch], tt.inFlight)
+			if m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
 			}
 			s.running.Wait()
-			if left := len(s.limits.expanded); left != tt.inFlight {
-				t.Errorf("after the walk %d queries are in flight, want %d", left, tt.inFlight)
+			if got := s.slots[workSearch].inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
+				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d", got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
+			}
+			for i := range grants {
+				grants[i].release()
 			}
 		}
+		s.expectFree(t)
 	})
 }
 
@@ -269,10 +272,10 @@ func TestWalk_Metrics(t *testing.T) {
 		exchangeDirect(t, s, newQuery(autopathName(name, "shop"), dns.TypeA))
 	}
 	exchangeDirect(t, s, newQuery("web.", dns.TypeA, "svc.cluster.local,shop.svc.cluster.local"))
-	exchangeVia(t, s, overUDP, netip.MustParseAddr("192.0.2.1"), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
+	exchangeVia(t, s, overUDP, netip.MustParseAddr("2001:db8::1"), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
 	// Candidates: 1 for web, 5 for a and 4 once it is cached, 5 each for shop and
-	// absent, 2 for the option. Questions: both types of a.example and of "a." at
-	// first, then the same of shop and absent.
+	// absent, 2 for the option. Questions: A of a.example and of "a." at first, then the
+	// same of shop and absent.
 	const want = `
 # HELP dnsconfigurer_dns_autopath_expansions_total Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).
 # TYPE dnsconfigurer_dns_autopath_expansions_total counter
@@ -301,7 +304,7 @@ dnsconfigurer_dns_autopath_candidates_count 6
 # HELP dnsconfigurer_dns_autopath_questions Questions of an expansion that neither the zone nor the cache answered.
 # TYPE dnsconfigurer_dns_autopath_questions histogram
 dnsconfigurer_dns_autopath_questions_bucket{le="0"} 3
-dnsconfigurer_dns_autopath_questions_bucket{le="2"} 3
+dnsconfigurer_dns_autopath_questions_bucket{le="2"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="4"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="8"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="16"} 6
@@ -309,11 +312,13 @@ dnsconfigurer_dns_autopath_questions_bucket{le="32"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="64"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="99"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="+Inf"} 6
-dnsconfigurer_dns_autopath_questions_sum 12
+dnsconfigurer_dns_autopath_questions_sum 6
 dnsconfigurer_dns_autopath_questions_count 6
-# HELP dnsconfigurer_dns_autopath_ignored_total SearchPaths options that were ignored, by reason (source, malformed).
+# HELP dnsconfigurer_dns_autopath_ignored_total SearchPaths options that were ignored, by reason (source, malformed, length, rate).
 # TYPE dnsconfigurer_dns_autopath_ignored_total counter
+dnsconfigurer_dns_autopath_ignored_total{reason="length"} 0
 dnsconfigurer_dns_autopath_ignored_total{reason="malformed"} 0
+dnsconfigurer_dns_autopath_ignored_total{reason="rate"} 0
 dnsconfigurer_dns_autopath_ignored_total{reason="source"} 1
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dnsconfigurer_dns_autopath_expansions_total",

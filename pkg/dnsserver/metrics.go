@@ -39,8 +39,12 @@ type metrics struct {
 	duration [numSources]prometheus.Observer
 	panics   prometheus.Counter
 	dropped  prometheus.Counter
+	cut      prometheus.Counter
 	lookups  [cache.Failing + 1]prometheus.Counter
+	refusals [numWorks][numRejections]prometheus.Counter
 	autopath autopathMetrics
+
+	cutLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in nanoseconds
 
 	// counters caches the counters of queries after their first use: a lookup by labels
 	// takes as long as an answer.
@@ -79,7 +83,7 @@ func newAutopathMetrics() autopathMetrics {
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed).",
+			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed, length, rate).",
 		}, []string{"reason"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_sent_total", Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it ignored the option, and the node cache expanded the list itself) or failed.",
@@ -93,7 +97,7 @@ func newAutopathMetrics() autopathMetrics {
 			m.expansions.WithLabelValues(by, o.String())
 		}
 	}
-	for _, reason := range []string{reasonSource, reasonMalformed} {
+	for _, reason := range []string{reasonSource, reasonMalformed, reasonLength, reasonRate} {
 		m.ignored.WithLabelValues(reason)
 	}
 	return m
@@ -101,7 +105,7 @@ func newAutopathMetrics() autopathMetrics {
 
 // newMetrics returns the metrics, registered with r unless that is nil. Only a node cache
 // sends search lists and has the metric of their results.
-func newMetrics(r prometheus.Registerer, c *cache.Cache, nodeCache bool) *metrics {
+func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bool) *metrics {
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
@@ -109,6 +113,9 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, nodeCache bool) *metric
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Cache lookups, by state of the entry: miss, fresh, expiring, stale or failing.",
 	}, []string{"state"})
+	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_refusals_total", Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, search) and reason (budget, client, loop, no_servers, recursion, rate, questions).",
+	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
@@ -119,6 +126,9 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, nodeCache bool) *metric
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
+		cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_zone_cut_total", Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
+		}),
 		autopath: newAutopathMetrics(),
 	}
 	for from := range numSources {
@@ -127,12 +137,20 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, nodeCache bool) *metric
 	for state := range m.lookups { // a series that does not exist cannot be alerted on
 		m.lookups[state] = lookups.WithLabelValues(cache.State(state).String())
 	}
+	for w := range m.refusals {
+		for reason := refusedBudget; reason < numRejections; reason++ {
+			m.refusals[w][reason] = refusals.WithLabelValues(work(w).String(), reason.String())
+		}
+	}
 	if r != nil {
-		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups)
+		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups, refusals)
+		r.MustRegister(slotStats(all)...)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)
 		if nodeCache {
 			r.MustRegister(m.autopath.sent)
+		} else {
+			r.MustRegister(m.cut)
 		}
 	}
 	return m
@@ -150,6 +168,19 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies evicted from the cache to make room for others.",
 		}, func() float64 { return float64(c.Stats().Evictions) }),
 	}
+}
+
+// slotStats returns the gauges of the budgets.
+func slotStats(all slots) (list []prometheus.Collector) {
+	for w, b := range all {
+		labels := prometheus.Labels{"budget": work(w).String()}
+		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_dns_slots_in_use", Help: "Queries that wait for other servers, by budget: plain, cluster, reverse or search.", ConstLabels: labels,
+		}, func() float64 { return float64(b.inUse()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_dns_slots_limit", Help: "Queries that may wait for other servers, by budget.", ConstLabels: labels,
+		}, func() float64 { return float64(b.limit) }))
+	}
+	return list
 }
 
 // observe counts a reply and its duration.

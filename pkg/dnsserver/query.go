@@ -78,6 +78,7 @@ type query struct {
 	edns, do bool
 	version  byte   // of EDNS
 	options  []byte // of EDNS, each with code and length
+	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
 	size     int    // the longest reply that the client accepts, in octets
 
 	via      transport
@@ -92,7 +93,7 @@ type query struct {
 // rcode is the reply, and no source is tried. parse sets the valid parts of a rejected query,
 // too, so that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
-	q.question, q.name, q.options, q.edns, q.do = nil, "", nil, false, false
+	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
 	q.size = minUDP
 	if q.via == overTCP {
 		q.size = dns.MaxMsgSize
@@ -155,10 +156,9 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 	return section[n+questionFixedLen:], true
 }
 
-// parseAdditional reads count records. All but OPT are ignored: a client may sign its
-// query, which this server does not verify.
+// parseAdditional reads count records. All but OPT and TSIG are ignored.
 func (q *query) parseAdditional(section []byte, count int) bool {
-	for range count {
+	for i := range count {
 		n := skipName(section)
 		if n < 0 || n+recordFixedLen > len(section) {
 			return false
@@ -168,13 +168,21 @@ func (q *query) parseAdditional(section []byte, count int) bool {
 		if end > len(section) {
 			return false
 		}
-		if binary.BigEndian.Uint16(fixed) == dns.TypeOPT {
-			// The owner is the root, and there is at most one (RFC 6891 section 6.1).
-			if n != 1 || q.edns || !q.parseOPT(fixed, section[n+recordFixedLen:end]) {
-				return false
-			}
+		if !q.parseRecord(section[:n], fixed, section[n+recordFixedLen:end], i == count-1) {
+			return false
 		}
 		section = section[end:]
+	}
+	return true
+}
+
+// parseRecord reads an additional record, whose owner, fixed part and data these are.
+func (q *query) parseRecord(owner, fixed, data []byte, last bool) bool {
+	switch binary.BigEndian.Uint16(fixed) {
+	case dns.TypeOPT: // its owner is the root, and there is at most one (RFC 6891 section 6.1)
+		return len(owner) == 1 && !q.edns && q.parseOPT(fixed, data)
+	case dns.TypeTSIG: // the last record (RFC 8945 section 5.1)
+		return last && q.parseTSIG(owner, fixed, data)
 	}
 	return true
 }
@@ -219,6 +227,8 @@ func skipName(b []byte) int {
 func (q *query) rejectCode() int {
 	class := binary.BigEndian.Uint16(q.question[len(q.question)-2:])
 	switch {
+	case q.tsig != nil: // no key is known (RFC 8945 section 5.2.1)
+		return dns.RcodeNotAuth
 	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
 		return dns.RcodeBadVers
 	case class != dns.ClassINET: // CHAOS: the version is not disclosed

@@ -32,7 +32,25 @@ func (q *query) reply(a answer, buf []byte) reply {
 		a = a.withRecords()
 		b, packed = q.pack(&a, buf), true
 	}
-	return reply{wire: q.appendOPT(b, &a), source: a.source, rcode: a.rcode, packed: packed}
+	return reply{wire: q.appendTSIG(q.appendOPT(b, &a)), source: a.source, rcode: a.rcode, packed: packed}
+}
+
+// maxReplyLen returns an upper limit of the length of the reply with the answer, in octets. It
+// is the length of a reply whose names are not compressed.
+func (q *query) maxReplyLen(a *answer) int {
+	n := q.optLen(a)
+	if a.wire != nil {
+		return min(n+len(a.wire), q.size)
+	}
+	n += headerLen + len(q.question)
+	for _, section := range [][]dns.RR{a.answer, a.authority, a.additional} {
+		for _, rr := range section {
+			if n += dns.Len(rr); n >= q.size {
+				return q.size
+			}
+		}
+	}
+	return n
 }
 
 // maxLen returns the maximum length of the reply without its OPT record, in octets.
@@ -121,6 +139,9 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		Answer:   a.answer, Ns: a.authority, Extra: a.additional,
 	}
 	truncate(&m, q.maxLen(a))
+	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
+		m.Truncated = a.truncated // an RRset of the zone is what fits, see maxRRset
+	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
 		a.rcode = dns.RcodeServerFailure

@@ -117,6 +117,9 @@ func formText(t testing.TB, reply []byte) string {
 	if opt := m.IsEdns0(); opt != nil {
 		options = opt.String()
 	}
+	if m.Truncated { // with any of the records
+		return fmt.Sprintf("%+v %v %s\n%d %d %d", m.MsgHdr, m.Question, options, len(m.Answer), len(m.Ns), len(m.Extra))
+	}
 	return fmt.Sprintf("%+v %v %s\n%s", m.MsgHdr, m.Question, options, replyText(m))
 }
 
@@ -159,19 +162,20 @@ func TestWire_AgreesWithRecords(t *testing.T) {
 	}
 }
 
-// TestWire_Size checks replies of all lengths around the limits of clients: those that fit are
-// in wire form, the others are truncated.
+// TestWire_Size checks replies of all lengths around the limits of clients: all are in wire form,
+// and those that do not fit are truncated. The hostnames of a Service are of equal length, so
+// that the same number of SRV records fits in any order.
 func TestWire_Size(t *testing.T) {
 	const services = 100
 	cluster := "namespace default"
 	for n := range services {
-		cluster += fmt.Sprintf("\nservice default/s%d\nslice default/s%d", n, n)
+		cluster += fmt.Sprintf("\nservice default/s%d\nslice default/s%d a:tcp:1 b:tcp:2", n, n)
 		for i := range n + 1 {
-			cluster += fmt.Sprintf(" 10.244.%d.%d fd00::%x:%x", n, i, n, i)
+			cluster += fmt.Sprintf(" 10.244.%d.%d=h%02d fd00::%x:%x=h%02d", n, i, i, n, i, i)
 		}
 	}
 	s := newServer(t, cluster+"\nloaded", Config{})
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV} {
 		for _, size := range []uint16{0, 512, 800, 1231, 1232} {
 			fits := 0
 			for n := range services {
@@ -184,8 +188,8 @@ func TestWire_Size(t *testing.T) {
 				if err := reply.Unpack(handlePacket(t.Context(), s, packet, overUDP, podAddr)); err != nil {
 					t.Fatal(err)
 				}
-				if compareForms(t, s, packet) == reply.Truncated {
-					t.Errorf("%d addresses, size %d: got truncated %t, want it only if the reply is not in wire form", n+1, size, reply.Truncated)
+				if !compareForms(t, s, packet) {
+					t.Errorf("%d addresses, size %d: the reply is not in wire form", n+1, size)
 				}
 				if !reply.Truncated {
 					fits = n + 1
@@ -263,7 +267,7 @@ func TestHandle_NoAllocations(t *testing.T) {
 				}
 				s.metrics.observeReply(q, r)
 			})
-			if allocs != 0 {
+			if allocs != 0 && name != "SRV" { // TestZoneWire_CostOfLargeSets
 				t.Errorf("got %v allocations, want 0", allocs)
 			}
 		})
@@ -283,14 +287,26 @@ func FuzzWire(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packet []byte) { compareForms(t, s, packet) })
 }
 
-// benchCluster returns a cluster with n dual-stack Services, one with IPv4 only and a headless one.
+// largeService returns a headless Service with n endpoints and five ports.
+func largeService(name string, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nservice %s\nslice %s a:tcp:1 b:tcp:2 c:tcp:3 d:tcp:4 e:udp:5", name, name)
+	for i := range n {
+		fmt.Fprintf(&b, " 10.%d.%d.%d", 100+i>>16, i>>8&255, i&255)
+	}
+	return b.String()
+}
+
+// benchCluster returns a cluster with n dual-stack Services, one with IPv4 only, a small headless
+// one and a large one.
 func benchCluster(n int) string {
 	var b strings.Builder
 	b.WriteString("namespace payments\n")
 	for i := range n {
 		fmt.Fprintf(&b, "service payments/service-%d 10.96.%d.%d fd00::%x http:tcp:80\n", i, i/250, i%250, i+1)
 	}
-	b.WriteString("service payments/only-4 10.96.200.1\nservice payments/db\nslice payments/db 10.244.0.1 10.244.0.2 10.244.0.3\nloaded")
+	b.WriteString("service payments/only-4 10.96.200.1\nservice payments/db\nslice payments/db 10.244.0.1 10.244.0.2 10.244.0.3")
+	b.WriteString(largeService("payments/large", 1000) + "\nloaded")
 	return b.String()
 }
 
@@ -303,8 +319,14 @@ func benchQueries(t testing.TB, s *Server) map[string][]byte {
 		"NXDOMAIN": "www.example.payments.svc.cluster.local.",
 		"NODATA":   "svc.cluster.local.",
 		"cache":    "www.example.",
+		"SRV":      "_a._tcp.large.payments.svc.cluster.local.",
+		"large":    "large.payments.svc.cluster.local.",
 	} {
-		packet := mustPack(t, new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false))
+		qtype := dns.TypeA
+		if kind == "SRV" {
+			qtype = dns.TypeSRV
+		}
+		packet := mustPack(t, new(dns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false))
 		queries[kind] = packet
 		handlePacket(context.Background(), s, packet, overUDP, podAddr)
 	}

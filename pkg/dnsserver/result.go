@@ -8,12 +8,19 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // result is an answer, or a function that waits for one from other servers.
 type result struct {
 	answer
-	wait func(context.Context) answer // nil: the answer is complete
+
+	// wait is nil if the answer is complete. Otherwise it waits for other servers. Its
+	// caller must hold a slot for work, unless that is part of work that has a slot.
+	wait  func(context.Context) answer
+	work  work
+	stale *answer // from the cache, if wait fails or takes too long; nil: there is none
 }
 
 // then applies f to the answer, now or when it is available.
@@ -21,7 +28,12 @@ func (r result) then(f func(answer) answer) result {
 	if r.wait == nil {
 		return result{answer: f(r.answer)}
 	}
-	return result{wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
+	next := result{work: r.work, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
+	if r.stale != nil {
+		stale := f(*r.stale)
+		next.stale = &stale
+	}
+	return next
 }
 
 // await returns the answer. It blocks if the answer depends on other servers.
@@ -35,8 +47,9 @@ func (r result) await(ctx context.Context) answer {
 // answer is the answer of a source, in wire form or as records. The zero answer is NOERROR
 // without records.
 type answer struct {
-	source source
-	rcode  int
+	source    source
+	rejection rejection // why no other server was asked: nothing is known about the name
+	rcode     int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
 	// from authoritative to additional are unset.
@@ -70,8 +83,8 @@ func (a answer) withRecords() answer {
 	if a.wire == nil {
 		return a
 	}
-	m := new(dns.Msg)
-	if err := m.Unpack(a.wire); err != nil {
+	m, err := message.Unpack(a.wire)
+	if err != nil {
 		return failure(a.source, dns.ExtendedErrorCodeOther, "a cached reply is malformed")
 	}
 	records := answerOf(m, a.source)

@@ -19,9 +19,10 @@ import (
 // DefaultAutopathSuffix is ap.k8s.io, the suffix of KEP-2009.
 const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 
-// MaxHostSuffixes is the largest number of host suffixes in a search list. The other three
-// entries are the cluster's domains.
-const MaxHostSuffixes = autopath.MaxPaths - 3
+// MaxHostSuffixes is the largest number of domains outside the cluster in a search list. Each may
+// cost an upstream query. glibc before 2.26 and musl use at most six domains, three of which are
+// the cluster's.
+const MaxHostSuffixes = 8
 
 // Autopath configures the expansion of search lists. The zero value has all defaults.
 type Autopath struct {
@@ -37,23 +38,18 @@ type Autopath struct {
 	// autopath.DefaultOption.
 	Option uint16
 
-	// Allowed are the networks of clients whose option is honoured: a query with a search
-	// list costs as much as many queries. nil: DefaultAllowed; empty: none.
+	// NodeCaches is the Service of the node caches. Its endpoints are the clients whose
+	// option is honoured: a query with a search list costs as much as many queries. The
+	// zero value: none.
+	NodeCaches Service
+
+	// Allowed are the networks of clients whose option is honoured, instead of the
+	// endpoints of NodeCaches. nil: those endpoints; empty: none.
 	Allowed []netip.Prefix
 }
 
-// DefaultAllowed returns the networks that nodes and pods usually have: loopback,
-// link-local (RFC 3927, RFC 4291), private (RFC 1918, RFC 4193) and shared (RFC 6598).
-func DefaultAllowed() []netip.Prefix {
-	var list []netip.Prefix
-	for _, p := range []string{
-		"127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10",
-		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "100.64.0.0/10",
-	} {
-		list = append(list, netip.MustParsePrefix(p))
-	}
-	return list
-}
+// Service is the name of a Service.
+type Service struct{ Namespace, Name string }
 
 // setDefaults sets the defaults, validates the configuration and returns the autopath zone.
 func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
@@ -63,14 +59,11 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	if a.Option == 0 {
 		a.Option = autopath.DefaultOption
 	}
-	if a.Allowed == nil {
-		a.Allowed = DefaultAllowed()
-	}
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
 		return autopath.Zone{}, fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("%d host suffixes: at most %d fit into a search list", n, MaxHostSuffixes)
+		return autopath.Zone{}, fmt.Errorf("%d host suffixes: want at most %d", n, MaxHostSuffixes)
 	}
 	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
 		return autopath.Zone{}, fmt.Errorf("host suffix %d is empty", i+1)
@@ -85,6 +78,8 @@ const (
 
 	reasonSource    = "source"
 	reasonMalformed = "malformed"
+	reasonLength    = "length"
+	reasonRate      = "rate"
 )
 
 // expandSearch answers queries with a search list, and all names of the autopath zone. ok is
@@ -127,6 +122,9 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 
 // walkName answers q, whose name is an autopath name, with the result of a walk.
 func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name, snapshot *zone.Snapshot) result {
+	if s.questions.exhausted(q.client) {
+		return result{answer: s.refuse(workSearch, refusedRate)}
+	}
 	return s.walk(ctx, q, byName, candidates, snapshot, func(f finding) answer {
 		a, denial := s.walkAnswer(q, f), s.denialTTL(snapshot)
 		if f.outcome != found {
@@ -193,8 +191,7 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 	if count == 0 {
 		return nil
 	}
-	client := q.client.Unmap().WithZone("") // Contains does not match IPv4-mapped addresses and zones
-	if !slices.ContainsFunc(s.cfg.Autopath.Allowed, func(p netip.Prefix) bool { return p.Contains(client) }) {
+	if !s.mayExpand(q.client) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonSource).Inc()
 		return nil
 	}
@@ -206,5 +203,33 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 	if q.qtype == dns.TypeANY || q.name == fqdn.Root {
 		return nil // no candidate could answer
 	}
+	if s.countOutside(paths) > MaxHostSuffixes {
+		s.metrics.autopath.ignored.WithLabelValues(reasonLength).Inc()
+		return nil
+	}
+	if s.questions.exhausted(q.client) {
+		s.metrics.autopath.ignored.WithLabelValues(reasonRate).Inc()
+		return nil
+	}
 	return paths
+}
+
+// countOutside returns the number of domains outside the cluster.
+func (s *Server) countOutside(paths []fqdn.Name) (n int) {
+	for _, p := range paths {
+		if _, inCluster := p.Within(s.cfg.Domain); !inCluster {
+			n++
+		}
+	}
+	return n
+}
+
+// mayExpand reports whether the option of a client is honoured.
+func (s *Server) mayExpand(client netip.Addr) bool {
+	client = client.Unmap().WithZone("") // Contains does not match IPv4-mapped addresses and zones
+	if allowed := s.cfg.Autopath.Allowed; allowed != nil {
+		return slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(client) })
+	}
+	of := s.cfg.Autopath.NodeCaches
+	return client.IsValid() && s.cfg.Zone.Snapshot().HasEndpoint(of.Namespace, of.Name, client)
 }

@@ -50,15 +50,13 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		fmt.Sprintf("| option code | %d; may be any from %d to %d:", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
 		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
-		fmt.Sprintf("| host suffixes of a server | %d |", MaxHostSuffixes),
+		fmt.Sprintf("| host suffixes of a server, and domains outside the cluster in the option | %d |", MaxHostSuffixes),
 		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
-		fmt.Sprintf("| upstream queries of one expansion | %d |", 3*(autopath.MaxPaths+1)),
-		fmt.Sprintf("| upstream queries of all expansions at once | %d |", maxExpanded),
+		fmt.Sprintf("| upstream queries of one expansion | %d |", maxQuestions),
+		fmt.Sprintf("| upstream queries per second for the search lists of one client | %d, and %d at once:", DefaultSearchRate, DefaultSearchBurst),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d |", DefaultMaxConcurrent*DefaultSearchShare/100),
 	} {
 		expectInPage("a limit", row)
-	}
-	for _, p := range DefaultAllowed() {
-		expectInPage("a network", "`"+p.String()+"`")
 	}
 }
 

@@ -46,10 +46,17 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *For
 			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(snapshot)), snapshot).replyTo(m), nil
 		}
 		s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
+		s.ignoredOnce.Do(func() {
+			s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
+		})
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question, sub.via = q.question, overUDP // ask handles truncation: it knows the client's transport
-	return s.walkName(ctx, sub, candidates, snapshot).await(ctx).replyTo(m), nil
+	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
+	if a.rejection != granted {
+		return nil, a.rejection
+	}
+	return a.replyTo(m), nil
 }
 
 // withSearchPaths returns the query for the bare name with the search list as option.

@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // clusterDNS is the cluster DNS server of node caches.
@@ -132,6 +135,24 @@ func TestNodeCache_ExpanderQuery(t *testing.T) {
 	// The option of a client is ignored, and not forwarded.
 	if m := exchangeDirect(t, s.Server, newQuery("web.svc.cluster.local.", dns.TypeA, "shop.svc.cluster.local")); m.Rcode != dns.RcodeNameError || isExpanded(m) || len(c.lastQuery.Load().IsEdns0().Option) != 0 {
 		t.Errorf("query with an option: the client got\n%v\nand the cluster DNS\n%v", m, c.lastQuery.Load())
+	}
+}
+
+// TestNodeCache_LogsIgnoredOption: a node cache logs once that it expands search lists itself.
+func TestNodeCache_LogsIgnoredOption(t *testing.T) {
+	for _, ignoresOption := range []bool{false, true} {
+		var log logbuffer.Buffer
+		c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
+		s := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s.SetForwarding(c.forwarding(t, nil))
+		for _, name := range []string{"web", "other.payments"} {
+			exchangeDirect(t, s.Server, newQuery(autopathName(name, "shop"), dns.TypeA))
+		}
+		lines := strings.Count(log.String(), "cluster DNS ignored a search list")
+		silent := testutil.ToFloat64(s.metrics.autopath.sent.WithLabelValues(sentIgnored))
+		if ignoresOption && (lines != 1 || silent != 2) || !ignoresOption && (lines != 0 || silent != 0) {
+			t.Errorf("option ignored %t: got %d lines and counted %v, want one line for two queries\n%s", ignoresOption, lines, silent, log.String())
+		}
 	}
 }
 
@@ -290,10 +311,10 @@ func TestNodeCache_OptionLimits(t *testing.T) {
 		hosts []string
 		paths int // in the option; 0: no option
 	}{
-		{"maximum of domains", domains(MaxHostSuffixes, MaxHostSuffixes*8), autopath.MaxPaths},
-		{"one domain more", domains(MaxHostSuffixes+1, (MaxHostSuffixes+1)*8), autopath.MaxPaths},
-		{"maximum of octets", domains(10, autopath.MaxText-cluster), 13},
-		{"one octet more", domains(10, autopath.MaxText-cluster+1), 0},
+		{"maximum of domains", domains(MaxHostSuffixes, MaxHostSuffixes*8), 3 + MaxHostSuffixes},
+		{"one domain more", domains(MaxHostSuffixes+1, (MaxHostSuffixes+1)*8), 3 + MaxHostSuffixes},
+		{"maximum of octets", domains(MaxHostSuffixes, autopath.MaxText-cluster), 3 + MaxHostSuffixes},
+		{"one octet more", domains(MaxHostSuffixes, autopath.MaxText-cluster+1), 0},
 	} {
 		c := &clusterDNS{Server: newServer(t, shopCluster, Config{})}
 		s := newNodeCache(t, c.forwarding(t, nil, tt.hosts...))
@@ -338,7 +359,11 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 					if sc.IntN(4) > 0 {
 						name += "search." + sc.pick("shop", "api", "default") + ".cluster.local.ap.k8s.io."
 					}
-					q := newQuery(name, []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}[sc.IntN(3)])
+					types := []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}
+					if len(forwarding.HostSuffixes) > 1 {
+						types = types[:2] // with more than maxQuestions the result depends on the cache
+					}
+					q := newQuery(name, types[sc.IntN(len(types))])
 					if sc.IntN(3) == 0 { // an option of the client
 						q = newQuery(name, dns.TypeA, sc.pick("api", "shop")+".svc.cluster.local,example")
 					}

@@ -283,14 +283,20 @@ func TestSearch_CacheIsolation(t *testing.T) {
 			for range 30 {
 				name := sc.lookupName()
 				var lists []string
-				if sc.IntN(4) > 0 {
+				// A search list of names without addresses costs two upstream queries for
+				// each, and three for TXT. Above maxQuestions the result depends on the cache.
+				qtype, longest := []uint16{dns.TypeA, dns.TypeAAAA}[sc.IntN(2)], 6
+				if sc.IntN(3) == 0 {
+					qtype, longest = dns.TypeTXT, 2
+				}
+				if qtype == dns.TypeTXT || sc.IntN(4) > 0 {
 					domains := []string{sc.pick("shop", "api") + ".svc.cluster.local", "cluster.local", "example", "corp.example", "test", "dead.test"}
 					sc.Shuffle(len(domains), func(i, j int) { domains[i], domains[j] = domains[j], domains[i] })
-					lists = []string{strings.Join(domains[:1+sc.IntN(len(domains))], ",")}
+					lists = []string{strings.Join(domains[:1+sc.IntN(longest)], ",")}
 				} else if sc.IntN(2) == 0 {
 					name += "search." + sc.pick("shop", "api") + ".cluster.local.ap.k8s.io."
 				}
-				q := newQuery(name, []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}[sc.IntN(3)], lists...)
+				q := newQuery(name, qtype, lists...)
 				q.CheckingDisabled = sc.IntN(4) == 0
 				got, want := replyText(exchangeDirect(t, shared, q)), replyText(exchangeDirect(t, sc.newServer(t), q))
 				if got != want {

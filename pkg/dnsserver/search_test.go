@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -33,8 +34,8 @@ func TestAutopath_Defaults(t *testing.T) {
 		{Autopath{Option: 65001}, ""},
 		{Autopath{Option: 65534}, ""},
 		{Autopath{Option: 65535}, "option 65535"},
-		{Autopath{HostSuffixes: suffixes(29)}, ""},
-		{Autopath{HostSuffixes: suffixes(30)}, "30 host suffixes: at most 29 fit"},
+		{Autopath{HostSuffixes: suffixes(8)}, ""},
+		{Autopath{HostSuffixes: suffixes(9)}, "9 host suffixes: want at most 8"},
 		{Autopath{HostSuffixes: []fqdn.Name{""}}, "host suffix 1 is empty"},
 		{Autopath{Suffix: mustName(t, "local")}, "cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
 	}
@@ -77,10 +78,10 @@ func TestSearch_SuffixInClusterDomain(t *testing.T) {
 	}
 }
 
-// TestSearchPaths_AllowedNetworks: the option of a client outside the allowed networks is ignored.
-// Such a client gets the answer for the bare name, without echo. Autopath names are expanded for
-// all clients: the server has their search list itself.
-func TestSearchPaths_AllowedNetworks(t *testing.T) {
+// TestSearchPaths_Clients: the option is honoured for the endpoints of the node caches, or for
+// clients in the allowed networks. Another client gets the answer for the bare name, without echo.
+// Autopath names are expanded for all clients: the server has their search list itself.
+func TestSearchPaths_Clients(t *testing.T) {
 	networks := func(list ...string) []netip.Prefix {
 		prefixes := []netip.Prefix{}
 		for _, p := range list {
@@ -88,28 +89,51 @@ func TestSearchPaths_AllowedNetworks(t *testing.T) {
 		}
 		return prefixes
 	}
+	const nodes = `
+service shop/web 10.96.0.7
+service kube-system/node-cache publish
+slice kube-system/node-cache 172.18.0.2 172.18.0.3! fd00:18::2
+service shop/node-cache
+slice shop/node-cache 10.244.1.8
+service kube-system/other 172.18.0.9
+slice kube-system/other 172.18.0.5
+loaded`
+	nodeCaches := Autopath{NodeCaches: Service{"kube-system", "node-cache"}}
+	allowed := func(list ...string) Autopath {
+		return Autopath{NodeCaches: nodeCaches.NodeCaches, Allowed: networks(list...)}
+	}
 	tests := []struct {
-		allowed []netip.Prefix
-		client  string
-		want    bool
+		config Autopath
+		client string
+		want   bool
 	}{
-		{nil, "127.0.0.1", true}, {nil, "::1", true},
-		{nil, "169.254.20.10", true}, {nil, "fe80::1%lo", true},
-		{nil, "10.0.0.0", true}, {nil, "10.255.255.255", true}, {nil, "9.255.255.255", false}, {nil, "11.0.0.0", false},
-		{nil, "172.16.0.0", true}, {nil, "172.31.255.255", true}, {nil, "172.15.255.255", false}, {nil, "172.32.0.0", false},
-		{nil, "192.168.0.1", true}, {nil, "192.169.0.1", false},
-		{nil, "100.64.0.0", true}, {nil, "100.127.255.255", true}, {nil, "100.63.255.255", false}, {nil, "100.128.0.0", false},
-		{nil, "fc00::1", true}, {nil, "fdff::1", true}, {nil, "fe00::1", false},
-		{nil, "::ffff:10.1.2.3", true}, {nil, "::ffff:192.0.2.1", false}, // at an IPv6 socket for both families
-		{nil, "192.0.2.1", false}, {nil, "2001:db8::1", false},
-		{networks("192.0.2.0/24"), "192.0.2.1", true}, {networks("192.0.2.0/24"), "10.0.0.1", false},
-		{networks(), "127.0.0.1", false},
+		{nodeCaches, "172.18.0.2", true}, {nodeCaches, "::ffff:172.18.0.2", true}, // at an IPv6 socket for both families
+		{nodeCaches, "fd00:18::2", true}, {nodeCaches, "fd00:18::2%eth0", true},
+		{nodeCaches, "172.18.0.3", true}, // not ready: its cluster DNS did not answer
+		{nodeCaches, "172.18.0.4", false},
+		{nodeCaches, "10.244.1.7", false}, // a pod
+		{nodeCaches, "10.244.1.8", false}, // a Service of the same name in a tenant's namespace
+		{nodeCaches, "172.18.0.5", false}, // another Service of the namespace
+		{nodeCaches, "127.0.0.1", false}, {nodeCaches, "::1", false},
+		{Autopath{}, "172.18.0.2", false},
+		{allowed("192.0.2.0/24"), "192.0.2.1", true}, {allowed("192.0.2.0/24"), "::ffff:192.0.2.1", true},
+		{allowed("192.0.2.0/24"), "192.0.3.1", false},
+		{allowed("192.0.2.0/24"), "172.18.0.2", false}, // networks replace the endpoints
+		{allowed("fe80::/10"), "fe80::1%lo", true},
+		{allowed(), "127.0.0.1", false},
 	}
 	for _, tt := range tests {
-		s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{Upstream: recordSet(nil).exchange, Autopath: Autopath{Allowed: tt.allowed}})
+		s, err := New(Config{Zone: newZone(t, nil, nodes), Domain: clusterDomain, TTL: 5, Cache: newCachingServer(t, Config{}).cache,
+			Upstream: recordSet(nil).exchange, Autopath: tt.config})
+		if err != nil {
+			t.Fatal(err)
+		}
 		m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
 		if found := len(m.Answer) == 2; found != tt.want || isExpanded(m) != tt.want {
-			t.Errorf("client %s: got found %t, expanded %t, want %t", tt.client, found, isExpanded(m), tt.want)
+			t.Errorf("client %s of %+v: got found %t, expanded %t, want %t", tt.client, tt.config, found, isExpanded(m), tt.want)
+		}
+		if ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source")); (ignored == 0) != tt.want {
+			t.Errorf("client %s of %+v: counted %v ignored options", tt.client, tt.config, ignored)
 		}
 		if m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client), newQuery(autopathName("web", "shop"), dns.TypeA)); len(m.Answer) != 2 {
 			t.Errorf("client %s, autopath name: got %v, want two records", tt.client, m)
@@ -121,38 +145,61 @@ func TestSearchPaths_AllowedNetworks(t *testing.T) {
 	}
 }
 
+// TestSearchPaths_DeletedNode: the option of a node cache is honoured until its endpoint is deleted.
+func TestSearchPaths_DeletedNode(t *testing.T) {
+	z := newZone(t, nil, "service shop/web 10.96.0.7\nservice kube-system/node-cache\nloaded")
+	s := newServer(t, "", Config{Zone: z, Autopath: Autopath{NodeCaches: Service{"kube-system", "node-cache"}}})
+	node := netip.MustParseAddr("172.18.0.2")
+	slice := zone.EndpointSlice{Namespace: "kube-system", Name: "node-cache-x", Service: "node-cache", Endpoints: []zone.Endpoint{{Addr: node, Ready: true}}}
+	expanded := func() bool {
+		return isExpanded(exchangeVia(t, s, overUDP, node, newQuery("web.", dns.TypeA, "shop.svc.cluster.local")))
+	}
+	before := expanded()
+	z.Update(2, func(e *zone.Edit) { e.PutEndpointSlice(slice) })
+	added := expanded()
+	z.Update(3, func(e *zone.Edit) { e.DeleteEndpointSlice("kube-system", "node-cache-x") })
+	if deleted := expanded(); before || !added || deleted {
+		t.Errorf("expanded before the node was added %t, with it %t, after it was deleted %t", before, added, deleted)
+	}
+}
+
 // TestSearchPaths_IgnoredOption: malformed options are ignored and counted.
 func TestSearchPaths_IgnoredOption(t *testing.T) {
 	upstream := parseRecords(t, "www.example.net. 300 IN A 192.0.2.1\nwww.example.net.b. 300 IN A 192.0.2.2")
-	domains := func(n int) string { return strings.Repeat("a,", n-1) + "b" }
-	label := strings.Repeat("a", fqdn.MaxLabel)
+	const inCluster = ".cluster.local,"
+	domains := func(n int) string { return strings.Repeat("a"+inCluster, n-1) + "b" }
+	outside := func(n int) string { return strings.Repeat("a"+inCluster, 3) + strings.Repeat("a,", n-1) + "b" }
 	octets := func(n int) string { // the last domain has the name
-		text := strings.Repeat(label+",", 30) + label + ".,b"
-		return strings.Replace(text, ".", "."+strings.Repeat("a", n-len(text)), 1)
+		text := strings.Repeat(strings.Repeat("a", fqdn.MaxLabel)+inCluster, 25) + strings.Repeat("a"+inCluster, 2)
+		return text + strings.Repeat("a", n-len(text)-len(inCluster+"b")) + inCluster + "b"
 	}
 	tests := []struct {
 		name  string
 		lists []string
-		want  bool
+		want  string // the reason; "": it is not ignored
 	}{
-		{"one domain", []string{"b"}, true},
-		{"maximum of domains", []string{domains(autopath.MaxPaths)}, true},
-		{"one domain more", []string{domains(autopath.MaxPaths + 1)}, false},
-		{"empty list", []string{""}, false},
-		{"two options", []string{"b", "b"}, false},
-		{"space", []string{"a, b"}, false},
-		{"maximum of octets", []string{octets(autopath.MaxText)}, true},
-		{"one octet more", []string{octets(autopath.MaxText + 1)}, false},
+		{"one domain", []string{"b"}, ""},
+		{"maximum of domains", []string{domains(autopath.MaxPaths)}, ""},
+		{"one domain more", []string{domains(autopath.MaxPaths + 1)}, "malformed"},
+		{"maximum of domains outside the cluster", []string{outside(MaxHostSuffixes)}, ""},
+		{"one domain outside the cluster more", []string{outside(MaxHostSuffixes + 1)}, "length"},
+		{"empty list", []string{""}, "malformed"},
+		{"two options", []string{"b", "b"}, "malformed"},
+		{"space", []string{"a, b"}, "malformed"},
+		{"maximum of octets", []string{octets(autopath.MaxText)}, ""},
+		{"one octet more", []string{octets(autopath.MaxText + 1)}, "malformed"},
 	}
 	for _, tt := range tests {
 		s := newServer(t, "loaded", Config{Upstream: upstream.exchange})
 		m := exchangeDirect(t, s, newQuery("www.example.net.", dns.TypeA, tt.lists...))
-		if isExpanded(m) != tt.want || len(m.Answer) == 0 {
-			t.Errorf("%s: got %v, want expanded %t", tt.name, m, tt.want)
+		if isExpanded(m) != (tt.want == "") || len(m.Answer) == 0 {
+			t.Errorf("%s: got %v, want it ignored because of %q", tt.name, m, tt.want)
 		}
-		ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("malformed"))
-		if (ignored == 1) == tt.want {
-			t.Errorf("%s: counted %v ignored options, want expanded %t", tt.name, ignored, tt.want)
+		for _, reason := range []string{"source", "malformed", "length", "rate"} {
+			ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues(reason))
+			if (ignored == 1) != (tt.want == reason) {
+				t.Errorf("%s: counted %v options ignored because of %q, want %q", tt.name, ignored, reason, tt.want)
+			}
 		}
 	}
 }

@@ -34,15 +34,30 @@ type Config struct {
 	Stubs    []Stub
 	Autopath Autopath
 
+	LocalNames LocalNames
+
 	// MaxConnections is the largest number of open TCP connections. At this limit a new
 	// connection replaces an idle one. It is closed if no connection is idle. 0:
 	// DefaultMaxConnections.
 	MaxConnections int
 
+	// MaxClientConnections is the largest number of open TCP connections of one address. At
+	// this limit a new connection replaces an idle one of the address. 0:
+	// DefaultMaxClientConnections.
+	MaxClientConnections int
+
+	// Limits bound the queries that wait for other servers.
+	Limits Limits
+
 	// DetectProbe reports whether the question is a loop detection probe of this server,
 	// which came back through a server that forwards to it. The probe is refused.
 	// DetectProbe is called for the type HINFO only. nil: no loop detection.
 	DetectProbe func(dns.Question) bool
+
+	// AnswerProbe returns the answer to a query of type HINFO by which a node cache checks that
+	// queries reach it, or a replica detects loops, or nil for other names. nil: there are no
+	// such queries.
+	AnswerProbe func(name string) dns.RR
 
 	// Lameduck is how long queries are still answered after the context of Run has
 	// ended, while readiness already fails. Drain is how long queries in flight may
@@ -60,51 +75,31 @@ type Config struct {
 //  2. autopath: a name below the autopath suffix, or a query with a search list, is
 //     answered by trying the candidates through the sources below, or by the Expander;
 //  3. the zone: the cluster's names, and reverse names of its addresses;
-//  4. the cache;
-//  5. a stub domain: the servers of the longest one that contains the name;
-//  6. the upstream servers.
+//  4. local names, which no other server has, such as localhost;
+//  5. the cache;
+//  6. a stub domain: the servers of the longest one that contains the name;
+//  7. the upstream servers.
+//
+// The longest zone that contains a name wins: a stub domain within the zone is asked, and one
+// within a local zone too. The same holds for the targets of aliases and for candidates.
 type Server struct {
 	cfg     Config
 	search  autopath.Zone
 	primary fqdn.Name // MNAME of the SOA records
 	log     *slog.Logger
 	metrics *metrics
-	limits  limits
+	slots   slots
+	streams streamLimits
+
+	nodeCache bool
 
 	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
+	setting    sync.Mutex                 // held to replace forwarding
 	running    sync.WaitGroup             // queries in flight, and refreshes of the cache
-}
 
-// limits bound the work in flight. maxForwarded and maxStreamed together are less than
-// maxInFlight, so that queries that wait for other servers or for slow TCP clients never
-// stop the reading of UDP queries for the cluster's names.
-type limits struct {
-	inFlight  semaphore // queries that wait; at the limit the server stops reading
-	forwarded semaphore // queries that wait for other servers; an excess query gets SERVFAIL
-	streamed  semaphore // queries over TCP that wait; at the limit their connections are not read
-	expanded  semaphore // subqueries of expansions that wait for other servers; an excess one counts as failed
-}
-
-const (
-	maxInFlight  = 8192
-	maxForwarded = 4096
-	maxStreamed  = 2048
-	maxExpanded  = 2048
-)
-
-// semaphore is a counting semaphore. Its capacity is the limit.
-type semaphore chan struct{}
-
-func (s semaphore) acquire() { s <- struct{}{} }
-func (s semaphore) release() { <-s }
-
-func (s semaphore) tryAcquire() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
+	questions   *questionRate
+	local       localZones
+	ignoredOnce sync.Once // for the log
 }
 
 // New returns a server. It returns an error if the Config is invalid.
@@ -115,7 +110,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConnections < 0 {
 		return nil, fmt.Errorf("MaxConnections %d: want 0 or more", cfg.MaxConnections)
 	}
+	if cfg.MaxClientConnections < 0 {
+		return nil, fmt.Errorf("MaxClientConnections %d: want 0 or more", cfg.MaxClientConnections)
+	}
 	nodeCache := cfg.Zone == nil
+	if err := cfg.Limits.setDefaults(nodeCache); err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
 	if nodeCache {
 		cfg.Zone = zone.Empty()
 	}
@@ -129,12 +130,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, search: search, primary: zone.PrimaryName(cfg.Domain), log: log,
-		metrics: newMetrics(cfg.Register, cfg.Cache, nodeCache),
-		limits: limits{
-			inFlight: make(semaphore, maxInFlight), forwarded: make(semaphore, maxForwarded),
-			streamed: make(semaphore, maxStreamed), expanded: make(semaphore, maxExpanded),
-		},
+		slots: newSlots(cfg.Limits), streams: newStreamLimits(cfg.Register), nodeCache: nodeCache,
+		local:     newLocalZones(cfg.LocalNames),
+		questions: newQuestionRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
 	}
+	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slots, nodeCache)
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
@@ -151,7 +151,7 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	for _, conn := range sockets.udp {
 		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}
-	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections))
+	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections), cmp.Or(s.cfg.MaxClientConnections, DefaultMaxClientConnections))
 	for _, l := range sockets.tcp {
 		serving.Go(func() { errs <- s.serveTCP(work, l, streams) })
 	}
@@ -159,7 +159,10 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	select {
 	case err = <-errs:
 	case <-ctx.Done():
-		time.Sleep(s.cfg.Lameduck)
+		select {
+		case err = <-errs: // without a socket, nothing is served in the lameduck time
+		case <-time.After(s.cfg.Lameduck):
+		}
 	}
 	sockets.stopReading()
 	streams.finish()
@@ -177,37 +180,56 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	return nil
 }
 
-// handle answers a packet. It overwrites q, except via, client and received, which the caller
-// sets. It writes the reply into buf if the capacity suffices. A reply without octets is not
-// sent. If the answer depends on other servers, handle returns wait, which waits for them. The
-// caller must then detach q before it reuses the packet's memory.
+// handle answers a packet: it is accept, with a packed reply. A reply without octets is not sent.
+// It writes the reply into buf if the capacity suffices.
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
-	rcode, isQuery := q.parse(packet)
+	a, await, isQuery := s.accept(ctx, q, packet, buf)
 	switch {
 	case !isQuery:
-		s.metrics.dropped.Inc()
 		return reply{}, nil
-	case rcode != dns.RcodeSuccess:
-		return q.reply(answer{source: fromServer, rcode: rcode}, buf), nil
+	case await == nil:
+		return q.reply(a, buf), nil
 	}
-	res := s.resolve(ctx, q, buf)
-	if res.wait == nil {
-		return q.reply(res.answer, buf), nil
-	}
-	await := res.wait // to capture res would allocate it on the fast path, too
 	return reply{}, func(ctx context.Context) reply {
 		defer s.recoverPanic()
 		return q.reply(await(ctx), nil)
 	}
 }
 
+// accept parses a packet and answers it. It overwrites q, except via, client and received, which
+// the caller sets. If the answer depends on other servers, accept returns wait, which waits for
+// them and which the caller must call: the query holds a slot. The caller must detach q before it
+// reuses the packet's memory.
+func (s *Server) accept(ctx context.Context, q *query, packet, buf []byte) (a answer, wait func(context.Context) answer, isQuery bool) {
+	rcode, isQuery := q.parse(packet)
+	switch {
+	case !isQuery:
+		s.metrics.dropped.Inc()
+		return answer{}, nil, false
+	case rcode != dns.RcodeSuccess:
+		return answer{source: fromServer, rcode: rcode}, nil, true
+	}
+	a, wait = s.answer(ctx, q, buf)
+	return a, wait, true
+}
+
+// answer returns the answer to a query, or a function that waits for it.
+func (s *Server) answer(ctx context.Context, q *query, buf []byte) (answer, func(context.Context) answer) {
+	res := s.resolve(ctx, q, buf)
+	if res.wait == nil {
+		return res.answer, nil
+	}
+	return s.admit(q.client, res)
+}
+
 // resolve tries the sources in the order documented on Server. It never blocks. Goroutines
 // that it starts may run until ctx ends.
 func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
-	if q.qtype == dns.TypeHINFO && s.cfg.DetectProbe != nil &&
-		s.cfg.DetectProbe(dns.Question{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}) {
-		return result{answer: answer{source: fromServer, rcode: dns.RcodeRefused}}
+	if q.qtype == dns.TypeHINFO {
+		if a, ok := s.answerProbe(q); ok {
+			return result{answer: a}
+		}
 	}
 	if r, ok := s.expandSearch(ctx, q, buf); ok {
 		return r
@@ -218,13 +240,23 @@ func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
 	return s.forward(ctx, q, buf)
 }
 
-// start calls wait in a goroutine, counts the reply to q that wait returns, and sends it. It
-// blocks until limits.inFlight allows another query, so that excess queries stay in the
-// socket's receive buffer.
+// answerProbe answers a probe of this server. ok is false if q is not a probe.
+func (s *Server) answerProbe(q *query) (a answer, ok bool) {
+	name := q.owner()
+	if s.cfg.DetectProbe != nil && s.cfg.DetectProbe(dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}) {
+		return answer{source: fromServer, rcode: dns.RcodeRefused}, true
+	}
+	if s.cfg.AnswerProbe != nil {
+		if rr := s.cfg.AnswerProbe(name); rr != nil {
+			return answer{source: fromServer, answer: []dns.RR{rr}}, true
+		}
+	}
+	return answer{}, false
+}
+
+// start calls wait in a goroutine, counts the reply to q that wait returns, and sends it.
 func (s *Server) start(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
-	s.limits.inFlight.acquire()
 	s.running.Go(func() {
-		defer s.limits.inFlight.release()
 		r := wait(ctx)
 		s.metrics.observeReply(q, r)
 		send(r.wire)

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -73,6 +74,28 @@ func TestRun_Drain(t *testing.T) {
 			}
 			l.Close()
 		})
+	}
+}
+
+// TestRun_LameduckError: an error of a socket in the lameduck time ends it.
+func TestRun_LameduckError(t *testing.T) {
+	s := newServer(t, smallCluster, Config{Lameduck: time.Hour})
+	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, sockets) }()
+	sockets.udp[0].Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("got %v, want the error of the socket", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the server waits for the end of the lameduck time")
 	}
 }
 

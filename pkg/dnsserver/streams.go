@@ -10,12 +10,20 @@ import (
 	"time"
 )
 
-// DefaultMaxConnections is the default of Config.MaxConnections.
-const DefaultMaxConnections = 1024
+// Defaults of Config.
+const (
+	// DefaultMaxConnections is the default of Config.MaxConnections.
+	DefaultMaxConnections = 1024
+
+	// DefaultMaxClientConnections is the default of Config.MaxClientConnections. A resolver
+	// needs one connection (RFC 7766 section 6.2.2). Many pods may share an address behind
+	// NAT.
+	DefaultMaxClientConnections = 128
+)
 
 // streams are the open TCP connections.
 type streams struct {
-	limit int
+	limit, clientLimit int
 
 	mu      sync.Mutex
 	open    map[net.Conn]*streamState
@@ -30,17 +38,22 @@ type streamState struct {
 	active  time.Time // time of the last query or reply, initially of the connection
 }
 
-func newStreams(limit int) *streams {
-	return &streams{limit: limit, open: map[net.Conn]*streamState{}, clients: map[netip.Addr]int{}}
+func newStreams(limit, clientLimit int) *streams {
+	return &streams{limit: limit, clientLimit: clientLimit, open: map[net.Conn]*streamState{}, clients: map[netip.Addr]int{}}
 }
 
-// add adds a connection. At the limit it closes an idle one, whose client connects again when
-// it has a query (RFC 7766 section 6.2.3). If no connection is idle, or the server is shutting
-// down, it returns false.
+// add adds a connection. At a limit it closes an idle one, of the same client at the client's
+// limit. Its client connects again when it has a query (RFC 7766 section 6.2.3). If no such
+// connection is idle, or the server is shutting down, it returns false.
 func (s *streams) add(c net.Conn, client netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending || len(s.open) >= s.limit && !s.closeIdleLocked() {
+	anyClient := func(*streamState) bool { return true }
+	sameClient := func(u *streamState) bool { return u.client == client }
+	switch {
+	case s.ending,
+		s.clients[client] >= s.clientLimit && !s.closeIdleLocked(sameClient),
+		len(s.open) >= s.limit && !s.closeIdleLocked(anyClient):
 		return false
 	}
 	s.open[c] = &streamState{client: client, active: time.Now()}
@@ -48,15 +61,15 @@ func (s *streams) add(c net.Conn, client netip.Addr) bool {
 	return true
 }
 
-// closeIdleLocked closes a connection without a pending query: one of the client with the most
-// connections, and among several the one that was idle for the longest time. It reports
-// whether there was one.
-func (s *streams) closeIdleLocked() bool {
+// closeIdleLocked closes a connection that matches and has no pending query: one of the client
+// with the most connections, and among several the one that was idle for the longest time. It
+// reports whether there was one.
+func (s *streams) closeIdleLocked(matches func(*streamState) bool) bool {
 	var idle net.Conn
 	var candidate *streamState
 	for c, u := range s.open {
 		switch {
-		case u.pending > 0:
+		case u.pending > 0 || !matches(u):
 		case candidate == nil, s.clients[u.client] > s.clients[candidate.client],
 			s.clients[u.client] == s.clients[candidate.client] && u.active.Before(candidate.active):
 			idle, candidate = c, u

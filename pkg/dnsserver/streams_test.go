@@ -21,7 +21,7 @@ import (
 func TestStreams_Eviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10
-		all := newStreams(limit)
+		all := newStreams(limit, limit)
 		greedy, modest := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		open := func(client netip.Addr) net.Conn {
 			t.Helper()
@@ -104,14 +104,46 @@ func TestStreams_MaxConnections(t *testing.T) {
 	}
 }
 
+// TestStreams_ClientLimit: at its limit a client replaces its own longest idle connection, and
+// none of another client. If none of its own is idle, its new connection is closed.
+func TestStreams_ClientLimit(t *testing.T) {
+	all := newStreams(10, 2)
+	greedy, modest := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	var conns []net.Conn
+	open := func(client netip.Addr) bool {
+		server, remote := net.Pipe()
+		t.Cleanup(func() { remote.Close() })
+		conns = append(conns, server)
+		return all.add(server, client)
+	}
+	for i, client := range []netip.Addr{modest, greedy, greedy, greedy} {
+		if !open(client) {
+			t.Errorf("connection %d was refused", i+1)
+		}
+	}
+	if all.open[conns[0]] == nil || all.open[conns[1]] != nil || all.clients[greedy] != 2 {
+		t.Errorf("%d connections of the greedy client, open: %v", all.clients[greedy], all.open)
+	}
+	all.begin(conns[2])
+	all.begin(conns[3])
+	if open(greedy) {
+		t.Error("a third connection with two busy ones was accepted")
+	}
+	if !open(modest) {
+		t.Error("another client's connection was refused")
+	}
+}
+
 // TestNew_NegativeMaxConnections: a limit that would refuse every connection is an error.
 func TestNew_NegativeMaxConnections(t *testing.T) {
 	c, err := cache.New(cache.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New(Config{Domain: mustName(t, "cluster.local"), Cache: c, MaxConnections: -1})
-	if err == nil || !strings.Contains(err.Error(), "MaxConnections -1") {
-		t.Errorf("got %v, want an error about MaxConnections -1", err)
+	for text, config := range map[string]Config{"MaxConnections -1": {MaxConnections: -1}, "MaxClientConnections -1": {MaxClientConnections: -1}} {
+		config.Domain, config.Cache = mustName(t, "cluster.local"), c
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want an error about %s", err, text)
+		}
 	}
 }

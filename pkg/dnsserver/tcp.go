@@ -15,16 +15,23 @@ import (
 	"time"
 )
 
-// Limits of TCP (RFC 7766 section 6.2).
+// Limits of a TCP connection (RFC 7766 section 6.2).
 const (
-	// streamQueries is how many queries of one connection may wait for other servers.
+	// streamQueries is how many queries of one connection may wait for their answer.
 	streamQueries = 64
 
 	// streamIdle is how long a connection may be idle between two queries.
 	streamIdle = 10 * time.Second
 
-	// streamMessage is how long one message may take, in either direction.
+	// streamMessage is how long one message may take, in either direction. A reply may take
+	// as long before, to wait for room in a budget.
 	streamMessage = 5 * time.Second
+
+	// sendBuffer and receiveBufferTCP are the sizes of the kernel's buffers, in octets, of
+	// which it uses half for its own data. Their memory is charged to the pod, and the
+	// kernel's defaults are megabytes. A reply of 64 kB fits, and so do 100 queries.
+	sendBuffer       = 128 << 10
+	receiveBufferTCP = 32 << 10
 )
 
 // serveTCP answers the queries of connections to l until its deadline passes, and waits for
@@ -43,9 +50,11 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		case !all.add(c, remote(c)):
+			s.streams.closed[closedConnections].Inc()
 			c.Close()
 			continue
 		}
+		setBuffers(c.(*net.TCPConn))
 		serving.Go(func() {
 			defer all.remove(c)
 			defer c.Close()
@@ -54,20 +63,32 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 	}
 }
 
+// setBuffers sets the sizes of the kernel's buffers, best effort. The kernel doubles the
+// arguments (socket(7)).
+func setBuffers(c *net.TCPConn) {
+	_ = c.SetWriteBuffer(sendBuffer / 2)
+	_ = c.SetReadBuffer(receiveBufferTCP / 2)
+}
+
 // stream is one connection.
 type stream struct {
+	server  *Server
 	conn    net.Conn
-	writing sync.Mutex
-	waiting semaphore // queries that wait for other servers
+	client  netip.Addr
+	queries semaphore // that were read and whose reply is not written
+	writing semaphore // one unit: held while a reply is written
+	broken  bool      // guarded by writing: the connection is closed, and replies are dropped
 }
 
 // serveStream answers the queries of one connection, each as soon as its answer is
 // available (RFC 7766 section 6.2.1.1).
 func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
-	st := &stream{conn: c, waiting: make(semaphore, streamQueries)}
+	st := &stream{
+		server: s, conn: c, client: remote(c),
+		queries: make(semaphore, streamQueries), writing: make(semaphore, 1),
+	}
 	var pending sync.WaitGroup
 	defer pending.Wait()
-	client := remote(c)
 	for {
 		c.SetReadDeadline(time.Now().Add(streamIdle))
 		if all.ended() {
@@ -78,27 +99,124 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 			return
 		}
 		all.begin(c)
-		q := &query{via: overTCP, client: client, received: time.Now()}
-		reply, wait := s.handle(ctx, q, packet, nil)
-		if wait == nil {
-			s.metrics.observeReply(q, reply)
-			all.answered(c)
-			st.write(reply.wire)
-			all.written(c)
-			continue
+		held, ok := st.admit(ctx)
+		if !ok {
+			return
 		}
-		st.waiting.acquire()
-		s.limits.streamed.acquire()
 		pending.Add(1)
-		s.start(ctx, q, wait, func(wire []byte) {
-			defer pending.Done()
-			defer all.written(c)
-			defer st.waiting.release()
-			defer s.limits.streamed.release()
+		done := func() {
+			held.release()
+			st.queries.release()
+			all.written(c)
+			pending.Done()
+		}
+		q := &query{via: overTCP, client: st.client, received: time.Now()}
+		a, wait, isQuery := s.acceptStream(ctx, q, packet)
+		switch {
+		case !isQuery:
+			done()
+		case wait == nil:
 			all.answered(c)
-			st.write(wire)
-		})
+			st.send(ctx, q, a)
+			done()
+		default:
+			s.running.Go(func() {
+				defer done()
+				defer s.recoverPanic()
+				a := wait(ctx)
+				all.answered(c)
+				st.send(ctx, q, a)
+			})
+		}
 	}
+}
+
+// acceptStream is accept for a query over TCP.
+func (s *Server) acceptStream(ctx context.Context, q *query, packet []byte) (a answer, wait func(context.Context) answer, isQuery bool) {
+	defer s.recoverPanic()
+	return s.accept(ctx, q, packet, nil)
+}
+
+// admit waits until the connection may have another query: until no reply waits for its socket,
+// and the connection and the client have less than their share of queries. It closes the
+// connection if that takes too long.
+func (st *stream) admit(ctx context.Context) (grant, bool) {
+	st.writing.acquire()
+	st.writing.release()
+	st.queries.acquire()
+	held, ok := acquireWithin(ctx, st.server.streams.queries, st.client, 1)
+	if !ok {
+		st.queries.release()
+		st.server.streams.closed[closedQueries].Inc()
+		st.conn.Close()
+	}
+	return held, ok
+}
+
+// send sends the answer to q when the socket is ready. A connection has at most one packed reply,
+// which is charged to the client. If there is no room for it, or the client does not read it in
+// time, the connection is closed.
+func (st *stream) send(ctx context.Context, q *query, a answer) {
+	defer st.server.recoverPanic()
+	octets, size := st.server.streams.octets, q.maxReplyLen(&a)
+	large, waited := size > maxKept, !st.writing.tryAcquire()
+	if waited {
+		if large {
+			a = answer{} // frees the records
+		}
+		st.writing.acquire()
+	}
+	defer st.writing.release()
+	if st.broken {
+		return
+	}
+	held, reason := octets.acquire(st.client, size)
+	if reason != granted {
+		if waited = true; large {
+			a = answer{}
+		}
+		var ok bool
+		if held, ok = acquireWithin(ctx, octets, st.client, size); !ok {
+			st.close(closedOctets)
+			return
+		}
+	}
+	defer held.release()
+	if waited && large {
+		var excess grant
+		var ok bool
+		if a, excess, ok = st.answerAgain(ctx, q, size); !ok {
+			st.close(closedOctets)
+			return
+		}
+		defer excess.release()
+	}
+	r := q.reply(a, nil)
+	held.keep(len(r.wire))
+	st.server.metrics.observeReply(q, r)
+	st.write(r.wire)
+}
+
+// answerAgain returns the answer to a query that had one of a size, which was not kept. If the
+// answer is longer now, its excess is charged as well. ok is false if there is no room for it.
+func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
+	a, wait := st.server.answer(ctx, q, nil)
+	if wait != nil {
+		a = wait(ctx)
+	}
+	n := q.maxReplyLen(&a) - size
+	if n <= 0 {
+		return a, grant{}, true
+	}
+	excess, reason := st.server.streams.octets.acquire(st.client, n)
+	return a, excess, reason == granted
+}
+
+// close closes the connection. The caller holds st.writing.
+func (st *stream) close(reason closeReason) {
+	st.server.streams.closed[reason].Inc()
+	st.broken = true
+	st.conn.Close()
 }
 
 // remote returns the address of the client.
@@ -131,17 +249,18 @@ func readMessage(c net.Conn) ([]byte, error) {
 
 var errTooLong = errors.New("message is longer than a query can be")
 
-// write sends a message, unless it is nil. A connection that does not accept it in time is
-// closed.
+// write sends a message. A connection that does not accept it in time is closed. The caller
+// holds st.writing.
 func (st *stream) write(message []byte) {
-	if message == nil {
-		return
-	}
-	st.writing.Lock()
-	defer st.writing.Unlock()
 	st.conn.SetWriteDeadline(time.Now().Add(streamMessage))
-	framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(message)), uint16(len(message)))
-	if _, err := st.conn.Write(append(framed, message...)); err != nil {
+	var length [2]byte
+	binary.BigEndian.PutUint16(length[:], uint16(len(message)))
+	framed := net.Buffers{length[:], message} // one writev(2)
+	if _, err := framed.WriteTo(st.conn); err != nil {
+		st.broken = true
 		st.conn.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			st.server.streams.closed[closedSlow].Inc()
+		}
 	}
 }

@@ -32,6 +32,14 @@ const (
 	// 20,000 queries a second the delay halves the CPU time of a query (16 to 8.5 us).
 	batchDelay  = 50 * time.Microsecond
 	batchWindow = 2 * batchDelay
+
+	// maxPacketErrors is how many reads may fail one after the other without a pause: each
+	// is the error of one packet, such as an ICMP error for an earlier reply. More are a
+	// fault of the socket, after which a reader pauses for readErrorPause each time, and
+	// logs it once in readErrorInterval.
+	maxPacketErrors   = 16
+	readErrorPause    = 100 * time.Millisecond
+	readErrorInterval = time.Minute
 )
 
 // serveUDP answers the queries that conn receives until its read deadline passes. Normally one
@@ -76,6 +84,9 @@ type reader struct {
 	batch   *batch
 	query   *query
 	replies []reply // of the batch, not yet counted
+
+	errors   int       // reads that have failed since the last one that did not
+	loggedAt time.Time // the last log message about them
 }
 
 func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
@@ -95,13 +106,15 @@ func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			continue // an error of one packet, such as an ICMP error for an earlier reply
+			r.readFailed(err)
+			continue
 		case n >= fullBatch:
 			select {
 			case wake <- struct{}{}:
 			default: // all readers are busy
 			}
 		}
+		r.errors = 0
 		start := time.Now()
 		r.answer(ctx, n, start)
 		if n < least {
@@ -113,6 +126,19 @@ func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error
 		last = time.Now()
 	}
 	return nil
+}
+
+// readFailed counts an error of a read. It pauses if the socket fails again and again, instead
+// of reading it at full speed.
+func (r *reader) readFailed(err error) {
+	if r.errors++; r.errors <= maxPacketErrors {
+		return
+	}
+	if now := time.Now(); now.Sub(r.loggedAt) >= readErrorInterval {
+		r.loggedAt = now
+		r.server.log.Warn("cannot read UDP socket, retrying", "listen", r.conn.LocalAddr(), "error", err)
+	}
+	time.Sleep(readErrorPause)
 }
 
 // answer answers a batch of n packets. Queries that wait for other servers continue in

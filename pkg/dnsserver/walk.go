@@ -61,6 +61,15 @@ func (f *finding) final() bool {
 	return f.outcome == found || f.outcome == unresolved && f.cluster
 }
 
+// waveSize is the largest number of candidates that a wave sends queries for. A name in the
+// cluster needs none, and most others are in one of the first two search domains of the host, or
+// the name itself.
+const waveSize = 3
+
+// waveTime is how long a walk waits for a wave before it starts the next one, so that the servers
+// of one domain that do not answer do not use up WalkTimeout.
+const waveTime = time.Second
+
 // walk tries the candidates of a search list:
 //
 //   - the first one that is found is the result;
@@ -70,9 +79,10 @@ func (f *finding) final() bool {
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed.
 //
-// No query is sent for a candidate after one that is known to be final. Names of the
-// cluster are looked up one after the other, all others at once. After WalkTimeout a
-// candidate without an answer is unresolved.
+// Candidates that other servers answer are tried in waves of waveSize, in order. The next wave
+// starts when the last one is answered, or after waveTime. No query is sent for a candidate after
+// one that is known to be final, nor before a name of the cluster in front of it is known. After
+// WalkTimeout a candidate without an answer is unresolved.
 type walk struct {
 	candidates   []fqdn.Name
 	lookup       lookupFunc
@@ -92,59 +102,108 @@ type step struct {
 	wait    func(context.Context) finding // nil: the finding is complete
 }
 
-// advance tries candidates without blocking, until one is final or a name of the cluster has
-// to be waited for. It reports whether the walk is complete.
+// advance tries candidates without blocking, until one is final, a name of the cluster has to be
+// waited for, or a wave is complete. It reports whether the walk is complete.
 func (w *walk) advance() bool {
-	for len(w.steps) < len(w.candidates) {
+	for pending := 0; pending < waveSize && len(w.steps) < len(w.candidates); {
 		name := w.candidates[len(w.steps)]
 		f, wait := w.lookup(name)
 		w.steps = append(w.steps, step{name: name, finding: f, wait: wait})
 		if wait == nil && f.final() || wait != nil && f.cluster {
 			break
 		}
+		if wait != nil {
+			pending++
+		}
 	}
-	return !slices.ContainsFunc(w.steps, func(s step) bool { return s.wait != nil })
+	return w.complete()
+}
+
+// complete reports whether the result is known: a candidate is final or the last one, and all
+// before it are known.
+func (w *walk) complete() bool {
+	for i := range w.steps {
+		switch s := &w.steps[i]; {
+		case s.wait != nil:
+			return false
+		case s.finding.final():
+			return true
+		}
+	}
+	return len(w.steps) == len(w.candidates)
 }
 
 // await completes the walk.
 func (w *walk) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, WalkTimeout)
-	defer cancel()
-	for last := w.last(); last.wait != nil && last.finding.cluster; last = w.last() {
-		last.finding, last.wait = last.wait(ctx), nil
-		last.finding.cluster = true
-		if last.finding.final() {
-			break
-		}
-		w.advance()
-	}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer cancel() // before waiting.Wait: ends the lookups after a final candidate
-	done := make([]chan struct{}, len(w.steps))
-	for i := range w.steps {
-		if s := &w.steps[i]; s.wait != nil {
-			done[i] = make(chan struct{})
-			waiting.Go(func() {
-				defer close(done[i])
-				defer w.recoverPanic()
-				wait := s.wait
-				s.finding = finding{outcome: unresolved} // if wait panics
-				s.finding = wait(ctx)
-			})
+	answers := make(chan stepAnswer, len(w.candidates))
+	first := 0 // step of the wave
+	wave := w.startWave(ctx, first, &waiting, answers)
+	timer := time.NewTimer(waveTime)
+	defer timer.Stop()
+	late := false
+	for !w.complete() {
+		if (wave == 0 || late && !w.waitsForCluster()) && w.mayAdvance() {
+			first, late = len(w.steps), false
+			w.advance()
+			wave = w.startWave(ctx, first, &waiting, answers)
+			timer.Reset(waveTime)
+			continue
 		}
-	}
-	for i := range w.steps {
-		if done[i] != nil {
-			<-done[i]
-		}
-		if w.steps[i].finding.final() {
-			return
+		select {
+		case a := <-answers:
+			if a.step >= first {
+				wave--
+			}
+			s := &w.steps[a.step]
+			a.finding.cluster = a.finding.cluster || s.finding.cluster
+			s.finding, s.wait = a.finding, nil
+		case <-timer.C:
+			late = true
 		}
 	}
 }
 
-func (w *walk) last() *step { return &w.steps[len(w.steps)-1] }
+// stepAnswer is the finding about the candidate of a step.
+type stepAnswer struct {
+	step    int
+	finding finding
+}
+
+// startWave sends the queries for the candidates from the first step on, and returns how many of
+// them wait for other servers. answers must have room for all.
+func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup, answers chan<- stepAnswer) (n int) {
+	for i := first; i < len(w.steps); i++ {
+		wait := w.steps[i].wait
+		if wait == nil {
+			continue
+		}
+		n++
+		waiting.Go(func() {
+			f := finding{outcome: unresolved} // if wait panics
+			defer func() { answers <- stepAnswer{i, f} }()
+			defer w.recoverPanic()
+			f = wait(ctx)
+		})
+	}
+	return n
+}
+
+// mayAdvance reports whether there is another candidate, and it may be the result.
+func (w *walk) mayAdvance() bool {
+	return len(w.steps) < len(w.candidates) &&
+		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.finding.final() })
+}
+
+// waitsForCluster reports whether the last candidate is a name of the cluster without an answer,
+// which decides whether the next one is tried.
+func (w *walk) waitsForCluster() bool {
+	last := &w.steps[len(w.steps)-1]
+	return last.wait != nil && last.finding.cluster
+}
 
 // conclude returns the result of a complete walk.
 func (w *walk) conclude() finding {
@@ -161,7 +220,7 @@ func (w *walk) conclude() finding {
 			return r
 		case f.outcome == unresolved:
 			r.ttl = 0
-			if firstUnresolved == nil {
+			if firstUnresolved == nil || f.answer.rejection != granted { // a rejection is not cached
 				firstUnresolved = f
 			}
 		default:
@@ -194,7 +253,7 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 	if w.advance() {
 		return result{answer: finish()}
 	}
-	return result{wait: func(ctx context.Context) answer {
+	return result{work: workSearch, wait: func(ctx context.Context) answer {
 		w.await(ctx)
 		return finish()
 	}}
@@ -208,7 +267,7 @@ func (s *Server) walkAnswer(q *query, f finding) answer {
 	owner := q.owner()
 	switch {
 	case f.outcome == unresolved || a.failed():
-		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended}
+		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended, rejection: a.rejection}
 	case f.outcome == nxdomain:
 		a.rcode, a.answer, a.additional = dns.RcodeNameError, nil, nil
 	case f.outcome == nodata:

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -147,19 +146,39 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestWalk_MaxCandidates tries the maximum of candidates, each of which other servers answer.
-func TestWalk_MaxCandidates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		s := parseScript(strings.Repeat("absent:1s ", autopath.MaxPaths) + "found:1s")
-		r, w := s.run(t.Context(), t)
-		if r.outcome != found || len(w.steps) != autopath.MaxPaths+1 || s.maxWaiting.Load() != autopath.MaxPaths+1 {
-			t.Errorf("got %v after %d candidates, %d at the same time", r.outcome, len(w.steps), s.maxWaiting.Load())
-		}
-		if took := time.Since(begin); took != time.Second {
-			t.Errorf("the walk took %v, want 1s", took)
-		}
-	})
+// TestWalk_Waves compares how many candidates are queried for at the same time, and when a walk
+// ends whose candidates other servers answer.
+func TestWalk_Waves(t *testing.T) {
+	for _, tt := range []struct {
+		name, script  string
+		candidate     string // which is found
+		tried, atOnce int
+		took          time.Duration
+	}{
+		{"the maximum of candidates", strings.Repeat("absent:100ms ", MaxHostSuffixes) + "found:100ms", "8", 9, 3, 300 * time.Millisecond},
+		{"found in the first wave", "absent:100ms absent:100ms found:100ms found:1s found:1s", "2", 3, 3, 100 * time.Millisecond},
+		{"the second wave waits for the first one", "absent:100ms absent:900ms absent:100ms found:1s", "3", 4, 3, 1900 * time.Millisecond},
+		{"known candidates are not in a wave", "absent:1s absent absent:1s absent absent:1s found", "5", 6, 3, time.Second},
+		{"a slow domain delays the next wave by a second", "absent:1500ms absent:100ms absent:100ms absent:100ms found:100ms", "4", 5, 3, 1500 * time.Millisecond},
+		{"the first domain is dead, the fifth has the name", "absent:1h " + strings.Repeat("absent:100ms ", 3) + "found:100ms " + strings.Repeat("absent:100ms ", 4), "4", 6, 4, WalkTimeout},
+		{"all domains but the last are dead", strings.Repeat("absent:1h ", MaxHostSuffixes) + "found:100ms", "8", 9, 9, WalkTimeout},
+		{"no wave starts after a found candidate", "absent:1500ms found:100ms absent:100ms found:100ms", "1", 3, 3, 1500 * time.Millisecond},
+		{"a name of the cluster ends a wave", "absent:100ms cluster/absent:2s absent:100ms found:100ms", "3", 4, 2, 2100 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				s := parseScript(tt.script)
+				r, w := s.run(t.Context(), t)
+				if want := mustName(t, tt.candidate); r.outcome != found || r.name != want || len(w.steps) != tt.tried {
+					t.Errorf("%v %v after %d candidates, want %v after %d", r.outcome, r.name, len(w.steps), want, tt.tried)
+				}
+				if got, took := int(s.maxWaiting.Load()), time.Since(begin); got != tt.atOnce || took != tt.took {
+					t.Errorf("%d candidates at once, %v, want %d, %v", got, took, tt.atOnce, tt.took)
+				}
+			})
+		})
+	}
 }
 
 // TestWalk_ContextEnds: when its context ends, the walk fails. It never returns NXDOMAIN.

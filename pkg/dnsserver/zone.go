@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"context"
-	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -24,7 +23,7 @@ const (
 	soaExpire  = 86400
 )
 
-// maxAliases is the longest chain of CNAMEs in an answer. A loop is followed once.
+// maxAliases is the longest chain of CNAMEs in an answer.
 const maxAliases = 10
 
 // minimalTTL is the TTL of the answer to ANY, in seconds. No client depends on that answer,
@@ -39,7 +38,7 @@ func minimalHINFO(owner string) dns.RR {
 // answerFromZone answers the cluster's names. ok is false for all others.
 func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
 	snapshot := s.cfg.Zone.Snapshot()
-	status, apex, node := snapshot.Lookup(q.name)
+	status, apex, node := s.lookupZone(snapshot, q.name)
 	if status == zone.NotInZone {
 		return result{}, false
 	}
@@ -49,113 +48,26 @@ func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r re
 	return s.zoneRecords(ctx, q, snapshot)
 }
 
-// zoneWire is the fast path for the most frequent answers: addresses, and negative answers. It
-// returns them in wire form. The wire of the answer is nil for all others, and if the reply
-// is too long.
-func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
-	a := answer{source: fromZone}
-	switch {
-	case status == zone.NXDomain:
-		a.rcode = dns.RcodeNameError
-		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
-	case status != zone.Exists || node.Alias != "" || q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA:
-	default:
-		addrs := node.V4
-		if q.qtype == dns.TypeAAAA {
-			addrs = node.V6
-		}
-		if len(addrs) == 0 {
-			a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
-		} else {
-			a.wire = s.addressReply(q, buf, addrs)
-		}
+// lookupZone looks a name up in the zone. A name in a stub domain that is longer than the zone of
+// the cluster or of the reverse range is not in the zone.
+func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Status, fqdn.Name, zone.Node) {
+	status, apex, node := snapshot.Lookup(name)
+	if fwd := s.forwarding.Load(); status != zone.NotInZone && fwd.inZone && len(fwd.stubFor(name).Zone) > len(apex) {
+		return zone.NotInZone, "", zone.Node{}
 	}
-	return a
-}
-
-// pointerLen is the length of a compressed name, in octets.
-const pointerLen = 2
-
-// appendPointer appends a name that begins at an offset of the message (RFC 1035 section
-// 4.1.4).
-func appendPointer(b []byte, offset int) []byte {
-	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
-}
-
-// appendFixed appends the part of a record between owner name and data: type, class, TTL and
-// length of the data.
-func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
-	b = binary.BigEndian.AppendUint16(b, rrtype)
-	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
-	b = binary.BigEndian.AppendUint32(b, ttl)
-	return binary.BigEndian.AppendUint16(b, uint16(length))
-}
-
-// addressReply returns the reply with all addresses, rotated, or nil if it is too long.
-func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
-	length := addrs[0].BitLen() / 8
-	if headerLen+len(q.question)+len(addrs)*(pointerLen+recordFixedLen+length) > q.maxLen(&answer{}) {
-		return nil
-	}
-	b := q.startReply(buf, flagAA, dns.RcodeSuccess)
-	first := 0
-	if len(addrs) > 1 {
-		first = rand.IntN(len(addrs))
-	}
-	for i := range addrs {
-		octets := addrs[(first+i)%len(addrs)].As16()
-		b = appendPointer(b, headerLen)
-		b = appendFixed(b, q.qtype, s.cfg.TTL, length)
-		b = append(b, octets[16-length:]...)
-	}
-	binary.BigEndian.PutUint16(b[6:], uint16(len(addrs)))
-	return b
-}
-
-// denial returns the reply with the SOA record of the zone and no answer (RFC 2308
-// section 2), or nil if it is too long.
-func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
-	const (
-		hostmaster = "\x0ahostmaster"
-		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
-	)
-	if headerLen+len(q.question)+pointerLen+recordFixedLen+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.maxLen(&answer{}) {
-		return nil
-	}
-	b := q.startReply(buf, flagAA, rcode)
-	apexAt := headerLen + len(q.name) - len(apex)
-	b = appendPointer(b, apexAt)
-	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
-	data := len(b)
-	domainAt := apexAt
-	if domain := s.cfg.Domain; apex == domain {
-		b = append(b, s.primary[:len(s.primary)-len(domain)]...)
-		b = appendPointer(b, domainAt)
-	} else {
-		b = append(b, s.primary...)
-		domainAt = len(b) - len(domain)
-	}
-	b = append(b, hostmaster...)
-	b = appendPointer(b, domainAt)
-	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
-		b = binary.BigEndian.AppendUint32(b, n)
-	}
-	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
-	binary.BigEndian.PutUint16(b[8:], 1)
-	return b
+	return status, apex, node
 }
 
 // zoneRecords answers with records from one snapshot of the zone. It follows aliases, even to
 // targets outside the zone. ok is false for names that are not in the zone.
 func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
 	a := answer{source: fromZone, authoritative: true}
-	owner, name := q.owner(), q.name
-	var seen []fqdn.Name // the aliases that were followed
+	owner, name, aliases := q.owner(), q.name, 0
 	for {
-		status, apex, node := snapshot.Lookup(name)
+		status, apex, node := s.lookupZone(snapshot, name)
 		switch status {
 		case zone.NotInZone:
-			if len(seen) == 0 {
+			if aliases == 0 {
 				return result{}, false
 			}
 			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
@@ -166,21 +78,23 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 			a.authority = []dns.RR{s.soa(apex, snapshot)}
 			return result{answer: a}, true
 		}
-		if node.Alias != "" && q.qtype != dns.TypeANY {
-			a.answer = append(a.answer, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
-			seen = append(seen, name)
-			if q.qtype == dns.TypeCNAME || len(seen) == maxAliases || slices.Contains(seen, node.Alias) {
-				return result{answer: a}, true
+		if node.Alias == "" || q.qtype == dns.TypeANY {
+			records, glue := s.records(owner, q, node, snapshot)
+			a.answer, a.additional = append(a.answer, records...), glue
+			if len(records) == 0 {
+				a.authority = []dns.RR{s.soa(apex, snapshot)}
 			}
-			name, owner = node.Alias, node.Alias.String()
-			continue
+			return result{answer: a}, true
 		}
-		records, glue := s.records(owner, q, node, snapshot)
-		a.answer, a.additional = append(a.answer, records...), glue
-		if len(records) == 0 {
-			a.authority = []dns.RR{s.soa(apex, snapshot)}
+		a.answer = append(a.answer, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
+		aliases++
+		switch {
+		case q.qtype == dns.TypeCNAME:
+			return result{answer: a}, true
+		case aliases > maxAliases: // or a loop: NODATA would be permanent for glibc
+			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther, "the ExternalName Services are a loop, or a chain of more than 10")}, true
 		}
-		return result{answer: a}, true
+		name, owner = node.Alias, node.Alias.String()
 	}
 }
 
@@ -188,6 +102,12 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 // their target.
 func (a answer) withTarget(target answer) answer {
 	target = target.withRecords()
+	switch {
+	case target.rejection == refusedRecursion:
+		return a // the client asks the servers of the target itself
+	case target.rejection != granted:
+		return target
+	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
 		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service")
 	}
@@ -200,17 +120,18 @@ func (a answer) withTarget(target answer) answer {
 // records returns the records of a name n of the query's type, and the address records of
 // their targets.
 func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, glue []dns.RR) {
+	limit := min(q.maxRecords()+1, maxRRset) // more do not fit, and take milliseconds to build
 	switch q.qtype {
 	case dns.TypeA:
-		return s.addressRecords(owner, rotate(n.V4)), nil
+		return s.addressRecords(owner, rotate(n.V4, limit)), nil
 	case dns.TypeAAAA:
-		return s.addressRecords(owner, rotate(n.V6)), nil
+		return s.addressRecords(owner, rotate(n.V6, limit)), nil
 	case dns.TypeTXT:
 		if n.Text != "" {
 			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
 		}
 	case dns.TypePTR:
-		for _, name := range n.PTR() {
+		for _, name := range n.PTR(limit) {
 			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
 		}
 	case dns.TypeSRV:
@@ -233,18 +154,27 @@ func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Sna
 	return records, glue
 }
 
-// srvRecords returns at most limit SRV records, and the address records of their targets. Only
-// a part of a large set fits into a UDP reply, and building the others takes milliseconds.
-func (s *Server) srvRecords(owner string, list []zone.SRV, limit int) (records, glue []dns.RR) {
-	list = list[:min(len(list), limit)]
-	last := fqdn.Name("")
-	for _, r := range list {
-		target := r.Target.String()
-		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: r.Weight, Port: r.Port, Target: target})
-		if r.Target != last { // the list is sorted by target
-			glue = append(glue, s.addressRecords(target, slices.Concat(r.V4, r.V6))...)
+// srvRecords returns at most limit SRV records, and the address records of their targets.
+func (s *Server) srvRecords(owner string, set zone.SRVSet, limit int) (records, glue []dns.RR) {
+	first := 0
+	if set.Targets() > 1 {
+		first = rand.IntN(set.Targets())
+	}
+	weight := set.Weight()
+	var last *zone.Target
+	var target string
+	for t, port := range set.All(first) {
+		if len(records) == limit {
+			break
 		}
-		last = r.Target
+		if t != last {
+			last, target = t, set.Name(t).String()
+			if len(glue) < limit { // more do not fit: the reply has none
+				glue = append(glue, s.addressRecords(target, rotate(t.V4, limit))...)
+				glue = append(glue, s.addressRecords(target, rotate(t.V6, limit))...)
+			}
+		}
+		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: weight, Port: port, Target: target})
 	}
 	return records, glue
 }
@@ -261,13 +191,13 @@ func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
 	return records
 }
 
-// rotate returns the addresses, rotated to begin with a random one: most clients use the first.
-func rotate(addrs []netip.Addr) []netip.Addr {
+// rotate returns at most limit of the addresses, beginning with a random one.
+func rotate(addrs []netip.Addr, limit int) []netip.Addr {
 	if len(addrs) < 2 {
 		return addrs
 	}
 	i := rand.IntN(len(addrs))
-	return slices.Concat(addrs[i:], addrs[:i])
+	return slices.Concat(addrs[i:min(len(addrs), i+limit)], addrs[:min(i, max(0, i+limit-len(addrs)))])
 }
 
 // maxStaleDenialTTL is the longest negative TTL while the zone is stale, in seconds.

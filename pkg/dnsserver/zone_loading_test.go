@@ -34,7 +34,7 @@ func TestZone_NotLoaded(t *testing.T) {
 		"0.0.168.192.in-addr.arpa. PTR":              servfail,
 		"0.0.64.100.in-addr.arpa. PTR":               servfail,
 		"255.255.127.100.in-addr.arpa. PTR":          servfail,
-		"d.f.ip6.arpa. PTR":                          servfail,
+		"d.f.ip6.arpa. PTR":                          nxdomain, // not the name of an address: forwarded
 		reverseName("fdff::1") + " PTR":              servfail,
 		"0.0.32.172.in-addr.arpa. PTR":               nxdomain, // next to the ranges: forwarded
 		"255.255.15.172.in-addr.arpa. PTR":           nxdomain,

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"net/netip"
 )
 
 //go:embed files/*.yaml
@@ -18,13 +19,15 @@ var files embed.FS
 type Config struct {
 	Namespace     string
 	Image         string
-	ClusterDNS    []string
-	ClusterDomain string
+	ClusterDNS    []string // none: unknown
+	ClusterDomain string   // "": unknown
 
 	SelfSigned bool   // the server issues its certificate
 	IssuerKind string // of cert-manager: Issuer or ClusterIssuer
 	IssuerName string
 	CABundle   []byte // PEM; the certificate is in a Secret
+
+	APIServerCIDRs []netip.Prefix // from where reviews are accepted; none: from everywhere
 
 	Mutating bool // write the MutatingWebhookConfiguration
 	Scale    bool // validate the scale of StatefulSets
@@ -66,6 +69,9 @@ func (c Config) files() []string {
 	if c.IssuerName != "" {
 		list = append(list, "cert-manager")
 	}
+	if c.APIServerCIDRs != nil {
+		list = append(list, "network-policy")
+	}
 	list = append(list, "validating")
 	if c.Scale {
 		list = append(list, "scale")
@@ -100,6 +106,12 @@ func (c Config) edit(o *object) {
 			o.remove("spec/template/spec/containers/0/volumeMounts/1")
 			o.remove("spec/template/spec/volumes/1")
 		}
+	case "NetworkPolicy":
+		var from []map[string]any
+		for _, p := range c.APIServerCIDRs {
+			from = append(from, map[string]any{"ipBlock": map[string]string{"cidr": p.String()}})
+		}
+		o.set("spec/ingress/0/from", from)
 	case "RoleBinding", "ClusterRoleBinding":
 		o.set("subjects/0/namespace", c.Namespace)
 	case "Certificate":
@@ -120,8 +132,16 @@ func (c Config) editConfiguration(o *object) {
 		return
 	}
 	file := inner[0]
-	file.set("node/clusterDNS", c.ClusterDNS)
-	file.set("node/clusterDomain", c.ClusterDomain)
+	if c.ClusterDNS != nil {
+		file.set("node/clusterDNS", c.ClusterDNS)
+	} else {
+		file.remove("node/clusterDNS")
+	}
+	if c.ClusterDomain != "" {
+		file.set("node/clusterDomain", c.ClusterDomain)
+	} else {
+		file.remove("node/clusterDomain")
+	}
 	if c.SelfSigned {
 		file.remove("tls")
 		file.add("", "selfSigned", true)

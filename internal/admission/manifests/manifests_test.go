@@ -6,6 +6,7 @@ package manifests
 import (
 	"bytes"
 	"encoding/base64"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -113,6 +114,61 @@ func TestYAML_Kustomize(t *testing.T) {
 	if diff := cmp.Diff(want, values(t, got)); diff != "" {
 		t.Errorf("(-files +objects):\n%s", diff)
 	}
+}
+
+// TestYAML_Quoted: values that YAML would read as numbers, truths or anchors stay strings.
+func TestYAML_Quoted(t *testing.T) {
+	for _, namespace := range []string{"123", "true", "on", "null", "1e3", "0x1f", "y"} {
+		c := trustModes()["self-signed"]
+		c.Namespace, c.ClusterDomain, c.Image = namespace, "1.2", "&x"
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values(t, text) {
+			metadata := v["metadata"].(map[string]any)
+			switch v["kind"] {
+			case "Namespace":
+				if metadata["name"] != namespace {
+					t.Errorf("Namespace %v, want %q", metadata["name"], namespace)
+				}
+			case "ConfigMap":
+				if file := v["data"].(map[string]any)["webhook.yaml"].(string); metadata["namespace"] != namespace || !strings.Contains(file, "clusterDomain: \"1.2\"") {
+					t.Errorf("namespace %v, want %q: %s", metadata["namespace"], namespace, file)
+				}
+			case "Deployment":
+				if !strings.Contains(string(text), "image: '&x'") {
+					t.Error("the image is not quoted")
+				}
+			}
+		}
+	}
+}
+
+// TestYAML_NetworkPolicy: only with networks of the API server.
+func TestYAML_NetworkPolicy(t *testing.T) {
+	c := trustModes()["self-signed"]
+	c.APIServerCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/29"), netip.MustParsePrefix("2001:db8::/64")}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values(t, text) {
+		if v["kind"] != "NetworkPolicy" {
+			continue
+		}
+		want := []any{
+			map[string]any{"from": []any{
+				map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/29"}}, map[string]any{"ipBlock": map[string]any{"cidr": "2001:db8::/64"}},
+			}, "ports": []any{map[string]any{"port": "https"}}},
+			map[string]any{"ports": []any{map[string]any{"port": "metrics"}}},
+		}
+		if diff := cmp.Diff(want, v["spec"].(map[string]any)["ingress"]); diff != "" || v["metadata"].(map[string]any)["namespace"] != "other" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		return
+	}
+	t.Error("there is no NetworkPolicy")
 }
 
 func TestObject_MissingField(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -25,7 +23,7 @@ const Drain = 15 * time.Second
 type Server struct {
 	Source  *config.Source[config.Webhook]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of the User-Agent at the API server
+	Version string           // of this binary
 	Log     *slog.Logger
 }
 
@@ -39,7 +37,7 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
+	registry := daemon.NewRegistry(s.Version)
 	registry.MustRegister(newExpiry(certificate.current))
 	handler := webhook.New(webhook.Config{Rules: c.Rules, Logger: s.Log, Register: registry, OpenStatefulSet: statefulSets})
 	reloader := &daemon.Reloader[config.Webhook]{
@@ -62,8 +60,14 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 		func(ctx context.Context) error { return server.Run(ctx, l) },
 	}}
 	if c.HTTP != "" {
-		http := daemon.HTTP{Listen: daemon.ListenTCP(c.HTTP), Metrics: registry, Ready: func() ([]string, error) { return nil, server.Ready() }}
-		group.Last = []daemon.Task{http.Serve} // readiness is served until the last review
+		health, err := daemon.ListenHTTP(ctx, c.HTTP)
+		if err != nil {
+			l.Close()
+			return err
+		}
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, server.Ready() }}
+		// Readiness is served until the last review.
+		group.Last = []daemon.Task{func(ctx context.Context) error { return http.Serve(ctx, health) }}
 	}
 	s.Log.Info("serving", "listen", l.Addr())
 	return group.Run(ctx)

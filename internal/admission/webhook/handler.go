@@ -6,7 +6,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -16,13 +15,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
-
-// MaxBody is the size in bytes of the largest review that is read. The API server accepts
-// objects of 3 MiB (MaxRequestBodyBytes), and an update contains two.
-const MaxBody = 8 << 20
 
 // The paths of the endpoints.
 const (
@@ -47,13 +44,15 @@ type Config struct {
 type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
+	large   *semaphore.Weighted                                                      // the bytes of the reviews that are being read and checked
+	small   *semaphore.Weighted                                                      // those of small reviews
 	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
 	rules   atomic.Pointer[admission.Rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
-	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), open: c.OpenStatefulSet}
+	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), large: semaphore.NewWeighted(maxLarge), small: semaphore.NewWeighted(maxSmall), open: c.OpenStatefulSet}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -67,7 +66,7 @@ func (h *Handler) SetRules(rules *admission.Rules) { h.rules.Store(rules) }
 // ServeHTTP responds to an AdmissionReview, or with an HTTP error.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	o := observation{endpoint: endpointOf(r.URL.Path), operation: "none", verdict: verdictNone, code: http.StatusOK}
+	o := observation{endpoint: endpointOf(r.URL.Path), operation: operationNone, verdict: verdictNone, code: http.StatusOK}
 	defer func() { h.metrics.observe(o, time.Since(start)) }()
 
 	reply, err := h.reply(r, &o)
@@ -76,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if e, ok := errors.AsType[*httpError](err); ok {
 			o.code = e.code
 		}
-		h.log.Warn("invalid admission review", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		h.log.Warn("invalid admission review", "path", r.URL.Path, "from", r.RemoteAddr, "error", short(err.Error()))
 		http.Error(w, err.Error(), o.code)
 		return
 	}
@@ -104,12 +103,14 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, &httpError{http.StatusUnsupportedMediaType, "want Content-Type application/json"}
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the review: %w", err)
-	case len(body) > MaxBody:
-		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the review has more than %d bytes", MaxBody)}
+	release, err := h.reserve(r)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
 	}
 	q, err := parseReview(body)
 	if err != nil {
@@ -118,10 +119,15 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	a := h.review(r.Context(), review, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings
 	if a.verdict == verdictDenied {
-		h.log.Info("denied", "path", r.URL.Path, "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "dryRun", q.DryRun, "findings", a.findings)
+		h.log.Info("denied", "path", r.URL.Path, "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "dryRun", q.DryRun,
+			"findings", countCodes(a.findings))
 	}
 	return a.encode(q)
 }
+
+// short returns the beginning of a value for the log: any client that reaches the port chooses
+// it.
+func short(s string) string { return excerpt.Text(s, excerpt.MaxValue) }
 
 // reviewFunc is the function of an endpoint.
 type reviewFunc func(context.Context, request) (answer, error)
@@ -130,7 +136,7 @@ type reviewFunc func(context.Context, request) (answer, error)
 func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("panic, allowing the object", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "panic", p, "stack", string(debug.Stack()))
+			h.log.Error("panic, allowing the object", "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "panic", p, "stack", string(debug.Stack()))
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
@@ -139,7 +145,7 @@ func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer
 	}
 	a, err := f(ctx, q)
 	if err != nil {
-		h.log.Warn("cannot read the object, allowing it", "kind", q.Kind.Kind, "namespace", q.Namespace, "name", q.Name, "error", err)
+		h.log.Warn("cannot read the object, allowing it", "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "error", short(err.Error()))
 		return answer{verdict: verdictUnread}
 	}
 	return a

@@ -215,6 +215,8 @@ dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation=
 dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="unread"} 0
 dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="UPDATE",verdict="panicked"} 0
 dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="UPDATE",verdict="unread"} 0
+dnsconfigurer_admission_requests_total{code="503",endpoint="mutate",operation="none",verdict="none"} 0
+dnsconfigurer_admission_requests_total{code="503",endpoint="validate",operation="none",verdict="none"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dnsconfigurer_admission_requests_total"); err != nil {
 		t.Error(err)

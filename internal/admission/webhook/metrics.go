@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 	verdictUnread   verdict = "unread"   // allowed because it could not be read
 	verdictPanicked verdict = "panicked" // allowed because of a panic
 )
+
+// operationNone is the operation of what is not a review, or has not been read.
+const operationNone = "none"
 
 // metrics counts requests. The label values are closed sets: two endpoints and "other", two
 // operations, "other" and "none", the verdicts, the HTTP codes of Handler, and the codes of
@@ -55,6 +59,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	for _, endpoint := range []string{endpointOf(PathValidate), endpointOf(PathMutate)} {
 		m.duration.WithLabelValues(endpoint) // an alert needs the series to exist
+		m.requests.WithLabelValues(endpoint, operationNone, string(verdictNone), strconv.Itoa(http.StatusServiceUnavailable))
 		for _, operation := range []admission.Operation{admission.Create, admission.Update} {
 			for _, v := range []verdict{verdictUnread, verdictPanicked} {
 				m.requests.WithLabelValues(endpoint, string(operation), string(v), "200")

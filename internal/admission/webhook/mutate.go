@@ -32,10 +32,10 @@ func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 		return answer{verdict: verdictPassed}, err
 	}
 	at := "/" + strings.ReplaceAll(w.Path, ".", "/") // ends with a slash
-	pod, autopath := w.Pod, strings.EqualFold(string(w.Pod.Spec.DNSPolicy), string(policy.ClusterFirstWithAutopath))
+	pod, autopath := w.Pod, policy.Policy(w.Pod.Spec.DNSPolicy).IsAutopath()
 	_, added := pod.Annotations[originAnnotation]
 	var patch []operation
-	switch windows := pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows; {
+	switch windows := kube.IsWindows(&pod.Spec); {
 	case autopath && !windows:
 		patch = []operation{{"replace", at + "spec/dnsPolicy", corev1.DNSClusterFirstWithHostNet}}
 		if _, set := pod.Annotations[policy.OverrideAnnotation]; !set { // the author's annotation has precedence

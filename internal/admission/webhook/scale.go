@@ -62,8 +62,15 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 		return answer{verdict: verdictAllowed}, nil
 	}
 	rules, o := h.rules.Load(), newObject(next, q)
-	known := rules.Check(newObject(current, q))
-	findings := slices.DeleteFunc(rules.Check(o), func(f policy.Finding) bool { return slices.Contains(known, f) })
+	known, err := rules.Check(ctx, newObject(current, q))
+	if err != nil {
+		return answer{}, err
+	}
+	findings, err := rules.Check(ctx, o)
+	if err != nil {
+		return answer{}, err
+	}
+	findings = slices.DeleteFunc(findings, func(f policy.Finding) bool { return slices.Contains(known, f) })
 	for i := range findings {
 		findings[i].Field = "spec.replicas"
 	}

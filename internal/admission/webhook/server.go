@@ -20,10 +20,14 @@ import (
 // written.
 const (
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = 10 * time.Second
+	bodyTimeout   = 3 * time.Second // the timeoutSeconds of `webhook manifests`: a slow body keeps others waiting
 	writeTimeout  = 20 * time.Second
 	idleTimeout   = 3 * time.Minute
 )
+
+// maxStreams is the number of requests in progress on a connection. An API server opens one
+// connection per webhook; the default of Go is 250.
+const maxStreams = 64
 
 // Server serves a Handler over HTTPS. It shuts down without losing a request: it reports
 // that it is not ready, serves for the lameduck time, closes connections with the response
@@ -80,6 +84,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // failed handshakes, such as those of port scanners
 	}

@@ -6,11 +6,13 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -25,7 +27,11 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 		return answer{verdict: verdictPassed}, err
 	}
 	o := newObject(w, q)
-	return newAnswer(o, h.rules.Load().Check(o)), nil
+	findings, err := h.rules.Load().Check(ctx, o)
+	if err != nil {
+		return answer{}, err
+	}
+	return newAnswer(o, findings), nil
 }
 
 // newObject converts w for the rules.
@@ -52,6 +58,31 @@ func newAnswer(o admission.Object, findings []policy.Finding) answer {
 		a.verdict = verdictWarned
 	}
 	return a
+}
+
+// maxCodes is the size in bytes of the codes in a line of the log. With the kind, the
+// namespace and the name, each cut to excerpt.MaxValue, a line of a valid object has at most
+// 1 KiB.
+const maxCodes = 400
+
+// countCodes returns the distinct codes in the order of their first occurrence, with their
+// numbers, such as "unsafe-value:100 unknown-option".
+func countCodes(codes []policy.Code) string {
+	count := map[policy.Code]int{}
+	var distinct []policy.Code
+	for _, c := range codes {
+		if count[c]++; count[c] == 1 {
+			distinct = append(distinct, c)
+		}
+	}
+	text := make([]string, len(distinct))
+	for i, c := range distinct {
+		text[i] = string(c)
+		if n := count[c]; n > 1 {
+			text[i] += ":" + strconv.Itoa(n)
+		}
+	}
+	return excerpt.Text(strings.Join(text, " "), maxCodes)
 }
 
 // Limits of warnings, in characters. If all warnings together have more than 4096, the API

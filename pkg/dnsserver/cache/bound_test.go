@@ -23,7 +23,7 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 	for i := range n {
 		query := ask(t, fmt.Sprintf("%s%d.example.com. TXT", prefix, i))
 		m := reply(t, query, 0, query.Question[0].Name+" 300 TXT "+strings.Repeat("x", size))
-		if !c.Put(questionOf(t, query), m, start) {
+		if !c.Put(questionOf(t, query), m, start, cache.PutOptions{}) {
 			t.Fatalf("%s%d is not cached", prefix, i)
 		}
 	}
@@ -86,7 +86,7 @@ func TestPut_LargerThanCache(t *testing.T) {
 	fill(t, c, "small", 1, 1)
 	query := ask(t, "large.example.com. TXT")
 	m := reply(t, query, 0, strings.Repeat("large.example.com. 300 TXT "+strings.Repeat("x", 200)+"\n", 5))
-	if c.Put(questionOf(t, query), m, start) || c.Stats().Entries != 1 {
+	if c.Put(questionOf(t, query), m, start, cache.PutOptions{}) || c.Stats().Entries != 1 {
 		t.Errorf("a reply of %d bytes: %+v", m.Len(), c.Stats())
 	}
 }
@@ -116,7 +116,7 @@ func TestPut_ExpiredEntriesEvicted(t *testing.T) {
 	c := newCache(t, cache.Config{MaxEntries: 2, MaxStale: -1})
 	put := func(name string, ttl int, now time.Time) {
 		query := ask(t, name+" A")
-		c.Put(questionOf(t, query), reply(t, query, 0, fmt.Sprintf("%s %d A 192.0.2.1", name, ttl)), now)
+		c.Put(questionOf(t, query), reply(t, query, 0, fmt.Sprintf("%s %d A 192.0.2.1", name, ttl)), now, cache.PutOptions{})
 	}
 	get := func(name string, now time.Time) cache.State {
 		return c.Get(questionOf(t, ask(t, name+" A")), now).State
@@ -178,7 +178,7 @@ func useCache(t *testing.T, c *cache.Cache, worker int, queries, replies []*dns.
 		case worker == 0 && step%500 == 499:
 			c.Clear()
 		case worker < 3:
-			c.Put(q, replies[i], start)
+			c.Put(q, replies[i], start, cache.PutOptions{})
 		default:
 			hit := c.Get(q, start)
 			if m := hit.Msg(cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
@@ -226,6 +226,6 @@ func BenchmarkPut(b *testing.B) {
 	m, q := reply(b, query, 0, "www.example.com. 300 A 192.0.2.1"), questionOf(b, query)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Put(q, m, start)
+		c.Put(q, m, start, cache.PutOptions{})
 	}
 }

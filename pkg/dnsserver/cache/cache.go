@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
@@ -32,9 +33,9 @@ const (
 	prefetchWindow = 10
 	// refreshTimeout is the time after which another caller is to refresh an entry.
 	refreshTimeout = 5 * time.Second
-	// retryInterval is the pause between refreshes of a stale entry that fail (RFC 8767
-	// section 5: at most one every 30 seconds).
-	retryInterval = 30 * time.Second
+	// DefaultRetryInterval is the pause between refreshes of a stale entry that fail (RFC
+	// 8767 section 5: at most one every 30 seconds).
+	DefaultRetryInterval = 30 * time.Second
 )
 
 // Config holds the bounds of a Cache. Zero values select the defaults.
@@ -81,8 +82,9 @@ type Cache struct {
 	seed    maphash.Seed
 	buckets []atomic.Pointer[entry] // a power of two; lists linked by entry.next
 
-	mu    sync.Mutex // held to write buckets and the fields below
-	queue queue
+	mu         sync.Mutex // held to write buckets and the fields below
+	queue      queue
+	generation Generation
 
 	// Written with mu held, read without.
 	entries   atomic.Int64
@@ -101,39 +103,52 @@ func New(cfg Config) (*Cache, error) {
 
 // Get looks up the reply to q.
 func (c *Cache) Get(q Question, now time.Time) Hit {
-	var buf [maxQuestion]byte
-	k, ok := q.key(buf[:0])
-	if !ok {
-		return Hit{}
-	}
-	e := c.lookup(k, k.hash(c.seed))
+	e, age := c.entryFor(q, now)
 	if e == nil {
 		return Hit{}
 	}
-	age := max(now.Sub(e.stored), 0)
 	found := entryState(e, age)
 	if found == Miss {
 		return Hit{}
 	}
 	e.countHit()
-	return Hit{State: found, entry: e, question: q, age: age}
+	hit := Hit{State: found, entry: e, question: q, age: age}
+	if found == Failing {
+		hit.FailedAt = e.stored.Add(time.Duration(e.failedAt.Load()))
+	}
+	return hit
+}
+
+// Peek looks up a fresh reply to q. Unlike Get, it has no effect on the entry: it does not
+// count as a hit, and triggers no refresh. Without a fresh reply it returns a Miss.
+func (c *Cache) Peek(q Question, now time.Time) Hit {
+	e, age := c.entryFor(q, now)
+	if e == nil || age >= e.ttl {
+		return Hit{}
+	}
+	return Hit{State: Fresh, entry: e, question: q, age: age}
+}
+
+// entryFor returns the entry for q and its age, or nil.
+func (c *Cache) entryFor(q Question, now time.Time) (*entry, time.Duration) {
+	var buf [maxQuestion]byte
+	k, ok := q.key(buf[:0])
+	if !ok {
+		return nil, 0
+	}
+	e := c.lookup(k, k.hash(c.seed))
+	if e == nil {
+		return nil, 0
+	}
+	return e, max(now.Sub(e.stored), 0)
 }
 
 // NXDomainTTL reports whether a fresh reply to q is cached and is NXDOMAIN for the name
 // itself, and returns its remaining TTL in seconds. Unlike Get, it does not trigger a
 // refresh.
 func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
-	var buf [maxQuestion]byte
-	k, ok := q.key(buf[:0])
-	if !ok {
-		return 0, false
-	}
-	e := c.lookup(k, k.hash(c.seed))
-	if e == nil || !e.isNXDomain() {
-		return 0, false
-	}
-	age := max(now.Sub(e.stored), 0)
-	if age >= e.ttl {
+	e, age := c.entryFor(q, now)
+	if e == nil || !e.isNXDomain() || age >= e.ttl {
 		return 0, false
 	}
 	e.countHit()
@@ -175,10 +190,24 @@ func (c *Cache) bucket(hash uint64) *atomic.Pointer[entry] {
 	return &c.buckets[hash&uint64(len(c.buckets)-1)]
 }
 
+// Generation numbers the calls of Clear. It begins with 0.
+type Generation uint64
+
+// PutOptions are the options of Put.
+type PutOptions struct {
+	// Generation is the result of the last Clear before the query was sent. After a
+	// later Clear the reply is not cached: it is from servers that were replaced.
+	Generation Generation
+
+	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
+	// DefaultRetryInterval.
+	RetryInterval time.Duration
+}
+
 // Put caches the reply to q if it is cacheable, and reports whether it did. It does not
-// change reply. A SERVFAIL does not replace an answer that is fresh or stale: it is
+// change reply. A failure does not replace an answer that is fresh or stale: it is
 // recorded there as a failed refresh. If no reply arrived, put a SERVFAIL.
-func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time) bool {
+func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) bool {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {
 		return false
@@ -201,7 +230,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time) bool {
 	if kind == answer { // a CNAME may outlive the address of its target
 		limit = seconds(c.cfg.MaxTTL)
 	}
-	e := newEntry(k, name, reply, limit)
+	e := newEntry(k, name, reply, kind, limit)
 	if e == nil || e.size() > c.cfg.MaxBytes {
 		return false
 	}
@@ -210,22 +239,26 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time) bool {
 	if !e.failure {
 		e.retention += c.cfg.MaxStale
 	}
-	return c.store(k, e, now)
+	return c.store(k, e, now, options)
 }
 
 // seconds returns d as a TTL.
 func seconds(d time.Duration) uint32 { return uint32(min(d/time.Second, maxTTL)) }
 
 // store adds e in place of the old entry of k, unless it is a failure and the old one is
-// an answer.
-func (c *Cache) store(k key, e *entry, now time.Time) bool {
+// an answer, or of an old generation.
+func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if options.Generation != c.generation {
+		return false
+	}
 	old := c.lookup(k, e.hash)
 	if old != nil {
 		age := now.Sub(old.stored)
 		if e.failure && !old.failure && age < old.retention {
-			old.retryAfter.Store(int64(age + retryInterval))
+			old.failedAt.Store(int64(age))
+			old.retryAfter.Store(int64(age + cmp.Or(options.RetryInterval, DefaultRetryInterval)))
 			return false
 		}
 		e.hits.Store(old.hits.Load()) // of the question, not of the reply
@@ -251,9 +284,9 @@ func (c *Cache) unlinkLocked(e *entry) {
 	at.Store(e.next.Load())
 }
 
-// Clear removes all entries. It must be called after a change of upstream servers: the new
-// ones may answer differently.
-func (c *Cache) Clear() {
+// Clear removes all entries and begins a generation. It must be called for a change of
+// upstream servers: the new ones may answer differently.
+func (c *Cache) Clear() Generation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.queue.oldest != nil {
@@ -261,6 +294,8 @@ func (c *Cache) Clear() {
 		c.removeLocked(e)
 		c.unlinkLocked(e)
 	}
+	c.generation++
+	return c.generation
 }
 
 // Stats are the figures of a cache for metrics.

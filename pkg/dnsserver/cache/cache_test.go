@@ -5,6 +5,7 @@ package cache_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,9 @@ func TestPut_TTL(t *testing.T) {
 		{name: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", ttl: 3600},
 		{name: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", ttl: 1},
 		{name: "a TTL of zero: for one client only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
-		{name: "a TTL with the highest bit is zero, RFC 2181 section 8", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1"},
+		{name: "a TTL with the highest bit is positive, RFC 8767 section 4", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1", ttl: 3600},
+		{name: "an SOA record with such a TTL and MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError,
+			records: "--\nexample.com. 4294967295 SOA ns.example.com. host.example.com. 1 7200 1800 86400 4294967295", ttl: 1800},
 		{name: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", ttl: 300},
 		{name: "a chain to an address", question: "www.example.com. A",
 			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1", ttl: 30},
@@ -135,7 +138,10 @@ func TestPut_TTL(t *testing.T) {
 		{name: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,
 			records: "www.example.com. 300 A 192.0.2.1\n--\n" + soa},
 		{name: "a failure", question: "www.example.com. A", rcode: dns.RcodeServerFailure, ttl: 5},
-		{name: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused},
+		{name: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused, ttl: 5},
+		{name: "an error about the query", question: "www.example.com. A", rcode: dns.RcodeFormatError, ttl: 5},
+		{name: "a query that is not supported", question: "www.example.com. A", rcode: dns.RcodeNotImplemented, ttl: 5},
+		{name: "a failure with an answer", question: "www.example.com. A", rcode: dns.RcodeYXDomain, records: "www.example.com. 300 A 192.0.2.1", ttl: 5},
 		{name: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Truncated = true }},
 		{name: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
@@ -162,7 +168,7 @@ func TestPut_TTL(t *testing.T) {
 // checkTTL puts a reply and checks that it is cached for that many seconds.
 func checkTTL(t *testing.T, c *cache.Cache, q cache.Question, m *dns.Msg, ttl float64) {
 	t.Helper()
-	if cached := c.Put(q, m, start); cached != (ttl > 0) {
+	if cached := c.Put(q, m, start, cache.PutOptions{}); cached != (ttl > 0) {
 		t.Fatalf("Put = %t", cached)
 	}
 	if ttl == 0 {
@@ -181,7 +187,7 @@ func TestGet_Key(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
 	q, _ := cache.NewQuestion(query, []byte("ns.svc.cluster.local,corp.example"))
-	if !c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start) {
+	if !c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start, cache.PutOptions{}) {
 		t.Fatal("not cached")
 	}
 	tests := []struct {
@@ -226,7 +232,7 @@ func TestHit_ReplyOptions(t *testing.T) {
 	upstream.SetEdns0(4096, true)
 	upstream.AuthenticatedData, upstream.Authoritative = true, true
 	before := text(upstream)
-	if !c.Put(questionOf(t, first), upstream, start) {
+	if !c.Put(questionOf(t, first), upstream, start, cache.PutOptions{}) {
 		t.Fatal("not cached")
 	}
 	if diff := cmp.Diff(before, text(upstream)); diff != "" {
@@ -261,7 +267,7 @@ func TestHit_CheckingDisabled(t *testing.T) {
 	query := ask(t, "www.example.com. A")
 	query.CheckingDisabled = true
 	q := questionOf(t, query)
-	c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)
+	c.Put(q, reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start, cache.PutOptions{})
 	hit := c.Get(q, start)
 	if m := hit.Msg(cache.ReplyOptions{}); m == nil || !m.CheckingDisabled {
 		t.Errorf("CD is lost: %v", m)
@@ -273,7 +279,7 @@ func TestHit_CheckingDisabled(t *testing.T) {
 func TestHit_NegativeTTL(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "no.example.com. A")
-	c.Put(questionOf(t, query), reply(t, query, dns.RcodeNameError, "--\n"+soa), start)
+	c.Put(questionOf(t, query), reply(t, query, dns.RcodeNameError, "--\n"+soa), start, cache.PutOptions{})
 	hit := c.Get(questionOf(t, query), after(15))
 	if m := hit.Msg(cache.ReplyOptions{}); m.Rcode != dns.RcodeNameError || m.Ns[0].Header().Ttl != 45 {
 		t.Errorf("%v", m)
@@ -306,7 +312,7 @@ func TestNXDomainTTL_AgreesWithGet(t *testing.T) {
 		if _, ok := c.NXDomainTTL(q, start); ok {
 			t.Errorf("%s: an empty cache knows it", tt.what)
 		}
-		c.Put(q, reply(t, query, tt.rcode, tt.records), start)
+		c.Put(q, reply(t, query, tt.rcode, tt.records), start, cache.PutOptions{})
 		if ttl, ok := c.NXDomainTTL(q, after(tt.age)); ok != tt.want || ttl != tt.ttl {
 			t.Errorf("%s: NXDOMAIN %t for %d s, want %t for %d s", tt.what, ok, ttl, tt.want, tt.ttl)
 		}
@@ -334,12 +340,53 @@ func TestGet_Miss(t *testing.T) {
 func TestClear_Empty(t *testing.T) {
 	c := newCache(t, cache.Config{})
 	query := ask(t, "www.example.com. A")
-	c.Put(questionOf(t, query), reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start)
+	c.Put(questionOf(t, query), reply(t, query, 0, "www.example.com. 300 A 192.0.2.1"), start, cache.PutOptions{})
 	c.Clear()
 	if got := c.Get(questionOf(t, query), start); got.State != cache.Miss {
 		t.Errorf("%v after Clear", got.State)
 	}
 	if got := c.Stats(); got != (cache.Stats{}) {
 		t.Errorf("%+v after Clear", got)
+	}
+}
+
+// TestHit_MaxLen cuts a reply to each length. It loses the additional records first; TC says
+// that others are missing, too.
+func TestHit_MaxLen(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	q := ask(t, "www.example.com. A")
+	records := ""
+	for i := range 20 {
+		records += fmt.Sprintf("www.example.com. 300 A 192.0.2.%d\n", i)
+	}
+	if !c.Put(questionOf(t, q), reply(t, q, 0, records+"--\nexample.com. 200 NS ns.example.com.\n--\nns.example.com. 100 A 192.0.2.99"), start, cache.PutOptions{}) {
+		t.Fatal("not cached")
+	}
+	hit := c.Get(questionOf(t, q), after(1))
+	const question, record = 12 + 17 + 4, 2 + 10 + 4
+	whole := hit.Len()
+	authority := whole - record - question - 20*record // with the NS record alone
+	for limit := question; limit <= whole; limit++ {
+		wire := hit.Append(nil, cache.ReplyOptions{MaxLen: limit})
+		m := new(dns.Msg)
+		if err := m.Unpack(wire); err != nil || len(wire) > limit {
+			t.Fatalf("limit %d: %d octets, %v", limit, len(wire), err)
+		}
+		want := []int{min(20, (limit-question)/record), 0, 0}
+		truncated := limit < question+20*record+authority
+		if !truncated {
+			want[1] = 1
+		}
+		if limit == whole {
+			want[2] = 1
+		}
+		if got := []int{len(m.Answer), len(m.Ns), len(m.Extra)}; !slices.Equal(got, want) || m.Truncated != truncated {
+			t.Errorf("limit %d: got %v records, TC %t, want %v, %t", limit, got, m.Truncated, want, truncated)
+		}
+		for _, rr := range m.Answer {
+			if rr.Header().Ttl != 299 {
+				t.Fatalf("limit %d: %v", limit, rr)
+			}
+		}
 	}
 }

@@ -20,8 +20,8 @@ const (
 	failure
 )
 
-// FailureTTL is the TTL of a SERVFAIL. RFC 9520 section 3.2 requires one second to five
-// minutes; pods retry after five seconds.
+// FailureTTL is the TTL of a failure: an rcode other than NOERROR and NXDOMAIN. RFC 9520
+// section 3.2 requires one second to five minutes; pods retry after five seconds.
 const FailureTTL = 5 * time.Second
 
 // classify returns the kind of a reply to the question name, type and class, and its TTL in
@@ -32,10 +32,8 @@ func classify(reply *dns.Msg, name string, qtype, class uint16) (replyKind, uint
 		return uncacheable, 0
 	case qtype == dns.TypeANY: // any subset of the records, RFC 8482
 		return uncacheable, 0
-	case reply.Rcode == dns.RcodeServerFailure:
-		return failure, uint32(FailureTTL / time.Second)
 	case reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError:
-		return uncacheable, 0
+		return failure, uint32(FailureTTL / time.Second)
 	}
 	ttl := smallestTTL(reply)
 	end, found, ok := followCNAMEs(reply.Answer, name, qtype, class)
@@ -49,7 +47,7 @@ func classify(reply *dns.Msg, name string, qtype, class uint16) (replyKind, uint
 	if soa == nil {
 		return uncacheable, 0
 	}
-	return denial, min(ttl, validTTL(soa.Minttl))
+	return denial, min(ttl, soa.Minttl)
 }
 
 // repeatsQuestion reports whether reply is for this question.
@@ -108,22 +106,15 @@ func smallestTTL(reply *dns.Msg) uint32 {
 	for _, section := range [][]dns.RR{reply.Answer, reply.Ns, reply.Extra} {
 		for _, r := range section {
 			if !isTransportRecord(r) {
-				smallest = min(smallest, validTTL(r.Header().Ttl))
+				smallest = min(smallest, r.Header().Ttl)
 			}
 		}
 	}
 	return smallest
 }
 
+// maxTTL is the largest TTL (RFC 2181 section 8). A larger one is capped (RFC 8767 section 4).
 const maxTTL = 1<<31 - 1
-
-// validTTL returns ttl, or zero if its highest bit is set (RFC 2181 section 8).
-func validTTL(ttl uint32) uint32 {
-	if ttl > maxTTL {
-		return 0
-	}
-	return ttl
-}
 
 // isTransportRecord reports whether r is hop-by-hop.
 func isTransportRecord(r dns.RR) bool {

@@ -23,7 +23,7 @@
 // # What is cached
 //
 // Answers are cached for their smallest TTL, NXDOMAIN and NODATA for the smaller of TTL
-// and MINIMUM of the SOA (RFC 2308), SERVFAIL for [FailureTTL] (RFC 9520). Not cached,
+// and MINIMUM of the SOA (RFC 2308), all other rcodes for [FailureTTL] (RFC 9520). Not cached,
 // because they would be wrong for another client, are truncated replies, negative replies
 // without an SOA, CNAME chains without an end, and replies with a TTL of zero.
 //
@@ -47,6 +47,5 @@
 //	}
 //
 // Times are arguments, so that one reading of the clock serves a batch of packets. Replies
-// are stored without their OPT record; the caller adds its own and fits the message to the
-// client's size. If no reply arrives, the caller puts its own SERVFAIL.
+// are stored without their OPT record; the caller adds its own. If no reply arrives, the caller puts its own SERVFAIL.
 package cache

@@ -5,6 +5,7 @@ package cache
 
 import (
 	"encoding/binary"
+	"sort"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,9 +16,13 @@ import (
 
 const headerLen = 12 // RFC 1035 section 4.1.1
 
+// maxRcode is the largest rcode that the header has room for (RFC 6891 section 6.1.3).
+const maxRcode = 15
+
 // Bits of the third and fourth octet of the header (RFC 1035 section 4.1.1, RFC 4035
 // section 3).
 const (
+	flagTC = 0x02 // third
 	flagRD = 0x01 // third
 
 	flagAD = 0x20 // fourth
@@ -42,6 +47,7 @@ type entry struct {
 	next         atomic.Pointer[entry]
 	refreshAfter atomic.Int64 // age before which no other caller is to refresh
 	retryAfter   atomic.Int64 // age before which a failed refresh is not repeated
+	failedAt     atomic.Int64 // age of the last failed refresh
 
 	newer, older *entry // guarded by Cache.mu
 }
@@ -65,20 +71,23 @@ func (e *entry) countHit() {
 // of a CNAME.
 func (e *entry) isNXDomain() bool {
 	const answers = 6 // offset of ANCOUNT in the header
-	return e.wire[3]&15 == dns.RcodeNameError && binary.BigEndian.Uint16(e.wire[answers:]) == 0
+	return e.wire[3]&maxRcode == dns.RcodeNameError && binary.BigEndian.Uint16(e.wire[answers:]) == 0
 }
 
 // newEntry packs the reply to k without hop-by-hop records, with no TTL above limit. name is
-// the name of the question as text in lower case. It returns nil if the reply cannot be
-// packed.
-func newEntry(k key, name string, reply *dns.Msg, limit uint32) *entry {
+// the name of the question as text in lower case. A failure has no records. It returns nil if
+// the reply cannot be packed.
+func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) *entry {
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Response: true, RecursionAvailable: true, AuthenticatedData: reply.AuthenticatedData, Rcode: reply.Rcode},
 		Compress: true,
 		Question: []dns.Question{{Name: name, Qtype: reply.Question[0].Qtype, Qclass: reply.Question[0].Qclass}},
 	}
-	if reply.Rcode != dns.RcodeServerFailure {
+	switch {
+	case kind != failure:
 		m.Answer, m.Ns, m.Extra = withOwnerCase(reply.Answer, name), withOwnerCase(reply.Ns, name), withOwnerCase(reply.Extra, name)
+	case m.Rcode > maxRcode: // about the OPT record of the query, which was not the client's
+		m.Rcode = dns.RcodeServerFailure
 	}
 	packed, err := m.Pack()
 	if err != nil || len(packed) > dns.MaxMsgSize {
@@ -89,7 +98,7 @@ func newEntry(k key, name string, reply *dns.Msg, limit uint32) *entry {
 		questionEnd: headerLen + len(k.question),
 		bits:        k.bits,
 		paths:       append([]byte(nil), k.paths...),
-		failure:     reply.Rcode == dns.RcodeServerFailure,
+		failure:     kind == failure,
 	}
 	if !e.indexTTLs(len(m.Answer)+len(m.Ns)+len(m.Extra), limit) || !k.matches(e) {
 		return nil
@@ -131,6 +140,39 @@ func (e *entry) indexTTLs(count int, limit uint32) bool {
 		at += fixed + int(binary.BigEndian.Uint16(e.wire[at+8:]))
 	}
 	return at == len(e.wire)
+}
+
+// appendCut appends the reply with the records that fit into limit octets, and returns their
+// number. Its cost is that of these records. Pointers lead backwards, so that the rest can be
+// cut off.
+func (e *entry) appendCut(buf []byte, limit int) (reply []byte, records int) {
+	start := len(buf)
+	fit := sort.Search(len(e.ttls), func(n int) bool { return e.end(n+1) > limit })
+	answers, authority := int(binary.BigEndian.Uint16(e.wire[6:])), int(binary.BigEndian.Uint16(e.wire[8:]))
+	truncated := fit < answers+authority
+	if truncated {
+		fit, authority = min(fit, answers), 0
+	} else {
+		fit = answers + authority
+	}
+	buf = append(buf, e.wire[:e.end(fit)]...)
+	reply = buf[start:]
+	if truncated {
+		reply[2] |= flagTC
+	}
+	binary.BigEndian.PutUint16(reply[6:], uint16(fit-authority))
+	binary.BigEndian.PutUint16(reply[8:], uint16(authority))
+	binary.BigEndian.PutUint16(reply[10:], 0)
+	return buf, fit
+}
+
+// end returns the offset after the first n records.
+func (e *entry) end(n int) int {
+	if n == 0 {
+		return e.questionEnd
+	}
+	at := int(e.ttls[n-1])
+	return at + 6 + int(binary.BigEndian.Uint16(e.wire[at+4:]))
 }
 
 // skipName returns the offset after the name at an offset, or -1 if the name is cut off.

@@ -49,7 +49,7 @@ func checkPut(t *testing.T, wire []byte) {
 	q, ok := cache.NewQuestion(m, nil)
 	c := newCache(t, cache.Config{})
 	before := m.String()
-	cached := ok && c.Put(q, m, start)
+	cached := ok && c.Put(q, m, start, cache.PutOptions{})
 	if m.String() != before {
 		t.Fatalf("Put changed the reply:\n%s\n%s", before, m)
 	}

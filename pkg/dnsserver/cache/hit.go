@@ -33,12 +33,17 @@ func (s State) String() string {
 	return [...]string{"miss", "fresh", "expiring", "stale", "failing"}[s]
 }
 
-// staleTTL replaces all TTLs of a stale answer, in seconds (RFC 8767 section 4).
+// staleTTL caps all TTLs of a stale answer, in seconds (RFC 8767 section 4). A shorter TTL
+// stays: a record that changes every few seconds must not be kept for longer when it is old.
 const staleTTL = 30
 
 // Hit is a result of [Cache.Get]. It refers to the question's bytes.
 type Hit struct {
 	State State
+
+	// FailedAt is the time of the failed refresh, if State is Failing. The caller may treat
+	// the hit as Stale if the servers have recovered since then.
+	FailedAt time.Time
 
 	entry    *entry
 	question Question
@@ -50,6 +55,11 @@ type ReplyOptions struct {
 	ID uint16
 	RD bool
 	AD bool // AD or DO was set (RFC 6840 section 5.8)
+
+	// MaxLen is the greatest length of the reply without OPT. A longer reply is cut: the
+	// additional records are left out, and if that does not suffice TC is set and the reply
+	// has the answer records that fit. 0: no limit.
+	MaxLen int
 }
 
 // Len returns the length of the reply without OPT, or 0 for a Miss.
@@ -60,6 +70,9 @@ func (h *Hit) Len() int {
 	return len(h.entry.wire)
 }
 
+// Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
+func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
+
 // Append appends the reply to buf, and nothing for a Miss. It allocates only if buf has too
 // little capacity.
 func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
@@ -67,7 +80,12 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 		return buf
 	}
 	start := len(buf)
-	buf = append(buf, h.entry.wire...)
+	records := len(h.entry.ttls)
+	if options.MaxLen > 0 && len(h.entry.wire) > options.MaxLen {
+		buf, records = h.entry.appendCut(buf, options.MaxLen)
+	} else {
+		buf = append(buf, h.entry.wire...)
+	}
 	reply := buf[start:]
 	binary.BigEndian.PutUint16(reply, options.ID)
 	if options.RD {
@@ -81,11 +99,13 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 	}
 	copy(reply[headerLen:], h.question.Name)
 	age, stale := uint32(h.age/time.Second), h.State == Stale || h.State == Failing
-	for _, at := range h.entry.ttls {
+	for _, at := range h.entry.ttls[:records] {
 		field := reply[at:]
-		ttl := uint32(staleTTL)
-		if !stale {
-			ttl = binary.BigEndian.Uint32(field) - age
+		ttl := binary.BigEndian.Uint32(field)
+		if stale {
+			ttl = min(ttl, staleTTL)
+		} else {
+			ttl -= age
 		}
 		binary.BigEndian.PutUint32(field, ttl)
 	}

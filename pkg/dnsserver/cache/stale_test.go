@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestGet_Stale(t *testing.T) {
 	}
 	put := func(at float64, m *dns.Msg, want bool) {
 		t.Helper()
-		if got := c.Put(q, m, after(at)); got != want {
+		if got := c.Put(q, m, after(at), cache.PutOptions{}); got != want {
 			t.Fatalf("at %v: Put = %t", at, got)
 		}
 	}
@@ -55,6 +56,72 @@ func TestGet_Stale(t *testing.T) {
 	get(303, cache.Fresh, 99)
 }
 
+// A stale answer never has a larger TTL than it had when it was fresh.
+func TestGet_StaleTTL(t *testing.T) {
+	for _, tt := range []struct{ ttl, want uint32 }{{1, 1}, {5, 5}, {29, 29}, {30, 30}, {31, 30}, {3600, 30}} {
+		c := newCache(t, cache.Config{})
+		query := ask(t, "www.example.com. A")
+		q := questionOf(t, query)
+		c.Put(q, reply(t, query, 0, fmt.Sprintf("www.example.com. %d A 192.0.2.1", tt.ttl)), start, cache.PutOptions{})
+		hit := c.Get(q, after(float64(tt.ttl)))
+		if m := hit.Msg(cache.ReplyOptions{}); hit.State != cache.Stale || m.Answer[0].Header().Ttl != tt.want {
+			t.Errorf("TTL %d: %v with %v, want %d", tt.ttl, hit.State, m, tt.want)
+		}
+	}
+}
+
+// The time until a retry is the caller's, and the hit has the time of the failure.
+func TestGet_RetryInterval(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	q := questionOf(t, query)
+	c.Put(q, reply(t, query, 0, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{})
+	for _, rcode := range []int{dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers} {
+		if c.Put(q, reply(t, query, rcode, ""), after(20), cache.PutOptions{RetryInterval: 2 * time.Second}) {
+			t.Errorf("rcode %d replaced the answer", rcode)
+		}
+	}
+	if hit := c.Get(q, after(21.999)); hit.State != cache.Failing || !hit.FailedAt.Equal(after(20)) {
+		t.Errorf("before the interval ends: %v, failed at %v", hit.State, hit.FailedAt)
+	}
+	if hit := c.Get(q, after(22)); hit.State != cache.Stale || !hit.FailedAt.IsZero() {
+		t.Errorf("at the end of the interval: %v, failed at %v", hit.State, hit.FailedAt)
+	}
+}
+
+// A failure has its rcode and no records. An rcode that needs an OPT record is SERVFAIL.
+func TestPut_Failure(t *testing.T) {
+	for rcode, want := range map[int]int{dns.RcodeServerFailure: dns.RcodeServerFailure, dns.RcodeRefused: dns.RcodeRefused, dns.RcodeBadVers: dns.RcodeServerFailure} {
+		c := newCache(t, cache.Config{})
+		query := ask(t, "www.example.com. A")
+		q := questionOf(t, query)
+		c.Put(q, reply(t, query, rcode, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{})
+		hit := c.Get(q, after(4))
+		if m := hit.Msg(cache.ReplyOptions{}); m == nil || m.Rcode != want || len(m.Answer) != 0 {
+			t.Errorf("rcode %d: got %v, want rcode %d without records", rcode, m, want)
+		}
+	}
+}
+
+// A reply to a query from before Clear is not cached: it may be from replaced servers.
+func TestPut_OldGeneration(t *testing.T) {
+	c := newCache(t, cache.Config{})
+	query := ask(t, "www.example.com. A")
+	q := questionOf(t, query)
+	good := reply(t, query, 0, "www.example.com. 10 A 192.0.2.1")
+	first := c.Clear()
+	second := c.Clear()
+	if c.Put(q, good, start, cache.PutOptions{Generation: first}) || c.Put(q, good, start, cache.PutOptions{}) || c.Stats().Entries != 0 {
+		t.Error("a reply of an old generation is cached")
+	}
+	if !c.Put(q, good, start, cache.PutOptions{Generation: second}) {
+		t.Error("a reply of the current generation is not cached")
+	}
+	if c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), after(11), cache.PutOptions{Generation: first}) || c.Get(q, after(11)).State != cache.Stale {
+		t.Error("a failure of an old generation counts")
+	}
+}
+
 // A popular entry near its end is Expiring for one caller.
 func TestGet_Prefetch(t *testing.T) {
 	c := newCache(t, cache.Config{})
@@ -75,14 +142,14 @@ func TestGet_Prefetch(t *testing.T) {
 			}
 		}
 	}
-	c.Put(q, good, start)
+	c.Put(q, good, start, cache.PutOptions{})
 	expect(cache.Fresh, states(95, 96, 97)...) // not popular: it may expire
-	c.Put(q, good, start)
+	c.Put(q, good, start, cache.PutOptions{})
 	expect(cache.Fresh, states(1, 2, 89.9)...)
 	expect(cache.Expiring, states(90)...)
 	expect(cache.Fresh, states(90.1, 91, 94.9)...) // another caller refreshes
 	expect(cache.Expiring, states(95)...)          // it did not come to anything
-	c.Put(q, good, after(96))
+	c.Put(q, good, after(96), cache.PutOptions{})
 	expect(cache.Expiring, states(190)...) // still popular
 	expect(cache.Stale, states(196)...)
 }

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -19,43 +19,10 @@ const MaxSize = 256 << 20
 
 // Write writes a zone to a file. If it fails, the old file stays.
 func Write(path string, h Header, s *zone.Snapshot) error {
-	if err := write(path, h, s); err != nil {
+	if err := atomicfile.Write(path, func(w io.Writer) error { return Encode(w, h, s) }); err != nil {
 		return fmt.Errorf("cannot write snapshot %s: %w", path, err)
 	}
 	return nil
-}
-
-func write(path string, h Header, s *zone.Snapshot) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // no-op after the rename
-	err = Encode(f, h, s)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes a rename durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // Read reads a file written by Write.

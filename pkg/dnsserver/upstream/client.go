@@ -16,21 +16,27 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
-// Client forwards queries to a set of servers. All methods may be called concurrently.
-// Create one with [New] and call [Client.Run].
+// Client forwards queries to a set of servers. All methods may be called concurrently. The
+// callers bound the number of queries in flight. Create a Client with [New] and call
+// [Client.Run].
 type Client struct {
-	cfg      Config
-	servers  atomic.Pointer[[]*server] // replaced as a whole, under mu
-	changed  chan struct{}             // capacity one: wakes Run after SetServers
-	group    singleflight.Group        // by the wire form of the query
-	inFlight atomic.Int64
+	cfg     Config
+	servers atomic.Pointer[[]*server] // replaced as a whole, under mu
+	changed chan struct{}             // capacity one: wakes Run after SetServers
+	failed  chan struct{}             // capacity one: wakes Run after a query without a reply
+	group   singleflight.Group        // by the wire form of the query
 
 	mu      sync.Mutex
 	phase   phase
 	conns   map[*streamConn]bool // open
-	running sync.WaitGroup       // of conns
+	running sync.WaitGroup       // of conns, and goroutines that probe servers
+	run     context.Context      // the context of Run while it is running
+
+	turns atomic.Uint64 // queries, for RoundRobin
 }
 
 // phase is where a Client is in its life.
@@ -47,7 +53,7 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), conns: map[*streamConn]bool{}}
+	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), conns: map[*streamConn]bool{}}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
@@ -108,8 +114,8 @@ func (c *Client) Status() []Status {
 
 // Exchange forwards a query and returns the first conclusive reply. If there is none, it
 // returns the first SERVFAIL, REFUSED or NOTIMP, or a truncated reply if TCP does not
-// work. It returns an error if no server replied in time, and the error of ctx when
-// that ends.
+// work. It returns an error if no server replied in time, [message.ErrMalformed] if a
+// reply was malformed, and the error of ctx when that ends.
 //
 // Of query it forwards the question, RD, CD, DO and the options of Config.Options. The
 // reply has the ID and the question of query. It has the server's OPT record and AD bit;
@@ -141,12 +147,15 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 	}
 }
 
-// recoverPanic turns a panic into an error. A flight runs in a goroutine of its own, so
-// no caller could recover it. It must be deferred.
+// errPanic is the error of a query whose exchange panicked.
+var errPanic = errors.New("panic in upstream exchange")
+
+// recoverPanic turns a panic into an error. A flight and a try run in goroutines of their
+// own, so no caller could recover it. It must be deferred.
 func (c *Client) recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		c.cfg.Logger.Error("panic in upstream exchange", "panic", v, "stack", string(debug.Stack()))
-		*err = fmt.Errorf("panic in upstream exchange: %v", v)
+		*err = fmt.Errorf("%w: %v", errPanic, v)
 	}
 }
 
@@ -161,64 +170,34 @@ func copyFor(query, shared *dns.Msg) *dns.Msg {
 	return &m
 }
 
-// rounds is how often a server that does not reply is tried per query. A packet may
-// have been lost.
-const rounds = 2
-
-// resolve tries the servers in order until a reply is conclusive.
+// resolve tries the servers until a reply is conclusive.
 func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
-	defer c.inFlight.Add(-1)
-	if c.inFlight.Add(1) > int64(c.cfg.MaxConcurrent) {
-		return nil, ErrBusy
-	}
 	all := *c.servers.Load()
 	if len(all) == 0 {
 		return nil, ErrNoServers
 	}
-	list := order(all, time.Now(), c.cfg.TryTimeout)
+	list := c.order(all)
 	if len(list) == 0 {
 		return nil, ErrLoop
 	}
-	var fallback *dns.Msg
-	var last error
-	for range rounds {
-		var unanswered []*server
-		for _, s := range list {
-			if ctx.Err() != nil {
-				break
-			}
-			m, err := c.try(ctx, s, q)
-			switch {
-			case err != nil:
-				last = fmt.Errorf("%v: %w", s.Server, err)
-				unanswered = append(unanswered, s)
-			case isConclusive(m):
-				return m, nil
-			case fallback == nil:
-				fallback = m
-			}
+	r := &race{
+		try:   func(ctx context.Context, s *server) (*dns.Msg, error) { return c.try(ctx, s, q) },
+		doubt: c.doubt,
+	}
+	m, err := r.run(ctx, list)
+	if err != nil {
+		select {
+		case c.failed <- struct{}{}: // the reason may be a loop
+		default: // Run is due to wake
 		}
-		list = unanswered
 	}
-	if fallback != nil {
-		return fallback, nil
-	}
-	return nil, fmt.Errorf("no upstream server replied: %w", last)
-}
-
-// isConclusive reports whether no further server is tried after the reply m. The rcodes
-// are those after which the C libraries try the next server.
-func isConclusive(m *dns.Msg) bool {
-	switch m.Rcode {
-	case dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeNotImplemented:
-		return false
-	}
-	return !m.Truncated
+	return m, err
 }
 
 // try sends a query to one server and records the result in its health. If the server
 // does not understand EDNS, it repeats the query without it (RFC 6891 section 7).
-func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error) {
+func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err error) {
+	defer c.recoverPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -227,11 +206,14 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (*dns.Msg, error)
 		m, err = c.send(ctx, s, q, q.withoutEDNS)
 	}
 	switch now := time.Now(); {
-	case err == nil:
+	case err == nil, errors.Is(err, message.ErrMalformed): // the server has replied
 		s.recordReply(now)
+	case errors.Is(ctx.Err(), context.Canceled): // overtaken by another server
+	case !q.wantsRecursion(): // servers may drop such a query
 	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
 	default:
 		s.recordFailure(now, err)
+		c.revive(s)
 	}
 	if err != nil {
 		return nil, err
@@ -247,28 +229,29 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 	overStream := func() (*dns.Msg, error) { return c.exchangeStream(ctx, s, q, wire) }
 	switch {
 	case s.TLS:
-		return c.measure(s, "tls", overStream)
+		return c.measure(ctx, s, "tls", overStream)
 	case s.TCP || len(wire) > udpSize:
-		return c.measure(s, "tcp", overStream)
+		return c.measure(ctx, s, "tcp", overStream)
 	}
-	m, err := c.measure(s, "udp", func() (*dns.Msg, error) { return exchangeUDP(ctx, s.Server, q, wire) })
+	m, err := c.measure(ctx, s, "udp", func() (*dns.Msg, error) { return exchangeUDP(ctx, s.Server, q, wire) })
 	if !errors.Is(err, errUseTCP) {
 		return m, err
 	}
-	whole, err := c.measure(s, "tcp", overStream)
-	if err != nil && m != nil {
+	whole, err := c.measure(ctx, s, "tcp", overStream)
+	if err != nil && m != nil && !errors.Is(err, message.ErrMalformed) {
 		return m, nil
 	}
 	return whole, err
 }
 
 // measure calls exchange and counts the attempt.
-func (c *Client) measure(s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
+func (c *Client) measure(ctx context.Context, s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
 	c.cfg.Metrics.observe(attempt{
 		zone: c.cfg.Zone, server: s.Server, network: network,
 		duration: time.Since(begin), reply: m, err: err,
+		overtaken: err != nil && errors.Is(context.Cause(ctx), errOvertaken),
 	})
 	return m, err
 }

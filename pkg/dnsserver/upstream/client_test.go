@@ -20,7 +20,7 @@ import (
 
 func TestNew_NegativeConfig(t *testing.T) {
 	for _, cfg := range []upstream.Config{
-		{TryTimeout: -1}, {Timeout: -1}, {IdleTimeout: -1}, {LoopCheck: -1}, {MaxConcurrent: -1},
+		{TryTimeout: -1}, {Timeout: -1}, {IdleTimeout: -1}, {LoopCheck: -1},
 	} {
 		if _, err := upstream.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
@@ -238,25 +238,6 @@ func TestExchange_SeparateFlights(t *testing.T) {
 	all.Wait()
 }
 
-func TestExchange_MaxConcurrent(t *testing.T) {
-	arrived, release := make(chan struct{}, 2), make(chan struct{})
-	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-		arrived <- struct{}{}
-		<-release
-		return [][]byte{good(t, query)}
-	})
-	c := newClient(t, upstream.Config{MaxConcurrent: 1}, s)
-	var first sync.WaitGroup
-	first.Go(func() { expect(t, c, "192.0.2.1") })
-	<-arrived
-	if _, err := c.Exchange(t.Context(), ask("other.example.com.")); !errors.Is(err, upstream.ErrBusy) {
-		t.Errorf("the second: %v", err)
-	}
-	close(release)
-	first.Wait()
-	expect(t, c, "192.0.2.1")
-}
-
 func TestExchange_InvalidQuery(t *testing.T) {
 	c := newClient(t, upstream.Config{})
 	if _, err := c.Exchange(t.Context(), new(dns.Msg)); err == nil {
@@ -294,7 +275,7 @@ func TestExchange_Panic(t *testing.T) {
 		return [][]byte{good(t, query)}
 	})
 	c := newClient(t, upstream.Config{TryTimeout: short / 3, Logger: slog.New(log)}, s)
-	expect(t, c, "error: panic in upstream exchange: a bug")
+	expect(t, c, "panic in upstream exchange: a bug")
 	log.armed.Store(false)
 	expect(t, c, "192.0.2.1")
 }

@@ -4,6 +4,7 @@
 package upstream
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -21,8 +22,6 @@ const (
 	DefaultTryTimeout = 2 * time.Second
 	// DefaultTimeout bounds all tries of a query together.
 	DefaultTimeout = 5 * time.Second
-	// DefaultMaxConcurrent bounds sockets and memory when no server answers.
-	DefaultMaxConcurrent = 1000
 	// DefaultIdleTimeout is how long an unused connection is kept (RFC 7766
 	// section 6.2.3: a few seconds).
 	DefaultIdleTimeout = 10 * time.Second
@@ -39,19 +38,17 @@ var (
 	ErrNoServers = errors.New("no upstream server configured")
 	// ErrLoop is returned while every server is in a forwarding loop.
 	ErrLoop = errors.New("every upstream server is in a forwarding loop: remove this server from the host's resolv.conf")
-	// ErrBusy is returned while Config.MaxConcurrent queries are in flight.
-	ErrBusy = errors.New("too many queries in flight to upstream servers")
 )
 
 // Config configures a Client. Zero values select the defaults, except where noted.
 type Config struct {
 	Servers []Server // may be empty until SetServers
+	Policy  Policy   // Sequential
 
-	TryTimeout    time.Duration  // DefaultTryTimeout
-	Timeout       time.Duration  // DefaultTimeout
-	MaxConcurrent int            // DefaultMaxConcurrent
-	IdleTimeout   time.Duration  // DefaultIdleTimeout
-	RootCAs       *x509.CertPool // for TLS; nil: the system's
+	TryTimeout  time.Duration  // DefaultTryTimeout
+	Timeout     time.Duration  // DefaultTimeout
+	IdleTimeout time.Duration  // DefaultIdleTimeout
+	RootCAs     *x509.CertPool // for TLS; nil: the system's
 
 	// Options are the codes of the EDNS0 options of a query that are forwarded. All
 	// other options are hop-by-hop and dropped. Usually the list is empty.
@@ -85,11 +82,9 @@ func (c *Config) setDefaults() error {
 			*v.value = v.defaultValue
 		}
 	}
-	switch {
-	case c.MaxConcurrent < 0:
-		return fmt.Errorf("MaxConcurrent is negative: %d", c.MaxConcurrent)
-	case c.MaxConcurrent == 0:
-		c.MaxConcurrent = DefaultMaxConcurrent
+	c.Policy = cmp.Or(c.Policy, Sequential)
+	if err := c.Policy.validate(); err != nil {
+		return err
 	}
 	c.Zone = dns.Fqdn(c.Zone)
 	if c.Logger == nil {

@@ -17,16 +17,17 @@
 // packets are ignored until the query times out, so that a forger gains nothing by
 // being first (RFC 5452 section 9).
 //
-// The health of a server follows from queries, not from checks. After two consecutive
-// failures a server backs off exponentially and is tried last; when the backoff ends,
-// one query probes it. If all servers back off, the one with the earliest retry is
-// tried first. A search list that times out counts as a failure only if the server
-// answered no other query meanwhile: with a domain whose own servers are dead, a
-// healthy server needs long for it.
+// The health of a server follows from queries. When a server is silent while a query
+// waits, the next one is asked as well, and the first conclusive reply counts. A silent
+// server, and one after two consecutive failures, is down: it is tried last, and the client
+// probes it with exponential backoff until it replies. A search list that times out counts
+// as a failure only if the server answered no other query meanwhile: with a domain whose
+// own servers are dead, a healthy server needs long for it.
 //
 // # Goroutines
 //
 // The constructor starts no goroutine. [Client.Run] owns the connections over TCP and
-// TLS and the probes of loop detection, and waits for them. Each flight has a goroutine
-// that ends with it, at the latest after Config.Timeout.
+// TLS and the probes, and waits for them. Each flight has a goroutine that ends with it,
+// at the latest after Config.Timeout. Each try of several servers has one that ends soon
+// after the flight.
 package upstream

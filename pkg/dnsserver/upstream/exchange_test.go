@@ -4,11 +4,15 @@
 package upstream_test
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -77,23 +81,6 @@ func TestExchange_ForgedReply(t *testing.T) {
 		"nothing":             func(*dns.Msg) []byte { return nil },
 		"one octet":           func(*dns.Msg) []byte { return []byte{0} },
 		"the header only":     func(q *dns.Msg) []byte { return good(t, q)[:12] },
-		"cut after a record":  func(q *dns.Msg) []byte { m := good(t, q); m[7]++; return m },
-		"half of the data": func(q *dns.Msg) []byte {
-			m := pack(t, new(dns.Msg).SetReply(q))
-			m[9] = 1 // an SOA record that ends after its first name
-			return append(m, 0, 0, 6, 0, 1, 0, 0, 0, 60, 0, 3, 1, 'a', 0)
-		},
-		"no data": func(q *dns.Msg) []byte {
-			m := pack(t, new(dns.Msg).SetReply(q))
-			m[7] = 1
-			return append(m, 0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 0)
-		},
-		"cut in a record": func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
-		"a name that points at itself": func(q *dns.Msg) []byte {
-			m := pack(t, new(dns.Msg).SetReply(q))
-			m[7] = 1 // one answer, whose owner is at offset ...
-			return append(m, 0xC0, byte(len(m)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)
-		},
 	}
 	for name, f := range forged {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +91,62 @@ func TestExchange_ForgedReply(t *testing.T) {
 			c = newClient(t, upstream.Config{TryTimeout: short / 3, Timeout: short}, alone)
 			expect(t, c, "error: no upstream server replied")
 		})
+	}
+}
+
+// A reply whose content cannot be parsed ends the query at once: over UDP and TCP, without a
+// second try, although a second server would reply, and without a failure of the server.
+func TestExchange_MalformedReply(t *testing.T) {
+	noLeaks(t)
+	malformed := map[string]func(*dns.Msg) []byte{
+		"cut after a record": func(q *dns.Msg) []byte { m := good(t, q); m[7]++; return m },
+		"half of the data": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[9] = 1 // an SOA record that ends after its first name
+			return append(m, 0, 0, 6, 0, 1, 0, 0, 0, 60, 0, 3, 1, 'a', 0)
+		},
+		"no data": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[7] = 1
+			return append(m, 0xC0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 0) // a CNAME record
+		},
+		"cut in a record": func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
+		"a name that points at itself": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[7] = 1 // one answer, whose owner is at offset ...
+			return append(m, 0xC0, byte(len(m)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)
+		},
+	}
+	for name, f := range malformed {
+		for _, tcp := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TCP %t", name, tcp), func(t *testing.T) {
+				s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+					if query.Question[0].Name == "www.example.com." {
+						return [][]byte{f(query)}
+					}
+					return [][]byte{good(t, query)}
+				})
+				s.TCP = tcp
+				second := serve(t, always(t, dns.RcodeSuccess, "192.0.2.2"))
+				registry := prometheus.NewPedanticRegistry()
+				c := newClient(t, upstream.Config{Metrics: upstream.NewMetrics(registry)}, s, second)
+				defer run(t, c)()
+				for range 3 {
+					if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, message.ErrMalformed) {
+						t.Errorf("got %v, want %v", err, message.ErrMalformed)
+					}
+				}
+				if got := addresses(t, c, "other.example.com."); got != "192.0.2.1" {
+					t.Errorf("another name: got %s, want the first server's answer", got)
+				}
+				if n := s.overUDP.Load() + s.overTCP.Load(); n != 4 || second.overUDP.Load() != 0 || s.conns.Load() > 1 {
+					t.Errorf("%d queries, %d to the second server, %d connections; want 4, 0 and at most 1", n, second.overUDP.Load(), s.conns.Load())
+				}
+				if c.Status()[0].Down {
+					t.Error("the server counts as down")
+				}
+			})
+		}
 	}
 }
 

@@ -31,64 +31,88 @@ func makeServers(addresses ...string) []*server {
 	return list
 }
 
-// The order of three servers over time, in seconds.
-func TestOrder_Backoff(t *testing.T) {
-	const probeTime = 2 * time.Second
-	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
-	list := makeServers("1", "2", "3")
+// newOrderClient returns a client for tests of the order of servers.
+func newOrderClient(policy Policy) *Client { return &Client{cfg: Config{Policy: policy}} }
+
+// The order of three servers as they fail and reply.
+func TestOrder_Down(t *testing.T) {
+	now := time.Now()
+	list, c := makeServers("1", "2", "3"), newOrderClient(Sequential)
 	timeout := errors.New("no answer")
-	fail := func(s *server, seconds float64) { s.recordFailure(at(seconds), timeout) }
-	expect := func(seconds float64, want string) {
+	expect := func(want string) {
 		t.Helper()
-		if got := names(order(list, at(seconds), probeTime)); got != want {
-			t.Errorf("at %v: %s, want %s", seconds, got, want)
+		if got := names(c.order(list)); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	expect(0, "1 2 3")
-	fail(list[0], 0)
-	expect(0, "1 2 3") // a packet may be lost
-	list[0].recordReply(at(0))
-	fail(list[0], 0)
-	expect(0, "1 2 3") // not consecutive
-	fail(list[0], 0)
-	expect(0, "2 3 1") // backs off for a second
-	expect(0.9, "2 3 1")
-	expect(1, "1 2 3") // one query is the probe
-	expect(1, "2 3 1") // the next is not
-	fail(list[0], 1.5)
-	expect(3.4, "2 3 1") // two seconds
-	expect(3.5, "1 2 3")
-	expect(5.4, "2 3 1") // the result of the probe is unknown
-	expect(5.5, "1 2 3")
-	list[0].recordReply(at(5.5))
-	expect(5.6, "1 2 3")
+	expect("1 2 3")
+	list[0].recordFailure(now, timeout)
+	expect("1 2 3") // a packet may be lost
+	list[0].recordReply(now)
+	list[0].recordFailure(now, timeout)
+	expect("1 2 3") // not consecutive
+	list[0].recordFailure(now, timeout)
+	expect("2 3 1")
+	list[1].setDoubted()
+	expect("3 1 2")
+	list[2].setDoubted()
+	expect("1 2 3") // all
+	list[0].recordReply(now)
+	list[1].recordReply(now)
+	expect("1 2 3")
+	list[2].recordReply(now)
+	list[1].setDoubted()
+	list[1].recordFailure(now, timeout)
+	expect("1 3 2")
+	list[1].recordReply(now)
+	expect("1 2 3")
 
-	if !list[0].repliedSince(at(5)) || list[0].repliedSince(at(5.5)) || list[1].repliedSince(at(0)) {
-		t.Error("want a reply of the first server at 5.5, none of the second")
+	if !list[0].repliedSince(now.Add(-1)) || list[0].repliedSince(now) {
+		t.Error("want a reply of the first server at this time")
 	}
+}
 
-	for range 10 {
-		fail(list[2], 10) // up to 30 seconds
+// The policies spread queries over the servers. Those that are down remain at the end.
+func TestOrder_Policy(t *testing.T) {
+	const queries = 3000
+	for _, policy := range []Policy{Sequential, Random, RoundRobin} {
+		for _, down := range []bool{false, true} {
+			list, c := makeServers("1", "2", "3"), newOrderClient(policy)
+			if down {
+				list[1].setDoubted()
+			}
+			first, last := map[string]int{}, map[string]int{}
+			for range queries {
+				order := strings.Fields(names(c.order(list)))
+				first[order[0]]++
+				last[order[2]]++
+			}
+			share := func(n int) bool { return n > queries/3-200 && n < queries/3+200 } // seven standard deviations
+			switch {
+			case down && last["2"] != queries:
+				t.Errorf("%s: the server that is down is last in %d of %d", policy, last["2"], queries)
+			case policy == Sequential && first["1"] != queries:
+				t.Errorf("%s: %v", policy, first)
+			case policy != Sequential && !down && (!share(first["1"]) || !share(first["2"]) || !share(first["3"])):
+				t.Errorf("%s: %v", policy, first)
+			case policy != Sequential && down && min(first["1"], first["3"]) < queries/4:
+				t.Errorf("%s: %v while one is down", policy, first)
+			}
+		}
 	}
-	expect(39.9, "1 2 3")
-	for _, s := range list[:2] {
-		fail(s, 39)
-		fail(s, 39)
+	if got, err := New(Config{Policy: "fastest"}); err == nil {
+		t.Errorf("%v is accepted", got.cfg.Policy)
 	}
-	fail(list[1], 39)
-	expect(39.5, "1 3 2") // all back off: 1 and 3 until 40, 2 until 41
-	expect(40, "1 3 2")   // 1 and 3 are probed
 }
 
 func TestOrder_Looping(t *testing.T) {
-	list := makeServers("1", "2")
+	list, c := makeServers("1", "2"), newOrderClient(RoundRobin)
 	list[0].looping = true
-	if got := names(order(list, time.Now(), time.Second)); got != "2" {
+	if got := names(c.order(list)); got != "2" {
 		t.Errorf("%s", got)
 	}
 	list[1].looping = true
-	if got := order(list, time.Now(), time.Second); len(got) != 0 {
+	if got := c.order(list); len(got) != 0 {
 		t.Errorf("%s", names(got))
 	}
 	if got := names(list); got != "1 2" {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // Metrics are the metrics of all clients of a process, of which no two have the same
@@ -36,6 +38,8 @@ type attempt struct {
 	duration time.Duration
 	reply    *dns.Msg // nil: none
 	err      error    // errUseTCP: the reply is truncated and TCP follows
+
+	overtaken bool // err is due to the reply of another server
 }
 
 // outcome is the result of an attempt, as a label.
@@ -47,7 +51,9 @@ const (
 	outcomeServfail    outcome = "servfail"    // SERVFAIL
 	outcomeRefused     outcome = "refused"     // REFUSED
 	outcomeOtherRcode  outcome = "other_rcode" // such as FORMERR and NOTIMP
+	outcomeMalformed   outcome = "malformed"   // a reply that cannot be parsed
 	outcomeTimeout     outcome = "timeout"     // no reply in time
+	outcomeOvertaken   outcome = "overtaken"   // another server replied while this one was silent
 	outcomeUnreachable outcome = "unreachable" // an error of the network, the connection or the certificate
 )
 
@@ -65,7 +71,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2},
 		}, []string{"zone", "server"}),
 		down: prometheus.NewDesc("dnsconfigurer_dns_upstream_resting",
-			"1 if the upstream server backs off after failures and is tried last, else 0.", []string{"zone", "server"}, nil),
+			"1 if the upstream server is down after failures and is tried last, else 0.", []string{"zone", "server"}, nil),
 		looping: prometheus.NewDesc("dnsconfigurer_dns_upstream_looping",
 			"1 if the upstream server is in a forwarding loop and not used, else 0.", []string{"zone", "server"}, nil),
 		clients: map[*Client]bool{},
@@ -128,7 +134,7 @@ func (m *Metrics) deleteSeries(labels prometheus.Labels) {
 }
 
 func (m *Metrics) observe(a attempt) {
-	if m == nil || errors.Is(a.err, context.Canceled) {
+	if m == nil || errors.Is(a.err, context.Canceled) && !a.overtaken {
 		return // canceled by the shutdown
 	}
 	server := a.server.String()
@@ -139,8 +145,12 @@ func (m *Metrics) observe(a attempt) {
 func (a *attempt) outcome() outcome {
 	var timeout interface{ Timeout() bool }
 	switch {
+	case a.overtaken:
+		return outcomeOvertaken
 	case errors.Is(a.err, errUseTCP):
 		return outcomeTruncated
+	case errors.Is(a.err, message.ErrMalformed):
+		return outcomeMalformed
 	case errors.As(a.err, &timeout) && timeout.Timeout(): // the error of a context is one, too
 		return outcomeTimeout
 	case a.err != nil:

@@ -65,9 +65,13 @@ func TestMetrics_Series(t *testing.T) {
 		"nxdomain": serve(t, always(t, dns.RcodeNameError)),
 	}
 	stub := newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example", TryTimeout: short},
-		cut, servers["silent"], secure, servers["refuses"], servers["odd"], servers["nxdomain"])
+		cut, secure, servers["refuses"], servers["odd"], servers["nxdomain"])
 	stopStub := run(t, stub)
 	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["nxdomain"])
+	dark := newClient(t, upstream.Config{Metrics: metrics, Zone: "dark.example", TryTimeout: short}, servers["silent"])
+	if m, err := dark.Exchange(t.Context(), ask("a.dark.example.")); err == nil {
+		t.Fatalf("got %v", m)
+	}
 	for _, c := range []*upstream.Client{stub, idle} {
 		if _, err := c.Exchange(t.Context(), ask("a.corp.example.")); err != nil {
 			t.Fatal(err)
@@ -85,39 +89,41 @@ attempt_duration_seconds nxdomain corp.example. = 1
 attempt_duration_seconds odd corp.example. = 1
 attempt_duration_seconds refuses corp.example. = 1
 attempt_duration_seconds secure corp.example. = 1
-attempt_duration_seconds silent corp.example. = 1
+attempt_duration_seconds silent dark.example. = 2
 attempts_total tcp servfail cut corp.example. = 1
 attempts_total tls unreachable secure corp.example. = 1
 attempts_total udp answered nxdomain . = 1
 attempts_total udp answered nxdomain corp.example. = 1
 attempts_total udp other_rcode odd corp.example. = 1
 attempts_total udp refused refuses corp.example. = 1
-attempts_total udp timeout silent corp.example. = 1
+attempts_total udp timeout silent dark.example. = 2
 attempts_total udp truncated cut corp.example. = 1
 looping cut corp.example. = 0
 looping nxdomain corp.example. = 0
 looping odd corp.example. = 0
 looping refuses corp.example. = 0
 looping secure corp.example. = 0
-looping silent corp.example. = 0
 resting cut corp.example. = 0
 resting nxdomain corp.example. = 0
 resting odd corp.example. = 0
 resting refuses corp.example. = 0
 resting secure corp.example. = 0
-resting silent corp.example. = 0
 `)
 	stub.SetServers([]upstream.Server{cut.Server})
 	expect(`attempt_duration_seconds cut corp.example. = 2
 attempt_duration_seconds nxdomain . = 1
+attempt_duration_seconds silent dark.example. = 2
 attempts_total tcp servfail cut corp.example. = 1
 attempts_total udp answered nxdomain . = 1
+attempts_total udp timeout silent dark.example. = 2
 attempts_total udp truncated cut corp.example. = 1
 looping cut corp.example. = 0
 resting cut corp.example. = 0
 `)
 	stopStub()
 	expect(`attempt_duration_seconds nxdomain . = 1
+attempt_duration_seconds silent dark.example. = 2
 attempts_total udp answered nxdomain . = 1
+attempts_total udp timeout silent dark.example. = 2
 `)
 }

@@ -6,7 +6,6 @@ package upstream
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -55,45 +54,8 @@ func newQuery(m *dns.Msg, options []uint16) (*query, error) {
 	return q, err
 }
 
-// unpack parses a message. Unlike the library it requires all records that the header
-// counts, with complete data: a message that was cut between two records or two fields
-// is not the whole answer. With an error it returns the message as far as it is readable.
-func unpack(wire []byte) (*dns.Msg, error) {
-	m := new(dns.Msg)
-	if err := m.Unpack(wire); err != nil {
-		return m, err
-	}
-	if m.Rcode == dns.RcodeFormatError { // may repeat the counts of the query without its records
-		m.Answer, m.Ns = nil, nil
-		return m, nil
-	}
-	for i, section := range []int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)} {
-		if counted := binary.BigEndian.Uint16(wire[4+2*i:]); int(counted) != section {
-			return m, fmt.Errorf("section %d has %d records, the header counts %d", i, section, counted)
-		}
-	}
-	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
-		if i := slices.IndexFunc(section, lacksData); i >= 0 {
-			return m, fmt.Errorf("record of type %s has no data", dns.TypeToString[section[i].Header().Rrtype])
-		}
-	}
-	// The library accepts data that ends between two fields, and packs it differently.
-	again, err := m.Pack()
-	if err == nil {
-		err = new(dns.Msg).Unpack(again)
-	}
-	return m, err
-}
-
-// lacksData reports whether r has no data although its type requires some. The library
-// accepts such records, for UPDATE, and packs them wrong.
-func lacksData(r dns.RR) bool {
-	switch r.(type) {
-	case *dns.OPT, *dns.NULL, *dns.APL, *dns.RFC3597:
-		return false
-	}
-	return r.Header().Rdlength == 0
-}
+// wantsRecursion reports whether q has the RD bit (RFC 1035 section 4.1.1).
+func (q *query) wantsRecursion() bool { return q.wire[2]&1 != 0 }
 
 // matches reports whether m is a reply to q. The caller has checked the ID. A FORMERR
 // need not repeat the question: the server may not have been able to parse it.

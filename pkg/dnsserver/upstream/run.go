@@ -15,19 +15,25 @@ import (
 // errStopped is returned for queries over TCP and TLS after Run has ended.
 var errStopped = errors.New("upstream client is stopped")
 
-// Run owns the connections over TCP and TLS, and detects loops: at the start, after
-// SetServers, and every Config.LoopCheck. When ctx is done it waits until the queries on
+// Run owns the connections over TCP and TLS, probes servers that are down until they reply,
+// and detects loops: at the start, after SetServers, every Config.LoopCheck, and after a query
+// that no server answered. When ctx is done it waits until the queries on
 // the connections are answered or time out, closes the connections and returns nil. A
 // query may precede Run, such as during a reload; after Run only UDP works. Run panics if
 // it is running already.
 func (c *Client) Run(ctx context.Context) error {
-	c.beginRun()
+	c.beginRun(ctx)
 	defer c.cfg.Metrics.register(c)()
+	defer c.cfg.Loop.follow(c)()
 	defer c.running.Wait()
 	defer c.endRun() // before Wait, so that no connection is opened during it
 
+	for _, s := range *c.servers.Load() {
+		c.revive(s) // it may have failed before
+	}
 	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()
+	var last time.Time // the end of the last probes
 	c.wake()
 	for {
 		select {
@@ -35,6 +41,10 @@ func (c *Client) Run(ctx context.Context) error {
 			return nil
 		case <-c.changed:
 		case <-check.C:
+		case <-c.failed:
+			if time.Since(last) < c.cfg.LoopCheck/loopRecheck {
+				continue
+			}
 		}
 		if c.cfg.Loop == nil {
 			continue
@@ -43,17 +53,18 @@ func (c *Client) Run(ctx context.Context) error {
 		if c.probeServers(ctx) {
 			next /= loopRecheck
 		}
+		last = time.Now()
 		check.Reset(next)
 	}
 }
 
-func (c *Client) beginRun() {
+func (c *Client) beginRun(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase == inRun {
 		panic("upstream: Run called while it is running")
 	}
-	c.phase = inRun
+	c.phase, c.run = inRun, ctx
 }
 
 func (c *Client) endRun() {
@@ -63,6 +74,19 @@ func (c *Client) endRun() {
 	for conn := range c.conns {
 		conn.drain()
 	}
+}
+
+// goInRun calls f in a goroutine that Run waits for, with the context of Run. It returns false
+// if Run is not running.
+func (c *Client) goInRun(f func(context.Context)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != inRun {
+		return false
+	}
+	ctx := c.run
+	c.running.Go(func() { f(ctx) })
+	return true
 }
 
 // startConn runs conn in a goroutine that Run waits for.
@@ -96,8 +120,8 @@ func (c *Client) probeServers(ctx context.Context) (looping bool) {
 	return looping
 }
 
-// probeServer sends one probe. Its result is whether this process receives the probe,
-// not the reply.
+// probeServer sends one probe. The server loops if this process receives the probe, or if
+// the reply is that of another replica.
 func (c *Client) probeServer(ctx context.Context, s *server) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
 	defer cancel()
@@ -107,8 +131,9 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 		c.cfg.Loop.endProbe(name)
 		return
 	}
-	_, err = c.send(ctx, s, q, q.wire)
-	looping := c.cfg.Loop.endProbe(name)
+	m, err := c.send(ctx, s, q, q.wire)
+	received := c.cfg.Loop.endProbe(name)
+	looping := received || err == nil && c.cfg.Loop.isAnswer(name, m)
 	if err != nil && !looping && errors.Is(ctx.Err(), context.Canceled) {
 		return // the probe was cut short
 	}

@@ -10,6 +10,8 @@ import (
 	"net"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // exchangeStream sends a query over TCP or TLS. The server may close a reused connection
@@ -17,7 +19,7 @@ import (
 // connection (RFC 7766 section 6.2.4).
 func (c *Client) exchangeStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	m, reused, err := c.exchangeConn(ctx, s, q, wire)
-	if err != nil && reused && ctx.Err() == nil {
+	if err != nil && reused && ctx.Err() == nil && !errors.Is(err, message.ErrMalformed) {
 		m, _, err = c.exchangeConn(ctx, s, q, wire)
 	}
 	if err != nil {

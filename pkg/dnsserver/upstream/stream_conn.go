@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // errConnClosed is the reason of a close without another one.
@@ -45,7 +47,20 @@ type streamConn struct {
 
 type pendingQuery struct {
 	query *query
-	reply chan *dns.Msg // capacity one
+	reply chan delivered // capacity one
+}
+
+// delivered is a reply, or the error of its content.
+type delivered struct {
+	msg *dns.Msg
+	err error
+}
+
+func (d delivered) result() (*dns.Msg, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.msg, nil
 }
 
 func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
@@ -124,21 +139,26 @@ func (c *streamConn) read(conn net.Conn) error {
 		if _, err := io.ReadFull(r, buf); err != nil {
 			return err
 		}
-		m, err := unpack(buf)
-		if err != nil {
-			return fmt.Errorf("invalid DNS message: %w", err)
+		m, err := message.Unpack(buf)
+		if !m.Response || m.Opcode != dns.OpcodeQuery {
+			return errNotReply
 		}
-		c.deliver(m)
+		c.deliver(m, err)
 	}
 }
 
-func (c *streamConn) deliver(m *dns.Msg) {
+// errNotReply is returned for octets whose header is not that of a reply. The length before
+// them was wrong, and where the next message begins is unknown.
+var errNotReply = errors.New("not a reply: the length of a message was wrong")
+
+// deliver passes a reply, or the error of its content, to the query.
+func (c *streamConn) deliver(m *dns.Msg, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastReply = time.Now()
 	if p, ok := c.pending[m.Id]; ok && p.query.matches(m) {
 		delete(c.pending, m.Id)
-		p.reply <- m
+		p.reply <- delivered{m, err}
 	}
 }
 
@@ -171,7 +191,7 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 	case <-ctx.Done():
 		return nil, fmt.Errorf("connecting: %w", ctx.Err())
 	}
-	p := pendingQuery{query: q, reply: make(chan *dns.Msg, 1)}
+	p := pendingQuery{query: q, reply: make(chan delivered, 1)}
 	id := c.addPending(p)
 	defer c.removePending(id)
 	begin := time.Now()
@@ -180,12 +200,12 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 		return nil, err
 	}
 	select {
-	case m := <-p.reply:
-		return m, nil
+	case d := <-p.reply:
+		return d.result()
 	case <-c.closed:
 		select {
-		case m := <-p.reply: // received just before the end
-			return m, nil
+		case d := <-p.reply: // received just before the end
+			return d.result()
 		default:
 			return nil, c.err
 		}

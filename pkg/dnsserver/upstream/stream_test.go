@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 )
@@ -141,6 +143,91 @@ func replyReversed(t testing.TB, conn net.Conn, n int) {
 		conn.Write(m)
 	}
 	readQuery(conn) // until the client closes the connection
+}
+
+// Broken records beside 100 slow queries on one connection: the queries for broken records fail,
+// all others are answered, and the connection stays open.
+func TestStream_MalformedReplyBesideSlowQueries(t *testing.T) {
+	noLeaks(t)
+	const n = 100
+	s := serveStream(t, func(conn net.Conn) {
+		var slow [][]byte
+		broken := 0
+		for {
+			wire, err := readQuery(conn)
+			if err != nil {
+				return
+			}
+			query := parse(t, wire)
+			if strings.HasPrefix(query.Question[0].Name, "broken") {
+				m := pack(t, new(dns.Msg).SetReply(query))
+				m[7] = 1 // an MX record without a name
+				conn.Write(frame(append(m, 0xC0, 12, 0, 15, 0, 1, 0, 0, 0, 60, 0, 2, 0, 10)))
+				broken++
+			} else {
+				slow = append(slow, frame(good(t, query)))
+			}
+			if broken == n && len(slow) == n {
+				for _, m := range slow {
+					conn.Write(m)
+				}
+			}
+		}
+	})
+	s.TCP = true
+	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute, IdleTimeout: time.Minute}, s)
+	defer run(t, c)()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if got := addresses(t, c, fmt.Sprintf("slow%d.example.com.", i)); got != "192.0.2.1" {
+				t.Errorf("slow query %d: %s", i, got)
+			}
+		})
+		all.Go(func() {
+			if _, err := c.Exchange(t.Context(), ask(fmt.Sprintf("broken%d.example.com.", i))); !errors.Is(err, message.ErrMalformed) {
+				t.Errorf("broken record %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if got := s.conns.Load(); got != 1 || c.Status()[0].Down {
+		t.Errorf("%d connections, down %t; want 1 connection", got, c.Status()[0].Down)
+	}
+}
+
+// A wrong length closes the connection: octets where a header should be are not a reply.
+func TestStream_WrongLength(t *testing.T) {
+	noLeaks(t)
+	for name, wrong := range map[string]func(reply []byte) []byte{
+		"shorter than a header": func([]byte) []byte { return []byte{0, 4, 1, 2, 3, 4} },
+		"empty":                 func([]byte) []byte { return []byte{0, 0} },
+		"one octet too little":  func(m []byte) []byte { f := append(frame(m), frame(m)...); f[1]--; return f },
+		"a query":               func(m []byte) []byte { m[2] &^= 0x80; return frame(m) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := make(chan bool, 10)
+			s := serveStream(t, func(conn net.Conn) {
+				wire, err := readQuery(conn)
+				if err != nil {
+					return
+				}
+				query := parse(t, wire)
+				query.Id++ // not the waiting query's
+				conn.Write(wrong(good(t, query)))
+				conn.SetReadDeadline(time.Now().Add(time.Minute))
+				_, err = readQuery(conn)
+				closed <- errors.Is(err, io.EOF)
+			})
+			s.TCP = true
+			c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute, IdleTimeout: time.Hour}, s)
+			defer run(t, c)()
+			expect(t, c, "error: no upstream server replied")
+			if !<-closed {
+				t.Error("the connection is still open")
+			}
+		})
+	}
 }
 
 // Many servers close the connection after each reply. The query is sent again.
@@ -331,6 +418,15 @@ func TestStream_TLS(t *testing.T) {
 		}
 	})
 	s.TLS = true
+	s.Name = "dns.example"
+	c := newClient(t, upstream.Config{RootCAs: pool}, s)
+	defer run(t, c)()
+	for range 5 {
+		expect(t, c, "192.0.2.1")
+	}
+	if got := s.conns.Load(); got != 1 || s.overUDP.Load() != 0 {
+		t.Errorf("%d connections, want 1; %d queries in clear text", got, s.overUDP.Load())
+	}
 	tests := []struct {
 		name, certName string
 		roots          *x509.CertPool
@@ -349,15 +445,5 @@ func TestStream_TLS(t *testing.T) {
 			run(t, c)
 			expect(t, c, tt.want)
 		})
-	}
-	s.Name = "dns.example"
-	c := newClient(t, upstream.Config{RootCAs: pool}, s)
-	defer run(t, c)()
-	before := s.conns.Load()
-	for range 5 {
-		expect(t, c, "192.0.2.1")
-	}
-	if got := s.conns.Load() - before; got != 1 || s.overUDP.Load() != 0 {
-		t.Errorf("%d connections, want 1; %d queries in clear text", got, s.overUDP.Load())
 	}
 }

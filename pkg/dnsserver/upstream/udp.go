@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 const (
@@ -27,11 +29,16 @@ const (
 // errUseTCP is returned if UDP does not carry the reply.
 var errUseTCP = errors.New("truncated")
 
+// dialUDP returns a socket that is connected to an address.
+func dialUDP(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Control: setPathMTU}
+	return dialer.DialContext(ctx, "udp", address)
+}
+
 // exchangeUDP sends a query from a new socket, so that the kernel picks a random port and
 // drops packets from other addresses. With errUseTCP it may return a truncated reply.
 func exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "udp", to.Addr.String())
+	conn, err := dialUDP(ctx, to.Addr.String())
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +66,8 @@ func exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Ms
 }
 
 // parseReply returns the reply in a packet. It returns errUseTCP for a truncated reply,
-// with the reply as far as it is readable, and neither reply nor error for a packet
-// that does not match q.
+// with the reply as far as it is readable, message.ErrMalformed for a malformed one, and
+// neither reply nor error for a packet that does not match q.
 func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	switch {
 	case len(packet) < 2 || binary.BigEndian.Uint16(packet) != id:
@@ -68,7 +75,7 @@ func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	case len(packet) == udpBuffer:
 		return nil, errUseTCP
 	}
-	m, err := unpack(packet)
+	m, err := message.Unpack(packet)
 	switch {
 	case !q.matches(m): // or cut before the end of the question
 		return nil, nil
@@ -77,7 +84,7 @@ func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	case m.Truncated:
 		return m, errUseTCP
 	case err != nil:
-		return nil, nil
+		return nil, err
 	}
 	return m, nil
 }

@@ -88,7 +88,7 @@ func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 	e.zone.slices[key] = &s
 
 	old, next := e.copyService(s.Namespace, s.Service)
-	if current, i := next.slice(s.Name); current != nil {
+	if current, i := findSlice(next.slices, s.Name); current != nil {
 		next.slices[i] = &s
 	} else {
 		next.slices = slices.Insert(next.slices, i, &s)
@@ -105,7 +105,7 @@ func (e *Edit) DeleteEndpointSlice(namespace, name string) {
 	}
 	delete(e.zone.slices, key)
 	old, next := e.copyService(namespace, slice.Service)
-	_, i := next.slice(name)
+	_, i := findSlice(next.slices, name)
 	next.slices = slices.Delete(next.slices, i, i+1)
 	e.publish(old, next)
 }
@@ -183,70 +183,103 @@ func (e *Edit) publish(old, next *service) {
 	for addr, o := range clusterOwners(old) {
 		e.removeOwner(addr, o)
 	}
-	for ep := range endpointDiff(old, next) {
-		if !next.containsEndpoint(ep) {
-			e.removeOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
-		}
-	}
 	for addr, o := range clusterOwners(next) {
 		e.addOwner(addr, o)
 	}
-	for ep := range endpointDiff(next, old) {
-		e.addOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
+	for before, after := range changedSlices(old, next) {
+		e.replaceOwners(old, before, next, after)
 	}
 }
 
-// endpointDiff yields the endpoints that a serves from one of its slices and b does not
-// serve from the slice of that name. Either may be nil.
-func endpointDiff(a, b *service) iter.Seq[Endpoint] {
-	return func(yield func(Endpoint) bool) {
-		if a == nil {
-			return
+// replaceOwners replaces the reverse names of the endpoints that old serves from a slice with
+// those that next serves from that slice. Each may be nil.
+func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service, after *EndpointSlice) {
+	for ep := range old.servedFrom(before) {
+		if !next.servesFrom(after, ep) {
+			e.removeOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
 		}
-		for _, slice := range a.slices {
-			if !yieldDiff(a, b, slice, yield) {
+	}
+	for ep := range next.servedFrom(after) {
+		if !old.servesFrom(before, ep) {
+			e.addOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
+		}
+	}
+}
+
+// changedSlices yields the slices from which old and next may not serve the same endpoints, each
+// as in old and as in next; nil: it is not there. old may be nil. A change of one slice yields
+// that slice only, so that a Service with thousands of slices loads in linear time.
+func changedSlices(old, next *service) iter.Seq2[*EndpointSlice, *EndpointSlice] {
+	var from []*EndpointSlice
+	to := next.slices
+	if old != nil {
+		from = old.slices
+	}
+	if old.servesLike(next) {
+		from, to = trimEqual(from, to)
+	}
+	return func(yield func(before, after *EndpointSlice) bool) {
+		for _, before := range from {
+			after, _ := findSlice(to, before.Name)
+			if !yield(before, after) {
+				return
+			}
+		}
+		for _, after := range to {
+			if before, _ := findSlice(from, after.Name); before == nil && !yield(nil, after) {
 				return
 			}
 		}
 	}
 }
 
-// yieldDiff is endpointDiff for one slice of a. It reports false if yield did.
-func yieldDiff(a, b *service, slice *EndpointSlice, yield func(Endpoint) bool) bool {
-	rest := b.endpoints(slice.Name) // both are sorted
-	for _, ep := range slice.Endpoints {
-		if !a.serves(ep) {
-			continue
-		}
-		for len(rest) > 0 && compareEndpoints(rest[0], ep) < 0 {
-			rest = rest[1:]
-		}
-		if !b.servesFirst(rest, ep) && !yield(ep) {
+// trimEqual returns both lists without their common beginning and end.
+func trimEqual(a, b []*EndpointSlice) (restA, restB []*EndpointSlice) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
+}
+
+// servesLike reports whether s and t, which may be nil, serve the same endpoints of equal slices.
+func (s *service) servesLike(t *service) bool {
+	for _, ready := range []bool{false, true} {
+		if s.serves(Endpoint{Ready: ready}) != t.serves(Endpoint{Ready: ready}) {
 			return false
 		}
 	}
 	return true
 }
 
-// endpoints returns the endpoints in the slice of that name.
-func (s *service) endpoints(slice string) []Endpoint {
-	if s == nil {
-		return nil
+// servedFrom yields the distinct endpoints that s serves from a slice, which may be nil.
+func (s *service) servedFrom(slice *EndpointSlice) iter.Seq[Endpoint] {
+	return func(yield func(Endpoint) bool) {
+		if slice == nil {
+			return
+		}
+		var last Endpoint // not an endpoint: it has no address
+		for _, ep := range slice.Endpoints {
+			if !s.serves(ep) || compareEndpoints(ep, last) == 0 {
+				continue
+			}
+			if last = ep; !yield(ep) {
+				return
+			}
+		}
 	}
-	if found, _ := s.slice(slice); found != nil {
-		return found.Endpoints
-	}
-	return nil
 }
 
-// servesFirst reports whether s serves one of the endpoints at the front of sorted that
-// equal ep.
-func (s *service) servesFirst(sorted []Endpoint, ep Endpoint) bool {
-	for _, other := range sorted {
-		if compareEndpoints(other, ep) != 0 {
-			return false
-		}
-		if s.serves(other) {
+// servesFrom reports whether s serves the endpoint from a slice, which may be nil.
+func (s *service) servesFrom(slice *EndpointSlice, ep Endpoint) bool {
+	if slice == nil {
+		return false
+	}
+	i, _ := slices.BinarySearchFunc(slice.Endpoints, ep, compareEndpoints)
+	for ; i < len(slice.Endpoints) && compareEndpoints(slice.Endpoints[i], ep) == 0; i++ {
+		if s.serves(slice.Endpoints[i]) {
 			return true
 		}
 	}
@@ -259,6 +292,10 @@ type owner struct {
 	id      *identity
 	host    string // the endpoint's Hostname
 	cluster bool
+
+	// slices is the number of slices that the endpoint is in. While the controller moves
+	// an endpoint between slices it is in both.
+	slices uint32
 }
 
 // compareOwners sorts cluster IPs first, then by name.
@@ -293,10 +330,11 @@ func (e *Edit) addOwner(addr netip.Addr, o owner) {
 		owners = *old
 	}
 	i, found := slices.BinarySearchFunc(owners, o, compareOwners)
-	if found {
-		return
+	owners = slices.Clone(owners) // readers have the old ones
+	if !found {
+		owners = slices.Insert(owners, i, o)
 	}
-	owners = slices.Insert(slices.Clip(owners), i, o)
+	owners[i].slices++
 	e.next.addrs.set(e.zone.gen, key, &owners)
 }
 
@@ -307,12 +345,16 @@ func (e *Edit) removeOwner(addr netip.Addr, o owner) {
 		return
 	}
 	i, found := slices.BinarySearchFunc(*old, o, compareOwners)
-	switch {
-	case !found:
-	case len(*old) == 1:
+	if !found {
+		return
+	}
+	owners := slices.Clone(*old)
+	if owners[i].slices--; owners[i].slices == 0 {
+		owners = slices.Delete(owners, i, i+1)
+	}
+	if len(owners) == 0 {
 		e.next.addrs.set(e.zone.gen, key, nil)
-	default:
-		owners := slices.Delete(slices.Clone(*old), i, i+1)
+	} else {
 		e.next.addrs.set(e.zone.gen, key, &owners)
 	}
 }

@@ -33,7 +33,7 @@ type Node struct {
 	V4, V6 []netip.Addr // A and AAAA, ascending; must not be changed
 	Alias  fqdn.Name    // CNAME; excludes other records
 	Text   string       // TXT
-	Apex   bool         // SOA and NS
+	Apex   bool         // SOA and NS, of the domain or of a reverse zone
 
 	snapshot    *Snapshot
 	svc         *service // SRV of its ports
@@ -42,15 +42,17 @@ type Node struct {
 	addr        netip.Addr
 }
 
-// Lookup looks up a name. The second result is the zone whose SOA record a negative
-// answer needs; it is empty for NotInZone and Unknown.
+// Lookup looks up a name. The second result is the zone that contains the name, whose SOA
+// record a negative answer needs. It is empty for NotInZone. Without configured ranges the
+// reverse name of an address of the cluster is a zone of its own: the names above it are not
+// the cluster's.
 func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
 	below, ok := name.Within(s.config.Domain)
 	if !ok {
 		return s.lookupReverse(name)
 	}
 	if !s.loaded {
-		return Unknown, "", Node{}
+		return Unknown, s.config.Domain, Node{}
 	}
 	node, ok := s.lookupDomain(below)
 	if !ok {
@@ -113,7 +115,7 @@ func (s *Snapshot) lookupService(path []string) (Node, bool) {
 	case len(path) == 3 && strings.HasPrefix(path[2], "_"):
 		return Node{}, svc.hasPort("", path[2][1:])
 	case len(path) == 3:
-		v4, v6 := v.hostAddrs(path[2])
+		v4, v6 := svc.hostAddrs(path[2])
 		return Node{V4: v4, V6: v6}, len(v4)+len(v6) > 0
 	case strings.HasPrefix(path[2], "_") && strings.HasPrefix(path[3], "_"):
 		port, proto := path[3][1:], path[2][1:]
@@ -145,13 +147,31 @@ func (s *Snapshot) lookupPod(path []string) (Node, bool) {
 		if !ok || !s.hasNamespace(path[0]) {
 			return Node{}, false
 		}
-		if s.config.Pods == PodsVerified && s.pods.get(labelKey(path[0])+addrKey(addr)) == nil {
+		switch s.config.Pods {
+		case PodsVerified:
+			ok = s.pods.get(labelKey(path[0])+addrKey(addr)) != nil
+		case PodsInsecure:
+			ok = s.config.canBePod(addr)
+		}
+		if !ok {
 			return Node{}, false
 		}
 		v4, v6 := splitFamilies([]netip.Addr{addr})
 		return Node{V4: v4, V6: v6}, true
 	}
 	return Node{}, false
+}
+
+// canBePod reports whether a pod can have the address: a unicast address of more than one link,
+// in the reverse ranges if there are any. For other addresses a name would serve only attacks:
+// with one for 127.0.0.1 or 169.254.169.254 a web page gets access to services that trust the
+// local host or the node (DNS rebinding).
+func (c *Config) canBePod(addr netip.Addr) bool {
+	thisNetwork := addr.Is4() && addr.As4()[0] == 0 // 0.0.0.0/8, RFC 1122 section 3.2.1.3
+	if !addr.IsGlobalUnicast() || addr.Is4In6() || thisNetwork {
+		return false
+	}
+	return len(c.Reverse) == 0 || slices.ContainsFunc(c.Reverse, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // lookupNameServer looks up dns.<zone> and ns.dns.<zone>, the primary name server in the SOA
@@ -195,7 +215,7 @@ func (s *Snapshot) nameServers() []*service {
 }
 
 // privateRanges are the ranges of private addresses (RFC 1918, RFC 6598, RFC 4193). Before
-// the zone is loaded, their reverse names are neither NXDomain nor forwarded.
+// the zone is loaded, the reverse names of their addresses are neither NXDomain nor forwarded.
 var privateRanges = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
@@ -203,52 +223,56 @@ var privateRanges = []netip.Prefix{
 
 func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
 	key, isAddr, ok := parseReverse(name)
-	switch {
-	case !ok:
+	if !ok {
 		return s.lookupNonAddress(name)
-	case len(key) == 1: // in-addr.arpa and ip6.arpa themselves
-		return NotInZone, "", Node{}
 	}
 	zone, inRanges := s.reverseZone(name, key)
-	if !s.loaded {
-		return s.unloadedReverse(key, inRanges), "", Node{}
-	}
-	if node, ok := s.reverseNode(key, isAddr); ok {
-		if !inRanges {
-			zone = name
-		}
-		return Exists, zone, node
-	}
 	switch {
-	case !inRanges:
+	case inRanges && !s.loaded:
+		return Unknown, zone, Node{}
+	case inRanges:
+		return s.lookupInRange(name, zone, key, isAddr)
+	case !isAddr || len(s.config.Reverse) > 0:
 		return NotInZone, "", Node{}
-	case name == zone:
-		return Exists, zone, Node{}
+	case !s.loaded:
+		return s.unloadedAddress(name, key)
 	}
-	return NXDomain, zone, Node{}
+	if owners := s.addrs.get(key); owners != nil {
+		return Exists, name, s.addressNode(key, *owners)
+	}
+	return NotInZone, "", Node{}
 }
 
-// reverseNode returns the node of a reverse name: that of an address, or an empty
-// non-terminal above one (RFC 8020), which may be outside of the ranges.
-func (s *Snapshot) reverseNode(key string, isAddr bool) (Node, bool) {
+// lookupInRange looks up a reverse name in a configured range, whose zone is given.
+func (s *Snapshot) lookupInRange(name, zone fqdn.Name, key string, isAddr bool) (Status, fqdn.Name, Node) {
+	node, exists := Node{snapshot: s}, false
 	if !isAddr {
-		return Node{}, s.addrs.below(key)
+		exists = s.addrs.below(key) // an empty non-terminal (RFC 8020)
+	} else if owners := s.addrs.get(key); owners != nil {
+		node, exists = s.addressNode(key, *owners), true
 	}
-	owners := s.addrs.get(key)
-	if owners == nil {
-		return Node{}, false
+	if name == zone {
+		node.Apex, exists = true, true
 	}
-	return Node{snapshot: s, owners: *owners, addr: prefix(key).Addr()}, true
+	if !exists {
+		return NXDomain, zone, Node{}
+	}
+	return Exists, zone, node
 }
 
-// unloadedReverse returns the status of a reverse name before the zone is loaded. Without
-// configured ranges, those of private addresses may be the cluster's.
-func (s *Snapshot) unloadedReverse(key string, inRanges bool) Status {
-	contains := func(p netip.Prefix) bool { return p.Overlaps(prefix(key)) && p.Bits() <= prefix(key).Bits() }
-	if inRanges || len(s.config.Reverse) == 0 && slices.ContainsFunc(privateRanges, contains) {
-		return Unknown
+// addressNode returns the node of the reverse name of an address.
+func (s *Snapshot) addressNode(key string, owners []owner) Node {
+	return Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
+}
+
+// unloadedAddress looks up the reverse name of an address before the zone is loaded, without
+// configured ranges. Those of private addresses may be the cluster's.
+func (s *Snapshot) unloadedAddress(name fqdn.Name, key string) (Status, fqdn.Name, Node) {
+	addr := prefix(key).Addr()
+	if slices.ContainsFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return Unknown, name, Node{}
 	}
-	return NotInZone
+	return NotInZone, "", Node{}
 }
 
 // lookupNonAddress looks up a name in the reverse zones that is not the name of an address
@@ -265,29 +289,37 @@ func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
 		case !inRanges:
 			return NotInZone, "", Node{}
 		case !s.loaded:
-			return Unknown, "", Node{}
+			return Unknown, zone, Node{}
 		}
 		return NXDomain, zone, Node{}
 	}
 	return NotInZone, "", Node{}
 }
 
-// reverseZone returns the zone of a reverse name in the configured ranges, given its key:
-// that of the range, or of a part of it if the range does not end at a label.
+// reverseZone returns the zone of a reverse name in the configured ranges, given its key: that
+// of the longest range, or of a part of it if the range does not end at a label.
 func (s *Snapshot) reverseZone(name fqdn.Name, key string) (fqdn.Name, bool) {
+	longest := -1 // labels of the zone below in-addr.arpa or ip6.arpa
+	for _, p := range s.config.Reverse {
+		if p.Bits() <= prefix(key).Bits() && p.Overlaps(prefix(key)) {
+			longest = max(longest, reverseLabels(p))
+		}
+	}
+	if longest < 0 {
+		return "", false
+	}
+	for range len(key) - 1 - longest {
+		_, name = name.Cut()
+	}
+	return name, true
+}
+
+// reverseLabels returns the number of labels below in-addr.arpa or ip6.arpa in the names of
+// the reverse zones of a range.
+func reverseLabels(p netip.Prefix) int {
 	perLabel := 8
-	if key[0] == '6' {
+	if p.Addr().Is6() {
 		perLabel = 4
 	}
-	for _, p := range s.config.Reverse {
-		if p.Bits() > prefix(key).Bits() || !p.Overlaps(prefix(key)) {
-			continue
-		}
-		zoneLabels := (p.Bits() + perLabel - 1) / perLabel
-		for range len(key) - 1 - zoneLabels {
-			_, name = name.Cut()
-		}
-		return name, true
-	}
-	return "", false
+	return (p.Bits() + perLabel - 1) / perLabel
 }

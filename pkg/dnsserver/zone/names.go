@@ -40,16 +40,21 @@ func serviceKey(buf *[maxKey]byte, namespace, name string) []byte {
 // gets a 0.
 func addrLabel(addr netip.Addr) string {
 	var buf [40]byte
-	text := addr.AppendTo(buf[:0])
-	for i, c := range text {
+	return string(appendAddrLabel(buf[:0], addr))
+}
+
+func appendAddrLabel(b []byte, addr netip.Addr) []byte {
+	start := len(b)
+	b = addr.AppendTo(b)
+	for i, c := range b[start:] {
 		if c == '.' || c == ':' {
-			text[i] = '-'
+			b[start+i] = '-'
 		}
 	}
-	if text[len(text)-1] == '-' {
-		text = append(text, '0')
+	if b[len(b)-1] == '-' {
+		b = append(b, '0')
 	}
-	return string(text)
+	return b
 }
 
 // parseAddrLabel parses an address with dashes for dots or colons.

@@ -5,6 +5,7 @@ package zone
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 )
@@ -104,7 +105,8 @@ type service struct {
 	spec   *Service         // nil: only slices have been put
 	slices []*EndpointSlice // ascending by name
 
-	cachedView lazyView
+	cachedView    lazyView
+	cachedTargets lazyTargets
 }
 
 // identity is shared by all versions of a service and by its reverse names.
@@ -120,29 +122,27 @@ func (s *service) serves(e Endpoint) bool {
 	return s.exists() && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
 }
 
-// containsEndpoint reports whether the Service serves e from any slice. While the
-// controller moves an endpoint between slices it is in both.
-func (s *service) containsEndpoint(e Endpoint) bool {
-	if s == nil {
-		return false
-	}
-	for _, slice := range s.slices {
-		i, _ := slices.BinarySearchFunc(slice.Endpoints, e, compareEndpoints)
-		if s.servesFirst(slice.Endpoints[i:], e) {
-			return true
+// served yields the endpoints that the Service serves. An endpoint may be in several slices.
+func (s *service) served() iter.Seq[Endpoint] {
+	return func(yield func(Endpoint) bool) {
+		for _, slice := range s.slices {
+			for _, ep := range slice.Endpoints {
+				if s.serves(ep) && !yield(ep) {
+					return
+				}
+			}
 		}
 	}
-	return false
 }
 
-// slice returns the slice of that name, nil if there is none, and its index or the index at
+// findSlice returns the slice of that name, nil if there is none, and its index or the index at
 // which to insert it.
-func (s *service) slice(name string) (*EndpointSlice, int) {
-	i, ok := slices.BinarySearchFunc(s.slices, name, func(e *EndpointSlice, name string) int {
+func findSlice(list []*EndpointSlice, name string) (*EndpointSlice, int) {
+	i, ok := slices.BinarySearchFunc(list, name, func(e *EndpointSlice, name string) int {
 		return cmp.Compare(e.Name, name)
 	})
 	if !ok {
 		return nil, i
 	}
-	return s.slices[i], i
+	return list[i], i
 }

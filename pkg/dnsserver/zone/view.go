@@ -4,7 +4,6 @@
 package zone
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -12,14 +11,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// view holds the names and addresses of a service, computed from its slices on the first
+// view holds the addresses at the name of a service, computed from its slices on the first
 // lookup.
 type view struct {
-	exists  bool         // the name exists
-	alias   fqdn.Name    // of a Service of type ExternalName
-	v4, v6  []netip.Addr // of the service's name, ascending
-	named   []Endpoint   // with a hostname, by hostname and address
-	unnamed []netip.Addr // of endpoints without a hostname, ascending
+	exists bool         // the name exists
+	alias  fqdn.Name    // of a Service of type ExternalName
+	v4, v6 []netip.Addr // of the service's name, ascending
 }
 
 // lazyView is a view that is computed without a lock: two readers may compute it at the
@@ -41,32 +38,15 @@ func (s *service) computeView() *view {
 		alias := parseAlias(s.spec.ExternalName)
 		return &view{exists: alias != "", alias: alias}
 	}
-	v := &view{}
 	all := slices.Clone(s.spec.ClusterIPs)
-	for _, slice := range s.slices {
-		for _, ep := range slice.Endpoints {
-			switch {
-			case !s.serves(ep):
-				continue
-			case ep.Hostname != "":
-				v.named = append(v.named, ep)
-			default:
-				v.unnamed = append(v.unnamed, ep.Addr)
-			}
-			if s.spec.Headless() {
-				all = append(all, ep.Addr)
-			}
+	if s.spec.Headless() {
+		for ep := range s.served() {
+			all = append(all, ep.Addr)
 		}
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
+	v := &view{exists: len(all) > 0 || !s.spec.Headless()} // specification 2.4.1
 	v.v4, v.v6 = splitFamilies(slices.Compact(all))
-	slices.SortFunc(v.unnamed, netip.Addr.Compare)
-	v.unnamed = slices.Compact(v.unnamed)
-	slices.SortFunc(v.named, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Hostname, b.Hostname), a.Addr.Compare(b.Addr))
-	})
-	v.named = slices.CompactFunc(v.named, func(a, b Endpoint) bool { return a.Hostname == b.Hostname && a.Addr == b.Addr })
-	v.exists = len(all) > 0 || !s.spec.Headless() // specification 2.4.1
 	return v
 }
 
@@ -81,24 +61,6 @@ func parseAlias(name string) fqdn.Name {
 		return ""
 	}
 	return alias
-}
-
-// hostAddrs returns the addresses of the endpoints with a label below the service.
-func (v *view) hostAddrs(name string) (v4, v6 []netip.Addr) {
-	i, found := slices.BinarySearchFunc(v.named, name, func(e Endpoint, name string) int { return cmp.Compare(e.Hostname, name) })
-	var addrs []netip.Addr
-	for ; found && i < len(v.named) && v.named[i].Hostname == name; i++ {
-		addrs = append(addrs, v.named[i].Addr)
-	}
-	// A hostname may equal the label of another endpoint's address. The name has both.
-	if addr, ok := parseAddrLabel(name); ok && addrLabel(addr) == name {
-		if _, ok := slices.BinarySearchFunc(v.unnamed, addr, netip.Addr.Compare); ok {
-			addrs = append(addrs, addr)
-			slices.SortFunc(addrs, netip.Addr.Compare)
-			addrs = slices.Compact(addrs)
-		}
-	}
-	return splitFamilies(addrs)
 }
 
 // splitFamilies splits ascending addresses; netip sorts IPv4 first.

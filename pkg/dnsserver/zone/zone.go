@@ -19,7 +19,7 @@ type PodMode uint8
 // The modes, with the names of CoreDNS.
 const (
 	PodsDisabled PodMode = iota // none
-	PodsInsecure                // every address, in every namespace that exists
+	PodsInsecure                // every address that a pod can have, in every namespace that exists
 	PodsVerified                // the addresses of the pods in the namespace
 )
 
@@ -31,8 +31,9 @@ type Config struct {
 	Pods PodMode
 
 	// Reverse are the ranges for whose reverse names the zone is authoritative: a
-	// name without an owner does not exist. Outside of them such a name is
-	// NotInZone.
+	// name without an owner does not exist, and all names outside of them are
+	// NotInZone. Empty: the zone has the reverse names of the cluster's addresses
+	// alone, and other reverse names are NotInZone.
 	Reverse []netip.Prefix
 
 	// Local are the addresses of the server. The name server of the zone is the

@@ -63,7 +63,7 @@ func TestLookup_Records(t *testing.T) {
 		{"and its reverse name", "1.0.244.10.in-addr.arpa", "PTR 10-244-0-1.web.default.svc.cluster.local."},
 		{"2.4.1 ready endpoints", "db.default.svc.cluster.local", "A 10.244.0.2, A 10.244.0.3, A 10.244.0.5, AAAA fd00::, " +
 			"SRV 25 15432 db-0.db.default.svc.cluster.local., SRV 25 15432 db-1.db.default.svc.cluster.local., " +
-			"SRV 25 15432 fd00--0.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local."},
+			"SRV 25 15432 10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
 		{"2.4.1 a hostname", "db-0.db.default.svc.cluster.local", "A 10.244.0.2"},
 		{"2.4.1 one that is not ready", "db-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.1 an endpoint without hostname", "10-244-0-5.db.default.svc.cluster.local", "A 10.244.0.5"},
@@ -72,7 +72,7 @@ func TestLookup_Records(t *testing.T) {
 		{"2.4.1 an endpoint with hostname has no other name", "10-244-0-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.1 no ready endpoint", "down.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.2 at the endpoint's own port", "_sql._tcp.db.default.svc.cluster.local", "SRV 25 15432 db-0.db.default.svc.cluster.local., " +
-			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local."},
+			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
 		{"2.4.3 by hostname", "3.0.244.10.in-addr.arpa", "PTR db-1.db.default.svc.cluster.local."},
 		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
 		{"2.5 an external name", "ext.default.svc.cluster.local", "CNAME www.example.com."},
@@ -100,8 +100,8 @@ func TestLookup_Records(t *testing.T) {
 		{"outside", "example.com", "not in zone"},
 		{"a longer label", "xcluster.local", "not in zone"},
 		{"a range that ends inside a label", "1.100.10.in-addr.arpa", "NXDOMAIN in 100.10.in-addr.arpa."},
-		{"above the range, and above an address", "10.in-addr.arpa", "exists"},
-		{"a part of the range", "96.10.in-addr.arpa", "exists"},
+		{"above the range, and above an address", "10.in-addr.arpa", "not in zone"},
+		{"a part of the range", "96.10.in-addr.arpa", "apex kube-dns.kube-system.svc.cluster.local."},
 		{"reverse names above an address", "0.96.10.in-addr.arpa", "exists"},
 		{"other reverse names", "1.2.0.192.in-addr.arpa", "not in zone"},
 		{"no number", "x.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
@@ -112,6 +112,102 @@ func TestLookup_Records(t *testing.T) {
 	for _, tt := range tests {
 		if got := describe(t, z.Snapshot(), tt.name); got != tt.want {
 			t.Errorf("%s: %s\n got %s\nwant %s", tt.clause, tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestLookup_Reverse looks up the reverse names at, above and below each range and address. The
+// zone has authority over the ranges alone, or without ranges over the addresses of the cluster.
+func TestLookup_Reverse(t *testing.T) {
+	const apex = "apex ns.dns.cluster.local."
+	tests := []struct{ name, withRanges, without string }{
+		{"in-addr.arpa", "not in zone", "not in zone"},
+		{"10.in-addr.arpa", "not in zone", "not in zone"},
+		{"95.10.in-addr.arpa", "not in zone", "not in zone"},
+		{"96.10.in-addr.arpa", apex, "not in zone"},
+		{"111.10.in-addr.arpa", apex, "not in zone"},
+		{"112.10.in-addr.arpa", "not in zone", "not in zone"},
+		{"0.96.10.in-addr.arpa", "exists", "not in zone"},
+		{"9.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
+		{"7.0.96.10.in-addr.arpa", "PTR web.default.svc.cluster.local.", "PTR web.default.svc.cluster.local."},
+		{"8.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
+		{"x.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
+		// A range within another one is a zone of its own.
+		{"7.99.10.in-addr.arpa", apex, "not in zone"},
+		{"1.7.99.10.in-addr.arpa", "NXDOMAIN in 7.99.10.in-addr.arpa.", "not in zone"},
+		// A range of one address.
+		{"1.1.168.192.in-addr.arpa", "PTR 192-168-1-1.web.default.svc.cluster.local., " + apex, "PTR 192-168-1-1.web.default.svc.cluster.local."},
+		{"1.168.192.in-addr.arpa", "not in zone", "not in zone"},
+		{"0.d.f.ip6.arpa", "not in zone", "not in zone"},
+		{"0.0.d.f.ip6.arpa", apex, "not in zone"},
+		{"1.0.0.d.f.ip6.arpa", "NXDOMAIN in 0.0.d.f.ip6.arpa.", "not in zone"},
+		// A tenant's endpoint with a public address.
+		{"8.in-addr.arpa", "not in zone", "not in zone"},
+		{"8.8.8.in-addr.arpa", "not in zone", "not in zone"},
+		{"8.8.8.8.in-addr.arpa", "not in zone", "PTR 8-8-8-8.web.default.svc.cluster.local."},
+	}
+	for _, tt := range tests {
+		for _, c := range []struct {
+			reverse []netip.Prefix
+			want    string
+		}{{prefixes("10.96.0.0/12", "10.99.7.0/24", "fd00::/16", "192.168.1.1/32"), tt.withRanges}, {nil, tt.without}} {
+			z := newZone(t, Config{Reverse: c.reverse})
+			z.Update(1, func(e *Edit) {
+				e.PutService(Service{Namespace: "default", Name: "web", ClusterIPs: addrs("10.96.0.7")})
+				e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "web-1", Service: "web", Endpoints: []Endpoint{
+					{Addr: netip.MustParseAddr("8.8.8.8"), Ready: true}, {Addr: netip.MustParseAddr("192.168.1.1"), Ready: true}}})
+				e.SetLoaded()
+			})
+			if got := describe(t, z.Snapshot(), tt.name); got != c.want {
+				t.Errorf("%s with the ranges %v: got %s, want %s", tt.name, c.reverse, got, c.want)
+			}
+		}
+	}
+}
+
+// In the mode PodsInsecure, names exist for the addresses that a pod can have.
+func TestLookup_PodAddresses(t *testing.T) {
+	tests := []struct {
+		label             string
+		anywhere, inRange bool // without and with reverse ranges
+	}{
+		{"10-244-0-0", true, true},
+		{"10-244-255-255", true, true},
+		{"10-245-0-0", true, false},
+		{"8-8-8-8", true, false},
+		{"100-64-0-1", true, false},
+		{"fd00--1", true, true},
+		{"fd01--1", true, false},
+		{"2001-db8--1", true, false},
+		{"127-0-0-1", false, false},
+		{"127-255-255-254", false, false},
+		{"169-254-169-254", false, false},
+		{"224-0-0-251", false, false},
+		{"239-255-255-255", false, false},
+		{"255-255-255-255", false, false},
+		{"0-0-0-0", false, false},
+		{"0-1-2-3", false, false},
+		{"1-0-0-0", true, false},
+		{"--1", false, false},
+		{"--0", false, false},
+		{"fe80--1", false, false},
+		{"febf--1", false, false},
+		{"fec0--1", true, false},
+		{"ff02--fb", false, false},
+		{"--ffff-7f00-1", false, false},
+		{"--ffff-af4-1", false, false},
+	}
+	for _, reverse := range [][]netip.Prefix{nil, prefixes("10.244.0.0/16", "fd00::/64")} {
+		z := newZone(t, Config{Pods: PodsInsecure, Reverse: reverse})
+		z.Update(1, func(e *Edit) { e.PutNamespace("default"); e.SetLoaded() })
+		for _, tt := range tests {
+			want := tt.anywhere
+			if reverse != nil {
+				want = tt.inRange
+			}
+			if got := describe(t, z.Snapshot(), tt.label+".default.pod.cluster.local"); (got == "NXDOMAIN in cluster.local.") == want {
+				t.Errorf("%s with ranges %v: got %s, want it to exist: %t", tt.label, reverse, got, want)
+			}
 		}
 	}
 }
@@ -129,7 +225,10 @@ func TestLookup_Unloaded(t *testing.T) {
 		{"1.0.96.10.in-addr.arpa", nil, "unknown"},
 		{"1.0.31.172.in-addr.arpa", nil, "unknown"},
 		{"1.0.32.172.in-addr.arpa", nil, "not in zone"},
-		{"0.d.f.ip6.arpa", nil, "unknown"},
+		{"0.d.f.ip6.arpa", nil, "not in zone"},
+		{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", nil, "unknown"},
+		{"96.10.in-addr.arpa", nil, "not in zone"},
+		{"96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
 		{"1.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
 		{"1.0.0.10.in-addr.arpa", prefixes("10.96.0.0/12"), "not in zone"},
 		{"x.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
@@ -248,10 +347,11 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 	for _, a := range n.V6 {
 		parts = append(parts, "AAAA "+a.String())
 	}
-	for _, r := range n.SRV() {
-		parts = append(parts, fmt.Sprintf("SRV %d %d %s", r.Weight, r.Port, r.Target))
+	set := n.SRV()
+	for t, port := range set.All(0) {
+		parts = append(parts, fmt.Sprintf("SRV %d %d %s", set.Weight(), port, set.Name(t)))
 	}
-	for _, p := range n.PTR() {
+	for _, p := range n.PTR(100) {
 		parts = append(parts, "PTR "+p.String())
 	}
 	for _, server := range n.NS() {

@@ -1,0 +1,111 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+func policiesCommand() *cobra.Command {
+	p := policiesFlags{}
+	cmd := &cobra.Command{
+		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
+		Short: "Print the admission policies that validate the DNS of pods, or check that they are enforced",
+		Long: `Print the ValidatingAdmissionPolicies and their bindings, for Kubernetes 1.35 and later. The
+rules are those of "dnsconfigurer validate"; docs/admission.md lists them.
+
+The values of the cluster are those of its kubelets. Without --cluster-domain no rule checks
+the length of an FQDN. Without --cluster-dns no rule counts the nameservers of the cluster.
+
+With --check nothing is printed but what the cluster does with a known-bad Pod, ReplicaSet and
+Job, which are created as a dry run in --namespace. Exit code 1: no policy acts on them, or
+the cluster does not say so.`,
+		Example: `  dnsconfigurer policies --cluster-domain cluster.local --cluster-dns 10.96.0.10 | kubectl apply -f -
+  dnsconfigurer policies --check --kubeconfig ~/.kube/config
+  dnsconfigurer policies | kubectl delete -f -`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	f.StringSliceVar(&p.servers, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	f.BoolVar(&p.check, "check", false, "report what the cluster of --kubeconfig enforces, instead of printing the policies")
+	f.StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, for --check; empty: in-cluster configuration")
+	f.StringVarP(&p.namespace, "namespace", "n", "default", "`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
+	return cmd
+}
+
+type policiesFlags struct {
+	domain     string
+	servers    []string
+	check      bool
+	kubeconfig string
+	namespace  string
+}
+
+func (p *policiesFlags) run(cmd *cobra.Command) error {
+	if err := p.conflict(cmd); err != nil {
+		return usageError{err}
+	}
+	if p.check {
+		return p.report(cmd)
+	}
+	c, err := policies.NewConfig(p.domain, p.servers)
+	if err != nil {
+		return usageError{err}
+	}
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(text)
+	return err
+}
+
+// conflict returns an error for flags that do not belong together.
+func (p *policiesFlags) conflict(cmd *cobra.Command) error {
+	other := []string{"kubeconfig", "namespace"} // without --check
+	if p.check {
+		other = []string{"cluster-domain", "cluster-dns"}
+	}
+	for _, name := range other {
+		switch changed := cmd.Flags().Changed(name); {
+		case changed && p.check:
+			return fmt.Errorf("--%s: cannot be combined with --check", name)
+		case changed:
+			return fmt.Errorf("--%s: only for --check", name)
+		}
+	}
+	if p.check && (fqdn.LabelProblems(p.namespace) != nil || p.namespace == "kube-system") {
+		return fmt.Errorf("--namespace: %q: want a namespace other than kube-system", p.namespace)
+	}
+	return nil
+}
+
+// report prints what the cluster does with known-bad objects.
+func (p *policiesFlags) report(cmd *cobra.Command) error {
+	cfg, err := client.LoadConfig(p.kubeconfig, "dnsconfigurer/"+version())
+	if err != nil {
+		return fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
+	}
+	outcomes, failed := policies.Check(cmd.Context(), cfg, p.namespace)
+	enforced := false
+	for _, o := range outcomes {
+		enforced = enforced || o.Enforced()
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), o); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	if failed == nil && !enforced {
+		failed = errors.New("no policy is enforced: apply the output of dnsconfigurer policies, and check again after a few seconds")
+	}
+	return failed
+}

@@ -1,0 +1,275 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// fileNode is a node whose shim is configured by a file alone, with an API server. In its files,
+// $DIR is the directory of the node and $HTTP its address for metrics.
+type fileNode struct {
+	*shimNode
+	files map[string]string
+}
+
+const fileShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+	"listen: unix://$DIR/run/shim.sock\nruntimeEndpoint: $DIR/runtime.sock\nhttp: $HTTP\n" +
+	"kubeconfig: $DIR/kubeconfig\nmanifests: $DIR\nnode: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
+
+func newFileNode(t *testing.T) *fileNode {
+	t.Helper()
+	n := &fileNode{newMachine(t, nil), map[string]string{
+		"shim.yaml": fileShim, "kubelet.yaml": nodeKubelet, "kubeconfig": kubeapi.Kubeconfig(newClusterAPI(t, podOf("web", "u1")).url),
+	}}
+	n.writeAll(n.files)
+	return n
+}
+
+// writeAll writes the files. A file without content is removed.
+func (n *fileNode) writeAll(files map[string]string) {
+	n.t.Helper()
+	for name, text := range files {
+		n.write(name, strings.NewReplacer("$DIR", n.dir, "$HTTP", n.http).Replace(text))
+		if text == "" {
+			if err := os.Remove(filepath.Join(n.dir, name)); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// check runs `config check` and returns its exit code and output.
+func (n *fileNode) check() (int, string) {
+	var out bytes.Buffer
+	code := run(n.t.Context(), []string{"config", "check", n.dir + "/shim.yaml"}, nil, &out, &out)
+	return code, out.String()
+}
+
+// version calls Version.
+func (n *fileNode) version() {
+	n.t.Helper()
+	v, err := n.kubelet.Version(n.t.Context(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
+	if err != nil || v.RuntimeName != "recorder" {
+		n.t.Errorf("Version: %v, %v\n%s", v, err, n.log.String())
+	}
+}
+
+// badConfigs are configurations with which the shim must serve, with words of the error.
+var badConfigs = []struct {
+	name  string
+	files map[string]string
+	want  string
+}{
+	{"no kubeconfig", map[string]string{"kubeconfig": ""}, "kubeconfig: no such file or directory"},
+	{"half a kubeconfig", map[string]string{"kubeconfig": "apiVersion: v1\nclusters: [{na"}, "kubeconfig: "},
+	{"no client certificate", map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+		"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
+		"/nowhere/cert.pem"},
+	{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)}, "shim.yaml: node.nodeName: missing"},
+	{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)}, "node facts missing"},
+	{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"}, `shim.yaml: mode: "Guess": want Generate, Force or Observe`},
+	{"Force without a cluster DNS", map[string]string{"shim.yaml": fileShim + "mode: Force\n", "kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
+		"shim.yaml: mode: Force without a cluster DNS"},
+	{"Fail without a kubeconfig", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
+		`shim.yaml: onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
+	{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"}, `shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
+	{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `shim.yaml: unknown field "mod"`},
+	{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"}, `shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
+	{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)}, `shim.yaml: http: "nonsense" is not an address with a port`},
+	{"half a kubelet file", map[string]string{"kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nki"}, "kubelet.yaml: "},
+	{"no kubelet file", map[string]string{"kubelet.yaml": ""}, "kubelet.yaml: no such file or directory"},
+}
+
+// TestShim_BadConfig starts the shim with configurations that are invalid: it serves, sandboxes
+// pass, and when the files are valid the next sandbox is decided.
+func TestShim_BadConfig(t *testing.T) {
+	for _, tt := range badConfigs {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newFileNode(t)
+			n.writeAll(tt.files)
+			n.start("--config", n.dir+"/shim.yaml")
+			n.version()
+			n.expect("with a bad configuration", request("web", "u1", "api"), request("web", "u1", "api"))
+			if !strings.Contains(tt.files["shim.yaml"], "nonsense") {
+				n.expectCounts(map[string]int{"bad_config": 1})
+				if ready := get(t, n.http, "/readyz?verbose"); !strings.HasPrefix(ready, "ok\n") || !strings.Contains(ready, tt.want) {
+					t.Errorf("/readyz?verbose:\n%s", ready)
+				}
+			}
+			if text := n.log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(strings.ReplaceAll(text, `\"`, `"`), tt.want) {
+				t.Errorf("the log has not one error with %s:\n%s", tt.want, text)
+			}
+			n.writeAll(n.files)
+			n.hangup()
+			n.expect("with a good one", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+		})
+	}
+}
+
+// TestShim_LastGood starts with files that became invalid after a good start: the last good
+// settings are used, with their sockets, and what they need is tried again.
+func TestShim_LastGood(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	n := newFileNode(t)
+	n.start("--config", n.dir+"/shim.yaml")
+	n.expect("a good configuration", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.stop()
+	n.writeAll(map[string]string{"shim.yaml": "apiVersion: [", "kubelet.yaml": "", "kubeconfig": "half: ["})
+	n.start("--config", n.dir+"/shim.yaml")
+	n.version()
+	n.expect("no API client", request("web", "u1", "api"), request("web", "u1", "api"))
+	n.writeAll(map[string]string{"kubeconfig": n.files["kubeconfig"]})
+	n.eventually("the API client", func() bool { return strings.Contains(n.log.String(), "API client created") })
+	n.expect("the last good settings", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.expectCounts(map[string]int{"bad_config": 1, "edited": 1})
+	if metrics := get(t, n.http, "/metrics"); !strings.Contains(metrics, `dnsconfigurer_config_source{source="last_good"} 1`) {
+		t.Errorf("metrics:\n%s", metrics)
+	}
+}
+
+// TestShim_NotifySocket: the service manager's variables may be wrong.
+func TestShim_NotifySocket(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "relative")
+	n := newFileNode(t)
+	n.start("--config", n.dir+"/shim.yaml")
+	n.expect("a good configuration", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	if ready := get(t, n.http, "/readyz?verbose"); !strings.Contains(ready, `systemd: NOTIFY_SOCKET "relative"`) {
+		t.Errorf("/readyz?verbose:\n%s", ready)
+	}
+}
+
+// TestShim_BadFlags: a flag that this version does not know, or an invalid log format, must not
+// take the node's CRI away.
+func TestShim_BadFlags(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"an unknown flag", []string{"--new-flag", "x"}, "unknown flag: --new-flag"},
+		{"an unknown flag with a value", []string{"--new-flag=x"}, "unknown flag: --new-flag"},
+		{"a flag without its value", []string{"--kubeconfig"}, "flag needs an argument: --kubeconfig"},
+		{"a log format", []string{"--log-format", "xml"}, `--log-format: log format "xml": want text or json`},
+		{"an argument", []string{"extra"}, `unexpected argument "extra"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newFileNode(t)
+			n.start(append([]string{"--config", n.dir + "/shim.yaml"}, tt.args...)...)
+			n.version()
+			n.expect("with a bad flag", request("web", "u1", "api"), request("web", "u1", "api"))
+			n.expectCounts(map[string]int{"bad_config": 1})
+			if text := strings.ReplaceAll(n.log.String(), `\"`, `"`); !strings.Contains(text, tt.want) {
+				t.Errorf("the log does not say %s:\n%s", tt.want, text)
+			}
+		})
+	}
+}
+
+// TestShim_BadEndpoints: without a socket or a runtime endpoint the shim cannot serve.
+func TestShim_BadEndpoints(t *testing.T) {
+	n := newFileNode(t)
+	if err := errors.Join(os.Mkdir(n.dir+"/open", 0o700), os.Chmod(n.dir+"/open", 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"unix://$DIR/run/shim.sock", "tcp://127.0.0.1:1", `listen: "tcp://127.0.0.1:1" is not a unix socket: want an absolute path or unix:///PATH`},
+		{"runtimeEndpoint: $DIR/runtime.sock", "runtimeEndpoint: run/x.sock", `runtimeEndpoint: "run/x.sock" is not a unix socket`},
+		{"$DIR/runtime.sock", "$DIR/run/shim.sock", "is the socket of the shim"},
+		{"unix://$DIR/run/shim.sock", "$DIR/open/shim.sock", "not writable by others"},
+		{"unix://$DIR/run/shim.sock", "/" + strings.Repeat("x", 107), "a unix socket can have 107"},
+	} {
+		n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, tt.old, tt.new, 1)})
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{"shim", "--config", n.dir + "/shim.yaml"}, nil, &stderr, &stderr); code != exitFailed || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("shim: exit code %d, want %q:\n%s", code, tt.want, stderr.String())
+		}
+		if code, out := n.check(); code != exitFailed || !strings.Contains(out, tt.want) {
+			t.Errorf("config check: exit code %d, want %q:\n%s", code, tt.want, out)
+		}
+	}
+}
+
+// TestShim_KubeconfigChanged: another content of the kubeconfig leads to another API server.
+func TestShim_KubeconfigChanged(t *testing.T) {
+	n := newFileNode(t)
+	n.writeAll(map[string]string{"kubeconfig": kubeapi.Kubeconfig(newClusterAPI(t).url)})
+	n.start("--config", n.dir+"/shim.yaml")
+	n.expect("a server without the pod", request("web", "u1", "api"), request("web", "u1", "api"))
+	n.writeAll(n.files)
+	n.hangup()
+	n.expect("a server with the pod", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.writeAll(map[string]string{"kubeconfig": "half: ["})
+	n.hangup()
+	n.expect("the previous client", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.expectCounts(map[string]int{"unknown_pod": 1, "edited": 2})
+	if text := n.log.String(); !strings.Contains(text, "cannot create the API client, retrying") {
+		t.Errorf("the log does not say why:\n%s", text)
+	}
+}
+
+// TestShim_ForceUnknown: in mode Force a pod that cannot be looked up fails, and is edited when
+// the API server is back.
+func TestShim_ForceUnknown(t *testing.T) {
+	api := newClusterAPI(t, podOf("web", "u1"))
+	n := newFileNode(t)
+	n.writeAll(map[string]string{"shim.yaml": fileShim + "mode: Force\n", "kubeconfig": kubeapi.Kubeconfig(api.url)})
+	api.SetFault(kubeapi.Stall)
+	n.start("--config", n.dir+"/shim.yaml")
+	n.version()
+	for _, want := range []string{"lookup_timeout", "unknown_pod"} {
+		_, err := n.kubelet.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: request("web", "u1", "api")})
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s: %v", want, err)
+		}
+		api.SetFault(kubeapi.Forbid)
+	}
+	static := request("etcd-worker", "h1", "file")
+	n.expect("a static pod", static, static)
+	api.SetFault(nil)
+	n.expect("the retry", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.eventually("the events", func() bool {
+		failed := 0
+		for _, e := range api.sent() {
+			if e.Reason == "PodLookupFailed" && e.Type == "Warning" {
+				failed++
+			}
+		}
+		return failed >= 2
+	})
+}
+
+// TestConfigCheck_Shim: `config check` finds what the shim finds.
+func TestConfigCheck_Shim(t *testing.T) {
+	n := newFileNode(t)
+	if code, out := n.check(); code != exitOK || out != "" {
+		t.Errorf("a good configuration: exit code %d\n%s", code, out)
+	}
+	tests := append(badConfigs[:len(badConfigs):len(badConfigs)], struct {
+		name  string
+		files map[string]string
+		want  string
+	}{"no manifests", map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)}, "manifests: stat /nowhere: no such file or directory"})
+	for _, tt := range tests {
+		files := maps.Clone(n.files)
+		maps.Copy(files, tt.files)
+		n.writeAll(files)
+		if code, out := n.check(); code != exitFailed || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: exit code %d, want %q:\n%s", tt.name, code, tt.want, out)
+		}
+	}
+}

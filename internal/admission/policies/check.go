@@ -1,0 +1,169 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+)
+
+// checkTimeout limits each request of Check. An API server waits up to 30 s for webhooks.
+const checkTimeout = 40 * time.Second
+
+// Outcome is what a cluster does with a known-bad object of a kind.
+type Outcome struct {
+	Kind    string
+	Denied  []string // the bindings that deny it, sorted
+	Warning []string // the bindings that warn of it, sorted
+}
+
+// Enforced reports whether any policy acts on the object.
+func (o Outcome) Enforced() bool { return len(o.Denied)+len(o.Warning) > 0 }
+
+func (o Outcome) String() string {
+	var done []string
+	if o.Denied != nil {
+		done = append(done, "denied by "+strings.Join(o.Denied, ", "))
+	}
+	if o.Warning != nil {
+		done = append(done, "warned of by "+strings.Join(o.Warning, ", "))
+	}
+	if done == nil {
+		done = []string{"not enforced"}
+	}
+	return o.Kind + ": " + strings.Join(done, "; ")
+}
+
+// Check creates a known-bad Pod, ReplicaSet and Job in a namespace as a dry run, one for each
+// group of bindings. The objects satisfy the restricted Pod Security Standard. The error
+// joins one error for each kind whose outcome is unknown.
+func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, error) {
+	var outcomes []Outcome
+	var problems []error
+	for _, p := range probes() {
+		o, err := p.run(ctx, cfg, namespace)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("creating a %s in namespace %s as a dry run: %w", p.kind, namespace, err))
+			continue
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes, errors.Join(problems...)
+}
+
+// probe is a known-bad object.
+type probe struct {
+	kind   string
+	path   string // of its resource, with the namespace as %s
+	object any
+}
+
+const probeName = "dnsconfigurer-policies-check"
+
+// probes returns an object for each group of bindings. Each has an option that
+// dnsconfigurer-errors reports, and one that dnsconfigurer-warnings reports, whatever the
+// values of the cluster are.
+func probes() []probe {
+	spec := corev1.PodSpec{
+		DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{
+			{Name: "edns0", Value: new("a\nb")}, {Name: probeName},
+		}},
+		RestartPolicy:   corev1.RestartPolicyNever,
+		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		Containers: []corev1.Container{{
+			Name: "c", Image: "registry.example/c",
+			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+		}},
+	}
+	always := spec
+	always.RestartPolicy = corev1.RestartPolicyAlways
+	meta := metav1.ObjectMeta{Name: probeName}
+	labels := map[string]string{"app": probeName}
+	template := func(s corev1.PodSpec) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: s}
+	}
+	object := func(apiVersion, kind string, spec any) map[string]any {
+		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": meta, "spec": spec}
+	}
+	return []probe{
+		{"Pod", "/api/v1/namespaces/%s/pods", object("v1", "Pod", spec)},
+		{"ReplicaSet", "/apis/apps/v1/namespaces/%s/replicasets", object("apps/v1", "ReplicaSet",
+			map[string]any{"replicas": 0, "selector": metav1.LabelSelector{MatchLabels: labels}, "template": template(always)})},
+		{"Job", "/apis/batch/v1/namespaces/%s/jobs", object("batch/v1", "Job", map[string]any{"template": template(spec)})},
+	}
+}
+
+// acted matches the sentences of the API server about a policy and its binding.
+var acted = regexp.MustCompile(`ValidatingAdmissionPolicy 'dnsconfigurer-(?:errors|warnings)' with binding '([^']*)'`)
+
+// run returns what the cluster does with p.
+func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (Outcome, error) {
+	body, err := json.Marshal(p.object)
+	if err != nil {
+		return Outcome{}, err
+	}
+	warned := &warnings{}
+	cfg = rest.CopyConfig(cfg)
+	cfg.WarningHandler, cfg.WarningHandlerWithContext, cfg.Timeout = warned, nil, checkTimeout
+	c, err := client.New(cfg, corev1.SchemeGroupVersion)
+	if err != nil {
+		return Outcome{}, err
+	}
+	err = c.Post().AbsPath(fmt.Sprintf(p.path, namespace)).Param("dryRun", metav1.DryRunAll).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).MaxRetries(0).Do(ctx).Error()
+	o := Outcome{Kind: p.kind, Warning: bindings(warned.list()...)}
+	if err != nil {
+		if o.Denied = bindings(err.Error()); o.Denied == nil {
+			return Outcome{}, err
+		}
+	}
+	return o, nil
+}
+
+// bindings returns the bindings that sentences of the API server name.
+func bindings(sentences ...string) []string {
+	names := map[string]bool{}
+	for _, s := range sentences {
+		for _, m := range acted.FindAllStringSubmatch(s, -1) {
+			names[m[1]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// warnings collects the warnings of the API server.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(code int, _, text string) {
+	if code != 299 { // miscellaneous persistent warning (RFC 7234 section 5.5.7)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.texts)
+}

@@ -1,0 +1,82 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/template"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+//go:embed files/policies.yaml.tmpl
+var files embed.FS
+
+// Config holds the values of a cluster. Rules that need a missing value are left out, because
+// with another value they could deny valid pods.
+type Config struct {
+	ClusterDomain string       // of the kubelets; "": unknown
+	ClusterDNS    []netip.Addr // of the kubelets; none: unknown
+}
+
+// NewConfig returns the Config of a domain and addresses in text form, without the blanks
+// around them. The error joins one error for each invalid value.
+func NewConfig(domain string, servers []string) (Config, error) {
+	c := Config{ClusterDomain: strings.TrimSpace(domain)}
+	var problems []error
+	if c.ClusterDomain != "" && fqdn.SubdomainProblems(c.ClusterDomain) != nil {
+		problems = append(problems, fmt.Errorf("--cluster-domain: %q: want a domain such as cluster.local", domain))
+	}
+	for _, s := range servers {
+		a, err := netip.ParseAddr(strings.TrimSpace(s))
+		if err != nil || a.Zone() != "" {
+			problems = append(problems, fmt.Errorf("--cluster-dns: %q: want an IP address", s))
+			continue
+		}
+		c.ClusterDNS = append(c.ClusterDNS, a)
+	}
+	if n := len(c.ClusterDNS); n > policy.MaxNameservers {
+		problems = append(problems, fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
+	}
+	return c, errors.Join(problems...)
+}
+
+// YAML returns the policies and their bindings as documents. A policy precedes its bindings:
+// `kubectl apply` keeps the order, and a policy must have lost a paramKind of an earlier
+// release before its bindings lose their paramRef.
+func (c Config) YAML() ([]byte, error) {
+	t, err := template.ParseFS(files, "files/*")
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = t.Execute(&out, struct {
+		Config
+
+		Servers  string // as a list in CEL
+		Policies []string
+	}{c, c.servers(), []string{"errors", "warnings"}})
+	return out.Bytes(), err
+}
+
+// assumedServer is used where the number of the cluster's nameservers does not matter.
+const assumedServer = "10.96.0.10"
+
+// servers returns the nameservers of the cluster as a list in CEL.
+func (c Config) servers() string {
+	if len(c.ClusterDNS) == 0 {
+		return "['" + assumedServer + "']"
+	}
+	var list []string
+	for _, a := range c.ClusterDNS {
+		list = append(list, "'"+a.String()+"'")
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}

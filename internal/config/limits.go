@@ -1,0 +1,68 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+)
+
+// maxConnections is the most TCP connections that a server may have open. Each takes 10 kB and
+// a file descriptor.
+const maxConnections = 65535
+
+// maxRate is the highest limit of queries per second: more than a server answers.
+const maxRate = 1_000_000
+
+// A limit describes a number in the section "limits".
+type limit struct {
+	name         string
+	defaultValue int
+	least, most  int
+}
+
+var (
+	limitConcurrent  = limit{"maxConcurrent", dnsserver.DefaultMaxConcurrent, dnsserver.MinConcurrent, dnsserver.MaxConcurrent}
+	limitNode        = limit{"maxConcurrent", dnsserver.DefaultNodeMaxConcurrent, dnsserver.MinConcurrent, dnsserver.MaxConcurrent}
+	limitCluster     = limit{"clusterShare", dnsserver.DefaultClusterShare, 1, dnsserver.MaxShares}
+	limitReverse     = limit{"reverseShare", dnsserver.DefaultReverseShare, 1, dnsserver.MaxShares}
+	limitSearch      = limit{"searchShare", dnsserver.DefaultSearchShare, 1, dnsserver.MaxShares}
+	limitSearchRate  = limit{"searchRate", dnsserver.DefaultSearchRate, 1, maxRate}
+	limitSearchBurst = limit{"searchBurst", dnsserver.DefaultSearchBurst, dnsserver.MinSearchBurst, maxRate}
+	limitConnections = limit{"maxConnections", dnsserver.DefaultMaxConnections, 1, maxConnections}
+	limitClient      = limit{"maxClientConnections", dnsserver.DefaultMaxClientConnections, 1, maxConnections}
+)
+
+// limitField returns the row of a limit. check checks it with other fields; nil: it needs no
+// other one.
+func limitField[C any](l limit, at func(*C) *int, check func(*C) error) Field[C] {
+	return Field[C]{
+		Path: "limits." + l.name, Restart: true, At: func(c *C) any { return at(c) },
+		Check: func(c *C) error {
+			value := at(c)
+			*value = cmp.Or(*value, l.defaultValue)
+			if *value < l.least || *value > l.most {
+				return fmt.Errorf("%d: want %d to %d", *value, l.least, l.most)
+			}
+			if check == nil {
+				return nil
+			}
+			return check(c)
+		},
+	}
+}
+
+// checkShares checks the sum of the shares of all kinds of work.
+func checkShares(shares ...int) error {
+	sum := 0
+	for _, s := range shares {
+		sum += s
+	}
+	if sum > dnsserver.MaxShares {
+		return fmt.Errorf("the shares are %d %% together: want at most %d %%", sum, dnsserver.MaxShares)
+	}
+	return nil
+}

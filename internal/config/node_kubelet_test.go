@@ -1,0 +1,86 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// TestReadKubelet_DropIns reads the directory of --config-dir in the kubelet's order, and notices
+// files that are added.
+func TestReadKubelet_DropIns(t *testing.T) {
+	dir := t.TempDir()
+	writeKubelet := func(name, fields string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(dir, "shim.yaml"), v1alpha1.KindShim, "node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n")
+	writeKubelet("kubelet.yaml", "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: r\n")
+	writeKubelet("kubelet.d/20-dns.conf", "clusterDNS: [192.0.2.20]\n")
+	writeKubelet("kubelet.d/10-dns.conf", "clusterDNS: [192.0.2.10]\nclusterDomain: ten.example\n")
+	writeKubelet("kubelet.d/30-sub/x.conf", "clusterDomain: sub.example\n")
+	writeKubelet("kubelet.d/40-dns.yaml", "clusterDNS: [192.0.2.40]\n") // another extension
+	source := ShimKind().FromFile(filepath.Join(dir, "shim.yaml"))
+	expect := func(want string) {
+		t.Helper()
+		c, err := source.Load()
+		if got := fmt.Sprint(c.Node.ClusterDNS, " ", c.Node.ClusterDomain, " ", c.Node.ResolvConf); err != nil || got != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	expect("[192.0.2.20] sub.example " + dir + "/r")
+	changed := func() bool { // at the second of two polls
+		t.Helper()
+		if source.Changed() {
+			t.Error("changed at the first poll")
+		}
+		return source.Changed()
+	}
+	if changed() {
+		t.Error("changed without a change")
+	}
+	writeKubelet("kubelet.d/50.conf", "clusterDNS: [192.0.2.50]\nresolvConf: relative\n")
+	if !changed() {
+		t.Error("a file that is added is not noticed")
+	}
+	expect("[192.0.2.50] sub.example /relative")
+	writeKubelet("kubelet.d/50.conf", "clusterDNS: [192.0.2.51]\nresolvConf: null\n")
+	if !changed() {
+		t.Error("a file that changes is not noticed")
+	}
+	expect("[192.0.2.51] sub.example /etc/resolv.conf")
+	if err := os.RemoveAll(filepath.Join(dir, "kubelet.d")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Load(); err == nil { // as the kubelet
+		t.Error("without the directory: no error")
+	}
+}
+
+// TestReadKubelet_RelativePath: without a drop-in that sets it, a relative resolvConf starts at
+// the directory of the kubelet's file, which may be relative, too.
+func TestReadKubelet_RelativePath(t *testing.T) {
+	t.Chdir(t.TempDir())
+	text := []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: r\n")
+	if err := errors.Join(os.Mkdir("node", 0o700), os.WriteFile("node/kubelet.yaml", text, 0o600), os.Mkdir("empty", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"", "empty"} {
+		if facts, err := readKubelet(&files{}, "node/kubelet.yaml", dir); err != nil || facts.resolvConf != "node/r" {
+			t.Errorf("drop-ins %q: %q, %v", dir, facts.resolvConf, err)
+		}
+	}
+}

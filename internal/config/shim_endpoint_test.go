@@ -1,0 +1,62 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// TestLoadEndpoints: a flag, the file as far as it can be decoded, the others, the default.
+func TestLoadEndpoints(t *testing.T) {
+	last := Endpoints{Listen: "unix:///last", Runtime: "unix:///last-runtime", HTTP: "last:1"}
+	inherited := Endpoints{Listen: "/inherited"}
+	for _, tt := range []struct {
+		name, file string
+		flags      []string
+		others     []Endpoints
+		want       Endpoints
+	}{
+		{"nothing", "", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"file", "listen: /file\nruntimeEndpoint: unix:///file-runtime\nhttp: file:1\nunknown: 5\nmode: 7\n", nil, []Endpoints{last}, Endpoints{"unix:///file", "unix:///file-runtime", "file:1"}},
+		{"flag over file", "listen: /file\n", []string{"--listen=unix:/flag"}, []Endpoints{last}, Endpoints{"unix:///flag", "unix:///last-runtime", "last:1"}},
+		{"undecodable file", "listen: [", nil, []Endpoints{last, inherited}, last},
+		{"undecodable file, nothing else", "listen: [", nil, []Endpoints{{}, inherited}, Endpoints{"unix:///inherited", v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"a value of another type", "listen: 5\nhttp: [a]\n", nil, []Endpoints{last}, last},
+		{"a list", "- a\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"unusable http", "http: nonsense\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
+	} {
+		path := filepath.Join(t.TempDir(), "shim.yaml")
+		if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		source := ShimKind().FromFlags(flags, ShimKind().Defaults())
+		if err := flags.Parse(append(tt.flags, "--config", path)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := LoadEndpoints(source, tt.others...); err != nil || got != tt.want {
+			t.Errorf("%s: got %+v, %v, want %+v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestParseSocket(t *testing.T) {
+	long := "/" + strings.Repeat("x", maxSocketPath-1)
+	for text, want := range map[string]string{
+		"": "unix:///default", "/a": "unix:///a", "unix:///a": "unix:///a", "unix:/a": "unix:///a", long: "unix://" + long,
+		"a": "", "unix://a": "", "tcp://127.0.0.1:1": "", "unix://": "", "@abstract": "", long + "x": "",
+	} {
+		got := text
+		if err := parseSocket(&got, "/default"); (err != nil) != (want == "") || err == nil && got != want {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}

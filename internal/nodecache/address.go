@@ -1,0 +1,53 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
+)
+
+// addresses are the addresses of a node cache.
+type addresses struct {
+	listen  []netip.AddrPort
+	iface   *nodeaddr.Interface // that has them; nil: none is configured
+	omitted []string            // addresses of a family that the kernel has disabled, with the reason
+}
+
+// assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
+// family that the kernel has disabled is omitted as long as another one remains.
+func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err error) {
+	if c.Interface == "" {
+		return addresses{listen: c.Addrs}, nil
+	}
+	a.iface = &nodeaddr.Interface{Name: c.Interface}
+	for _, l := range c.Addrs {
+		if !slices.Contains(a.iface.Addrs, l.Addr()) { // it may have several ports
+			a.iface.Addrs = append(a.iface.Addrs, l.Addr())
+		}
+	}
+	_, failed := a.iface.Ensure()
+	for _, err := range failed {
+		if !errors.Is(err, nodeaddr.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
+			return addresses{}, errors.Join(slices.Collect(maps.Values(failed))...)
+		}
+	}
+	a.iface.Addrs = slices.DeleteFunc(a.iface.Addrs, func(addr netip.Addr) bool { return failed[addr] != nil })
+	for _, l := range c.Addrs {
+		if err := failed[l.Addr()]; err != nil {
+			log.Warn("address omitted", "address", l, "error", err)
+			a.omitted = append(a.omitted, fmt.Sprintf("address %s: omitted: %v", l, err))
+			continue
+		}
+		a.listen = append(a.listen, l)
+	}
+	return a, nil
+}

@@ -1,0 +1,287 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/notrack"
+)
+
+const (
+	// guardInterval is the time between two checks of the addresses: that of NodeLocal
+	// DNSCache. Changes that the kernel reports are handled at once.
+	guardInterval = 60 * time.Second
+
+	// guardRetry is the time between two checks while one fails.
+	guardRetry = 5 * time.Second
+
+	// guardPause is the least time between two looks at the interface. The kernel reports
+	// changes of all interfaces, dozens for each pod that starts. And an agent that removes
+	// an address again and again must not keep a processor busy.
+	guardPause = time.Second
+)
+
+// A guard makes queries to the addresses arrive at this process, and checks that they do. It
+// restores the interface and its addresses, and has the rules against translation.
+type guard struct {
+	iface *nodeaddr.Interface // nil: the addresses are not assigned by the node cache
+	addrs []netip.AddrPort
+	rules *notrack.Rules // nil: no address needs any
+	log   *slog.Logger
+
+	restored  *prometheus.CounterVec
+	reachable *prometheus.GaugeVec
+
+	restoredNow chan struct{} // capacity one: the addresses are to be probed
+
+	mu                 sync.Mutex
+	checked            bool
+	missing, unreached problems
+}
+
+// problems has the error of each address with a problem.
+type problems map[netip.AddrPort]error
+
+// newGuard returns a guard for the addresses of a server. It does not check the wildcard
+// address, which is not one address.
+func newGuard(iface *nodeaddr.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
+	g := &guard{
+		iface: iface, log: log, restoredNow: make(chan struct{}, 1),
+		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
+		restored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_nodecache_restored_total",
+			Help: "Interfaces and addresses of the node cache that were missing and are restored, by kind.",
+		}, []string{"kind"}),
+		reachable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_nodecache_reachable",
+			Help: "1 if queries to the address reached the node cache at the last check, 0 if not.",
+		}, []string{"address"}),
+	}
+	for _, kind := range []nodeaddr.Kind{nodeaddr.KindInterface, nodeaddr.KindState, nodeaddr.KindAddress} {
+		g.restored.WithLabelValues(string(kind))
+	}
+	register.MustRegister(g.restored, g.reachable)
+	return g
+}
+
+// installRules installs the rules for all addresses but those of the loopback, which proxies do
+// not translate. Without rules it returns an error if an address may be that of a Service. For a
+// link-local address only a pod with hostPort 53 is translated, which is rare.
+func (g *guard) installRules(mode string) (err error) {
+	addrs := slices.DeleteFunc(slices.Clone(g.addrs), func(a netip.AddrPort) bool { return a.Addr().IsLoopback() })
+	if len(addrs) == 0 || mode == v1alpha1.NotrackDisabled {
+		return nil
+	}
+	if g.rules, err = notrack.Install(addrs); err == nil {
+		return nil
+	}
+	services := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() })
+	if len(services) > 0 {
+		return fmt.Errorf("no rules against the translation of %v by kube-proxy: %w; or set notrack to disabled if no proxy translates them", services, err)
+	}
+	g.log.Warn("no rules against the translation of addresses", "error", err)
+	return nil
+}
+
+// run checks the addresses until ctx ends. It returns an error if another server gets the
+// queries at the start. Without any reply it continues, unready: a firewall may keep the host
+// from its own address, and let pods through. At the end run removes the rules before the
+// server has drained, so that new queries reach the cluster DNS. A successor has rules of its
+// own.
+func (g *guard) run(ctx context.Context) error {
+	if g.rules != nil {
+		defer g.rules.Remove()
+	}
+	if err := g.check(ctx); errors.Is(err, errOtherServer) {
+		return err
+	}
+	return daemon.RunAll(ctx, g.keep, g.checkPeriodically)
+}
+
+// keep restores the interface and its addresses until ctx ends. Probes, which take seconds, do
+// not delay it.
+func (g *guard) keep(ctx context.Context) error {
+	if g.iface == nil {
+		return nil
+	}
+	changes := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watch(ctx, changes) })
+	defer watching.Wait()
+	for ctx.Err() == nil {
+		g.restore()
+		pause(ctx, guardPause)
+		select {
+		case <-ctx.Done():
+		case <-changes:
+		case <-time.After(g.untilCheck()):
+		}
+	}
+	return nil
+}
+
+// checkPeriodically probes the addresses until ctx ends.
+func (g *guard) checkPeriodically(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.restoredNow:
+		case <-time.After(g.untilCheck()):
+		}
+		_ = g.check(ctx) // logged, and in the readiness
+	}
+}
+
+// watch reports changes of interfaces and addresses until ctx ends.
+func (g *guard) watch(ctx context.Context, changes chan<- struct{}) {
+	for ctx.Err() == nil {
+		err := g.iface.Watch(ctx, func() { notify(changes) })
+		if err != nil {
+			g.log.Warn("cannot watch the interface, checking it periodically", "error", err, "interval", guardInterval)
+			pause(ctx, guardInterval)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// notify sends to a channel of capacity one, unless a value is pending.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// untilCheck returns the time to the next check.
+func (g *guard) untilCheck() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.missing)+len(g.unreached) > 0 {
+		return guardRetry
+	}
+	return guardInterval
+}
+
+// restore assigns missing addresses.
+func (g *guard) restore() {
+	restored, failed := g.iface.Ensure()
+	for _, r := range restored {
+		g.restored.WithLabelValues(string(r.Kind)).Inc()
+		g.log.Warn("interface of the node cache restored", "restored", r.String())
+	}
+	missing := problems{}
+	for _, addr := range g.addrs {
+		if err := failed[addr.Addr()]; err != nil {
+			missing[addr] = err
+		}
+	}
+	g.record(&g.missing, missing)
+	if len(restored) > 0 {
+		notify(g.restoredNow)
+	}
+}
+
+// check probes every address, over UDP and TCP.
+func (g *guard) check(ctx context.Context) error {
+	var mu sync.Mutex
+	unreached := problems{}
+	var probes sync.WaitGroup
+	for _, addr := range g.addrs {
+		probes.Go(func() {
+			err := probe(ctx, "udp", addr)
+			if err == nil {
+				err = probe(ctx, "tcp", addr)
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				unreached[addr] = err
+			}
+		})
+	}
+	probes.Wait()
+	if ctx.Err() != nil {
+		return nil // the probes were interrupted
+	}
+	g.record(&g.unreached, unreached)
+	return unreached.err()
+}
+
+// record replaces a part of the problems, and logs the changes.
+func (g *guard) record(part *problems, now problems) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.current()
+	*part = now
+	g.checked = g.checked || part == &g.unreached
+	after := g.current()
+	for _, addr := range g.addrs {
+		reachable := 1.0
+		switch was, is := before[addr], after[addr]; {
+		case is != nil:
+			reachable = 0
+			if was == nil || was.Error() != is.Error() {
+				g.log.Error("queries do not reach the node cache", "address", addr, "error", is)
+			}
+		case was != nil:
+			g.log.Info("queries reach the node cache again", "address", addr)
+		}
+		g.reachable.WithLabelValues(addr.String()).Set(reachable)
+	}
+}
+
+// current returns all problems. For a missing address it is that it is missing, not that no
+// query reaches it. The caller holds mu.
+func (g *guard) current() problems {
+	all := problems{}
+	maps.Copy(all, g.unreached)
+	maps.Copy(all, g.missing)
+	return all
+}
+
+// ready returns an error if queries to an address do not arrive, and the other addresses.
+func (g *guard) ready() (details []string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.checked {
+		return nil, errors.New("the addresses are not checked yet")
+	}
+	all := g.current()
+	for _, addr := range g.addrs {
+		if all[addr] == nil {
+			details = append(details, fmt.Sprintf("address %s: ok", addr))
+		}
+	}
+	return details, all.err()
+}
+
+// err returns the problems in the order of their addresses.
+func (p problems) err() error {
+	var list []error
+	for _, addr := range slices.SortedFunc(maps.Keys(p), netip.AddrPort.Compare) {
+		list = append(list, p[addr])
+	}
+	return errors.Join(list...)
+}

@@ -1,0 +1,158 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+)
+
+const linkLocalFields = "listen: ['169.254.20.10:53', '[fd00:20::10]:53']\ninterface: lo\n"
+
+// answers reports whether both addresses of linkLocalFields answer.
+func answers(t *testing.T) error {
+	for _, addr := range []string{"169.254.20.10:53", "[fd00:20::10]:53"} {
+		for _, network := range []string{"udp", "tcp"} {
+			if err := probe(t.Context(), network, netip.MustParseAddrPort(addr)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestGuard_Restores: what is removed from the node comes back, and the sockets that are open
+// answer again.
+func TestGuard_Restores(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	i := startInstance(t, linkLocalFields)
+	becomes(t, i, i.readyz, "200 ok\naddress 169.254.20.10:53: ok\naddress [fd00:20::10]:53: ok\n")
+	for _, tt := range []struct{ command, metric string }{
+		{"ip address del 169.254.20.10/32 dev lo", `dnsconfigurer_nodecache_restored_total{kind="address"} 1`},
+		{"ip address del fd00:20::10/128 dev lo", `dnsconfigurer_nodecache_restored_total{kind="address"} 2`},
+		{"ip address flush dev lo scope global", `dnsconfigurer_nodecache_restored_total{kind="address"} 4`},
+		{"ip link set lo down", `dnsconfigurer_nodecache_restored_total{kind="state"} 1`},
+	} {
+		netns.Run(t, tt.command)
+		kind, _, _ := strings.Cut(tt.metric, " ")
+		becomes(t, i, func() string { return i.metric(kind) }, tt.metric)
+		eventually(t, func() error { return answers(t) })
+		becomes(t, i, i.readyz, "200 ok")
+	}
+	for _, want := range []string{`level=WARN msg="interface of the node cache restored" restored="address 169.254.20.10"`, `restored="state lo"`} {
+		if !strings.Contains(i.log.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, i.log.String())
+		}
+	}
+}
+
+// TestGuard_CannotRestore: while an address is missing, /readyz names it.
+func TestGuard_CannotRestore(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	i := startInstance(t, linkLocalFields)
+	becomes(t, i, i.readyz, "200 ok")
+	disableIPv6(t, "1")
+	becomes(t, i, i.readyz, "503 assigning fd00:20::10 to interface lo: the kernel has disabled IPv6")
+	becomes(t, i, func() string { return i.metric(`dnsconfigurer_nodecache_reachable{address="[fd00:20::10]:53"}`) }, " 0")
+	if got := i.metric(`dnsconfigurer_nodecache_reachable{address="169.254.20.10:53"}`); !strings.HasSuffix(got, " 1") {
+		t.Error(got)
+	}
+	disableIPv6(t, "0")
+	becomes(t, i, i.readyz, "200 ok")
+	if log := i.log.String(); strings.Count(log, `msg="queries do not reach the node cache"`) != 1 || strings.Count(log, `msg="queries reach the node cache again"`) != 1 {
+		t.Error(log)
+	}
+}
+
+func disableIPv6(t *testing.T, value string) {
+	t.Helper()
+	for _, name := range []string{"all", "default", "lo"} {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAddresses_IPv6Disabled: an IPv6 address is omitted while another address remains.
+func TestAddresses_IPv6Disabled(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	disableIPv6(t, "1")
+	i := startInstance(t, linkLocalFields)
+	const reason = "the kernel has disabled IPv6: remove the address, or set the sysctl net.ipv6.conf.lo.disable_ipv6=0"
+	becomes(t, i, i.readyz, "200 ok\naddress [fd00:20::10]:53: omitted: assigning fd00:20::10 to interface lo: "+reason+"\naddress 169.254.20.10:53: ok\n")
+	if log := i.log.String(); !strings.Contains(log, `level=WARN msg="address omitted" address=[fd00:20::10]:53`) {
+		t.Error(log)
+	}
+	alone := startInstance(t, "listen: ['[fd00:20::10]:53', '[fd00:20::10]:1053']\ninterface: lo\n")
+	if err := alone.wait(t); err == nil || !strings.HasSuffix(err.Error(), reason) {
+		t.Errorf("with an IPv6 address alone: %v", err)
+	}
+}
+
+// TestGuard_OtherServer: a server that shares the port, as CoreDNS and NodeLocal DNSCache do,
+// gets the queries if it starts later.
+func TestGuard_OtherServer(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	i := startInstance(t, linkLocalFields)
+	becomes(t, i, i.readyz, "200 ok")
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}}
+	socket, err := config.ListenPacket(t.Context(), "udp", "169.254.20.10:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := dnstest.Serve(socket, nil, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
+		return new(dns.Msg).SetRcode(query, dns.RcodeNameError)
+	}))
+	netns.Run(t, "ip address del 169.254.20.10/32 dev lo") // the address is probed when it is restored
+	becomes(t, i, i.readyz, "503 queries to 169.254.20.10:53 do not reach this process over udp: another server answers")
+	if got := i.metric(`dnsconfigurer_nodecache_reachable{address="169.254.20.10:53"}`); !strings.HasSuffix(got, " 0") {
+		t.Error(got)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	becomes(t, i, i.readyz, "200 ok")
+}
+
+// TestGuard_NoRoute: the node has the address, but no local route to it.
+func TestGuard_NoRoute(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	i := startInstance(t, linkLocalFields)
+	becomes(t, i, i.readyz, "200 ok")
+	netns.Run(t, "ip route del local 169.254.20.10 dev lo table local", "ip address del fd00:20::10/128 dev lo")
+	becomes(t, i, i.readyz, "503 queries to 169.254.20.10:53 do not reach this process over udp: no reply in 5s")
+	netns.Run(t, "ip route add local 169.254.20.10 dev lo table local")
+	becomes(t, i, i.readyz, "200 ok")
+}

@@ -1,0 +1,191 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodecache
+
+import (
+	"errors"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+)
+
+var serviceAddr = netip.MustParseAddrPort("10.96.0.10:53")
+
+const serviceFields = "listen: ['10.96.0.10:53']\ninterface: lo\n"
+
+// proxies are commands that translate the address of the Service to the cluster DNS, in the
+// ways in which kube-proxy does.
+var proxies = map[string][]string{
+	"iptables-legacy": {
+		"iptables-legacy -t nat -A PREROUTING -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-legacy -t nat -A PREROUTING -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-legacy -t nat -A OUTPUT -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-legacy -t nat -A OUTPUT -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
+	},
+	"iptables-nft": {
+		"iptables-nft -t nat -A PREROUTING -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-nft -t nat -A PREROUTING -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-nft -t nat -A OUTPUT -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
+		"iptables-nft -t nat -A OUTPUT -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
+	},
+	"nftables": {
+		"nft add table ip kube-proxy",
+		"nft add chain ip kube-proxy pre { type nat hook prerouting priority dstnat ; }",
+		"nft add chain ip kube-proxy out { type nat hook output priority -100 ; }",
+		"nft add rule ip kube-proxy pre ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.0.1:1053",
+		"nft add rule ip kube-proxy pre ip daddr 10.96.0.10 tcp dport 53 dnat to 10.244.0.1:1053",
+		"nft add rule ip kube-proxy out ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.0.1:1053",
+		"nft add rule ip kube-proxy out ip daddr 10.96.0.10 tcp dport 53 dnat to 10.244.0.1:1053",
+	},
+}
+
+// node is the network of a node with one pod and a cluster DNS.
+type node struct {
+	*testing.T
+	pod     *netns.Pod
+	cluster *dnstest.Server
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	netns.Install(t, "iptables-legacy", "iptables")
+	netns.Install(t, "nft", "nftables")
+	netns.Run(t, "ip link set lo up")
+	pod := netns.NewPod(t) // has the network of clusterAddr
+	return node{t, pod, startClusterDNS(t)}
+}
+
+// expectReach checks whether queries of the host and of the pod reach the node cache.
+func (n node) expectReach(want bool) {
+	n.Helper()
+	for _, network := range []string{"udp", "tcp"} {
+		host := probe(n.Context(), network, serviceAddr)
+		var pod error
+		n.pod.Do(func() { pod = probe(n.Context(), network, serviceAddr) })
+		for client, err := range map[string]error{"host": host, "pod": pod} {
+			if (err == nil) != want {
+				n.Errorf("a query of the %s over %s reaches the node cache: want %t, %v", client, network, want, err)
+			}
+		}
+	}
+}
+
+func testProxy(t *testing.T, name string) {
+	if !netns.Enter(t) {
+		return
+	}
+	n := newNode(t)
+	netns.Run(t, proxies[name]...)
+	without := startInstance(t, serviceFields+"notrack: disabled\n")
+	if err := without.wait(t); err == nil || !strings.Contains(err.Error(), "queries to 10.96.0.10:53 do not reach this process over udp: another server answers") {
+		t.Errorf("without rules: %v", err)
+	}
+	i := startInstance(t, serviceFields)
+	becomes(t, i, i.readyz, "200 ok\naddress 10.96.0.10:53: ok\n")
+	n.expectReach(true)
+	// Other processes cannot remove the rules.
+	netns.Run(t, "nft flush ruleset")
+	netns.Run(t, proxies[name]...)
+	n.expectReach(true)
+	// Without the rules, queries reach the cluster DNS again.
+	i.stop()
+	if err := i.wait(t); err != nil {
+		t.Error(err)
+	}
+	n.expectReach(false)
+}
+
+func TestRules_IptablesLegacy(t *testing.T) { testProxy(t, "iptables-legacy") }
+func TestRules_IptablesNft(t *testing.T)    { testProxy(t, "iptables-nft") }
+func TestRules_Nftables(t *testing.T)       { testProxy(t, "nftables") }
+
+// TestRules_HostPort: a pod with hostPort 53 does not get the queries to a link-local address of
+// the node cache, as it would without rules.
+func TestRules_HostPort(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	n := newNode(t)
+	netns.Run(t, "nft add table ip hostport",
+		"nft add chain ip hostport pre { type nat hook prerouting priority dstnat ; }",
+		"nft add chain ip hostport out { type nat hook output priority -100 ; }",
+		"nft add rule ip hostport pre fib daddr type local udp dport 53 dnat to 10.244.0.1:1053",
+		"nft add rule ip hostport out fib daddr type local udp dport 53 dnat to 10.244.0.1:1053")
+	const fields = "listen: ['169.254.20.10:53']\ninterface: lo\n"
+	if err := startInstance(t, fields+"notrack: disabled\n").wait(t); !errors.Is(err, errOtherServer) {
+		t.Errorf("without rules: %v, want an error", err)
+	}
+	i := startInstance(t, fields)
+	becomes(t, i, i.readyz, "200 ok")
+	var pod error
+	n.pod.Do(func() { pod = probe(t.Context(), "udp", netip.MustParseAddrPort("169.254.20.10:53")) })
+	if pod != nil {
+		t.Errorf("a query of a pod: %v", pod)
+	}
+}
+
+// TestRules_Overlap: the end of one of two instances leaves the rules of the other.
+func TestRules_Overlap(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	n := newNode(t)
+	netns.Run(t, proxies["iptables-nft"]...)
+	first := startInstance(t, serviceFields)
+	becomes(t, first, first.readyz, "200 ok")
+	second := startInstance(t, serviceFields+"logFormat: json\n")
+	becomes(t, second, second.log.String, "msg=serving")
+	eventually(t, func() error { return probe(t.Context(), "udp", serviceAddr) })
+	first.stop()
+	if err := first.wait(t); err != nil {
+		t.Error(err)
+	}
+	becomes(t, second, second.readyz, "200 ok")
+	n.expectReach(true)
+}
+
+// TestRules_NoCapability: without CAP_NET_ADMIN the start fails, unless no address may be that
+// of a Service.
+func TestRules_NoCapability(t *testing.T) {
+	if !netns.Enter(t) {
+		return
+	}
+	newNode(t)
+	netns.Run(t, "ip address add 10.96.0.10/32 dev lo", "ip address add 169.254.20.10/32 dev lo")
+	err := startInstanceWith(t, "listen: ['10.96.0.10:53']\n", dropNetAdmin).wait(t)
+	const want = "no rules against the translation of [10.96.0.10:53] by kube-proxy: writing nftables rules: operation not permitted: add CAP_NET_ADMIN; or set notrack to disabled if no proxy translates them"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for _, fields := range []string{"listen: ['10.96.0.10:53']\nnotrack: disabled\n", "listen: ['169.254.20.10:53']\n"} {
+		other := startInstanceWith(t, fields, dropNetAdmin)
+		becomes(t, other, other.readyz, "200 ok")
+		other.stop()
+		err := other.wait(t)
+		warned := strings.Contains(other.log.String(), `level=WARN msg="no rules against the translation of addresses"`)
+		if linkLocal := strings.Contains(fields, "169.254"); err != nil || warned != linkLocal {
+			t.Errorf("%s: a warning is %t, want %t; %v", fields, warned, linkLocal, err)
+		}
+	}
+}
+
+// dropNetAdmin drops the capability of the goroutine's thread. The thread ends with the
+// goroutine, because it is never unlocked.
+func dropNetAdmin() error {
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+	data[0].Permitted &^= 1 << unix.CAP_NET_ADMIN
+	return unix.Capset(&header, &data[0])
+}

@@ -1,0 +1,53 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"sync"
+	"time"
+)
+
+// clusterRetryInterval is how long a stale answer for a name of the cluster is used after a
+// failed refresh. Pods move within seconds, and the cluster DNS server answers within
+// milliseconds, so that a retry costs little.
+const clusterRetryInterval = 2 * time.Second
+
+// outage determines when servers reply again after they did not. The stale answers from
+// before are refreshed then, and not only after their retry interval.
+//
+// A query without a reply is an outage only if no other query got one meanwhile: a name whose
+// own servers are dead is not, and keeps its retry interval however often other names are
+// answered.
+type outage struct {
+	mu        sync.Mutex
+	lastReply time.Time
+	ongoing   bool
+	ended     time.Time // of the last outage
+}
+
+// recordReply records that the servers replied to a query, with any rcode.
+func (o *outage) recordReply(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ongoing {
+		o.ongoing, o.ended = false, now
+	}
+	o.lastReply = now
+}
+
+// recordFailure records that the servers did not reply to a query that was sent at begin.
+func (o *outage) recordFailure(begin time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lastReply.Before(begin) {
+		o.ongoing = true
+	}
+}
+
+// endedAfter reports whether an outage ended after t.
+func (o *outage) endedAfter(t time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended.After(t)
+}

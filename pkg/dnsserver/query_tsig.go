@@ -1,0 +1,71 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"encoding/binary"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Lengths of parts of a TSIG record's data, in octets (RFC 8945 section 4.2).
+const (
+	tsigTimeLen = 8 // the time and the fudge
+	tsigTailLen = 6 // the original ID, the error and the length of other data
+)
+
+// parseTSIG reads a TSIG record, whose owner, fixed part and data these are. This server has no
+// keys: parseTSIG keeps the record that the reply to a signed query has (RFC 8945 section 5.2.1),
+// with the error BADKEY and without a signature (section 5.3.2). It returns false if the record
+// is malformed.
+func (q *query) parseTSIG(owner, fixed, data []byte) bool {
+	algorithm := plainNameLen(data)
+	if plainNameLen(owner) < 0 || algorithm < 0 || algorithm+tsigTimeLen+2 > len(data) || binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
+		return false
+	}
+	signed := data[algorithm:] // the time, the fudge, and the length of the signature
+	rest := signed[tsigTimeLen+2:]
+	mac := int(binary.BigEndian.Uint16(signed[tsigTimeLen:]))
+	if mac+tsigTailLen > len(rest) || mac+tsigTailLen+int(binary.BigEndian.Uint16(rest[mac+tsigTailLen-2:])) != len(rest) {
+		return false
+	}
+	r := append([]byte(nil), owner...)
+	r = binary.BigEndian.AppendUint16(r, dns.TypeTSIG)
+	r = binary.BigEndian.AppendUint16(r, dns.ClassANY)
+	r = binary.BigEndian.AppendUint32(r, 0)
+	r = binary.BigEndian.AppendUint16(r, uint16(algorithm+tsigTimeLen+2+tsigTailLen))
+	r = append(r, data[:algorithm]...)
+	r = append(r, signed[:tsigTimeLen]...)
+	r = binary.BigEndian.AppendUint16(r, 0)  // no signature
+	r = append(r, rest[mac:mac+2]...)        // the original ID
+	r = binary.BigEndian.AppendUint16(r, 17) // BADKEY
+	q.tsig = binary.BigEndian.AppendUint16(r, 0)
+	return true
+}
+
+// plainNameLen returns the length of the name that b begins with, or -1 if the name is compressed,
+// which means nothing in another message, too long or cut off.
+func plainNameLen(b []byte) int {
+	for n := 0; n < min(len(b), fqdn.MaxWire); n += 1 + int(b[n]) {
+		switch {
+		case b[n] == 0:
+			return n + 1
+		case b[n] > fqdn.MaxLabel:
+			return -1
+		}
+	}
+	return -1
+}
+
+// appendTSIG appends the TSIG record of the reply to a signed query, and counts it. It is the
+// last record of a message (RFC 8945 section 5.1). A record that does not fit is left out.
+func (q *query) appendTSIG(b []byte) []byte {
+	if q.tsig == nil || len(b)+len(q.tsig) > q.size {
+		return b
+	}
+	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)
+	return append(b, q.tsig...)
+}

@@ -1,0 +1,99 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// maxQuestions is the largest number of queries to other servers that one expansion causes: one
+// for each of MaxHostSuffixes, one for the bare name, and one for the other type of the name that
+// is found. Only names that exist without addresses need more.
+const maxQuestions = MaxHostSuffixes + 2
+
+// MinSearchBurst is the smallest Limits.SearchBurst: one expansion.
+const MinSearchBurst = maxQuestions
+
+// The defaults of Limits.SearchRate and Limits.SearchBurst. A node with 110
+// pods, each of which looks up ten names a second that are not cached, needs the rate.
+const (
+	DefaultSearchRate  = 1000
+	DefaultSearchBurst = 2000
+)
+
+// maxRateClients is the largest number of clients with a bucket of their own, 1 MB of memory:
+// twice the nodes of the largest cluster that Kubernetes supports.
+const maxRateClients = 10_000
+
+// questionRate limits the questions that the search lists of each client cause, by a token
+// bucket. A full bucket is the same as none, so that only clients with questions in the last
+// burst/rate seconds have one. If there are maxRateClients of them, further clients share the
+// bucket of the zero Addr.
+type questionRate struct {
+	rate, burst float64 // tokens per second, and at most
+
+	mu      sync.Mutex
+	buckets map[netip.Addr]bucket
+	swept   time.Time // when full buckets were removed
+}
+
+// bucket is the tokens of a client at a time.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+func newQuestionRate(rate, burst int) *questionRate {
+	return &questionRate{rate: float64(rate), burst: float64(burst), buckets: map[netip.Addr]bucket{}}
+}
+
+// take takes a token of the client. It reports whether there was one.
+func (r *questionRate) take(client netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	client = r.owner(client, now)
+	tokens := r.tokens(client, now)
+	if tokens < 1 {
+		return false
+	}
+	r.buckets[client] = bucket{tokens - 1, now}
+	return true
+}
+
+// exhausted reports whether the client has no token.
+func (r *questionRate) exhausted(client netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	return r.tokens(r.owner(client, now), now) < 1
+}
+
+// tokens returns the tokens that a client has now.
+func (r *questionRate) tokens(client netip.Addr, now time.Time) float64 {
+	b, ok := r.buckets[client]
+	if !ok {
+		return r.burst
+	}
+	return min(r.burst, b.tokens+now.Sub(b.at).Seconds()*r.rate)
+}
+
+// owner returns the client whose bucket a client uses.
+func (r *questionRate) owner(client netip.Addr, now time.Time) netip.Addr {
+	client = client.Unmap().WithZone("")
+	if _, ok := r.buckets[client]; ok || len(r.buckets) < maxRateClients {
+		return client
+	}
+	if now.Sub(r.swept) >= time.Second { // a sweep visits all buckets: not for each forged address
+		r.swept = now
+		maps.DeleteFunc(r.buckets, func(c netip.Addr, _ bucket) bool { return r.tokens(c, now) >= r.burst })
+	}
+	if len(r.buckets) < maxRateClients {
+		return client
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,235 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+)
+
+// work is a kind of work that waits for other servers. Each kind has slots of its own, so that
+// no kind takes those of another: names outside the cluster may hang while the cluster DNS
+// answers, and the reverse.
+type work uint8
+
+const (
+	workPlain   work = iota // all other names
+	workCluster             // names of the cluster, which a node cache forwards
+	workReverse             // names of addresses
+	workSearch              // expansions of search lists, and each of their subqueries
+	numWorks
+)
+
+// String returns the work as a label of metrics.
+func (w work) String() string { return [...]string{"plain", "cluster", "reverse", "search"}[w] }
+
+// Defaults of Limits.
+const (
+	// DefaultMaxConcurrent is the default of Limits.MaxConcurrent, and
+	// DefaultNodeMaxConcurrent that of a node cache. A query that waits takes 32 kB: two
+	// goroutines, a socket and a buffer. 4096 of them take 130 MB, and a node cache has to
+	// be content with 128 MiB for everything.
+	DefaultMaxConcurrent     = 4096
+	DefaultNodeMaxConcurrent = 2048
+
+	// The default shares of kinds of work, in percent.
+	DefaultClusterShare = 25
+	DefaultReverseShare = 10
+	DefaultSearchShare  = 25
+)
+
+// Bounds of Limits.
+const (
+	// MinConcurrent is the least Limits.MaxConcurrent: a slot for each percent.
+	MinConcurrent = 100
+
+	// MaxConcurrent is the greatest Limits.MaxConcurrent. Most queries need a UDP port.
+	MaxConcurrent = 65535
+
+	// MaxShares is the most that the shares of Limits may be together, in percent. The
+	// rest is for names outside the cluster.
+	MaxShares = 90
+)
+
+// Limits bound the queries that wait for other servers. A query above a limit gets SERVFAIL at
+// once. Zero values select the defaults.
+type Limits struct {
+	MaxConcurrent int // queries that wait, of all kinds
+
+	// ClusterShare, ReverseShare and SearchShare are the parts of MaxConcurrent for names
+	// of the cluster, for names of addresses, and for expansions of search lists, in
+	// percent. The rest is for all other names. Only a node cache forwards names of the
+	// cluster: other servers have no ClusterShare.
+	ClusterShare, ReverseShare, SearchShare int
+
+	// SearchRate is the number of queries to other servers per second that the search lists
+	// of one client may cause, and SearchBurst the number of them at once.
+	SearchRate, SearchBurst int
+}
+
+// setDefaults validates l and replaces zero values.
+func (l *Limits) setDefaults(nodeCache bool) error {
+	if nodeCache {
+		l.MaxConcurrent = cmp.Or(l.MaxConcurrent, DefaultNodeMaxConcurrent)
+		l.ClusterShare = cmp.Or(l.ClusterShare, DefaultClusterShare)
+	}
+	l.MaxConcurrent = cmp.Or(l.MaxConcurrent, DefaultMaxConcurrent)
+	l.ReverseShare = cmp.Or(l.ReverseShare, DefaultReverseShare)
+	l.SearchShare = cmp.Or(l.SearchShare, DefaultSearchShare)
+	l.SearchRate = cmp.Or(l.SearchRate, DefaultSearchRate)
+	l.SearchBurst = cmp.Or(l.SearchBurst, DefaultSearchBurst)
+	switch {
+	case l.MaxConcurrent < MinConcurrent || l.MaxConcurrent > MaxConcurrent:
+		return fmt.Errorf("MaxConcurrent %d: want %d to %d", l.MaxConcurrent, MinConcurrent, MaxConcurrent)
+	case !nodeCache && l.ClusterShare != 0:
+		return fmt.Errorf("ClusterShare %d: only a node cache forwards names of the cluster", l.ClusterShare)
+	case min(l.ClusterShare, l.ReverseShare, l.SearchShare) < 0 || l.shares() > MaxShares:
+		return fmt.Errorf("shares of %d, %d and %d percent: want positive ones, and at most %d together", l.ClusterShare, l.ReverseShare, l.SearchShare, MaxShares)
+	}
+	if l.SearchRate < 1 || l.SearchBurst < MinSearchBurst {
+		return fmt.Errorf("SearchRate %d with SearchBurst %d: want at least 1 with %d", l.SearchRate, l.SearchBurst, MinSearchBurst)
+	}
+	return nil
+}
+
+func (l *Limits) shares() int { return l.ClusterShare + l.ReverseShare + l.SearchShare }
+
+// slots are the budgets of queries that wait for other servers.
+type slots [numWorks]*budget
+
+// newSlots returns the budgets for valid limits.
+func newSlots(l Limits) slots {
+	var s slots
+	for w, share := range map[work]int{workCluster: l.ClusterShare, workReverse: l.ReverseShare, workSearch: l.SearchShare, workPlain: 100 - l.shares()} {
+		s[w] = newBudget(l.MaxConcurrent * share / 100)
+	}
+	return s
+}
+
+// rejection is why the server does not send a query to other servers. Nothing is known about its
+// name then: the answer is not cached.
+type rejection uint8
+
+const (
+	granted          rejection = iota
+	refusedBudget              // the budget has too little left
+	refusedClient              // the client would hold more than its share
+	refusedLoop                // all servers are in a forwarding loop
+	refusedNoServers           // the list of servers is empty
+	refusedRecursion           // the client did not set RD
+	refusedRate                // the client's search lists cause too many queries
+	refusedQuestions           // the search list needs too many queries
+	numRejections
+)
+
+// String returns the rejection as a label of metrics.
+func (r rejection) String() string {
+	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions"}[r]
+}
+
+// Error returns the text for clients.
+func (r rejection) Error() string {
+	return [...]string{
+		"", "too many queries are waiting for other servers", "too many queries of this client are waiting for other servers",
+		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
+		"the search lists of this client cause too many queries", "the search list needs too many queries",
+	}[r]
+}
+
+// rejectionOf returns why no query was sent, or granted if err is the error of a server.
+func rejectionOf(err error) rejection {
+	var r rejection
+	switch {
+	case errors.As(err, &r):
+		return r
+	case errors.Is(err, upstream.ErrLoop):
+		return refusedLoop
+	case errors.Is(err, upstream.ErrNoServers):
+		return refusedNoServers
+	}
+	return granted
+}
+
+// refuse counts a rejection and returns the answer.
+func (s *Server) refuse(w work, r rejection) answer {
+	s.metrics.refusals[w][r].Inc()
+	code := dns.ExtendedErrorCodeOther
+	switch r {
+	case refusedNoServers, refusedLoop:
+		code = dns.ExtendedErrorCodeNoReachableAuthority
+	case refusedRecursion: // RFC 8914 section 4.21
+		code = dns.ExtendedErrorCodeNotAuthoritative
+	}
+	a := failure(fromServer, code, r.Error())
+	a.rejection = r
+	if r == refusedRecursion {
+		a.rcode = dns.RcodeRefused
+	}
+	return a
+}
+
+// admit acquires a slot for r, which waits for other servers. It returns a function that waits
+// and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
+// answer.
+func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
+	slot, reason := s.slots[r.work].acquire(client, 1)
+	if reason == granted {
+		return answer{}, func(ctx context.Context) answer { return s.await(ctx, r, slot) }
+	}
+	refused := s.refuse(r.work, reason)
+	if r.stale != nil {
+		return *r.stale, nil
+	}
+	return refused, nil
+}
+
+// staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
+const staleDelay = 1800 * time.Millisecond
+
+// await waits for r and releases its slot. If r has a stale answer, await returns that when the
+// other servers fail or take longer than staleDelay. The query continues then with its slot, so
+// that the next client gets the new answer.
+func (s *Server) await(ctx context.Context, r result, slot grant) answer {
+	if r.stale == nil {
+		defer slot.release()
+		return r.wait(ctx)
+	}
+	fresh := make(chan answer, 1)
+	s.goTracked(ctx, func(ctx context.Context) {
+		defer slot.release()
+		fresh <- r.wait(ctx)
+	})
+	delay := time.NewTimer(staleDelay)
+	defer delay.Stop()
+	select {
+	case a := <-fresh:
+		if !a.failed() {
+			return a
+		}
+	case <-delay.C:
+	case <-ctx.Done():
+	}
+	return *r.stale
+}
+
+// prefetch calls refresh in the background, unless the other servers are busy with the queries
+// of clients.
+func (s *Server) prefetch(ctx context.Context, client netip.Addr, w work, refresh func(context.Context)) {
+	slot, reason := s.slots[w].acquireSpare(client, 1)
+	if reason != granted {
+		return
+	}
+	s.goTracked(ctx, func(ctx context.Context) {
+		defer slot.release()
+		refresh(ctx)
+	})
+}

@@ -1,0 +1,118 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Limits of all TCP connections together.
+const (
+	// maxStreamed is how many queries over TCP may wait for their answer, or for their
+	// client to read it. One client may have 38 % of them, see budget.
+	maxStreamed = 2048
+
+	// maxReplyOctets bounds the packed replies that wait for their clients to read them, and
+	// maxClientReplyOctets those of one client, in octets. Without these bounds 100
+	// connections that do not read 62 kB replies take 200 MB. They are 250 of the longest
+	// replies, and no client that reads needs more than one for each of its connections, so
+	// that they are not configurable.
+	maxReplyOctets       = 16 << 20
+	maxClientReplyOctets = 1 << 20
+)
+
+// maxKept is the longest reply whose answer is kept while the connection's socket is not ready,
+// in octets. A longer answer is resolved again when it is, most likely from the cache.
+const maxKept = 512
+
+// limitPoll is the pause between two attempts to acquire units of a budget that is exhausted.
+// At most one goroutine for each connection waits so: 1,024 of them take 2 % of a core.
+const limitPoll = 20 * time.Millisecond
+
+// semaphore is a counting semaphore. Its capacity is the limit.
+type semaphore chan struct{}
+
+func (s semaphore) acquire() { s <- struct{}{} }
+func (s semaphore) release() { <-s }
+
+func (s semaphore) tryAcquire() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// streamLimits are the budgets that TCP clients share.
+type streamLimits struct {
+	queries *budget // that were read and whose reply is not written
+	octets  *budget // of packed replies
+	closed  [numCloseReasons]prometheus.Counter
+}
+
+// closeReason is why the server closed a connection. It is the label of a metric.
+type closeReason uint8
+
+const (
+	closedConnections closeReason = iota // the client, or all clients, have too many, and none is idle
+	closedQueries                        // the client has too many queries
+	closedOctets                         // no room for a reply
+	closedSlow                           // the client did not read a reply
+	numCloseReasons
+)
+
+// String returns the reason as a label of metrics.
+func (r closeReason) String() string {
+	return [...]string{"connections", "queries", "octets", "slow"}[r]
+}
+
+// newStreamLimits returns the budgets. Their metrics are registered with r unless that is nil.
+func newStreamLimits(r prometheus.Registerer) streamLimits {
+	l := streamLimits{queries: newBudget(maxStreamed), octets: newBudget(maxReplyOctets)}
+	l.octets.clientLimit = maxClientReplyOctets
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_tcp_closed_total", Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow).",
+	}, []string{"reason"})
+	for reason := range l.closed {
+		l.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
+	}
+	if r != nil {
+		r.MustRegister(closed,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "dnsconfigurer_dns_tcp_queries_in_flight", Help: "Queries over TCP that wait for their answer, or for their client to read it.",
+			}, func() float64 { return float64(l.queries.inUse()) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "dnsconfigurer_dns_tcp_reply_octets", Help: "Octets of replies over TCP that wait for their client to read them.",
+			}, func() float64 { return float64(l.octets.inUse()) }))
+	}
+	return l
+}
+
+// acquireWithin acquires n units of a budget. It waits for them for at most streamMessage.
+func acquireWithin(ctx context.Context, b *budget, client netip.Addr, n int) (grant, bool) {
+	g, reason := b.acquire(client, n)
+	if reason == granted {
+		return g, true
+	}
+	poll, deadline := time.NewTicker(limitPoll), time.NewTimer(streamMessage)
+	defer poll.Stop()
+	defer deadline.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return grant{}, false
+		case <-deadline.C:
+			return grant{}, false
+		case <-poll.C:
+		}
+		if g, reason = b.acquire(client, n); reason == granted {
+			return g, true
+		}
+	}
+}

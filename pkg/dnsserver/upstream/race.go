@@ -1,0 +1,185 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
+)
+
+const (
+	// hedgeDelay is how long a server may be silent before the next one is asked as well.
+	// Most names take a resolver less; musl repeats a query after 2.5 seconds, glibc after
+	// five.
+	hedgeDelay = 200 * time.Millisecond
+
+	// maxTries is how many servers a query waits for at the same time. Each try has a socket
+	// and takes 15 kB.
+	maxTries = 2
+
+	// rounds is how often a server that does not reply is tried per query. A packet may
+	// have been lost.
+	rounds = 2
+)
+
+// errOvertaken is the cause for which a try is canceled after another server has replied.
+var errOvertaken = errors.New("another server has replied")
+
+// race sends one query to several servers.
+type race struct {
+	try   func(context.Context, *server) (*dns.Msg, error)
+	doubt func(*server) // is called for a silent server
+
+	again      bool      // this is not the first round
+	list       []*server // not yet asked in this round
+	current    *server   // was asked last; nil: none is left
+	pending    []pending // tries without a result, the oldest first
+	results    chan result
+	unanswered []*server // did not reply in this round
+
+	fallback *dns.Msg // the first reply that is not conclusive
+	last     error    // of a server that did not reply
+}
+
+// pending is a try without a result.
+type pending struct {
+	server *server
+	cancel context.CancelCauseFunc
+}
+
+// result is the result of a try.
+type result struct {
+	server *server
+	reply  *dns.Msg
+	err    error
+}
+
+// run asks the servers in order until a reply is conclusive. If there is none, it returns the
+// first other reply, or the last error.
+func (r *race) run(ctx context.Context, list []*server) (*dns.Msg, error) {
+	r.unanswered = list
+	for range rounds {
+		if m, err := r.round(ctx); m != nil || err != nil {
+			return m, err
+		}
+		r.again = true
+	}
+	if r.fallback != nil {
+		return r.fallback, nil
+	}
+	return nil, fmt.Errorf("no upstream server replied: %w", r.last)
+}
+
+// round asks each unanswered server once. The next one is asked when the last one has failed,
+// or was silent for hedgeDelay. It returns the first conclusive reply or error, if there is one.
+func (r *race) round(ctx context.Context) (*dns.Msg, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errOvertaken)
+	r.list, r.unanswered = r.unanswered, nil
+	r.results = make(chan result, len(r.list)) // a late result blocks no goroutine
+	silence := time.NewTimer(hedgeDelay)
+	defer silence.Stop()
+	for next := true; ; {
+		if next && ctx.Err() == nil {
+			r.askNext(ctx)
+		}
+		if len(r.pending) == 0 {
+			return nil, nil
+		}
+		since := time.Now()
+		silence.Reset(hedgeDelay)
+		select {
+		case <-silence.C:
+			next = r.doubtSilent(since)
+		case t := <-r.results:
+			if m, err := r.record(t); m != nil || err != nil {
+				return m, err
+			}
+			next = len(r.pending) == 0 || t.server == r.current
+		}
+	}
+}
+
+// doubtSilent doubts the last server if it is silent since a time. It reports whether to ask the
+// next one then. In the first round that may cancel a try; after it every try gets its time, so
+// that a server that is slow is not taken for one that is silent again.
+func (r *race) doubtSilent(since time.Time) bool {
+	if r.current == nil || r.current.repliedSince(since) {
+		return false
+	}
+	r.doubt(r.current)
+	return !r.again || len(r.pending) < maxTries
+}
+
+// askNext asks the next server. A server that is down is left out if another one has replied.
+// Above maxTries the oldest try is canceled: its server was silent for the longest time.
+func (r *race) askNext(ctx context.Context) {
+	r.current = nil
+	for len(r.list) > 0 && r.current == nil {
+		if s := r.list[0]; r.fallback == nil || !s.isDown() {
+			r.current = s
+		}
+		r.list = r.list[1:]
+	}
+	s, results := r.current, r.results
+	if s == nil {
+		return
+	}
+	if len(r.pending) >= maxTries {
+		r.pending[0].cancel(errOvertaken)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.pending = append(r.pending, pending{s, cancel})
+	try := func() {
+		defer cancel(nil)
+		m, err := r.try(ctx, s)
+		results <- result{s, m, err}
+	}
+	if len(r.pending) == 1 && len(r.list) == 0 {
+		try() // there is no server to ask meanwhile
+		return
+	}
+	go try()
+}
+
+// record records the result of a try. It returns a conclusive reply or error.
+func (r *race) record(t result) (*dns.Msg, error) {
+	r.pending = slices.DeleteFunc(r.pending, func(p pending) bool { return p.server == t.server })
+	err := t.err
+	if err != nil {
+		err = fmt.Errorf("%v: %w", t.server.Server, err)
+	}
+	switch {
+	case err == nil && isConclusive(t.reply):
+		return t.reply, nil
+	case err == nil:
+		r.fallback = cmp.Or(r.fallback, t.reply)
+	case errors.Is(err, message.ErrMalformed), errors.Is(err, errPanic):
+		return nil, err // the next server would resolve the same records, or meet the same fault
+	default:
+		if r.last == nil || !errors.Is(err, context.Canceled) {
+			r.last = err
+		}
+		r.unanswered = append(r.unanswered, t.server)
+	}
+	return nil, nil
+}
+
+// isConclusive reports whether no further server is tried after the reply m. The rcodes
+// are those after which the C libraries try the next server.
+func isConclusive(m *dns.Msg) bool {
+	switch m.Rcode {
+	case dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeNotImplemented:
+		return false
+	}
+	return !m.Truncated
+}

@@ -1,0 +1,83 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// The pause between two probes of a server that is down doubles with each failure,
+	// from minBackoff to maxBackoff.
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+)
+
+// doubt moves a silent server behind the others until it has replied, so that only the queries
+// that wait already wait for it.
+func (c *Client) doubt(s *server) {
+	s.setDoubted()
+	c.revive(s)
+}
+
+// revive probes a server that is down, in the background until it replies: no client's query
+// has to find out whether it does. It is a no-op while Run is not running.
+func (c *Client) revive(s *server) {
+	if s.beginProbes() && !c.goInRun(func(ctx context.Context) { c.probeUntilUp(ctx, s) }) {
+		s.endProbes(false)
+	}
+}
+
+// beginProbes reports whether the caller is to probe s.
+func (s *server) beginProbes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.probed || !s.isDownLocked() {
+		return false
+	}
+	s.probed = true
+	return true
+}
+
+// endProbes reports whether the probes of s may end: it is up, or unless is false.
+func (s *server) endProbes(unless bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unless && s.isDownLocked() {
+		return false
+	}
+	s.probed = false
+	return true
+}
+
+// probeUntilUp probes s until it replies, is removed from the list, or ctx ends.
+func (c *Client) probeUntilUp(ctx context.Context, s *server) {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		c.probe(ctx, s)
+		if s.endProbes(ctx.Err() == nil && slices.Contains(*c.servers.Load(), s)) {
+			return
+		}
+		pause := time.NewTimer(backoff)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+}
+
+// probe sends a query for the SOA record of the zone. Every reply shows that the server is up.
+func (c *Client) probe(ctx context.Context, s *server) {
+	q, err := newQuery(new(dns.Msg).SetQuestion(c.cfg.Zone, dns.TypeSOA), nil)
+	if err == nil {
+		_, err = c.try(ctx, s, q)
+	}
+	if err != nil {
+		c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
+	}
+}

@@ -1,0 +1,202 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+)
+
+// namedServer is an upstream server for which every name exists, with its own name as TXT record.
+func namedServer(name string) Exchange {
+	return func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		m := new(dns.Msg).SetReply(q)
+		if q.Question[0].Qtype == dns.TypeTXT {
+			m.Answer = []dns.RR{&dns.TXT{Hdr: header(q.Question[0].Name, dns.TypeTXT, 60), Txt: []string{name}}}
+		} else {
+			m.Ns = []dns.RR{&dns.SOA{Hdr: header(".", dns.TypeSOA, 60), Ns: ".", Mbox: ".", Minttl: 60}}
+		}
+		return m, nil
+	}
+}
+
+// answeredBy returns what answers a TXT query for a name: a named server, "local" for a local
+// zone, "zone" for the cluster DNS itself, or the rcode.
+func answeredBy(t *testing.T, s *Server, name string) string {
+	t.Helper()
+	m := exchangeDirect(t, s, newQuery(name, dns.TypeTXT))
+	for _, rr := range m.Answer {
+		if txt, ok := rr.(*dns.TXT); ok {
+			return txt.Txt[0]
+		}
+	}
+	for _, rr := range m.Ns {
+		if soa, ok := rr.(*dns.SOA); ok && soa.Mbox == "nobody.invalid." {
+			return "local"
+		} else if ok && strings.HasPrefix(soa.Mbox, "hostmaster.") {
+			return "zone"
+		}
+	}
+	return dns.RcodeToString[m.Rcode]
+}
+
+// TestResolve_LongestZone: the longest zone that contains a name answers it, in the cluster DNS
+// and in a node cache.
+func TestResolve_LongestZone(t *testing.T) {
+	stubZones := []string{
+		"consul.cluster.local", "local", "10.in-addr.arpa", "7.97.10.in-addr.arpa", "0.0.127.in-addr.arpa", "corp.test", "home.arpa", "example", "eu.example",
+	}
+	const cluster = `
+namespace shop
+service shop/web 10.96.0.7
+service shop/consul external=x.consul.cluster.local
+service shop/corp external=www.corp.test
+service shop/local external=www.test
+loaded`
+	reverse := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}
+	names := LocalNames{SpecialUse: true, PrivateReverse: true}
+	var stubs []Stub
+	for _, z := range stubZones {
+		stubs = append(stubs, Stub{Zone: mustName(t, z), Exchange: namedServer(z)})
+	}
+	dnsServer := newServer(t, "", Config{Zone: newZone(t, reverse, cluster), Upstream: namedServer("upstream"), Stubs: stubs, LocalNames: names})
+	c := &clusterDNS{Server: dnsServer}
+	nodeStubs := []Stub{{Zone: clusterDomain, Exchange: c.exchange}, {Zone: reverseV4, Exchange: c.exchange}, {Zone: reverseV6, Exchange: c.exchange}}
+	for _, p := range reverse {
+		for _, name := range zone.ReverseZones(p) {
+			nodeStubs = append(nodeStubs, Stub{Zone: name, Exchange: c.exchange})
+		}
+	}
+	node := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}, LocalNames: LocalNames{SpecialUse: true}})
+	node.SetForwarding(Forwarding{Upstream: namedServer("upstream"), Stubs: append(nodeStubs, stubs...), Expander: c.exchange})
+
+	for _, tt := range []struct{ name, want string }{
+		{"www.example.com.", "upstream"},
+		{"www.example.", "example"},
+		{"www.eu.example.", "eu.example"},
+		{"web.shop.svc.cluster.local.", "zone"},
+		{"cluster.local.", "zone"},
+		{"www.local.", "local"},
+		{"x.consul.cluster.local.", "consul.cluster.local"},
+		{"consul.cluster.local.", "consul.cluster.local"},
+		{"xconsul.cluster.local.", "zone"},
+		{"consul.shop.svc.cluster.local.", "consul.cluster.local"}, // the target of an ExternalName
+		{"corp.shop.svc.cluster.local.", "corp.test"},
+		{"local.shop.svc.cluster.local.", "local-zone"},
+		{"x.consul.search.shop.cluster.local.ap.k8s.io.", "consul.cluster.local"}, // a candidate
+		{"7.0.96.10.in-addr.arpa.", "zone"},
+		{"8.0.96.10.in-addr.arpa.", "zone"},
+		{"96.10.in-addr.arpa.", "zone"},
+		{"10.in-addr.arpa.", "10.in-addr.arpa"},
+		{"1.0.95.10.in-addr.arpa.", "10.in-addr.arpa"},
+		{"1.7.97.10.in-addr.arpa.", "7.97.10.in-addr.arpa"},
+		{"1.6.97.10.in-addr.arpa.", "zone"},
+		{"1.0.0.127.in-addr.arpa.", "0.0.127.in-addr.arpa"},
+		{"1.1.0.127.in-addr.arpa.", "local-zone"},
+		{"1.1.168.192.in-addr.arpa.", "local-zone"},
+		{"8.8.8.8.in-addr.arpa.", "upstream"},
+		{"www.corp.test.", "corp.test"},
+		{"www.test.", "local-zone"},
+		{"router.home.arpa.", "home.arpa"}, // a stub domain wins over an equal local zone
+		{"other.ap.k8s.io.", "zone"},
+	} {
+		want := strings.Replace(tt.want, "local-zone", "local", 1)
+		if tt.name == "www.local." {
+			want = "local" // the stub domain of this name
+		}
+		for _, server := range []struct {
+			name string
+			*Server
+		}{{"cluster DNS", dnsServer}, {"node cache", node.Server}} {
+			if got := answeredBy(t, server.Server, tt.name); got != want {
+				t.Errorf("%s: %s is answered by %s, want %s", server.name, tt.name, got, want)
+			}
+		}
+	}
+}
+
+// TestLocalNames compares the replies for local names on, below and above the apex of each zone,
+// with the option on and off, and in a stub domain of the same name.
+func TestLocalNames(t *testing.T) {
+	soa := func(zone string) string {
+		return zone + " 10800 IN SOA " + zone + " nobody.invalid. 1 3600 1200 604800 10800\n"
+	}
+	on := LocalNames{SpecialUse: true, PrivateReverse: true}
+	s := newServer(t, "", Config{Zone: newZone(t, nil, "loaded"), Upstream: namedServer("upstream"), LocalNames: on})
+	loopback6 := reverseName("::1")
+	for _, tt := range []struct{ question, want string }{
+		{"localhost. A", "NOERROR aa\nlocalhost. 10800 IN A 127.0.0.1\n"},
+		{"LocalHost. AAAA", "NOERROR aa\nLocalHost. 10800 IN AAAA ::1\n"},
+		{"a.b.localhost. A", "NOERROR aa\na.b.localhost. 10800 IN A 127.0.0.1\n"},
+		{"localhost. MX", "NOERROR aa\nauthority: " + soa("localhost.")},
+		{"a.localhost. SOA", "NOERROR aa\nauthority: " + soa("localhost.")},
+		{"1.0.0.127.in-addr.arpa. PTR", "NOERROR aa\n1.0.0.127.in-addr.arpa. 10800 IN PTR localhost.\n"},
+		{"1.0.0.127.in-addr.arpa. A", "NOERROR aa\nauthority: " + soa("127.in-addr.arpa.")},
+		{"0.127.in-addr.arpa. PTR", "NOERROR aa\nauthority: " + soa("127.in-addr.arpa.")}, // above 127.0.0.1
+		{"2.0.0.127.in-addr.arpa. PTR", "NXDOMAIN aa\nauthority: " + soa("127.in-addr.arpa.")},
+		{loopback6 + " PTR", "NOERROR aa\n" + loopback6 + " 10800 IN PTR localhost.\n"},
+		{loopback6 + " SOA", "NOERROR aa\n" + soa(loopback6)},
+	} {
+		if got := replyText(exchangeDirect(t, s, parseQuery(tt.question, true))); got != tt.want {
+			t.Errorf("%s: got\n%swant\n%s", tt.question, got, tt.want)
+		}
+	}
+	for z, private := range map[string]bool{
+		"invalid.": false, "test.": false, "onion.": false, "home.arpa.": false, "0.in-addr.arpa.": false, "127.in-addr.arpa.": false,
+		"254.169.in-addr.arpa.": false, "2.0.192.in-addr.arpa.": false, "100.51.198.in-addr.arpa.": false, "113.0.203.in-addr.arpa.": false,
+		"255.255.255.255.in-addr.arpa.": false, reverseName("::"): false, "8.e.f.ip6.arpa.": false, "b.e.f.ip6.arpa.": false,
+		"8.b.d.0.1.0.0.2.ip6.arpa.": false, "0.f.f.f.3.ip6.arpa.": false,
+		"10.in-addr.arpa.": true, "16.172.in-addr.arpa.": true, "31.172.in-addr.arpa.": true, "168.192.in-addr.arpa.": true,
+		"64.100.in-addr.arpa.": true, "127.100.in-addr.arpa.": true, "c.f.ip6.arpa.": true, "d.f.ip6.arpa.": true,
+	} {
+		for question, want := range map[string]string{
+			z + " SOA":        "NOERROR aa\n" + soa(z),
+			z + " NS":         "NOERROR aa\n" + z + " 10800 IN NS " + z + "\n",
+			z + " TXT":        "NOERROR aa\nauthority: " + soa(z),
+			"9." + z + " TXT": "NXDOMAIN aa\nauthority: " + soa(z),
+		} {
+			if got := replyText(exchangeDirect(t, s, parseQuery(question, true))); got != want {
+				t.Errorf("%s: got\n%swant\n%s", question, got, want)
+			}
+		}
+		for _, other := range []struct {
+			config Config
+			want   string
+		}{
+			{Config{}, "upstream"},
+			{Config{LocalNames: LocalNames{SpecialUse: private, PrivateReverse: !private}}, "upstream"},
+			{Config{LocalNames: on, Stubs: []Stub{{Zone: mustName(t, z), Exchange: namedServer("stub")}}}, "stub"},
+			{Config{LocalNames: on, Stubs: []Stub{{Zone: mustName(t, "9."+z), Exchange: namedServer("stub")}}}, "stub"},
+		} {
+			other.config.Zone, other.config.Upstream = newZone(t, nil, "loaded"), namedServer("upstream")
+			if got := answeredBy(t, newServer(t, "", other.config), "9."+z); got != other.want {
+				t.Errorf("9.%s with %+v and %d stub domains: answered by %s, want %s", z, other.config.LocalNames, len(other.config.Stubs), got, other.want)
+			}
+		}
+	}
+	for _, name := range []string{"xlocalhost.", "localhost.example.", "arpa.", "in-addr.arpa.", "www.local.", "1.1.1.1.in-addr.arpa.", "32.172.in-addr.arpa.", "e.f.ip6.arpa.", "mytest."} {
+		if got := answeredBy(t, s, name); got != "upstream" {
+			t.Errorf("%s is answered by %s, want upstream", name, got)
+		}
+	}
+}
+
+// TestLocalNames_FastPath: no name costs an allocation to find out that it is not local.
+func TestLocalNames_FastPath(t *testing.T) {
+	zones := newLocalZones(LocalNames{SpecialUse: true, PrivateReverse: true})
+	www, reverse := mustName(t, "www.example.com"), mustName(t, "8.8.8.8.in-addr.arpa")
+	if n := testing.AllocsPerRun(100, func() {
+		if zones.find(www) != "" || zones.find(reverse) != "" {
+			t.Error("found")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

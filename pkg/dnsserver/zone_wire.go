@@ -1,0 +1,249 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// zoneWire is the fast path for the most frequent answers: addresses, SRV records and negative
+// answers. It returns them in wire form. The wire of the answer is nil for all others.
+//
+// Of a large RRset it writes the records that fit into the reply, and reads no others. They
+// begin with a random record: most clients use the first, and a client that ignores TC gets a
+// part of the set.
+func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
+	a := answer{source: fromZone}
+	switch {
+	case status == zone.NXDomain:
+		a.rcode = dns.RcodeNameError
+		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+	case status != zone.Exists || node.Alias != "":
+	case q.qtype == dns.TypeA:
+		a.wire = s.addressReply(q, buf, node.V4)
+	case q.qtype == dns.TypeAAAA:
+		a.wire = s.addressReply(q, buf, node.V6)
+	case q.qtype == dns.TypeSRV:
+		a.wire = s.srvReply(q, buf, node.SRV())
+	default:
+		return a
+	}
+	if a.wire == nil && status == zone.Exists && node.Alias == "" {
+		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+	}
+	return a
+}
+
+// pointerLen is the length of a compressed name, in octets. An offset of maxPointer or more does
+// not fit into one.
+const (
+	pointerLen = 2
+	maxPointer = 1 << 14
+)
+
+// appendPointer appends a name that begins at an offset of the message (RFC 1035 section
+// 4.1.4).
+func appendPointer(b []byte, offset int) []byte {
+	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
+}
+
+// appendFixed appends the part of a record between owner name and data: type, class, TTL and
+// length of the data.
+func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
+	b = binary.BigEndian.AppendUint16(b, rrtype)
+	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
+	b = binary.BigEndian.AppendUint32(b, ttl)
+	return binary.BigEndian.AppendUint16(b, uint16(length))
+}
+
+// appendAddress appends an A or AAAA record without its owner name.
+func appendAddress(b []byte, addr netip.Addr, ttl uint32) []byte {
+	if addr.Is4() {
+		octets := addr.As4()
+		return append(appendFixed(b, dns.TypeA, ttl, len(octets)), octets[:]...)
+	}
+	octets := addr.As16()
+	return append(appendFixed(b, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
+}
+
+// addressReply returns the reply with the addresses, rotated, or nil if there is none.
+func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
+	if len(addrs) == 0 {
+		return nil
+	}
+	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
+	n := min(len(addrs), (q.maxLen(&answer{})-question)/record, maxRRset)
+	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP it is empty
+	b := q.startReply(buf, flagAA, dns.RcodeSuccess)
+	first := 0
+	if len(addrs) > 1 {
+		first = rand.IntN(len(addrs))
+	}
+	for i := range n {
+		b = appendAddress(appendPointer(b, headerLen), addrs[(first+i)%len(addrs)], s.cfg.TTL)
+	}
+	binary.BigEndian.PutUint16(b[6:], uint16(n))
+	if n < len(addrs) {
+		s.markCut(q, b)
+	}
+	return b
+}
+
+// srvFixedLen is the length of an SRV record's priority, weight and port.
+const srvFixedLen = 6
+
+// srvReply returns the reply with the SRV records, rotated, and the addresses of their targets.
+// It returns nil if there is no record. The addresses are left out unless all fit.
+func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) []byte {
+	first := 0
+	if set.Targets() > 1 {
+		first = rand.IntN(set.Targets())
+	}
+	b, limit := q.startReply(buf, flagAA, dns.RcodeSuccess), q.maxLen(&answer{})
+	answersAt := len(b)
+	b, complete := s.appendSRV(b, limit, set, first)
+	switch {
+	case !complete:
+		s.markCut(q, b)
+		return b
+	case len(b) == answersAt:
+		return nil
+	}
+	return s.appendGlue(b, answersAt, limit, set, first)
+}
+
+// appendSRV appends and counts the SRV records. It reports whether all fit.
+func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ []byte, complete bool) {
+	weight, count := set.Weight(), uint16(0)
+	for t, port := range set.All(first) {
+		without := b
+		b = appendFixed(appendPointer(b, headerLen), dns.TypeSRV, s.cfg.TTL, 0)
+		data := len(b)
+		b = binary.BigEndian.AppendUint16(b, 0) // the priority
+		b = binary.BigEndian.AppendUint16(b, weight)
+		b = binary.BigEndian.AppendUint16(b, port)
+		b = t.AppendLabel(b)
+		b = append(b, set.Service...) // not compressed (RFC 2782)
+		if len(b) > limit {
+			return without, false
+		}
+		binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
+		count++
+		binary.BigEndian.PutUint16(b[6:], count)
+	}
+	return b, true
+}
+
+// appendGlue appends and counts the addresses of the targets of SRV records, which begin at
+// answersAt. If they do not fit, it returns b.
+func (s *Server) appendGlue(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
+	without, count := b, 0
+	end, service := answersAt, 0 // of the record, and of the first name of the Service
+	var last *zone.Target
+	for t := range set.All(first) {
+		data := end + pointerLen + recordFixedLen
+		end = data + int(binary.BigEndian.Uint16(b[data-2:]))
+		if service == 0 {
+			service = end - len(set.Service)
+		}
+		if t == last {
+			continue
+		}
+		last = t
+		b = s.appendTargetAddrs(b, limit, t, data+srvFixedLen, service)
+		if count += len(t.V4) + len(t.V6); len(b) > limit {
+			return without
+		}
+	}
+	binary.BigEndian.PutUint16(b[10:], uint16(count))
+	return b
+}
+
+// appendTargetAddrs appends the addresses of a target, at most one more than fits. The message
+// has the name of the target, and that of its Service, at offsets.
+func (s *Server) appendTargetAddrs(b []byte, limit int, t *zone.Target, target, service int) []byte {
+	for _, addrs := range [...][]netip.Addr{t.V4, t.V6} {
+		for _, addr := range addrs {
+			if len(b) > limit {
+				return b
+			}
+			if target < maxPointer {
+				b = appendPointer(b, target)
+			} else {
+				b = appendPointer(t.AppendLabel(b), service)
+			}
+			b = appendAddress(b, addr, s.cfg.TTL)
+		}
+	}
+	return b
+}
+
+// maxRRset is the largest number of records in an RRset of the zone. That many A records fit
+// into a reply over TCP. Of other types fewer fit.
+const maxRRset = 4000
+
+// cutLogInterval is the least time between two warnings about RRsets that do not fit.
+const cutLogInterval = time.Minute
+
+// markCut marks a reply with a part of an RRset. A client over UDP repeats the query over TCP. A
+// client over TCP has no other transport: TC would be of no use to it.
+func (s *Server) markCut(q *query, b []byte) {
+	if q.via == overUDP {
+		b[2] |= flagTC >> 8
+		return
+	}
+	s.observeCut(q)
+}
+
+// observeCut counts and logs a reply over TCP with a part of an RRset.
+func (s *Server) observeCut(q *query) {
+	s.metrics.cut.Inc()
+	now, last := q.received.UnixNano(), s.metrics.cutLogged.Load()
+	if now-last >= int64(cutLogInterval) && s.metrics.cutLogged.CompareAndSwap(last, now) {
+		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
+			"name", q.owner(), "type", dns.Type(q.qtype), "limit", maxRRset)
+	}
+}
+
+// denial returns the reply with no answer: the SOA record of the zone is the authority (RFC 2308
+// section 2). It returns nil if the reply is too long.
+func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
+	const (
+		hostmaster = "\x0ahostmaster"
+		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
+	)
+	if headerLen+len(q.question)+pointerLen+recordFixedLen+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.maxLen(&answer{}) {
+		return nil
+	}
+	b := q.startReply(buf, flagAA, rcode)
+	apexAt := headerLen + len(q.name) - len(apex)
+	b = appendPointer(b, apexAt)
+	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
+	data := len(b)
+	domainAt := apexAt
+	if domain := s.cfg.Domain; apex == domain {
+		b = append(b, s.primary[:len(s.primary)-len(domain)]...)
+		b = appendPointer(b, domainAt)
+	} else {
+		b = append(b, s.primary...)
+		domainAt = len(b) - len(domain)
+	}
+	b = append(b, hostmaster...)
+	b = appendPointer(b, domainAt)
+	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
+	binary.BigEndian.PutUint16(b[8:], 1)
+	return b
+}
