@@ -5,7 +5,6 @@ package apiserver_test
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,15 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// policies is where the admission policies are.
-const policies = "../../deploy/admission"
-
-// TestAPIServerPolicies tests the policies of deploy/admission in a real API server, without the
-// webhook.
+// TestAPIServerPolicies tests the admission policies in a real API server, without the webhook.
 func TestAPIServerPolicies(t *testing.T) {
 	k := apiserver.Start(t, withoutAccounts).Kubectl(t)
 	table, err := vectors.Load()
@@ -38,7 +34,7 @@ func TestAPIServerPolicies(t *testing.T) {
 	enforce(t, k)
 	said := p.vectors(t)
 	t.Run("documented", func(t *testing.T) { documented(t, said) })
-	t.Run("parameter", p.parameter)
+	t.Run("unknown values", p.unknownValues)
 	t.Run("left alone", p.leftAlone)
 	t.Run("generated names", p.generatedNames)
 }
@@ -61,24 +57,27 @@ const everywhere = `
 {apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: SPEC}}}
 `
 
-// enforce applies the policies, and returns when the API server acts on each binding.
-func enforce(t testing.TB, k *apiserver.Kubectl) {
+// rendered returns the policies for a domain and cluster DNS servers.
+func rendered(t testing.TB, domain string, servers ...string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(policies, "*.yaml"))
+	c, err := policies.NewConfig(domain, servers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, string(text))
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// enforce applies the policies for cluster.local, and returns when the API server acts on each
+// binding.
+func enforce(t testing.TB, k *apiserver.Kubectl) {
+	t.Helper()
 	const spec = `{restartPolicy: Always, dnsPolicy: Default, setHostnameAsFQDN: true, dnsConfig: {options: [{name: "a\nb"}]}, containers: [{name: c, image: registry.example/c}]}`
 	probe := strings.NewReplacer("template: {spec: SPEC", "template: {spec: "+strings.Replace(spec, "Always", "Never", 1), "SPEC", spec).Replace(everywhere)
-	k.Enforce(t, strings.Join(all, separator), probe, func(v apiserver.Verdict) bool {
+	k.Enforce(t, rendered(t, "cluster.local", "10.96.0.10"), probe, func(v apiserver.Verdict) bool {
 		seen := strings.Join(v.Warnings, "\n") + v.Refused
 		for _, kinds := range []string{"pods", "workloads", "jobs"} {
 			for _, policy := range []string{"errors", "warnings"} {
@@ -225,7 +224,7 @@ func documented(t *testing.T, said map[string]bool) {
 			continue
 		}
 		code, severity, by := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
-		covered := severity != "info" && (by != "API server" || code == "generated-hostname")
+		covered := severity != "info" && (by != "API server" || code == "generated-hostname" || code == "statefulset-name")
 		if covered != (said[code] != left[code]) {
 			t.Errorf("%s: the policies say it: %v, they leave it: %v", code, said[code], left[code])
 		}
@@ -240,31 +239,28 @@ func documented(t *testing.T, said map[string]bool) {
 const long = `{apiVersion: v1, kind: Pod, metadata: {name: cart-000000000000000000001, namespace: payments},
 spec: {subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}`
 
-// parameters makes the ConfigMap say what data is, and waits until the verdict on the long
-// pod shows it.
-func (p policyTest) parameters(t *testing.T, data string, heeded func(apiserver.Verdict) bool) {
-	t.Helper()
-	p.kubectl.Enforce(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: dnsconfigurer-admission, namespace: kube-system}, data: "+data+"}", long, heeded)
-}
-
+// domain renders the policies for a domain, and waits until the verdict on the long pod shows it.
 func (p policyTest) domain(t *testing.T, domain string) {
 	t.Helper()
-	p.parameters(t, "{clusterDomain: "+domain+", clusterDNS: 10.96.0.10}", func(v apiserver.Verdict) bool {
+	p.kubectl.Enforce(t, rendered(t, domain, "10.96.0.10"), long, func(v apiserver.Verdict) bool {
 		return strings.Contains(v.Refused, ".svc."+domain+" would be")
 	})
 }
 
-// parameter: what is not said counts as cluster.local; without the ConfigMap nothing is
-// judged, and no pod is in the way of its coming back.
-func (p policyTest) parameter(t *testing.T) {
-	refused := func(v apiserver.Verdict) bool { return strings.Contains(v.Refused, denied) }
-	p.parameters(t, "{clusterDomain: a.b}", func(v apiserver.Verdict) bool { return v.Refused == "" })
-	p.parameters(t, "{}", refused) // apply takes out what it wrote
-	p.run(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
-	eventually(t, "the pod without a parameter", func() bool {
-		v := p.kubectl.DryRun(t.Context(), long)
-		return v.Refused == "" && len(v.Warnings) == 0
-	})
+// unknownValues: without the domain no FQDN is too long, without the cluster DNS servers no
+// nameserver is too many, and the other rules stay.
+func (p policyTest) unknownValues(t *testing.T) {
+	const fourth = `{apiVersion: v1, kind: Pod, metadata: {name: fourth, namespace: payments},
+spec: {dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2, 192.0.2.3], options: [{name: nodts}]}, containers: [{name: c, image: registry.example/c}]}}`
+	const tooMany = "would have 4 nameservers"
+	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) {
+		t.Errorf("with the servers: %+v", v)
+	}
+	p.kubectl.Enforce(t, rendered(t, ""), long, func(v apiserver.Verdict) bool { return v.Refused == "" && len(v.Warnings) == 0 })
+	p.kubectl.Enforce(t, rendered(t, ""), fourth, func(v apiserver.Verdict) bool { return !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) })
+	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), "supports option \"nodts\"") {
+		t.Errorf("without values: %+v", v)
+	}
 	p.domain(t, "cluster.local")
 }
 

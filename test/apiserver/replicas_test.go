@@ -148,7 +148,7 @@ func newReplica(t *testing.T, w *webhookTest, dir string, args ...string) *repli
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
-	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms"}, args...)}
+	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms", "--cluster-domain", "cluster.local"}, args...)}
 	t.Cleanup(func() {
 		r.process.Kill()
 		if t.Failed() {

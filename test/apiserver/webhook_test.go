@@ -43,6 +43,7 @@ func TestAPIServerWebhook(t *testing.T) {
 	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
 	w := newWebhookTest(t, c)
 	t.Run("vectors", w.vectors)
+	t.Run("large", w.large)
 	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
 	t.Run("autopath", w.autopath)
 	t.Run("restarts", w.restarts)
@@ -269,6 +270,27 @@ func (w *webhookTest) vectors(t *testing.T) {
 	t.Logf("%d of %d vectors", judged, len(table))
 	if judged < len(table)*9/10 {
 		t.Error("most of the table is left out")
+	}
+}
+
+// large: a pod with many options is denied like one with none. The time of the verdict grew with
+// the square of their number, and after three seconds the API server admitted the pod.
+func (w *webhookTest) large(t *testing.T) {
+	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
+	eventually(t, "a denial", func() bool {
+		s, err := w.create(t.Context(), []byte(tooLong), true)
+		return err == nil && strings.HasPrefix(s.refused, deniedBy)
+	})
+	before := w.failedOpen(t)
+	for _, n := range []int{20_000, 60_000, 120_000} {
+		options := strings.TrimSuffix(strings.Repeat(`{"name":"edns0-"},`, n), ",")
+		s, err := w.create(t.Context(), []byte(strings.Replace(tooLong, `"spec":{`, `"spec":{"dnsConfig":{"options":[`+options+`]},`, 1)), true)
+		if err != nil || !strings.HasPrefix(s.refused, deniedBy) || len(s.refused) > 4<<10 {
+			t.Errorf("%d options: %.500q, %v", n, s.refused, err)
+		}
+	}
+	if after := w.failedOpen(t); after != before {
+		t.Errorf("apiserver_admission_webhook_fail_open_count went from %v to %v", before, after)
 	}
 }
 

@@ -74,9 +74,9 @@ func TestSpecification(t *testing.T) {
 		{"unready.default.svc.cluster.local.", "A", "NXDOMAIN aa SOA of cluster.local."},
 		{"foo.default.svc.cluster.local.", "CNAME", "NOERROR aa | @ 5 CNAME www.example.com."},
 		{"foo.default.svc.cluster.local.", "A", "NOERROR aa | @ 5 CNAME www.example.com. | www.example.com. - A 203.0.113.147"},
-		// RFC 8020: a name exists if a name below it does.
+		// RFC 8020: a name exists if a name below it does. Reverse zones are not those of the cluster.
 		{"_tcp." + kubernetes, "A", "NOERROR aa SOA of cluster.local."},
-		{"0.3.10.in-addr.arpa.", "PTR", "NOERROR aa SOA of arpa."},
+		{"0.3.10.in-addr.arpa.", "PTR", "NXDOMAIN SOA of arpa."},
 	} {
 		q := ask.Question{Name: c.name, Type: dns.StringToType[c.qtype]}
 		got := strings.Join(strings.Fields(strings.ReplaceAll(ask.Normal(q, zone.Answer(q)).String(), "\n", " | ")), " ")

@@ -123,7 +123,7 @@ func TestAdmissionDifferential(t *testing.T) {
 		if err != nil {
 			continue // a host file that the kubelet refuses
 		}
-		found := rules.Check(admission.Object{Kind: admission.KindPod, Name: c.Pod.Name, Pod: kube.FromPod(c.Pod)})
+		found := vectors.Check(t, rules, admission.Object{Kind: admission.KindPod, Name: c.Pod.Name, Pod: kube.FromPod(c.Pod)})
 		if diff := cmp.Diff(want, refusedBy(found), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("fields that the API server refuses (-API server +rules):\n%s%s", diff, text)
 		}

@@ -95,7 +95,7 @@ func check(c cases.Case, kubelet, want cases.Answer) []string {
 	if refused {
 		return nil
 	}
-	return cases.Diff(c, want)
+	return append(cases.Diff(c, want), cases.DiffKubelet(c, kubelet)...)
 }
 
 // checkReferences checks rule L5: a DNS event on the node has no UID, by which kubectl

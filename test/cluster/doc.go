@@ -9,5 +9,5 @@
 // cases, check that each rule is covered often enough, and that an error in the engine
 // would be detected: each of a table of mutants must be caught. The findings of
 // internal/admission are compared with the API server's validation, and word for word
-// with the policies of deploy/admission.
+// with the admission policies.
 package cluster

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
@@ -37,6 +38,10 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"policy/merge.go", "\td.addStep(ruleMerge)", "\tif len(c.Nameservers)+len(c.Searches)+len(c.Options) == 0 {\n\t\treturn\n\t}\n\td.addStep(ruleMerge)", "M3: an empty dnsConfig does nothing"},
 	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, ``, "M4: an empty value keeps its colon"},
+	{"policy/merge.go", `if d.omitsUnsafe(e) {`, `if isUnsafe(e.Kind, e.Text) {`, "D3: the kubelet's options are filtered before they override"},
+	{"policy/entry_unsafe.go", `if d.kubelet || `, `if `, "D3: the kubelet's values are filtered"},
+	{"policy/entry_unsafe.go", `d.kubelet || !isUnsafe(e.Kind, e.Text)`, `true`, "D3: values break out of their line"},
+	{"policy/engine_kubelet.go", `pod.Override = ""`, ``, "D6: a kubelet reads the annotation"},
 	{"policy/limits.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
 	{"policy/limits.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
 	{"policy/limits.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
@@ -101,7 +106,7 @@ func TestMutants(t *testing.T) {
 func record(t *testing.T) string {
 	t.Helper()
 	list := slices.Collect(cases.Generate(0, replayed))
-	_, want, _ := askTwins(t, list)
+	kubelet, want, names := askTwins(t, list)
 	path := filepath.Join(memoryDir(t), "cases.ndjson")
 	f, err := os.Create(path)
 	if err != nil {
@@ -110,7 +115,13 @@ func record(t *testing.T) string {
 	defer f.Close()
 	lines := json.NewEncoder(f)
 	for i := range list {
+		if !utf8.ValidString(list[i].HostResolvConf) {
+			continue // cannot be written as JSON
+		}
 		list[i].Expected = &want[i]
+		if len(names[i]) > 0 {
+			list[i].Kubelet = &kubelet[i]
+		}
 		if err := lines.Encode(list[i]); err != nil {
 			t.Fatal(err)
 		}

@@ -40,6 +40,7 @@ http: ` + shimAddress + `
 node:
   kubeletConfig: kubelet.yaml
   nodeName: ` + nodeName + `
+  allowedOverrides: [Default, None]
 autopath:
   nodeCache: 169.254.20.10
 `

@@ -40,10 +40,11 @@ func TestNode(t *testing.T) {
 // facts are those of the machine's kubelet.
 func facts() policy.Node {
 	return policy.Node{
-		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
-		ClusterDomain: "cluster.local",
-		ResolvConf:    "/etc/resolv.conf",
-		Autopath:      policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
+		AllowedOverrides: []policy.Policy{policy.Default, policy.None},
+		ClusterDNS:       []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		ClusterDomain:    "cluster.local",
+		ResolvConf:       "/etc/resolv.conf",
+		Autopath:         policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
 	}
 }
 

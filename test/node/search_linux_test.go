@@ -81,7 +81,9 @@ func (m *machine) testSearchLists(t *testing.T) {
 		m.lookUp(t, false)
 	})
 	t.Run("a node cache before it", func(t *testing.T) {
-		m.serveNames(t, program, append(server, "--listen", at(clusterDNS)), clusterDNS)
+		// A query to a local address comes from this address.
+		network := netip.PrefixFrom(clusterDNS, clusterDNS.BitLen()).String()
+		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--autopath-network", network), clusterDNS)
 		m.serveNames(t, program, []string{"nodecache", "--listen", at(nodeCache), "--cluster-dns", clusterDNS.String()}, nodeCache)
 		m.lookUp(t, true)
 	})

@@ -30,7 +30,7 @@ type Vector struct {
 
 	APIServer string // accepts or refuses
 	Admission string // allows, warns or denies
-	Policies  string // why the policies of deploy/admission have no message where Admission has one; else ""
+	Policies  string // why the admission policies have no message where Admission has one; else ""
 	Kubelet   string // of a pod that the API server accepts: starts, cuts or refuses; else ""
 }
 
@@ -62,6 +62,16 @@ func (n Node) Rules(t testing.TB) *admission.Rules {
 		t.Fatal(err)
 	}
 	return rules
+}
+
+// Check returns the findings of rules in o.
+func Check(t testing.TB, rules *admission.Rules, o admission.Object) []policy.Finding {
+	t.Helper()
+	findings, err := rules.Check(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return findings
 }
 
 // Finding is a finding in the object.

@@ -4,6 +4,7 @@
 package deviation
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
@@ -39,6 +41,7 @@ var Classes = []Class{
 	{"srv-of-endpoint", isEndpointSRV},
 	{"srv-of-pod", isPodSRV},
 	{"below-pod-name", isBelowPod},
+	{"pod-of-special-address", isSpecialPod},
 	{"external-name-other-type", isExternalOther},
 	{"alias-loop", isLoop},
 	{"alias-of-missing-name", isAliasOfMissing},
@@ -46,6 +49,7 @@ var Classes = []Class{
 	{"alias-of-nothing-elsewhere", isAliasOfExternal},
 	{"ns-dns", isNSDNS},
 	{"below-reverse-name", isBelowReverse},
+	{"special-use-name", isSpecialUse},
 }
 
 // Of returns the class of c, "" if CoreDNS must reply as package spec does.
@@ -56,6 +60,11 @@ func Of(c *Case) string {
 		}
 	}
 	return ""
+}
+
+// isSpecialUse: CoreDNS forwards names that no other server has.
+func isSpecialUse(c *Case) bool {
+	return spec.LocalZone(c.name) != "" && !c.Zone.IsOurs(c.name)
 }
 
 // isUnlabelled: for a slice without the label of a Service, CoreDNS builds a name with an
@@ -116,7 +125,7 @@ func isTolerated(c *Case) bool {
 
 // isMissingSOA: in CoreDNS every name exists for queries of type SOA.
 func isMissingSOA(c *Case) bool {
-	return c.isType(dns.TypeSOA) && (len(c.labels) > 0 && c.Want.Rcode == dns.RcodeNameError || dns.IsSubDomain("arpa.", c.name) && !c.Zone.Has(c.name))
+	return c.isType(dns.TypeSOA) && (len(c.labels) > 0 && c.Want.Rcode == dns.RcodeNameError || dns.IsSubDomain("arpa.", c.name) && !c.Zone.IsOurs(c.name))
 }
 
 // isEmptyNonTerminal: a name exists if a name below it does (RFC 8020). CoreDNS follows
@@ -126,7 +135,7 @@ func isEmptyNonTerminal(c *Case) bool {
 		return false
 	}
 	isProtocol := len(c.below) == 1 && strings.HasPrefix(c.below[0], "_")
-	return c.isAt("dns.") || isProtocol || dns.IsSubDomain("arpa.", c.name) && !c.address.IsValid()
+	return c.isAt("dns.") || isProtocol
 }
 
 // isTXT: CoreDNS replies to TXT queries with a text if the name has other records, and
@@ -209,6 +218,18 @@ func isPodSRV(c *Case) bool { return c.isType(dns.TypeSRV) && c.isPod() && len(c
 // isBelowPod: CoreDNS ignores the labels left of a pod's name.
 func isBelowPod(c *Case) bool { return c.isPod() && (len(c.below) == 1 || len(c.below) == 2) }
 
+// isSpecialPod: CoreDNS returns addresses that a pod cannot have, such as loopback addresses.
+func isSpecialPod(c *Case) bool {
+	if !c.Zone.AnswersAnyPod() || len(c.labels) != 3 || c.labels[2] != "pod" || !c.Zone.Has(c.labels[1]+".pod."+world.Zone) {
+		return false
+	}
+	addr, err := netip.ParseAddr(strings.ReplaceAll(c.labels[0], "-", ":"))
+	if err != nil {
+		addr, err = netip.ParseAddr(strings.ReplaceAll(c.labels[0], "-", "."))
+	}
+	return err == nil && !addr.IsGlobalUnicast()
+}
+
 // isExternalOther: an alias applies to all types (RFC 1034 section 3.6.2); CoreDNS
 // follows it for addresses only.
 func isExternalOther(c *Case) bool {
@@ -223,7 +244,8 @@ func isExternalWithout(c *Case) bool {
 
 // isLoop: CoreDNS replies NODATA for a name that is an alias of itself.
 func isLoop(c *Case) bool {
-	return isExternalWithout(c) && c.Want.Rcode == dns.RcodeSuccess && len(c.Want.Ns) == 0
+	aliases := c.aliases()
+	return isExternalWithout(c) && c.Want.Rcode == dns.RcodeServerFailure && dns.IsSubDomain(world.Zone, aliases[len(aliases)-1])
 }
 
 // isAliasOfMissing: CoreDNS omits an alias whose target in the zone does not exist, so
@@ -234,7 +256,7 @@ func isAliasOfMissing(c *Case) bool {
 
 // isAliasOfOther: CoreDNS omits an alias whose target in the zone has no such address.
 func isAliasOfOther(c *Case) bool {
-	return isExternalWithout(c) && !c.leavesZone() && !isLoop(c) && c.Want.Rcode == dns.RcodeSuccess
+	return isExternalWithout(c) && !c.leavesZone() && c.Want.Rcode == dns.RcodeSuccess
 }
 
 // isAliasOfExternal: CoreDNS omits the upstream resolver's reply for the target of an

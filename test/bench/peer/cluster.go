@@ -103,7 +103,8 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	}
 	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--kubeconfig", kubeconfig, "--listen", address, "--http", http,
 		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5)),
-		"--snapshot", c.Snapshot, "--host-suffix", strings.Join(c.HostSuffixes, ",")), address)
+		"--snapshot", c.Snapshot, "--host-suffix", strings.Join(c.HostSuffixes, ","),
+		"--autopath-network", "127.0.0.0/8"), address) // of the node cache, which has no Service
 	if err != nil {
 		return nil, err
 	}

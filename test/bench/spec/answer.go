@@ -15,13 +15,14 @@ import (
 )
 
 // Has reports whether name, in lower case, exists: in the cluster zone, or as a reverse
-// name of the cluster, or above one.
+// name of the cluster.
 func (z *Zone) Has(name string) bool { return z.exists[name] || z.podAddress(name) != nil }
 
 // IsOurs reports whether the server is authoritative for name: the cluster zone, and the
-// reverse names of the cluster. Other reverse names are forwarded.
+// reverse names of the cluster's addresses. Other reverse names are forwarded, those above the
+// names of addresses too: the cluster does not have their zones.
 func (z *Zone) IsOurs(name string) bool {
-	return dns.IsSubDomain(z.name, name) || dns.IsSubDomain("arpa.", name) && dns.CountLabel(name) > 2 && z.exists[name]
+	return dns.IsSubDomain(z.name, name) || dns.IsSubDomain("arpa.", name) && len(z.records[name]) > 0
 }
 
 // Records returns the records of a name, in lower case.
@@ -35,18 +36,29 @@ func (z *Zone) Records(name string, rrtype uint16) []dns.RR {
 	return list
 }
 
+// maxAliases is the longest chain of aliases. A longer one, and a loop, is a failure.
+const maxAliases = 10
+
 // Answer returns the reply to q.
 func (z *Zone) Answer(q ask.Question) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetQuestion(q.Name, q.Type)
 	m.Response = true
+	if local := LocalZone(q.Lower()); local != "" && !z.IsOurs(q.Lower()) {
+		m.Authoritative = true
+		localAnswer(m, q.Lower(), local, q.Type)
+		return z.withOwnerCase(m, q)
+	}
 	if !z.IsOurs(q.Lower()) {
 		return upstream.Answer(q.Name, q.Type)
 	}
 	m.Authoritative = true // for the name in the question (RFC 1035 section 4.1.1)
-	name, seen := q.Lower(), map[string]bool{}
-	for !seen[name] {
-		seen[name] = true
+	name, aliases := q.Lower(), 0
+	for {
+		if aliases > maxAliases {
+			m.Rcode = dns.RcodeServerFailure
+			break
+		}
 		if !z.IsOurs(name) {
 			rest := upstream.Answer(name, q.Type)
 			m.Rcode, m.Answer, m.Ns = rest.Rcode, append(m.Answer, rest.Answer...), rest.Ns
@@ -56,6 +68,7 @@ func (z *Zone) Answer(q ask.Question) *dns.Msg {
 		if len(alias) > 0 && q.Type != dns.TypeCNAME {
 			m.Answer = append(m.Answer, alias...)
 			name = alias[0].(*dns.CNAME).Target
+			aliases++
 			continue
 		}
 		z.end(m, name, q.Type)
@@ -117,18 +130,19 @@ func (z *Zone) withOwnerCase(m *dns.Msg, q ask.Question) *dns.Msg {
 }
 
 // podAddress returns the record of a pod's name in the mode insecure, in which pods need
-// not exist: an address with dashes, IPv4 or IPv6, in a namespace that exists.
+// not exist: an address with dashes, IPv4 or IPv6, in a namespace that exists. A pod cannot
+// have a loopback, link-local, multicast or unspecified address.
 func (z *Zone) podAddress(name string) []dns.RR {
 	label, rest, _ := strings.Cut(name, ".")
-	if z.podMode != "insecure" || !z.exists[rest] || !strings.HasSuffix(rest, ".pod."+z.name) {
+	if !z.AnswersAnyPod() || !z.exists[rest] || !strings.HasSuffix(rest, ".pod."+z.name) {
 		return nil
 	}
 	header := dns.RR_Header{Name: name, Class: dns.ClassINET, Ttl: TTL}
-	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil && a.Is4() {
+	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil && a.Is4() && a.IsGlobalUnicast() {
 		header.Rrtype = dns.TypeA
 		return []dns.RR{&dns.A{Hdr: header, A: net.IP(a.AsSlice())}}
 	}
-	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":")); err == nil && a.Is6() {
+	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":")); err == nil && a.Is6() && a.IsGlobalUnicast() {
 		header.Rrtype = dns.TypeAAAA
 		return []dns.RR{&dns.AAAA{Hdr: header, AAAA: net.IP(a.AsSlice())}}
 	}

@@ -74,6 +74,9 @@ func New(w *world.World, self []netip.Addr, podMode string) *Zone {
 // Of returns the records of w on the same server.
 func (z *Zone) Of(w *world.World) *Zone { return New(w, z.self, z.podMode) }
 
+// AnswersAnyPod reports whether pods need not exist: an address with dashes is the name of one.
+func (z *Zone) AnswersAnyPod() bool { return z.podMode == "insecure" }
+
 // add adds name with records.
 func (z *Zone) add(name string, records ...dns.RR) {
 	name = dns.CanonicalName(name)

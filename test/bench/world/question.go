@@ -13,8 +13,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 )
 
-// Questions returns n questions about the world: names of every form and names that are
-// almost right, with the types that clients use and sometimes any other.
+// Questions returns n random questions about the world: names of every form and names that are
+// almost right, with the types that clients use and sometimes any other. A few fixed questions
+// follow them.
 func (g *Generator) Questions(n int) []ask.Question {
 	list := make([]ask.Question, n)
 	for i := range list {
@@ -28,6 +29,16 @@ func (g *Generator) Questions(n int) []ask.Question {
 		}
 		q.TCP = g.chance(0.02)
 		list[i] = q
+	}
+	return append(list, g.specialPodNames()...)
+}
+
+// specialPodNames asks for the names that addresses would have which a pod cannot have. Random
+// questions hit them too rarely.
+func (g *Generator) specialPodNames() (list []ask.Question) {
+	suffix := "." + g.World.Services[0].Namespace + ".pod." + Zone
+	for _, address := range []string{"127-0-0-1", "169-254-169-254", "224-0-0-1", "0-0-0-0", "255-255-255-255"} {
+		list = append(list, ask.Question{Name: address + suffix, Type: dns.TypeA})
 	}
 	return list
 }

@@ -37,6 +37,7 @@ type Case struct {
 	Manifest       bool        `json:"manifest,omitempty"` // Pod is a manifest in the static pod directory
 
 	Expected *Answer `json:"expected,omitempty"`
+	Kubelet  *Answer `json:"kubelet,omitempty"` // the kubelet's answer, if Expected is that to the twin
 }
 
 // Answer is the result of a kubelet for a Case. Lists are in its order, except Options,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	netutils "k8s.io/utils/net"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -24,11 +25,7 @@ func Diff(c Case, want Answer) []string {
 	if err != nil {
 		return []string{"the engine refuses the node: " + err.Error()}
 	}
-	host := c.hostFile()
-	pod := c.Pod
-	if c.Manifest {
-		pod = kube.StaticPod(pod, c.Node())
-	}
+	host, pod := c.hostFile(), c.kubeletPod()
 	d := engine.Decide(kube.FromPod(pod), host)
 	got := d.Config()
 
@@ -49,6 +46,31 @@ func Diff(c Case, want Answer) []string {
 	diffs.text("container error", containerErrors(d.Findings), want.ContainerError)
 	diffs.checkDeclared(&c, d.Findings)
 	return diffs
+}
+
+// DiffKubelet compares the kubelet's configuration that pkg/policy computes for c with that
+// of answer, the kubelet's. There are no divergences.
+func DiffKubelet(c Case, answer Answer) []string {
+	if answer.ErrorStage == DNSStage {
+		return nil
+	}
+	engine, err := policy.New(c.node())
+	if err != nil {
+		return []string{"the engine refuses the node: " + err.Error()}
+	}
+	got := engine.KubeletConfig(kube.FromPod(c.kubeletPod()), c.hostFile())
+	if want := (resolvconf.Config{Nameservers: answer.Servers, Searches: answer.Searches, Options: answer.Options}); !got.Equal(want) {
+		return []string{fmt.Sprintf("KubeletConfig: kubelet %q, engine %q", want, got)}
+	}
+	return nil
+}
+
+// kubeletPod returns the pod as the kubelet has it.
+func (c *Case) kubeletPod() *corev1.Pod {
+	if c.Manifest {
+		return kube.StaticPod(c.Pod, c.Node())
+	}
+	return c.Pod
 }
 
 // checkDeclared checks that the engine reports a divergence from the kubelet, and only

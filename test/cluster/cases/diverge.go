@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -78,7 +79,7 @@ func withoutAutopath(c *Case) {
 	spec := &c.Pod.Spec
 	p := effective(c)
 	delete(c.Pod.Annotations, policy.OverrideAnnotation)
-	if p != autopath {
+	if p != autopath { // it cannot work
 		spec.DNSPolicy = p
 		return
 	}
@@ -97,12 +98,11 @@ func withoutAutopath(c *Case) {
 
 const autopath corev1.DNSPolicy = "ClusterFirstWithAutopath"
 
-// effective returns the policy that the engine applies: the annotation's, or else the
-// pod's. Autopath applies only where it can work.
+// effective returns the policy that the engine applies: autopath if the annotation has it,
+// or else the pod's. Autopath applies only where it can work.
 func effective(c *Case) corev1.DNSPolicy {
 	p := c.Pod.Spec.DNSPolicy
-	switch o := corev1.DNSPolicy(c.Pod.Annotations[policy.OverrideAnnotation]); {
-	case isAutopathName(o), o == corev1.DNSNone, o == corev1.DNSDefault, o == corev1.DNSClusterFirst, o == corev1.DNSClusterFirstWithHostNet:
+	if o := corev1.DNSPolicy(c.Pod.Annotations[policy.OverrideAnnotation]); isAutopathName(o) {
 		p = o
 	}
 	domain := autopathDomain(c)
@@ -118,8 +118,8 @@ func autopathDomain(c *Case) string {
 	return "search." + c.Pod.Namespace + "." + c.ClusterDomain + ".ap.k8s.io"
 }
 
-// isUnsafe: a kubelet writes a newline of dnsConfig, and a NUL of the host file, to the
-// pod's resolv.conf. A blank inside a search domain splits it. The engine omits such
+// isUnsafe: a kubelet writes a newline of dnsConfig, and a NUL or text that is not UTF-8 of
+// the host file, to the pod's resolv.conf. A blank inside a search domain splits it. The engine omits such
 // values.
 func isUnsafe(c *Case) bool {
 	base := c.Base()
@@ -132,12 +132,12 @@ func isUnsafe(c *Case) bool {
 			return true
 		}
 	}
-	return base != NoBase && c.hostHasNUL(base)
+	return base != NoBase && c.hostIsUnsafe(base)
 }
 
-// hostHasNUL reports whether a value with a NUL gets from the host file to pods of base.
-// A NUL in an option's value matters only in the last option of the key.
-func (c *Case) hostHasNUL(base Base) bool {
+// hostIsUnsafe reports whether an unsafe value gets from the host file to pods of base. An
+// option's value matters only in the last option of the key.
+func (c *Case) hostIsUnsafe(base Base) bool {
 	var servers, searches, options bool
 	for _, fields := range c.HostLines() {
 		switch fields[0] {
@@ -166,10 +166,10 @@ func withoutUnsafe(c *Case) {
 	})
 }
 
-func isUnsafeValue(s string) bool { return strings.ContainsAny(s, "\n\x00") }
+func isUnsafeValue(s string) bool { return strings.ContainsAny(s, "\n\x00") || !utf8.ValidString(s) }
 
 func isUnsafeDomain(s string) bool {
-	return strings.ContainsRune(s, 0) || strings.ContainsFunc(s, unicode.IsSpace)
+	return isUnsafeValue(s) || strings.ContainsFunc(s, unicode.IsSpace)
 }
 
 func isUnsafeOption(o corev1.PodDNSConfigOption) bool {

@@ -164,7 +164,11 @@ func (g generator) breakLine(config *corev1.PodDNSConfig) {
 	case 1:
 		config.Searches = append([]string{pick(g, evil, "a b", "a\u00a0b", "tab\t")}, config.Searches...)
 	case 2:
-		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "broken", Value: &evil})
+		name := "broken"
+		if len(evil) < 3 {
+			name = "ndots" // which the base or the pod often has
+		}
+		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: name, Value: &evil})
 	case 3:
 		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: evil})
 	}

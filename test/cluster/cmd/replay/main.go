@@ -49,7 +49,11 @@ func replay(path string) (string, error) {
 		} else if err != nil {
 			return "", err
 		}
-		if diffs := cases.Diff(c, *c.Expected); len(diffs) > 0 {
+		kubelet := c.Expected
+		if c.Kubelet != nil {
+			kubelet = c.Kubelet
+		}
+		if diffs := append(cases.Diff(c, *c.Expected), cases.DiffKubelet(c, *kubelet)...); len(diffs) > 0 {
 			return c.ID + ": " + strings.Join(diffs, "; "), nil
 		}
 	}

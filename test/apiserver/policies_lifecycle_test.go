@@ -1,0 +1,171 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+)
+
+// lifecycleTest is an API server on which the policies are installed, replaced and removed.
+type lifecycleTest struct {
+	policyTest
+
+	binary, kubeconfig string
+}
+
+// TestAPIServerPolicies_Lifecycle tests that the policies are enforced whenever they are
+// installed, however they came to be.
+func TestAPIServerPolicies_Lifecycle(t *testing.T) {
+	c := apiserver.Start(t, withoutAccounts)
+	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), nil, map[string]bool{}}, binary: filepath.Join(t.TempDir(), "dnsconfigurer"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	if out, err := exec.Command("go", "build", "-o", l.binary, "../../cmd/dnsconfigurer").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := c.Kubeconfig(c.Address(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(l.kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.namespace(t, "payments")
+	t.Run("check", l.check)
+	t.Run("ten times", l.tenTimes)
+	t.Run("replace", l.replace)
+	t.Run("domain", l.changeDomain)
+	t.Run("upgrade", l.upgrade)
+}
+
+// render returns the output of the command policies.
+func (l lifecycleTest) render(t *testing.T, flags ...string) string {
+	t.Helper()
+	out, err := exec.Command(l.binary, append([]string{"policies"}, flags...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// all are the policies with all rules.
+func (l lifecycleTest) all(t *testing.T) string {
+	t.Helper()
+	return l.render(t, "--cluster-domain", "cluster.local", "--cluster-dns", "10.96.0.10")
+}
+
+// checked returns the output of policies --check, and its exit code.
+func (l lifecycleTest) checked(t *testing.T) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "payments")
+	out, _ := cmd.CombinedOutput()
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// until waits until the long pod is denied, or is not.
+func (l lifecycleTest) until(t *testing.T, want bool) {
+	t.Helper()
+	start := time.Now()
+	eventually(t, "the verdict on the long pod", func() bool {
+		return strings.Contains(l.kubectl.DryRun(t.Context(), long).Refused, denied) == want
+	})
+	t.Logf("denied: %v, after %v", want, time.Since(start).Round(100*time.Millisecond))
+}
+
+// check: the command reports what is enforced before, during and after an installation.
+func (l lifecycleTest) check(t *testing.T) {
+	none := func(when string) {
+		t.Helper()
+		out, code := "", 0
+		eventually(t, when, func() bool {
+			out, code = l.checked(t)
+			return code == 1 && strings.Contains(out, "Pod: not enforced\nReplicaSet: not enforced\nJob: not enforced\n") && strings.Contains(out, "no policy is enforced")
+		})
+	}
+	none("before the installation")
+	for _, manifests := range []string{l.render(t), l.all(t)} {
+		l.run(t, manifests, "apply", "-f", "-")
+		eventually(t, "after the installation", func() bool {
+			out, code := l.checked(t)
+			return code == 0 && strings.Contains(out, "Pod: denied by dnsconfigurer-pods-errors; warned of by dnsconfigurer-pods-warnings\n") &&
+				strings.Contains(out, "ReplicaSet: warned of by dnsconfigurer-workloads-errors, dnsconfigurer-workloads-warnings\n") &&
+				strings.Contains(out, "Job: warned of by dnsconfigurer-jobs-errors, dnsconfigurer-jobs-warnings\n")
+		})
+	}
+	l.run(t, l.render(t), "delete", "-f", "-")
+	none("after the removal")
+	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "missing")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "creating a Pod in namespace missing as a dry run: ") {
+		t.Errorf("in a missing namespace: %v\n%s", err, out)
+	}
+}
+
+// tenTimes: with a paramKind of a core type this ended enforcement until a restart of
+// kube-apiserver.
+func (l lifecycleTest) tenTimes(t *testing.T) {
+	for range 10 {
+		l.run(t, l.all(t), "apply", "-f", "-")
+		l.until(t, true)
+		l.run(t, l.all(t), "delete", "-f", "-")
+		l.until(t, false)
+	}
+}
+
+func (l lifecycleTest) replace(t *testing.T) {
+	l.run(t, l.all(t), "apply", "-f", "-")
+	l.until(t, true)
+	for range 3 {
+		l.run(t, l.all(t), "replace", "--force", "-f", "-")
+		l.until(t, true)
+	}
+}
+
+// changeDomain: with a shorter domain the long pod is allowed, with the former one denied.
+func (l lifecycleTest) changeDomain(t *testing.T) {
+	for _, domain := range []string{"a.b", "cluster.local", "corp.example.internal"} {
+		l.run(t, l.render(t, "--cluster-domain", domain), "apply", "-f", "-")
+		l.until(t, domain != "a.b")
+		if domain != "a.b" {
+			eventually(t, domain, func() bool {
+				return strings.Contains(l.kubectl.DryRun(t.Context(), long).Refused, ".svc."+domain+" would be")
+			})
+		}
+	}
+}
+
+// upgrade: a release with a paramKind is replaced, policies first as they are written, or
+// bindings first. The pod is denied at any time.
+func (l lifecycleTest) upgrade(t *testing.T) {
+	before, err := os.ReadFile("testdata/policies-v0.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := strings.SplitAfter(l.all(t), "\n---\n")
+	policies, bindings := strings.Join(documents[:2], ""), strings.Join(documents[2:], "")
+	for _, order := range [][]string{{policies, bindings}, {bindings, policies}, {policies + bindings}} {
+		l.run(t, l.all(t), "delete", "--ignore-not-found", "-f", "-")
+		l.until(t, false)
+		l.run(t, string(before), "apply", "-f", "-")
+		l.until(t, true)
+		for _, part := range append(order, "") {
+			if part == "" {
+				l.run(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
+			} else {
+				l.run(t, part, "apply", "-f", "-")
+			}
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+				if v := l.kubectl.DryRun(t.Context(), long); !strings.Contains(v.Refused, denied) {
+					t.Errorf("after %.100q: not denied: %+v", part, v)
+					break
+				}
+			}
+		}
+	}
+	l.run(t, l.all(t), "delete", "-f", "-")
+}

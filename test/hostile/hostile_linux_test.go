@@ -1,0 +1,168 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+var duration = flag.Duration("attack", time.Second, "the duration of the measurement during each attack")
+
+// The lowest shares of right replies. A lookup of a cluster's name never fails.
+var leastRight = [numKinds]float64{ofCluster: 1, ofCache: 0.999, ofOthers: 0.999, overTCP: 1}
+
+// TestHostile runs each attack on both servers, beside the well-behaved client.
+func TestHostile(t *testing.T) {
+	cluster, node := startServers(t)
+	report := &table{}
+	t.Cleanup(func() { t.Log(report) })
+	for _, target := range []*server{cluster, node} {
+		warm(t, target)
+		report.without(target, run(t, target.addr, *duration))
+	}
+	for _, a := range slices.Concat(floods, tcpAttacks) {
+		for _, target := range []*server{cluster, node} {
+			t.Run(strings.ReplaceAll(target.name+"/"+a.name, " ", "_"), func(t *testing.T) {
+				defend(t, a, target, []*server{cluster, node}, report)
+			})
+		}
+	}
+}
+
+// warm lets a server cache the answers of the well-behaved client.
+func warm(t *testing.T, s *server) {
+	t.Helper()
+	for i := range warmNames {
+		m, err := dns.Exchange(new(dns.Msg).SetQuestion(fmt.Sprintf("cached-%d.example.", i), dns.TypeA), s.addr.String())
+		if err != nil || m.Rcode != dns.RcodeSuccess {
+			t.Fatalf("%s: %v, %v", s.name, m, err)
+		}
+	}
+}
+
+// defend runs an attack on a server beside the well-behaved client. all are the servers that
+// work for it.
+func defend(t *testing.T, a attack, target *server, all []*server, report *table) {
+	for _, s := range all {
+		s.resetPeak(t)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), a.lead+*duration)
+	defer cancel()
+	hostile := &attacker{t: t, to: target.addr, http: target.http}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.run(ctx, hostile)
+	}()
+	time.Sleep(a.lead)
+	r := run(t, target.addr, *duration)
+	<-ended
+	peak := 0
+	for _, s := range all {
+		most := s.peak(t)
+		if s == target {
+			peak = most
+		}
+		if most > s.limit {
+			t.Errorf("the resident memory of the %s was %d MiB, its limit is %d MiB", s.name, most, s.limit)
+		}
+	}
+	report.add(a, target, int(hostile.sent.Load()), r, peak)
+	for k := range numKinds {
+		if r.rate(k) < leastRight[k] {
+			t.Errorf("%s names: %d of %d replies were right, want %.1f %%:\n%s", k, r.right[k], r.sent[k], 100*leastRight[k], strings.Join(r.wrong, "\n"))
+		}
+	}
+	for _, s := range all {
+		s.settle(t)
+	}
+}
+
+// workGauges are the gauges of work in flight, as far as a server has them.
+var workGauges = regexp.MustCompile(`^dnsconfigurer_dns_.*(in_flight|in_use|waiting|pending|open|connections)`)
+
+// idleDescriptors are the connections that a server may keep open for later use.
+const idleDescriptors = 16
+
+// settle waits until a server has no work left, and checks that no query made it panic.
+func (s *server) settle(t *testing.T) {
+	t.Helper()
+	s.poll(t, "to be idle", func() string {
+		values := s.gauges()
+		for name, value := range values {
+			if workGauges.MatchString(name) && !strings.HasSuffix(name, "_total") && value > 0 {
+				return fmt.Sprintf("%s is %v", name, value)
+			}
+		}
+		// A few connections to upstream servers, and for /metrics, may be idle.
+		if n := s.openDescriptors(t); n > s.descriptors+idleDescriptors {
+			return fmt.Sprintf("%d file descriptors, %d at the start", n, s.descriptors)
+		}
+		return ""
+	})
+	if n := s.gauges()["dnsconfigurer_dns_panics_total"]; n != 0 {
+		t.Errorf("%v panics:\n%s", n, s.Log())
+	}
+}
+
+// table is the table in docs/reliability.md.
+type table struct {
+	baseline map[*server]*result
+	rows     []string
+}
+
+func (r *table) without(s *server, base *result) {
+	if r.baseline == nil {
+		r.baseline = map[*server]*result{}
+	}
+	r.baseline[s] = base
+}
+
+func (r *table) add(a attack, s *server, sent int, with *result, peak int) {
+	base := r.baseline[s]
+	shares := func(r *result) string {
+		var list []string
+		for k := range numKinds {
+			list = append(list, strings.TrimSuffix(fmt.Sprintf("%.1f", 100*r.rate(k)), ".0"))
+		}
+		return strings.Join(list, ", ")
+	}
+	times := func(r *result) string {
+		return fmt.Sprintf("%.1f, %.1f", milliseconds(r.quantile(0.5)), milliseconds(r.quantile(0.99)))
+	}
+	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %d | %s | %s | %s | %s | %d |", a.name, s.name, a.rate, sent, shares(base), shares(with), times(base), times(with), peak))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// String returns the table in Markdown.
+func (r *table) String() string {
+	return "\n| attack | server | rate | sent | right without, % | right with, % | p50, p99 without, ms | p50, p99 with, ms | memory, MiB |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n" + strings.Join(r.rows, "\n")
+}
+
+// TestAttacks_Documented: each attack is in the table of docs/reliability.md.
+func TestAttacks_Documented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range slices.Concat(floods, tcpAttacks) {
+		for _, server := range []string{"cluster DNS", "node cache"} {
+			if row := fmt.Sprintf("| %s | %s | %s |", a.name, server, a.rate); !strings.Contains(string(page), row) {
+				t.Errorf("docs/reliability.md has no row %q", row)
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+// Names and sizes of the cluster. Number i of the services is web-i in the namespace default,
+// with the address 10.96.0.0 + i.
+const (
+	services       = 500
+	largeEndpoints = 5000 // of the headless Service large, with one port
+	manyEndpoints  = 1000 // of the headless Service many, with five ports
+	chainLength    = 12   // of the ExternalNames chain-1 to chain-12
+	zone           = "cluster.local."
+)
+
+// server is a server in its own process.
+type server struct {
+	process.Process
+	name  string
+	addr  netip.AddrPort // of DNS
+	http  string         // of its metrics
+	limit int            // the memory limit of its manifest, in MiB
+
+	descriptors int // open file descriptors when it is idle
+}
+
+// limits are those of deploy/cluster-dns/deployment.yaml and deploy/node-cache/daemonset.yaml.
+const (
+	clusterMemory, clusterGoMemory = 256, "230MiB"
+	nodeMemory, nodeGoMemory       = 128, "100MiB"
+)
+
+// startServers starts the cluster DNS server and a node cache. They forward to the same
+// upstream server, as in a cluster whose nodes have one resolver.
+func startServers(t *testing.T) (cluster, node *server) {
+	t.Helper()
+	dir := t.TempDir()
+	manifests, resolvConf := filepath.Join(dir, "manifests"), filepath.Join(dir, "resolv.conf")
+	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
+		os.WriteFile(resolvConf, []byte("nameserver 192.0.2.1\nsearch corp.silent.example\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	upstream := dnstest.Start(t, answer).Addr.String()
+	program := process.Build(t, dir)
+	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory,
+		"dns", "--manifests", manifests, "--upstream", upstream, "--host-suffix", "corp.silent.example")
+	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
+		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--resolv-conf", resolvConf)
+	return cluster, node
+}
+
+func startServer(t *testing.T, program, name string, limit int, goLimit string, args ...string) *server {
+	t.Helper()
+	addrs := process.Loopback(t, 2)
+	s := &server{name: name, addr: netip.MustParseAddrPort(addrs[0]), http: addrs[1], limit: limit}
+	s.Program, s.LogFile = program, filepath.Join(t.TempDir(), "log")
+	s.Args = append(args, "--listen", addrs[0], "--http", s.http)
+	t.Setenv("GOMEMLIMIT", goLimit)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil || strings.Contains(s.Log(), "panic") {
+			t.Errorf("%s ended: %v\n%s", name, err, s.Log())
+		}
+	})
+	s.poll(t, "to be ready", func() string {
+		if page := s.get("/readyz"); page != "ok\n" {
+			return page
+		}
+		return ""
+	})
+	s.descriptors = s.openDescriptors(t)
+	return s
+}
+
+// poll calls problem until it returns "".
+func (s *server) poll(t *testing.T, what string, problem func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		text := problem()
+		if text == "" {
+			return
+		}
+		if err := s.Alive(); err != nil || time.Now().After(deadline) {
+			t.Fatalf("waiting for %s %s: %s, %v\n%s", s.name, what, text, err, s.Log())
+		}
+	}
+}
+
+// get returns the page at a path of the server, or the error.
+func (s *server) get(path string) string {
+	r, err := http.Get("http://" + s.http + path)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
+var sample = regexp.MustCompile(`(?m)^([a-z_]+)(?:\{.*\})? ([0-9.e+-]+)$`)
+
+// openDescriptors returns the number of open file descriptors: one for each connection, and for
+// each query to an upstream server.
+func (s *server) openDescriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID()))
+	if err != nil {
+		t.Fatalf("%s has ended: %v\n%s", s.name, err, s.Log())
+	}
+	return len(list)
+}
+
+// gauges returns the values of all metrics, added up over their labels.
+func (s *server) gauges() map[string]float64 {
+	sums := map[string]float64{}
+	for _, m := range sample.FindAllStringSubmatch(s.get("/metrics"), -1) {
+		if v, err := strconv.ParseFloat(m[2], 64); err == nil {
+			sums[m[1]] += v
+		}
+	}
+	return sums
+}
+
+// resetPeak makes the kernel forget the peak of the resident memory (proc_pid_clear_refs(5)).
+func (s *server) resetPeak(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.PID()), []byte("5"), 0); err != nil {
+		t.Fatalf("%s: %v\n%s", s.name, err, s.Log())
+	}
+}
+
+// peak returns the peak of the resident memory, in MiB.
+func (s *server) peak(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
+	if err != nil {
+		t.Fatalf("%s has ended: %v\n%s", s.name, err, s.Log())
+	}
+	m := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(status)
+	if m == nil {
+		t.Fatalf("no VmHWM in\n%s", status)
+	}
+	kilobytes, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes / 1024
+}
+
+func objects() []byte {
+	var b bytes.Buffer
+	b.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
+	service := func(name, spec string) {
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: default}\nspec: {%s}\n", name, spec)
+	}
+	for i := range services {
+		service(fmt.Sprintf("web-%d", i), fmt.Sprintf("clusterIP: %s, ports: [{name: http, port: 80}]", serviceAddress(i)))
+	}
+	for i := range chainLength {
+		service(fmt.Sprintf("chain-%d", i+1), fmt.Sprintf("type: ExternalName, externalName: chain-%d.default.svc.cluster.local", i))
+	}
+	service("loop", "type: ExternalName, externalName: loop.default.svc.cluster.local")
+	service("outside", "type: ExternalName, externalName: outside.silent.example")
+	headless := func(name string, endpoints int, ports string) {
+		service(name, "clusterIP: None")
+		for i := 0; i < endpoints; i += 100 {
+			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"+
+				"metadata: {name: %s-%d, namespace: default, labels: {kubernetes.io/service-name: %s}}\nports: [%s]\nendpoints:\n", name, i, name, ports)
+			for j := range 100 {
+				fmt.Fprintf(&b, "- {addresses: [%s]}\n", endpointAddress(name, i+j))
+			}
+		}
+	}
+	headless("large", largeEndpoints, "{name: http, port: 80}")
+	headless("many", manyEndpoints, "{name: a, port: 1}, {name: b, port: 2}, {name: c, port: 3}, {name: d, port: 4}, {name: e, port: 5}")
+	return b.Bytes()
+}
+
+func serviceAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/256, i%256) }
+
+func endpointAddress(service string, i int) string {
+	return fmt.Sprintf("10.%d.%d.%d", 100+len(service), i/256, i%256)
+}
