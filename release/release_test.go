@@ -1,0 +1,294 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	spdxjson "github.com/spdx/tools-golang/json"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+	"github.com/spdx/tools-golang/spdxlib"
+)
+
+// build clones the commit that is checked out, and builds a release of it for this machine,
+// as Linux if it is not.
+func build(t *testing.T, what string) (r *release) {
+	t.Helper()
+	clone, out := filepath.Join(t.TempDir(), "clone"), t.TempDir()
+	if text, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
+		t.Fatalf("git clone: %v\n%s", err, text)
+	}
+	r, err := newRelease(t.Context(), clone, out, []string{"linux/" + runtime.GOARCH})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range builders[what] {
+		if err := step(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeChecksums(out); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestRelease_Reproducible builds a commit twice, in other directories.
+func TestRelease_Reproducible(t *testing.T) {
+	first, second := build(t, "all"), build(t, "all")
+	sums := string(read(t, filepath.Join(first.out, checksumsFile)))
+	if again := string(read(t, filepath.Join(second.out, checksumsFile))); again != sums {
+		t.Errorf("checksums differ:\n%s\n%s", sums, again)
+	}
+	for _, suffix := range []string{".deb", ".rpm", ".tar.gz", ".spdx.json", "image.tar"} {
+		if !strings.Contains(sums, suffix+"\n") {
+			t.Errorf("no %s in:\n%s", suffix, sums)
+		}
+	}
+	testImage(t, first)
+	testArchive(t, first)
+	testChart(t, first)
+	testPackages(t, first)
+}
+
+// testImage checks what a runtime and a policy of a cluster see.
+func testImage(t *testing.T, r *release) {
+	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := manifest.Manifests[0].Annotations["io.containerd.image.name"]; got != imageName+":"+r.imageTag() {
+		t.Errorf("image name %q", got)
+	}
+	platforms, err := index.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := partial.FindImages(platforms, func(v1.Descriptor) bool { return true })
+	if err != nil || len(images) != 1 {
+		t.Fatalf("%d images, %v", len(images), err)
+	}
+	config, err := images[0].ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH || config.Config.User != imageUser || config.Config.Labels["org.opencontainers.image.revision"] != r.revision {
+		t.Errorf("configuration %+v", config)
+	}
+	files := imageFiles(t, images[0])
+	pool, roots := x509.NewCertPool(), 0
+	for rest := files["etc/ssl/certs/ca-certificates.crt"]; ; roots++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.AddCert(cert)
+	}
+	if roots < 100 {
+		t.Errorf("%d root certificates", roots)
+	}
+	if !bytes.Equal(files["dnsconfigurer"], read(t, r.binaries[0].path)) {
+		t.Error("the program in the image is not the one that was built")
+	}
+	testReferrer(t, index, manifest, images[0])
+}
+
+func imageFiles(t *testing.T, img v1.Image) map[string][]byte {
+	t.Helper()
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, layer := range layers {
+		content, err := layer.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range untar(t, content) {
+			files[name] = data
+		}
+	}
+	return files
+}
+
+func untar(t *testing.T, from io.Reader) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for r := tar.NewReader(from); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+		if h.Linkname != "" {
+			files[h.Name] = []byte("-> " + h.Linkname)
+		}
+	}
+}
+
+// testReferrer checks that an SBOM refers to the image, and that it is a valid one.
+func testReferrer(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest, img v1.Image) {
+	bom, err := index.Image(manifest.Manifests[1].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomManifest, err := bom.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bomManifest.Subject == nil || bomManifest.Subject.Digest != digest {
+		t.Errorf("the SBOM refers to %+v, want %s", bomManifest.Subject, digest)
+	}
+	layers, err := bom.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := spdxjson.Read(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(doc); err != nil {
+		t.Error(err)
+	}
+	if len(doc.Packages) < 20 || !slices.ContainsFunc(doc.Relationships, func(r *spdx.Relationship) bool { return r.Relationship == "DESCRIBES" }) {
+		t.Errorf("%d packages, %d relationships", len(doc.Packages), len(doc.Relationships))
+	}
+}
+
+// testArchive checks that an archive has one directory with everything in it.
+func testArchive(t *testing.T, r *release) {
+	name := "dnsconfigurer_" + r.imageTag() + "_linux_" + runtime.GOARCH
+	zipped, err := gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, name+".tar.gz"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := untar(t, zipped)
+	for _, want := range []string{"dnsconfigurer", "kubectl-dnsconfigurer", "LICENSE", "README.md", "CHANGELOG.md",
+		"completions/bash/dnsconfigurer", "completions/powershell/dnsconfigurer.ps1", "man/man1/dnsconfigurer.1", "man/man1/dnsconfigurer-config-check.1"} {
+		if len(files[name+"/"+want]) == 0 {
+			t.Errorf("%s.tar.gz: no %s", name, want)
+		}
+	}
+	if got := string(files[name+"/kubectl-dnsconfigurer"]); got != "-> dnsconfigurer" {
+		t.Errorf("kubectl-dnsconfigurer: %q", got)
+	}
+	page := string(files[name+"/man/man1/dnsconfigurer-render.1"])
+	if !regexp.MustCompile(`(?s)^\.TH DNSCONFIGURER-RENDER 1 .*\.SH NAME\ndnsconfigurer\\-render \\- Print .*\.SH SYNOPSIS\n.*\.SH EXAMPLES\n.*\.SH FLAGS\n`).MatchString(page) {
+		t.Errorf("manual page:\n%s", page)
+	}
+}
+
+// testChart checks the version of the chart and of the image that it runs.
+func testChart(t *testing.T, r *release) {
+	version := strings.TrimPrefix(r.version, "v")
+	zipped, err := gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, "dnsconfigurer-"+version+".tgz"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := untar(t, zipped)
+	chart := string(files["dnsconfigurer/Chart.yaml"])
+	if !strings.Contains(chart, "\nversion: "+version+"\n") || !strings.Contains(chart, "\nappVersion: "+r.imageTag()+"\n") {
+		t.Errorf("Chart.yaml:\n%s", chart)
+	}
+	policy := read(t, filepath.Join(r.root, "deploy", "autopath", "policy.yaml"))
+	if !bytes.Equal(files["dnsconfigurer/files/autopath.yaml"], policy) {
+		t.Error("files/autopath.yaml is not deploy/autopath/policy.yaml")
+	}
+}
+
+// install installs a Debian package if its program is missing.
+func install(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err == nil {
+		return
+	}
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skipf("%s is not installed, and only root can install it", name)
+	}
+	// apt-get does not wait for its locks.
+	cmd := exec.Command("flock", os.TempDir(), "apt-get", "install", "-y", "--no-install-recommends", name)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("apt-get install %s: %v\n%s", name, err, out)
+	}
+}
+
+// testPackages checks the file lists with the tools of Debian and RPM systems.
+func testPackages(t *testing.T, r *release) {
+	want := []string{
+		"/usr/bin/dnsconfigurer", "/usr/bin/kubectl-dnsconfigurer", "/etc/dnsconfigurer/shim.yaml",
+		"/usr/lib/systemd/system/dnsconfigurer-shim.service", "/usr/lib/systemd/system/dnsconfigurer-shim.socket",
+		"/usr/share/man/man1/dnsconfigurer.1.gz", "/usr/share/doc/dnsconfigurer/copyright",
+	}
+	for suffix, list := range map[string][]string{".deb": {"dpkg-deb", "--fsys-tarfile"}, ".rpm": {"rpm", "-qpl"}} {
+		install(t, list[0])
+		matches, err := filepath.Glob(filepath.Join(r.out, "*"+suffix))
+		if err != nil || len(matches) != 1 {
+			t.Fatalf("%s: %q, %v", suffix, matches, err)
+		}
+		out, err := exec.Command(list[0], append(list[1:], matches[0])...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range want {
+			if !bytes.Contains(out, []byte(path)) {
+				t.Errorf("%s: no %s", matches[0], path)
+			}
+		}
+	}
+}
+
+func TestEscapeRoff(t *testing.T) {
+	if got, want := escapeRoff(".a\n'b\n-c\\d"), "\\&.a\n\\&'b\n\\-c\\ed"; got != want {
+		t.Errorf("escapeRoff = %q, want %q", got, want)
+	}
+}
