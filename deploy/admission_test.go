@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"flag"
 	"os"
 	"regexp"
 	"slices"
@@ -12,28 +13,70 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 )
+
+var update = flag.Bool("update", false, "write deploy/admission")
+
+// TestAdmission_Rendered: the file is the output of `dnsconfigurer policies` without values.
+func TestAdmission_Rendered(t *testing.T) {
+	const file = "admission/policies.yaml"
+	want, err := policies.Config{}.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s: run go test ./deploy -update: (-rendered +file)\n%s", file, diff)
+	}
+	if _, err := decodeText(file, got); err != nil {
+		t.Error(err)
+	}
+}
+
+// renderAll returns the policies with all rules.
+func renderAll(t *testing.T) []byte {
+	t.Helper()
+	c, err := policies.NewConfig("cluster.local", []string{"10.96.0.10"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 // TestAdmission_Objects checks what the API server does not validate. The expressions of the
 // policies are tested in test/apiserver and test/cluster.
 func TestAdmission_Objects(t *testing.T) {
-	var parameters *corev1.ConfigMap
-	policies := map[string]*admissionv1.ValidatingAdmissionPolicy{}
+	found := map[string]*admissionv1.ValidatingAdmissionPolicy{}
 	bindings := map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}
-	for _, object := range decode(t, "admission") {
+	objects, err := decodeText("policies", renderAll(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
 		switch o := object.(type) {
-		case *corev1.ConfigMap:
-			parameters = o
 		case *admissionv1.ValidatingAdmissionPolicy:
-			policies[o.Name] = o
+			found[o.Name] = o
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
 			bindings[o.Name] = o
 		default:
 			t.Errorf("unexpected object %T", object)
 		}
 	}
-	for _, p := range policies {
+	for _, p := range found {
 		checkPolicy(t, p)
 		var bound []admissionv1.NamedRuleWithOperations
 		for _, kinds := range []string{"pods", "workloads", "jobs"} {
@@ -41,17 +84,19 @@ func TestAdmission_Objects(t *testing.T) {
 			if b == nil {
 				t.Fatalf("%s is not bound to %s", p.Name, kinds)
 			}
-			checkBinding(t, b, p, parameters)
+			checkBinding(t, b, p)
 			bound = append(bound, b.Spec.MatchResources.ResourceRules...)
 		}
 		if diff := cmp.Diff(p.Spec.MatchConstraints.ResourceRules, bound); diff != "" {
 			t.Errorf("%s: (-policy +bindings)\n%s", p.Name, diff)
 		}
 	}
-	if len(policies) != 2 || len(bindings) != 6 {
-		t.Errorf("%d policies, %d bindings", len(policies), len(bindings))
+	if len(found) != 2 || len(bindings) != 6 {
+		t.Errorf("%d policies, %d bindings", len(found), len(bindings))
 	}
-	compareCommon(t, policies["dnsconfigurer-errors"], policies["dnsconfigurer-warnings"])
+	for _, p := range found {
+		checkVariablesUsed(t, p)
+	}
 }
 
 func checkPolicy(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
@@ -70,7 +115,7 @@ func checkPolicy(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
 }
 
 // checkBinding: only the errors of pods are denied, all else is a warning.
-func checkBinding(t *testing.T, b *admissionv1.ValidatingAdmissionPolicyBinding, p *admissionv1.ValidatingAdmissionPolicy, parameters *corev1.ConfigMap) {
+func checkBinding(t *testing.T, b *admissionv1.ValidatingAdmissionPolicyBinding, p *admissionv1.ValidatingAdmissionPolicy) {
 	t.Helper()
 	action := admissionv1.Warn
 	if b.Name == "dnsconfigurer-pods-errors" {
@@ -79,35 +124,11 @@ func checkBinding(t *testing.T, b *admissionv1.ValidatingAdmissionPolicyBinding,
 	want := admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName:        p.Name,
 		ValidationActions: []admissionv1.ValidationAction{action},
-		ParamRef:          &admissionv1.ParamRef{Name: parameters.Name, Namespace: parameters.Namespace, ParameterNotFoundAction: new(admissionv1.AllowAction)},
 		MatchResources:    b.Spec.MatchResources,
 	}
 	if diff := cmp.Diff(want, b.Spec); diff != "" {
 		t.Errorf("%s: (-want +got)\n%s", b.Name, diff)
 	}
-}
-
-// compareCommon compares the parts that both policies contain: a policy cannot use the
-// variables of another.
-func compareCommon(t *testing.T, a, b *admissionv1.ValidatingAdmissionPolicy) {
-	t.Helper()
-	if diff := cmp.Diff(a.Spec.MatchConstraints, b.Spec.MatchConstraints); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(a.Spec.MatchConditions, b.Spec.MatchConditions); diff != "" {
-		t.Error(diff)
-	}
-	expressions := map[string]string{}
-	for _, v := range a.Spec.Variables {
-		expressions[v.Name] = v.Expression
-	}
-	for _, v := range b.Spec.Variables {
-		if expression, both := expressions[v.Name]; both && expression != v.Expression {
-			t.Errorf("variable %s is %s in one policy and %s in the other", v.Name, expression, v.Expression)
-		}
-	}
-	checkVariablesUsed(t, a)
-	checkVariablesUsed(t, b)
 }
 
 func checkVariablesUsed(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) {
@@ -132,21 +153,21 @@ func TestAdmission_Codes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"errors.yaml", "warnings.yaml"} {
-		text, err := os.ReadFile("admission/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, validations, _ := strings.Cut(string(text), "\n  validations:\n")
-		rules := strings.Count("\n"+validations, "\n  - ")
+	rules := strings.Split(string(renderAll(t)), "\n  validations:\n")[1:]
+	for i, validations := range rules {
+		validations, _, _ = strings.Cut(validations, "\n---\n")
+		count := strings.Count("\n"+validations, "\n  - ")
 		codes := regexp.MustCompile(`(?m)^  # ([a-z-]+).*\n  - `).FindAllStringSubmatch(validations, -1)
-		if len(codes) != rules {
-			t.Errorf("%s: %d rules and %d codes", name, rules, len(codes))
+		if len(codes) != count {
+			t.Errorf("policy %d: %d rules and %d codes", i, count, len(codes))
 		}
 		for _, code := range codes {
 			if !strings.Contains(string(docs), "| `"+code[1]+"` |") {
-				t.Errorf("%s: docs/admission.md has no code %s", name, code[1])
+				t.Errorf("docs/admission.md has no code %s", code[1])
 			}
 		}
+	}
+	if len(rules) != 2 {
+		t.Errorf("%d policies", len(rules))
 	}
 }

@@ -78,6 +78,10 @@ func decodeFile(name string) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeText(name, text)
+}
+
+func decodeText(name string, text []byte) ([]runtime.Object, error) {
 	var objects []runtime.Object
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for r := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
@@ -173,6 +177,40 @@ func TestClusterDNS_References(t *testing.T) {
 		if same.got != same.want {
 			t.Errorf("%s: %q, want %q", same.name, same.got, same.want)
 		}
+	}
+}
+
+// TestClusterDNS_NetworkPolicy: the policy is not applied with the server, since the port of
+// the API server differs between clusters. It has the ports of common ones.
+func TestClusterDNS_NetworkPolicy(t *testing.T) {
+	files, err := filepath.Glob("cluster-dns/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		objects, err := decodeFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if _, ok := o.(*networkingv1.NetworkPolicy); ok {
+				t.Errorf("%s has a NetworkPolicy: kubectl apply -f deploy/cluster-dns creates it", file)
+			}
+		}
+	}
+	allowed := map[int32]bool{}
+	for _, rule := range readClusterDNS(t).network.Spec.Egress {
+		for _, p := range rule.Ports {
+			allowed[p.Port.IntVal] = true
+		}
+	}
+	for _, port := range []int32{53, 853, 443, 6443, 8443, 16443} {
+		if !allowed[port] {
+			t.Errorf("egress to port %d is not allowed", port)
+		}
+	}
+	if policy := readClusterDNS(t).service.Spec.IPFamilyPolicy; policy == nil || *policy != corev1.IPFamilyPolicyPreferDualStack {
+		t.Errorf("the Service of a new cluster has one family: %v", policy)
 	}
 }
 

@@ -25,6 +25,7 @@ func readNodeCache(t *testing.T) (set *appsv1.DaemonSet, config *corev1.ConfigMa
 			set = o
 		case *corev1.ConfigMap:
 			config = o
+		case *corev1.Service: // TestNodeCache_Service
 		default:
 			t.Errorf("unexpected object %T", object)
 		}
@@ -58,10 +59,35 @@ func TestNodeCache_References(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if host := volumes[mounts[path.Dir(*cache.ResolvConf)].Name].HostPath; host == nil || host.Path != "/etc" {
-		t.Errorf("%s is in %v", *cache.ResolvConf, host)
+	if cache.ResolvConf != nil {
+		t.Errorf("resolvConf is %q, want the copy of the node's file in the pod", *cache.ResolvConf)
+	}
+	for name, volume := range volumes {
+		if volume.HostPath != nil {
+			t.Errorf("volume %s mounts %s of the node", name, volume.HostPath.Path)
+		}
 	}
 	checkNodeCacheAddresses(t, c, cache)
+}
+
+// TestNodeCache_Service checks that the cluster DNS accepts the search lists of the node caches.
+func TestNodeCache_Service(t *testing.T) {
+	set, _ := readNodeCache(t)
+	for _, object := range decode(t, "node-cache") {
+		service, ok := object.(*corev1.Service)
+		if !ok {
+			continue
+		}
+		if got := service.Namespace + "/" + service.Name; got != v1alpha1.DefaultAutopathService {
+			t.Errorf("the cluster DNS does not accept search lists from the endpoints of %s", got)
+		}
+		if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses || *service.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack ||
+			!labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)) {
+			t.Errorf("the endpoints of the Service are not the addresses of all nodes: %+v", service.Spec)
+		}
+		return
+	}
+	t.Error("no Service")
 }
 
 func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.NodeCacheConfiguration) {
@@ -76,8 +102,9 @@ func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.No
 		t.Errorf("the paths of the probes are %s", got)
 	}
 	for _, listen := range cache.Listen {
-		// An address that every node has must not be routed to another node.
-		if addr := netip.MustParseAddrPort(listen); addr.Port() != 53 || !addr.Addr().IsPrivate() && !addr.Addr().IsLinkLocalUnicast() {
+		// An address that every node has must not be routed to another node. A node may have IPv6
+		// disabled.
+		if addr := netip.MustParseAddrPort(listen); addr.Port() != 53 || !addr.Addr().Is4() || !addr.Addr().IsLinkLocalUnicast() {
 			t.Errorf("pods cannot use %s", listen)
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,6 +97,7 @@ func TestUnits_References(t *testing.T) {
 	socketName, serviceName := filepath.Base(socketFile), filepath.Base(serviceFile)
 	for _, c := range []struct{ name, got, want string }{
 		{"the socket's path", socket.get("Socket.ListenStream"), path},
+		{"the directory of the last good settings", service.get("Service.StateDirectory"), "dnsconfigurer"},
 		{"the service's writable path", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
 		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
 		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
@@ -156,23 +159,26 @@ func TestUnits_Availability(t *testing.T) {
 	}
 }
 
-// TestService_Command runs the service's command with a missing configuration file. An unknown
-// flag would be an error before that.
+// TestService_Command runs the service's command with a file whose socket cannot be used, which
+// is the only reason for it to end.
 func TestService_Command(t *testing.T) {
 	dir := t.TempDir()
 	binary := build(t, dir)
 	words := strings.Fields(readUnit(t, serviceFile, "Service").get("Service.ExecStart"))
-	missing := filepath.Join(dir, "missing.yaml")
+	file := filepath.Join(dir, "shim.yaml")
+	if err := os.WriteFile(file, []byte("listen: tcp://127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for i, word := range words {
 		if word == configFile {
-			words[i] = missing
+			words[i] = file
 		}
 	}
 	var stderr bytes.Buffer
 	cmd := exec.Command(binary, words[1:]...)
 	cmd.Stderr = &stderr
 	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), missing) {
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr.String(), file+": listen: ") {
 		t.Errorf("%q: %v\n%s", words, err, &stderr)
 	}
 }
@@ -200,7 +206,7 @@ func systemdRoot(t *testing.T) string {
 	}
 	files := map[string]string{
 		program:            "",
-		"/bin/kill":        "",
+		"/bin/sh":          "",
 		"/usr/bin/kubelet": "",
 		"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 	}
@@ -253,6 +259,28 @@ func TestUnits_Verify(t *testing.T) {
 		if err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
+	}
+}
+
+// TestService_Reload runs the command of ExecReload=, as systemd does, without another program.
+func TestService_Reload(t *testing.T) {
+	command := readUnit(t, serviceFile, "Service").get("Service.ExecReload")
+	script, ok := strings.CutPrefix(strings.ReplaceAll(command, "$$", "$"), "/bin/sh -c '")
+	if !ok {
+		t.Fatal(command)
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	shell := exec.Command("/bin/sh", "-c", strings.TrimSuffix(script, "'"))
+	shell.Env = []string{"PATH=/nonexistent", fmt.Sprintf("MAINPID=%d", os.Getpid())}
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	select {
+	case <-hangup:
+	case <-time.After(30 * time.Second):
+		t.Error("no SIGHUP")
 	}
 }
 
