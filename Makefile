@@ -9,13 +9,27 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build help demo test test-real test-unit test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-soak \
+.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 # grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
 # method of every type: 4.6 MB.
 build: ## build bin/dnsconfigurer, a static binary
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
+
+# What is published, in bin/release. The version is that of the git tag, the times are those
+# of the commit: the same commit gives the same bytes.
+image: ## build the container image for amd64 and arm64: an OCI layout, and image.tar for `ctr images import`
+	$(GO) -C release run . image
+
+chart: ## build the Helm chart
+	$(GO) -C release run . chart
+
+packages: ## build the deb and rpm packages of the shim for amd64 and arm64
+	$(GO) -C release run . packages
+
+release: ## build image, chart, packages, archives for each platform, SBOMs and checksums
+	$(GO) -C release run . all
 
 help: ## list the commands
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +39,8 @@ demo: build ## show the product in two minutes
 
 # The soak takes ten minutes and little of the machine: the suites of test-real run
 # beside it. test-faults measures time, so it runs alone.
-EARLY := lint test-unit test-faults
-REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns
+EARLY := lint test-unit test-faults test-hostile
+REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns test-release test-chart
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
 	@for suite in $(EARLY); do $(MAKE) --no-print-directory $$suite; done; \
@@ -40,7 +54,7 @@ test-real: ## run the suites with real components, one after another because the
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$)' -json ./...
+	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$)' -json ./...
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
 test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
@@ -66,6 +80,17 @@ test-apiserver: ## test policies, webhook and cluster DNS on a real etcd and kub
 test-dns: ## compare the cluster DNS server with CoreDNS and the specification
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/bench test -timeout 20m -json $$($(GO) -C test/bench list ./... | grep -v /fault$$)
 
+test-release: ## build image, packages and archives twice, compare and check them
+	@$(SUITE) -v $(GO) -C release test -timeout 20m -json ./...
+
+# helm is built here: about two minutes the first time.
+test-chart: ## render and check the Helm chart with helm, with several sets of values
+	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/chart test -timeout 20m -json ./...
+
+# The attacks have fixed rates, so it runs alone, too.
+test-hostile: ## attack both DNS servers in 37 ways beside a well-behaved client, four minutes
+	@$(SUITE) -v $(GO) test -timeout 15m -count 1 -run '^TestHostile$$' -json ./test/hostile
+
 # At 2,000 queries a second: it leaves most of the machine to others.
 SOAK ?= 10m
 test-soak: ## send random names for SOAK (10m) and a million random packets to the cluster DNS server
@@ -86,6 +111,8 @@ lint-vet:
 	$(GO) vet ./...
 	cd test/cluster && CGO_ENABLED=0 $(GO) vet ./...
 	cd test/bench && CGO_ENABLED=0 $(GO) vet ./...
+	$(GO) -C release vet ./...
+	CGO_ENABLED=0 $(GO) -C test/chart vet ./...
 
 # The commands that need no node run on these, too.
 lint-platforms:
@@ -97,7 +124,7 @@ lint-staticcheck:
 
 # Cognitive complexity (sonarsource.com, G. Ann Campbell): what a reader keeps in mind.
 lint-complexity:
-	$(TOOL) gocognit -test=false -over 15 api cmd deploy internal pkg test
+	$(TOOL) gocognit -test=false -over 15 api cmd deploy internal pkg release test
 
 lint-commits:
 	$(GO) run ./test/commits
