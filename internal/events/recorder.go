@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ const (
 	maxSent      = 1024             // events whose repetitions are counted
 	sendInterval = time.Minute      // between two updates of the same event
 	callTimeout  = 10 * time.Second // of a call
-	retryPause   = 10 * time.Second // while the API server does not reply
+	retryPause   = 10 * time.Second // after a call without a reply
 	maxTries     = 12               // calls without a reply: two minutes
 	maxName      = 253              // bytes
 	endTimeout   = time.Second      // for the events that wait when the recorder ends
@@ -51,8 +52,9 @@ type Recorder struct {
 // queuedEvent is an event that waits to be sent.
 type queuedEvent struct {
 	*corev1.Event
-	tries   int  // calls without a reply
-	counted bool // as a repetition
+	tries   int       // calls without a reply
+	due     time.Time // of the next call
+	counted bool      // as a repetition
 }
 
 // eventKey identifies the event of a pod.
@@ -118,53 +120,74 @@ func (r *Recorder) push(e queuedEvent) bool {
 	return true
 }
 
-// pop removes the first event of the queue.
-func (r *Recorder) pop() (e queuedEvent, found bool) {
+// next removes the first event that is due. If there is none it returns the time until one is,
+// or zero for an empty queue.
+func (r *Recorder) next(now time.Time) (e queuedEvent, found bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) == 0 {
-		return queuedEvent{}, false
+	for i, e := range r.queue {
+		until := e.due.Sub(now)
+		if until <= 0 {
+			r.queue = slices.Delete(r.queue, i, i+1)
+			return e, true, 0
+		}
+		if wait == 0 || until < wait {
+			wait = until
+		}
 	}
-	e, r.queue[0] = r.queue[0], queuedEvent{}
-	r.queue = r.queue[1:]
-	return e, true
+	return queuedEvent{}, false, wait
 }
 
 // Run sends events until ctx ends, and then for at most a second those that wait.
 func (r *Recorder) Run(ctx context.Context) error {
-	silent := 0 // consecutive calls without a reply
+	var unanswered *corev1.Event // the last call had no reply
 	for ctx.Err() == nil {
-		e, found := r.pop()
+		e, found, wait := r.next(time.Now())
 		if !found {
-			select {
-			case <-r.wake:
-			case <-ctx.Done():
-			}
+			r.await(ctx, wait)
 			continue
 		}
 		if r.sendOrCount(ctx, e) {
-			silent = 0
+			unanswered = nil
 			continue
 		}
-		// A single event without a reply does not delay the others; an API server that does
-		// not reply at all gets a call every ten seconds.
-		if silent++; silent > 1 {
+		// One event without a reply does not delay the others; an API server that replies to
+		// none gets a call every ten seconds.
+		if unanswered != nil && unanswered != e.Event {
 			select {
 			case <-time.After(retryPause):
 			case <-ctx.Done():
 			}
 		}
+		unanswered = e.Event
 	}
 	r.end(ctx)
 	return nil
+}
+
+// await waits for a new event, and at most for a duration if that is not zero.
+func (r *Recorder) await(ctx context.Context, wait time.Duration) {
+	var due <-chan time.Time
+	if wait > 0 {
+		due = time.After(wait)
+	}
+	select {
+	case <-r.wake:
+	case <-due:
+	case <-ctx.Done():
+	}
 }
 
 // end sends the events that wait.
 func (r *Recorder) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	r.mu.Lock()
+	queue := r.queue
+	r.queue = nil
+	r.mu.Unlock()
 	unsent := 0
-	for e, found := r.pop(); found; e, found = r.pop() {
+	for _, e := range queue {
 		e.tries = maxTries // do not queue it again
 		if ctx.Err() != nil {
 			unsent++
@@ -203,6 +226,7 @@ func (r *Recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 		r.drops.addError(r.log, dropRejected, err)
 		return true
 	}
+	e.due = time.Now().Add(retryPause)
 	if e.tries++; e.tries >= maxTries || !r.push(e) {
 		r.drops.addError(r.log, dropNoReply, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,9 +34,22 @@ import (
 
 // eventAPI is an API server without a socket that records its requests.
 type eventAPI struct {
+	mu       sync.Mutex
 	requests []string
 	bodies   []string
 	answer   func(method string) (int, error) // nil: 200
+}
+
+// count returns the number of bodies that contain a text.
+func (a *eventAPI) count(text string) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, body := range a.bodies {
+		if strings.Contains(body, text) {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,8 +57,10 @@ func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.mu.Lock()
 	a.requests = append(a.requests, r.Method+" "+r.URL.Path)
 	a.bodies = append(a.bodies, string(body))
+	a.mu.Unlock()
 	code := http.StatusOK
 	if a.answer != nil {
 		if code, err = a.answer(r.Method); err != nil {
@@ -156,7 +172,7 @@ func TestRecorder_APIUnreachable(t *testing.T) {
 	}}
 	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
 		r.Report(edited("web"))
-		time.Sleep((maxTries - 2) * retryPause)
+		time.Sleep((maxTries - 1) * retryPause)
 		synctest.Wait()
 		if tries != maxTries || log.Len() > 0 {
 			t.Errorf("%d tries, want %d; the log:\n%s", tries, maxTries, log)
@@ -192,8 +208,9 @@ func TestRecorder_Bounds(t *testing.T) {
 	api := &eventAPI{answer: func(string) (int, error) { return 0, syscall.ECONNREFUSED }}
 	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
 		r.Report(edited("first"))
-		synctest.Wait() // sent twice without a reply, and waits in the queue
-		for i := range queueSize - 1 {
+		r.Report(edited("second"))
+		synctest.Wait() // both wait in the queue after a call without a reply
+		for i := range queueSize - 2 {
 			r.Report(edited(fmt.Sprint("web-", i)))
 		}
 		if log.Len() > 0 {
@@ -248,7 +265,7 @@ func TestRecorder_NoClient(t *testing.T) {
 }
 
 // TestRecorder_OneWithoutReply: an event to which the API server never replies does not
-// delay the others.
+// delay the others, before and after its repetitions.
 func TestRecorder_OneWithoutReply(t *testing.T) {
 	api := &eventAPI{}
 	api.answer = func(string) (int, error) {
@@ -259,18 +276,16 @@ func TestRecorder_OneWithoutReply(t *testing.T) {
 	}
 	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
 		r.Report(edited("bad"))
-		for i := range 20 {
-			r.Report(edited(fmt.Sprint("web-", i)))
-		}
-		synctest.Wait()
-		sent := 0
-		for _, body := range api.bodies {
-			if strings.Contains(body, "uid-of-web-") {
-				sent++
+		for tries := 1; tries <= maxTries; tries++ {
+			synctest.Wait()
+			for i := range 20 {
+				r.Report(edited(fmt.Sprintf("web%d-%d", tries, i)))
 			}
-		}
-		if sent != 20 {
-			t.Errorf("%d events sent at once, want 20", sent)
+			synctest.Wait()
+			if web, bad := api.count(fmt.Sprintf("uid-of-web%d-", tries)), api.count("uid-of-bad"); web != 20 || bad != tries {
+				t.Errorf("after %d tries: %d events sent at once, want 20; %d calls for the other one", tries, web, bad)
+			}
+			time.Sleep(retryPause)
 		}
 	})
 }
