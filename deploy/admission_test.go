@@ -17,7 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 )
 
-var update = flag.Bool("update", false, "write deploy/admission")
+var update = flag.Bool("update", false, "write deploy/admission and the files of the chart")
 
 // TestAdmission_Rendered: the file is the output of `dnsconfigurer policies` without values.
 func TestAdmission_Rendered(t *testing.T) {

@@ -29,7 +29,7 @@ func buildChart(_ context.Context, r *release) error {
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(path) // follows the links to other directories of deploy
+		data, err := os.ReadFile(path)
 		if name == "Chart.yaml" {
 			data = versionLine.ReplaceAllFunc(data, func(line []byte) []byte {
 				if strings.HasPrefix(string(line), "appVersion") {
