@@ -179,6 +179,9 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		hit.State = cache.Stale
 	}
 	s.metrics.lookups[hit.State].Inc()
+	if hit.NoData() && !s.knowsOtherFamily(q, to) {
+		return s.unpaired(q, fwd, to, &hit)
+	}
 	switch hit.State {
 	case cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
@@ -197,7 +200,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 
 // waiting returns the result of a query that is sent to other servers.
 func (s *Server) waiting(q *query, fwd *Forwarding, to destination, stale *answer) result {
-	wait := func(ctx context.Context) answer { return s.ask(ctx, q, fwd) }
+	wait := func(ctx context.Context) answer { return s.confirm(ctx, q, to, s.ask(ctx, q, fwd)) }
 	return result{wait: wait, work: s.workFor(q.name, to), stale: stale}
 }
 

@@ -99,7 +99,9 @@ type lookup struct {
 // finding, or a function that waits for it.
 func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name, resolve func(*query) result) (finding, func(context.Context) finding) {
 	start := func(qtype uint16) lookup {
-		r := resolve(c.q.subquery(name, qtype))
+		q := c.q.subquery(name, qtype)
+		q.pairs = true
+		r := resolve(q)
 		r.answer = r.answer.withRecords()
 		return lookup{qtype: qtype, result: r}
 	}

@@ -81,6 +81,8 @@ type query struct {
 	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
 	size     int    // the longest reply that the client accepts, in octets
 
+	pairs bool // the caller looks up both address families, and combines the answers
+
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
 	received time.Time
@@ -286,7 +288,7 @@ func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
 	return &query{
 		flags: q.flags, question: question, name: name, qtype: qtype,
-		edns: q.edns, do: q.do, size: q.size, via: q.via, client: q.client, received: q.received,
+		edns: q.edns, do: q.do, size: q.size, pairs: q.pairs, via: q.via, client: q.client, received: q.received,
 	}
 }
 

@@ -177,6 +177,7 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 // other servers.
 func (s *Server) denialOf(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
+	bare.pairs = true
 	r, ok := s.zoneRecords(ctx, bare, snapshot)
 	if !ok {
 		r = s.forward(ctx, bare, nil)

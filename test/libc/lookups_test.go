@@ -106,7 +106,7 @@ func composeConf(r *rand.Rand, servers []string) string {
 func composeWorld(r *rand.Rand, l sim.Library, servers []string) world {
 	w := world{seed: r.Uint64(), moods: map[string]manner{}}
 	known := []manner{both, both, v4, v6, alias, badAlias, dangling, otherName, nodata, nodata, refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
-	failing := []manner{servfail, servfail, halfFail, otherFail, cutFail}
+	failing := []manner{servfail, servfail, halfFail, otherFail, v4Fail, cutFail}
 	if l == sim.Glibc {
 		known = append(known, failing...)
 	} else if r.IntN(8) == 0 {

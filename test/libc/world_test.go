@@ -45,6 +45,7 @@ const (
 	cut         manner = "cut"       // truncated over UDP
 	halfFail    manner = "halffail"  // SERVFAIL for AAAA
 	otherFail   manner = "otherfail" // SERVFAIL for A
+	v4Fail      manner = "v4fail"    // IPv4 alone, and SERVFAIL for A
 	halfSilent  manner = "halfsilent"
 	otherSilent manner = "othersilent"
 	halfGone    manner = "halfgone" // NXDOMAIN for AAAA
@@ -82,7 +83,7 @@ func (w world) reply(server string, q *dns.Msg, tcp bool) *dns.Msg {
 
 	m := w.of(server, question.Name)
 	switch {
-	case m == halfFail && isAAAA, m == otherFail && isA:
+	case m == halfFail && isAAAA, m == otherFail && isA, m == v4Fail && isA:
 		m = servfail
 	case m == halfSilent && isAAAA, m == otherSilent && isA:
 		m = silent
@@ -143,7 +144,7 @@ func data(q dns.Question, owner string, m manner) (list []dns.RR) {
 		for _, a := range []string{"192.0.2.1", "192.0.2.2"} {
 			list = append(list, &dns.A{Hdr: h, A: net.ParseIP(a)})
 		}
-	case q.Qtype == dns.TypeAAAA && m != v4:
+	case q.Qtype == dns.TypeAAAA && m != v4 && m != v4Fail:
 		for _, a := range []string{"2001:db8::1", "2001:db8::2"} {
 			list = append(list, &dns.AAAA{Hdr: h, AAAA: net.ParseIP(a)})
 		}

@@ -129,6 +129,13 @@ func (c *Cache) Peek(q Question, now time.Time) Hit {
 	return Hit{State: Fresh, entry: e, question: q, age: age}
 }
 
+// Holds reports whether the reply to q is cached, fresh or stale, and is not a failure. Like
+// Peek, it has no effect on the entry.
+func (c *Cache) Holds(q Question, now time.Time) bool {
+	e, age := c.entryFor(q, now)
+	return e != nil && e.kind != failure && age < e.retention
+}
+
 // entryFor returns the entry for q and its age, or nil.
 func (c *Cache) entryFor(q Question, now time.Time) (*entry, time.Duration) {
 	var buf [maxQuestion]byte
@@ -159,7 +166,7 @@ func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 func entryState(e *entry, age time.Duration) State {
 	left := e.ttl - age
 	switch {
-	case left > e.ttl/prefetchWindow, left > 0 && (e.failure || e.hits.Load() < prefetchHits):
+	case left > e.ttl/prefetchWindow, left > 0 && (e.kind == failure || e.hits.Load() < prefetchHits):
 		return Fresh
 	case left > 0:
 		due := e.refreshAfter.Load()
@@ -236,7 +243,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	}
 	e.hash, e.stored, e.ttl = k.hash(c.seed), now, time.Duration(ttl)*time.Second
 	e.retention = e.ttl
-	if !e.failure {
+	if e.kind != failure {
 		e.retention += c.cfg.MaxStale
 	}
 	return c.store(k, e, now, options)
@@ -256,7 +263,7 @@ func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 	old := c.lookup(k, e.hash)
 	if old != nil {
 		age := now.Sub(old.stored)
-		if e.failure && !old.failure && age < old.retention {
+		if e.kind == failure && old.kind != failure && age < old.retention {
 			old.failedAt.Store(int64(age))
 			old.retryAfter.Store(int64(age + cmp.Or(options.RetryInterval, DefaultRetryInterval)))
 			return false

@@ -11,7 +11,7 @@ import (
 )
 
 // replyKind is what a reply means to the cache.
-type replyKind int
+type replyKind uint8
 
 const (
 	uncacheable replyKind = iota

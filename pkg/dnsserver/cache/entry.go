@@ -38,7 +38,7 @@ type entry struct {
 	paths       []byte
 	questionEnd int // offset in wire
 	bits        byte
-	failure     bool
+	kind        replyKind
 	stored      time.Time
 	ttl         time.Duration
 	retention   time.Duration // ttl plus the time as stale
@@ -98,7 +98,7 @@ func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) 
 		questionEnd: headerLen + len(k.question),
 		bits:        k.bits,
 		paths:       append([]byte(nil), k.paths...),
-		failure:     kind == failure,
+		kind:        kind,
 	}
 	if !e.indexTTLs(len(m.Answer)+len(m.Ns)+len(m.Extra), limit) || !k.matches(e) {
 		return nil

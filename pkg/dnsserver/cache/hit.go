@@ -73,6 +73,12 @@ func (h *Hit) Len() int {
 // Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
 func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 
+// NoData reports whether the reply is NODATA: the name exists, perhaps as an alias, and has no
+// records of the type (RFC 2308 section 2.2).
+func (h *Hit) NoData() bool {
+	return h.entry != nil && h.entry.kind == denial && h.Rcode() == dns.RcodeSuccess
+}
+
 // Append appends the reply to buf, and nothing for a Miss. It allocates only if buf has too
 // little capacity.
 func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
