@@ -81,7 +81,7 @@ func (p *dnsProcess) write(fields string) {
 // eventually waits until ok returns true.
 func (p *dnsProcess) eventually(what string, ok func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("timeout: %s\n%s", what, p.log.String())
 		}
@@ -91,7 +91,7 @@ func (p *dnsProcess) eventually(what string, ok func() bool) {
 // ask returns the data of the first record for a name, or the rcode.
 func (p *dnsProcess) ask(name string, qtype uint16) string {
 	p.t.Helper()
-	c := dns.Client{Timeout: 10 * time.Second}
+	c := dns.Client{Timeout: time.Minute}
 	m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), p.addr)
 	if err != nil {
 		p.t.Fatalf("%v\n%s", err, p.log.String())

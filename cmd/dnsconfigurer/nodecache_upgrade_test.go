@@ -31,7 +31,7 @@ func TestNodeCache_Upgrade(t *testing.T) {
 	defer halt()
 	for i := range clients {
 		clientsDone.Go(func() {
-			c := dns.Client{Timeout: 5 * time.Second, Net: []string{"udp", "tcp"}[i/(clients-2)]}
+			c := dns.Client{Timeout: time.Minute, Net: []string{"udp", "tcp"}[i/(clients-2)]}
 			for j := 0; ; j++ {
 				select {
 				case <-stop:

@@ -185,7 +185,7 @@ func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal fu
 		t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
-		late := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
+		late := time.AfterFunc(2*time.Minute, func() { _ = command.Process.Kill() })
 		defer late.Stop()
 		_ = command.Process.Signal(syscall.SIGTERM)
 		if err := command.Wait(); err != nil {
@@ -213,7 +213,7 @@ func (n *shimNode) write(name, text string) {
 // sandbox sends a request as the kubelet does, and returns what the runtime receives.
 func (n *shimNode) sandbox(q *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(n.t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := n.kubelet.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: q}, grpc.WaitForReady(true)); err != nil {
 		n.t.Fatalf("%v\n%s", err, n.log.String())
@@ -245,7 +245,7 @@ func (n *shimNode) counted() map[string]int {
 // eventually waits until ok returns true.
 func (n *shimNode) eventually(what string, ok func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			n.t.Fatalf("timeout: %s\n%s", what, n.log.String())
 		}

@@ -44,7 +44,7 @@ func review(t *testing.T, addr string) (serial int64, answer string) {
 // reviewOf sends another review.
 func reviewOf(t *testing.T, addr, request string) (serial int64, answer string) {
 	t.Helper()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` + request + "}}"

@@ -49,7 +49,7 @@ func TestServer_Manifests(t *testing.T) {
 	server := clusterdns.Server{Source: source, Log: slog.New(slog.DiscardHandler)}
 	go func() { ended <- server.Run(ctx, c) }()
 	client := dns.Client{Timeout: time.Second}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		reply, _, err := client.Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), addr)
 		if err == nil && len(reply.Answer) == 1 {
 			break

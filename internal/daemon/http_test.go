@@ -38,7 +38,7 @@ func TestHTTP_PortInUse(t *testing.T) {
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, l.Addr().String()) }
 		ended <- h.KeepServing(ctx, listen, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "retrying"); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "retrying"); {
 		select {
 		case err := <-ended:
 			t.Fatalf("ended with %v", err)

@@ -26,7 +26,7 @@ func TestClusterCheck_SlowReverseNames(t *testing.T) {
 	var clients sync.WaitGroup
 	for _, name := range []string{"1.0.0.10.in-addr.arpa.", "2.0.0.10.in-addr.arpa.", "3.0.0.10.in-addr.arpa."} {
 		clients.Go(func() {
-			client := dns.Client{Timeout: 10 * time.Second}
+			client := dns.Client{Timeout: time.Minute}
 			reply, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypePTR), "169.254.20.10:53")
 			if err != nil || reply.Rcode != dns.RcodeServerFailure {
 				t.Errorf("%s: %v, %v, want SERVFAIL", name, reply, err)
@@ -52,7 +52,7 @@ func TestStale_ClusterDNSBack(t *testing.T) {
 	i := startInstance(t, linkLocalFields)
 	becomes(t, i, i.readyz, "200 ok")
 	lookup := func(name string) string {
-		client := dns.Client{Timeout: 10 * time.Second}
+		client := dns.Client{Timeout: time.Minute}
 		reply, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "169.254.20.10:53")
 		if err != nil || len(reply.Answer) != 1 {
 			return fmt.Sprint(reply, err)

@@ -45,7 +45,7 @@ func TestDrain_FiniteStream(t *testing.T) {
 	<-n.runtime.started
 	ended := make(chan error, 1)
 	go func() { ended <- n.stopShim() }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until the drain begins
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until the drain begins
 		c, err := net.Dial("unix", path)
 		if err != nil {
 			break

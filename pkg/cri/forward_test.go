@@ -501,7 +501,7 @@ func TestForward_RuntimeRestarts(t *testing.T) {
 // waitUntilServing calls the runtime until a call succeeds.
 func waitUntilServing(t *testing.T, c runtimeapi.RuntimeServiceClient) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		_, err := c.Version(ctx, &runtimeapi.VersionRequest{})

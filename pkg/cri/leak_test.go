@@ -44,9 +44,9 @@ func TestShim_Leaks(t *testing.T) {
 		wg.Wait()
 	}
 	runLifecycles(lifecycles / 10) // connect, fill pools
-	goroutines, files, heap := countResources(t)
+	goroutines, files, heap := countResources(t, 0, 0)
 	runLifecycles(lifecycles)
-	goroutines2, files2, heap2 := countResources(t)
+	goroutines2, files2, heap2 := countResources(t, goroutines, files)
 	t.Logf("%d lifecycles: goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d bytes", lifecycles, goroutines, goroutines2, files, files2, heap, heap2)
 	if goroutines2 > goroutines || files2 > files {
 		t.Errorf("goroutines %d -> %d, descriptors %d -> %d", goroutines, goroutines2, files, files2)
@@ -56,24 +56,29 @@ func TestShim_Leaks(t *testing.T) {
 	}
 }
 
-// countResources returns the counts once they have stopped falling.
-func countResources(t *testing.T) (goroutines, files int, heap uint64) {
+// countResources returns the counts as soon as they are at most the given ones, or once they have
+// stopped falling: goroutines and descriptors of finished calls end a little later.
+func countResources(t *testing.T, maxGoroutines, maxFiles int) (goroutines, files int, heap uint64) {
 	t.Helper()
-	goroutines = 1 << 30
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		runtime.GC()
-		if now := runtime.NumGoroutine(); now < goroutines {
-			goroutines = now
-			time.Sleep(20 * time.Millisecond) // goroutines of finished calls end a little later
-			continue
+	count := func() (goroutines, files int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
 		}
-		break
+		return runtime.NumGoroutine(), len(entries)
 	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
+	patience := time.Second
+	if maxGoroutines > 0 {
+		patience = time.Minute
 	}
+	goroutines, files = count()
+	for fell := time.Now(); time.Since(fell) < patience && (goroutines > maxGoroutines || files > maxFiles); time.Sleep(20 * time.Millisecond) {
+		if g, f := count(); g < goroutines || f < files {
+			goroutines, files, fell = g, f, time.Now()
+		}
+	}
+	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return goroutines, len(entries), m.HeapAlloc
+	return goroutines, files, m.HeapAlloc
 }

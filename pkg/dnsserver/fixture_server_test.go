@@ -100,7 +100,7 @@ func (s *testServer) serveOn(t testing.TB, addr string) {
 // exchange sends a query over udp or tcp and returns the reply.
 func (s *testServer) exchange(t testing.TB, network string, q *dns.Msg) *dns.Msg {
 	t.Helper()
-	c := dns.Client{Net: network, Timeout: 5 * time.Second}
+	c := dns.Client{Net: network, Timeout: time.Minute}
 	reply, _, err := c.Exchange(q, s.addr.String())
 	if err != nil {
 		t.Fatalf("query for %s over %s: %v", q.Question[0].Name, network, err)

@@ -43,7 +43,7 @@ func TestServeUDP_Wildcard(t *testing.T) {
 			at := netip.AddrPortFrom(netip.MustParseAddr(a), s.addr.Port())
 			for _, edns := range []bool{false, true} {
 				checkReplySource(t, listen, at, parseQuery("web.default.svc.cluster.local. A", edns))
-				c := dns.Client{Net: "tcp", Timeout: 5 * time.Second}
+				c := dns.Client{Net: "tcp", Timeout: time.Minute}
 				if reply, _, err := c.Exchange(parseQuery("cluster.local. SOA", edns), at.String()); err != nil || len(reply.Answer) != 1 {
 					t.Errorf("listening on %s, query to %v over TCP: got %v, %v", listen, at, reply, err)
 				}
@@ -119,7 +119,7 @@ func checkReplySource(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg
 	if _, err := c.WriteToUDPAddrPort(mustPack(t, q), at); err != nil {
 		t.Fatalf("%v: %v", at, err)
 	}
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	var buf [maxUDP]byte
 	n, from, err := c.ReadFromUDPAddrPort(buf[:])
 	m := new(dns.Msg)

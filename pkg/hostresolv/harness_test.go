@@ -118,7 +118,7 @@ func watch(t *testing.T, cfg Config) *runningWatcher {
 		return notify(names, changed)
 	}
 	r := &runningWatcher{Watcher: w, t: t, done: make(chan struct{})}
-	r.ctx, r.cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	r.ctx, r.cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	go func() {
 		defer close(r.done)
 		if err := w.Run(r.ctx); err != nil {

@@ -175,7 +175,7 @@ func TestRun_Leaks(t *testing.T) {
 	if now := openFiles(t); !slices.Equal(files, now) {
 		t.Errorf("open before: %q\nand after: %q", files, now)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > goroutines { // goroutines that have ended are still counted for a moment
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)

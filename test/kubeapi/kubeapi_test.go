@@ -128,7 +128,7 @@ func compareIP(lister corelisters.ServiceNamespaceLister, name, ip string) error
 
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		err := f()

@@ -22,7 +22,7 @@ const node = "node-1"
 
 // slack separates a lookup that waits for a stalling server from one that does not, on a
 // busy machine too. The tests in a synctest bubble check the exact times.
-const slack = 5 * time.Second
+const slack = 20 * time.Second
 
 // apiServer is an API server that fails the test on requests that a Pods must not send.
 type apiServer struct {

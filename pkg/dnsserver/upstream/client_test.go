@@ -66,7 +66,7 @@ func TestExchange_NextServer(t *testing.T) {
 			for _, f := range tt.servers {
 				servers = append(servers, f(t))
 			}
-			expect(t, newClient(t, upstream.Config{TryTimeout: short, Timeout: 3 * short}, servers...), tt.want)
+			expect(t, newClient(t, upstream.Config{}, servers...), tt.want)
 		})
 	}
 }
@@ -80,23 +80,27 @@ func TestExchange_LostPacket(t *testing.T) {
 		}
 		return [][]byte{good(t, query)}
 	})
-	expect(t, newClient(t, upstream.Config{TryTimeout: short}, s), "192.0.2.1")
+	expect(t, newClient(t, upstream.Config{}, s), "192.0.2.1")
 }
 
 // An unresponsive server is tried after the others and reported as down.
 func TestExchange_Backoff(t *testing.T) {
 	dead, other := serve(t, silent), serve(t, always(t, 0, "192.0.2.2"))
-	c := newClient(t, upstream.Config{TryTimeout: short / 3}, dead, other)
-	for i := range 20 {
-		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.2" {
-			t.Errorf("query %d: %s", i, got)
-		}
+	c := newClient(t, upstream.Config{TryTimeout: short / 3}, dead, other) // a try ends before the next server is queried
+	eventually(t, "two failures", func() bool {
+		addresses(t, c, "first.example.com.")
+		status := c.Status()
+		return status[0].Down && !status[1].Down
+	})
+	before := dead.overUDP.Load()
+	for i := range 100 {
+		addresses(t, c, fmt.Sprintf("n%d.example.com.", i))
 	}
-	// Two failures, and the probes for which there was time.
-	if n := dead.overUDP.Load(); n < 2 || n > 10 {
-		t.Errorf("the unresponsive server got %d of 20 queries", n)
+	// A busy machine may need more than the timeout for the reply of the other server.
+	if n := dead.overUDP.Load() - before; n > 50 {
+		t.Errorf("the unresponsive server got %d of 100 queries", n)
 	}
-	if got := c.Status(); !got[0].Down || got[1].Down || got[0].Server != dead.Server {
+	if got := c.Status(); !got[0].Down || got[0].Server != dead.Server {
 		t.Errorf("%+v", got)
 	}
 }
@@ -104,7 +108,7 @@ func TestExchange_Backoff(t *testing.T) {
 // A server that answers other queries is not down because search lists time out. It is if
 // all queries are lost, or if plain queries are.
 func TestExchange_SlowSearchLists(t *testing.T) {
-	const code, rounds = 65313, 2
+	const code, rounds, try = 65313, 2, 2 * time.Second
 	for _, tt := range []struct {
 		name         string
 		plain, lists bool // are answered
@@ -114,28 +118,31 @@ func TestExchange_SlowSearchLists(t *testing.T) {
 		{"all unanswered", false, false, true},
 		{"plain queries unanswered", false, true, true},
 	} {
-		s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-			if list := len(query.IsEdns0().Option) > 0; list && !tt.lists || !list && !tt.plain {
-				return nil
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+				if list := len(query.IsEdns0().Option) > 0; list && !tt.lists || !list && !tt.plain {
+					return nil
+				}
+				return [][]byte{good(t, query)}
+			})
+			c := newClient(t, upstream.Config{Options: []uint16{code}, TryTimeout: try}, s)
+			var lists, plain sync.WaitGroup
+			for i := range 2 {
+				query := ask(fmt.Sprintf("l%d.example.com.", i))
+				query.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code, Data: []byte("a.example")}}
+				lists.Go(func() { _, _ = c.Exchange(t.Context(), query) })
 			}
-			return [][]byte{good(t, query)}
+			for i := range 2 * rounds { // some just before the lists time out
+				plain.Go(func() { _, _ = c.Exchange(t.Context(), ask(fmt.Sprintf("n%d.example.com.", i))) })
+				time.Sleep(try / 2)
+			}
+			lists.Wait()
+			plain.Wait()
+			if got := c.Status()[0].Down; got != tt.want {
+				t.Errorf("down: %t", got)
+			}
 		})
-		c := newClient(t, upstream.Config{Options: []uint16{code}, TryTimeout: short / 3}, s)
-		var lists, plain sync.WaitGroup
-		for i := range 2 {
-			query := ask(fmt.Sprintf("l%d.example.com.", i))
-			query.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: code, Data: []byte("a.example")}}
-			lists.Go(func() { _, _ = c.Exchange(t.Context(), query) })
-		}
-		for i := range 2 * rounds { // some just before the lists time out
-			plain.Go(func() { _, _ = c.Exchange(t.Context(), ask(fmt.Sprintf("n%d.example.com.", i))) })
-			time.Sleep(short / 3 / 2)
-		}
-		lists.Wait()
-		plain.Wait()
-		if got := c.Status()[0].Down; got != tt.want {
-			t.Errorf("%s: down: %t", tt.name, got)
-		}
 	}
 }
 
@@ -274,7 +281,7 @@ func TestExchange_Panic(t *testing.T) {
 		}
 		return [][]byte{good(t, query)}
 	})
-	c := newClient(t, upstream.Config{TryTimeout: short / 3, Logger: slog.New(log)}, s)
+	c := newClient(t, upstream.Config{Logger: slog.New(log)}, s)
 	expect(t, c, "panic in upstream exchange: a bug")
 	log.armed.Store(false)
 	expect(t, c, "192.0.2.1")

@@ -64,18 +64,19 @@ func TestMetrics_Series(t *testing.T) {
 		"refuses": serve(t, always(t, dns.RcodeRefused)), "odd": serve(t, always(t, dns.RcodeNotImplemented)),
 		"nxdomain": serve(t, always(t, dns.RcodeNameError)),
 	}
-	stub := newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example", TryTimeout: short},
-		cut, secure, servers["refuses"], servers["odd"], servers["nxdomain"])
+	ofStub := []*fake{cut, secure, servers["refuses"], servers["odd"], servers["nxdomain"]}
+	stub := newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example"}, ofStub...)
 	stopStub := run(t, stub)
 	idle := newClient(t, upstream.Config{Metrics: metrics}, servers["nxdomain"])
 	dark := newClient(t, upstream.Config{Metrics: metrics, Zone: "dark.example", TryTimeout: short}, servers["silent"])
 	if m, err := dark.Exchange(t.Context(), ask("a.dark.example.")); err == nil {
 		t.Fatalf("got %v", m)
 	}
-	for _, c := range []*upstream.Client{stub, idle} {
-		if _, err := c.Exchange(t.Context(), ask("a.corp.example.")); err != nil {
-			t.Fatal(err)
-		}
+	for _, s := range ofStub { // one client would query the next server when one is slow
+		addresses(t, newClient(t, upstream.Config{Metrics: metrics, Zone: "corp.example"}, s), "a.corp.example.")
+	}
+	if got := addresses(t, idle, "a.corp.example."); got != "NXDOMAIN" {
+		t.Fatalf("got %s", got)
 	}
 	expect := func(want string) {
 		t.Helper()
@@ -88,10 +89,10 @@ attempt_duration_seconds nxdomain . = 1
 attempt_duration_seconds nxdomain corp.example. = 1
 attempt_duration_seconds odd corp.example. = 1
 attempt_duration_seconds refuses corp.example. = 1
-attempt_duration_seconds secure corp.example. = 1
+attempt_duration_seconds secure corp.example. = 2
 attempt_duration_seconds silent dark.example. = 2
 attempts_total tcp servfail cut corp.example. = 1
-attempts_total tls unreachable secure corp.example. = 1
+attempts_total tls unreachable secure corp.example. = 2
 attempts_total udp answered nxdomain . = 1
 attempts_total udp answered nxdomain corp.example. = 1
 attempts_total udp other_rcode odd corp.example. = 1

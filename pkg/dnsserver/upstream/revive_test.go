@@ -42,7 +42,7 @@ func TestRun_SilentServer(t *testing.T) {
 			t.Errorf("query %d: %s", i, got)
 		}
 	}
-	if n := queries.Load(); n < 1 || n > 10 { // more than one if the second server is slow on a busy machine
+	if n := queries.Load(); n < 1 || n > 50 { // more than one if the second server is slow on a busy machine
 		t.Errorf("the silent server got %d of 100 queries", n)
 	}
 	eventually(t, "the overtaken query in the metrics", func() bool {
@@ -62,7 +62,7 @@ func TestRun_SilentServer(t *testing.T) {
 func TestRun_RemovedServer(t *testing.T) {
 	noLeaks(t)
 	first, second := serve(t, silent), serve(t, always(t, 0, "192.0.2.2"))
-	c := newClient(t, upstream.Config{TryTimeout: short}, first, second)
+	c := newClient(t, upstream.Config{}, first, second)
 	stop := run(t, c)
 	expect(t, c, "192.0.2.2")
 	eventually(t, "two failures", func() bool { return c.Status()[0].Down })

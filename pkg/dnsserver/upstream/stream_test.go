@@ -324,7 +324,7 @@ func TestStream_Failures(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, Run %t", name, running), func(t *testing.T) {
 				bad := serveBroken(t, stream)
-				c := newClient(t, upstream.Config{TryTimeout: short}, bad, serve(t, always(t, 0, "192.0.2.2")))
+				c := newClient(t, upstream.Config{}, bad, serve(t, always(t, 0, "192.0.2.2")))
 				if running {
 					run(t, c)
 				}
@@ -370,7 +370,7 @@ func TestStream_DeadConnection(t *testing.T) {
 			}
 		}
 	})
-	c := newClient(t, upstream.Config{TryTimeout: short}, s)
+	c := newClient(t, upstream.Config{}, s)
 	defer run(t, c)()
 	expect(t, c, "NOERROR") // truncated, and without records
 	expect(t, c, "192.0.2.1")
