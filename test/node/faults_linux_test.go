@@ -51,8 +51,8 @@ var faults = []struct {
 }
 
 // TestFaults looks up a thousand names during each fault. A name that exists is never
-// denied, a failing lookup returns EAI_AGAIN, none fails after the fault, and none at all
-// during upgrades. The durations are logged, not checked; docs/node-cache.md has the
+// denied, a failing lookup returns EAI_AGAIN, lookups succeed again after the fault, and none
+// fails during upgrades. The durations are logged, not checked; docs/node-cache.md has the
 // figures.
 func TestFaults(t *testing.T) {
 	install(t)
@@ -68,17 +68,15 @@ func TestFaults(t *testing.T) {
 			f.happens(t, s, l)
 			l.wait(t)
 			for _, p := range l.pods {
-				c := l.tally(t, p)
+				c := p.tally(t, l.lines(p))
 				t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p, c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
 				if len(c.wrong) > 0 {
 					t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
 				}
-				if c.late > 0 {
-					t.Errorf("%s: lookups fail after the fault", p)
-				}
 				if f.lossless && c.again > 0 {
 					t.Errorf("%s: %d lookups failed", p, c.again)
 				}
+				l.recovers(t, p)
 			}
 		})
 	}

@@ -25,8 +25,9 @@ import (
 const (
 	programs = 5
 	names    = 50                     // of each program
+	kinds    = 6                      // of names
 	pause    = 150 * time.Millisecond // before each lookup of a program: 130 lookups a second in all
-	upgrade  = 3 * pause              // during upgrades: a busy machine takes seconds to start a node cache
+	upgrade  = 6 * pause              // during upgrades: a busy machine takes seconds to start a node cache
 	lookedUp = 4 * programs * names
 )
 
@@ -51,7 +52,7 @@ www.example.com.      5 IN A 198.51.100.1
 // all programs look up names of one kind.
 func lookupName(p loadPod, i, n int) (name, want string) {
 	own := fmt.Sprintf("%s%d-%d", p, i, n)
-	switch (i + n) % 6 {
+	switch (i + n) % kinds {
 	case 0:
 		return fmt.Sprintf("s%d", n), fmt.Sprintf("10.96.2.%d", n)
 	case 1:
@@ -106,33 +107,45 @@ func loadPods(t *testing.T, m *machine, fallback bool) (pods []loadPod) {
 // load is a running load.
 type load struct {
 	*machine
+	ask  map[string]string // the program of each library
 	pods []loadPod
 	pid  string // of the shell that waits for all programs
 }
 
 // startLoad starts the programs. The programs of a pod share a mount namespace with its
-// resolv.conf and write to one file. ask holds the program of each library.
+// resolv.conf and write to one file.
 func (m *machine) startLoad(t *testing.T, ask map[string]string, fallback bool, pause time.Duration) load {
 	t.Helper()
-	l := load{machine: m, pods: loadPods(t, m, fallback)}
+	l := load{machine: m, ask: ask, pods: loadPods(t, m, fallback)}
 	script := ""
 	for _, p := range l.pods {
 		m.write(t, p.String()+".conf", p.resolvConf)
-		inside := fmt.Sprintf("mount --bind %s /etc/resolv.conf || exit 1\n", filepath.Join(m.dir, p.String()+".conf"))
+		inside := l.mount(p)
 		for i := range programs {
-			inside += fmt.Sprintf("%s each %d", ask[p.library], pause.Milliseconds())
-			for n := range names {
-				name, _ := lookupName(p, i, n)
-				inside += " " + name
-			}
-			inside += fmt.Sprintf(" >>%s &\n", l.output(p))
+			inside += fmt.Sprintf("%s >>%s &\n", l.command(p, i, names, pause), l.output(p))
 		}
 		m.write(t, p.String()+".sh", inside+"wait\n")
+		m.write(t, p.String()+".again.sh", l.mount(p)+l.command(p, 0, kinds, 0)+" | tr '\\n' ';'\n")
 		script += fmt.Sprintf("unshare --mount sh %s &\n", filepath.Join(m.dir, p.String()+".sh"))
 	}
 	m.write(t, "load.sh", script+"wait\n")
 	l.pid = m.spawn(t, `sh "$DIR/load.sh"`, "load.log")
 	return l
+}
+
+// mount returns the command that gives a mount namespace the resolv.conf of a pod.
+func (l load) mount(p loadPod) string {
+	return fmt.Sprintf("mount --bind %s /etc/resolv.conf || exit 1\n", filepath.Join(l.dir, p.String()+".conf"))
+}
+
+// command returns the command of the i-th program in a pod, which looks up its first n names.
+func (l load) command(p loadPod, i, n int, pause time.Duration) string {
+	command := fmt.Sprintf("%s each %d", l.ask[p.library], pause.Milliseconds())
+	for n := range n {
+		name, _ := lookupName(p, i, n)
+		command += " " + name
+	}
+	return command
 }
 
 func (l load) output(p loadPod) string { return filepath.Join(l.dir, p.String()+".lookups") }
@@ -176,12 +189,32 @@ func (l load) wait(t *testing.T) {
 type tally struct {
 	found, absent int // correctly
 	again         int // EAI_AGAIN
-	late          int // those of again at the end of the load
 	wrong         []string
 	delays        []time.Duration // in order
 }
 
-func (l load) tally(t *testing.T, p loadPod) (c tally) {
+// recovers waits until lookups of each kind succeed in a pod.
+func (l load) recovers(t *testing.T, p loadPod) {
+	t.Helper()
+	err := poll(func() error {
+		out := l.run(t, fmt.Sprintf("unshare --mount sh %s; echo", filepath.Join(l.dir, p.String()+".again.sh")))
+		lines := strings.Split(strings.TrimSuffix(out, ";"), ";")
+		c := p.tally(t, lines)
+		switch {
+		case len(c.wrong) > 0:
+			t.Errorf("%s: wrong replies after the fault: %q", p, c.wrong)
+		case c.again > 0 || len(lines) != kinds:
+			return fmt.Errorf("%s: lookups fail after the fault: %q", p, lines)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// tally counts the results in lines of a pod.
+func (p loadPod) tally(t *testing.T, lines []string) (c tally) {
 	t.Helper()
 	want := map[string]string{}
 	for i := range programs {
@@ -190,8 +223,7 @@ func (l load) tally(t *testing.T, p loadPod) (c tally) {
 			want[name] = addr
 		}
 	}
-	lines := l.lines(p)
-	for i, line := range lines {
+	for _, line := range lines {
 		name, rest, _ := strings.Cut(line, " ")
 		took, out, _ := strings.Cut(rest, " ")
 		micros, err := strconv.ParseInt(took, 10, 64)
@@ -202,9 +234,6 @@ func (l load) tally(t *testing.T, p loadPod) (c tally) {
 		switch got := found(out); {
 		case got == "error EAI_AGAIN":
 			c.again++
-			if i >= len(lines)-programs {
-				c.late++
-			}
 		case got == want[name] && got != "":
 			c.found++
 		case got == "error EAI_NONAME" && want[name] == "":
