@@ -24,10 +24,13 @@ import (
 const (
 	socketFile  = "systemd/dnsconfigurer-shim.socket"
 	serviceFile = "systemd/dnsconfigurer-shim.service"
+	bypassFile  = "systemd/dnsconfigurer-bypass.service"
 	kubeletFile = "systemd/kubelet.service.d/20-dnsconfigurer.conf"
 
 	program    = "/usr/bin/dnsconfigurer"
 	configFile = "/etc/dnsconfigurer/shim.yaml"
+
+	bypassRecord = "/var/lib/dnsconfigurer/bypass.json"
 )
 
 // unit is a file of systemd.syntax(7): its values by "Section.Key".
@@ -102,7 +105,7 @@ func TestUnits_References(t *testing.T) {
 		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
 		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
 		{"the unit that the service requires", service.get("Unit.Requires"), socketName},
-		{"the unit that is enabled with it", service.get("Install.Also"), socketName},
+		{"the units that are enabled with it", service.get("Install.Also"), socketName + " " + filepath.Base(bypassFile)},
 		{"the unit that the kubelet wants", kubelet.get("Unit.Wants"), socketName},
 		{"the units that the kubelet starts after", kubelet.get("Unit.After"), socketName + " " + serviceName},
 		// cri.Inherit refuses anything wider.
@@ -120,7 +123,7 @@ func TestUnits_References(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{socketFile, serviceFile, kubeletFile, program, configFile, path} {
+	for _, name := range []string{socketFile, serviceFile, bypassFile, kubeletFile, program, configFile, path} {
 		if !strings.Contains(string(text), filepath.Base(name)) {
 			t.Errorf("docs/operations.md does not mention %s", name)
 		}
@@ -131,10 +134,19 @@ func TestUnits_References(t *testing.T) {
 // with the shim.
 func TestUnits_Availability(t *testing.T) {
 	socket, service, kubelet := readUnit(t, socketFile, "Socket"), readUnit(t, serviceFile, "Service"), readUnit(t, kubeletFile, "Service")
-	for key, u := range map[string]unit{"Unit.StartLimitIntervalSec": service, "Socket.TriggerLimitIntervalSec": socket} {
-		if u.get(key) != "0" {
-			t.Errorf("%s=%s: after that many crashes it is not restarted", key, u.get(key))
+	if limit := socket.get("Socket.TriggerLimitIntervalSec"); limit != "0" {
+		t.Errorf("TriggerLimitIntervalSec=%s: after that many crashes the socket is closed, without the bypass", limit)
+	}
+	if bypass := service.get("Unit.OnFailure"); bypass != filepath.Base(bypassFile) {
+		t.Errorf("OnFailure=%s: at the start limit, the kubelet has no container runtime", bypass)
+	}
+	for file, u := range map[string]unit{socketFile: socket, serviceFile: service} {
+		if condition := u.get("Unit.ConditionPathExists"); condition != "!"+bypassRecord {
+			t.Errorf("%s: ConditionPathExists=%s: a start ends the bypass", file, condition)
 		}
+	}
+	if command := readUnit(t, bypassFile, "Service").get("Service.ExecCondition"); !strings.Contains(command, "test -e "+bypassRecord+" ") {
+		t.Errorf("%s: %s: no bypass after a reboot", bypassFile, command)
 	}
 	if service.get("Service.Restart") != "always" {
 		t.Errorf("Restart=%s", service.get("Service.Restart"))
@@ -254,7 +266,7 @@ func installAnalyze(t *testing.T) {
 // TestUnits_Verify: systemd only warns of unknown keys and invalid values.
 func TestUnits_Verify(t *testing.T) {
 	root := systemdRoot(t)
-	for _, name := range []string{filepath.Base(socketFile), filepath.Base(serviceFile), "kubelet.service"} {
+	for _, name := range []string{filepath.Base(socketFile), filepath.Base(serviceFile), filepath.Base(bypassFile), "kubelet.service"} {
 		out, err := exec.Command("systemd-analyze", "verify", "--root="+root, name).CombinedOutput()
 		if err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)

@@ -34,6 +34,7 @@ kubelet is configured with its path.`
 // source in the repository, the path on the node, and its type for nfpm.
 var packageFiles = []files.Content{
 	{Source: "deploy/systemd/dnsconfigurer-shim.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.service"},
+	{Source: "deploy/systemd/dnsconfigurer-bypass.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-bypass.service"},
 	{Source: "deploy/systemd/dnsconfigurer-shim.socket", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.socket"},
 	{Source: "deploy/systemd/kubelet.service.d/20-dnsconfigurer.conf", Destination: "/usr/share/dnsconfigurer/kubelet.service.d/20-dnsconfigurer.conf"},
 	{Source: "deploy/systemd/shim.yaml", Destination: "/etc/dnsconfigurer/shim.yaml", Type: files.TypeConfigNoReplace},

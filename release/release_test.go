@@ -267,6 +267,7 @@ func testPackages(t *testing.T, r *release) {
 	want := []string{
 		"/usr/bin/dnsconfigurer", "/usr/bin/kubectl-dnsconfigurer", "/etc/dnsconfigurer/shim.yaml",
 		"/usr/lib/systemd/system/dnsconfigurer-shim.service", "/usr/lib/systemd/system/dnsconfigurer-shim.socket",
+		"/usr/lib/systemd/system/dnsconfigurer-bypass.service",
 		"/usr/share/man/man1/dnsconfigurer.1.gz", "/usr/share/doc/dnsconfigurer/copyright",
 	}
 	for suffix, list := range map[string][]string{".deb": {"dpkg-deb", "--fsys-tarfile"}, ".rpm": {"rpm", "-qpl"}} {

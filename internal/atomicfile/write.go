@@ -11,7 +11,10 @@ import (
 
 // Write replaces the content of a file durably with what write writes. The file has mode 0600.
 // If Write fails, the old file stays.
-func Write(path string, write func(io.Writer) error) error {
+func Write(path string, write func(io.Writer) error) error { return WriteMode(path, 0o600, write) }
+
+// WriteMode is Write for a file with another mode.
+func WriteMode(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -19,6 +22,9 @@ func Write(path string, write func(io.Writer) error) error {
 	}
 	defer os.Remove(f.Name()) // no-op after the rename
 	err = write(f)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

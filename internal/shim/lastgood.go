@@ -20,18 +20,27 @@ import (
 // errNoState says that there are no last good settings.
 var errNoState = errors.New("no last good settings: the directory is not set")
 
+// stateFile is the name of the file with the last good settings.
+const stateFile = "last-good-shim.yaml"
+
 // lastGood is the file with the last valid settings, which the shim uses if it starts with an
 // invalid configuration. It is a ShimConfiguration with the node facts in it, so that a
 // kubelet's file that became invalid does not matter. "": there is no file.
 type lastGood string
 
-// newLastGood returns the file in the directory that systemd passes (StateDirectory=).
-func newLastGood() lastGood {
+// stateDirectory returns the directory that systemd passes (StateDirectory=), "" if there is none.
+func stateDirectory() string {
 	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+	return dir
+}
+
+// newLastGood returns the file in the state directory.
+func newLastGood() lastGood {
+	dir := stateDirectory()
 	if dir == "" {
 		return ""
 	}
-	return lastGood(filepath.Join(dir, "last-good-shim.yaml"))
+	return lastGood(filepath.Join(dir, stateFile))
 }
 
 // load returns the settings.

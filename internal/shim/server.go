@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
@@ -45,6 +46,10 @@ func (s *Server) Run(ctx context.Context) error {
 	endpoints, err := s.open(r, shim)
 	if err != nil {
 		return err
+	}
+	if dir := stateDirectory(); dir != "" {
+		keep := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
+		found.set("bypass", "cannot prepare the bypass", keep.KeepRuntime())
 	}
 	notifier, err := systemd.NewNotifier()
 	found.set("systemd", "cannot notify systemd", err)

@@ -60,6 +60,8 @@ var imports = map[string][]string{
 	"internal/nodeaddr":   {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink", "github.com/vishvananda/netlink/nl"},
 	"internal/notrack":    {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink/nl"},
 	"api/v1alpha1":        {"std", "internal/document"},
+	"internal/bypass":     {"std", "internal/atomicfile"},
+	"internal/install":    {"std", "internal/atomicfile", "internal/bypass", "internal/document", "internal/kube", "internal/multierr"},
 	"internal/atomicfile": {"io", "os", "path/filepath"},
 	"internal/multierr":   {"errors", "fmt"},
 	"internal/config": {"std", "api/v1alpha1", "internal/admission", "internal/document", "internal/kube", "internal/multierr", "pkg/cri", "pkg/dnsserver", "pkg/dnsserver/autopath",
@@ -76,7 +78,7 @@ var imports = map[string][]string{
 	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.
-	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/config", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "internal/multierr",
+	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "internal/multierr",
 		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest", "github.com/prometheus/client_golang/prometheus"},
 	"internal/clusterdns": {"std", "internal/config", "internal/daemon", "internal/forward", "internal/kube/client", "internal/kube/zonesync", "internal/multierr",
 		"pkg/dnsserver", "pkg/dnsserver/zone", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},

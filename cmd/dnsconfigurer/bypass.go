@@ -1,0 +1,143 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+)
+
+// eventTimeout limits the event on the node: its API server may be down.
+const eventTimeout = 15 * time.Second
+
+func bypassCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bypass",
+		Short: "Let the kubelet use the container runtime without the shim, and return",
+		Long: `Let the kubelet use the container runtime without the shim, until the command bypass off.
+The socket of the shim becomes a link to that of the container runtime, so that the kubelet
+needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
+bypass on when the shim has failed five times in a minute.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(bypassOnCommand(), bypassOffCommand())
+	return cmd
+}
+
+func bypassOnCommand() *cobra.Command {
+	f, reason := nodeFlags{}, ""
+	cmd := &cobra.Command{
+		Use:     "on",
+		Short:   "Stop the shim, and let the kubelet use the container runtime directly",
+		Example: `  dnsconfigurer bypass on --reason "wrong search list, see ticket"`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := f.endpoints()
+			if err != nil {
+				return err
+			}
+			b := f.bypass(e)
+			active, _ := b.Active() // Begin reports the error
+			if err := b.Begin(reason); err != nil {
+				return err
+			}
+			if f.live() {
+				if err := systemctl().Run(cmd.Context(), append([]string{"stop"}, install.Running...)...); err != nil {
+					return err
+				}
+			}
+			if active == nil {
+				f.report(cmd, events.ReasonBypassBegan, "the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
+			}
+			return nil
+		},
+	}
+	f.register(cmd)
+	f.registerMetrics(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "requested by a command", "`TEXT` for the event on the node and for the command status")
+	return cmd
+}
+
+func bypassOffCommand() *cobra.Command {
+	f := nodeFlags{}
+	cmd := &cobra.Command{
+		Use:   "off",
+		Short: "Start the shim, and let the kubelet use it again",
+		Long: `Start the shim, and check that it forwards calls. If it does not, the bypass stays.
+
+The kubelet keeps its connection to the container runtime until it or the container runtime is
+restarted: restart it, or set --restart-kubelet.`,
+		Example: `  dnsconfigurer bypass off --restart-kubelet`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := f.endpoints()
+			if err != nil {
+				return err
+			}
+			if err := f.endBypass(cmd.Context(), e); err != nil {
+				return err
+			}
+			f.report(cmd, events.ReasonBypassEnded, "the kubelet uses the shim again")
+			switch {
+			case !f.live():
+				return nil
+			case f.restartKubelet:
+				return systemctl().Restart(cmd.Context(), f.kubeletUnit)
+			}
+			printf(cmd, "the kubelet uses the shim after: systemctl restart %s", f.kubeletUnit)
+			return nil
+		},
+	}
+	f.register(cmd)
+	f.registerMetrics(cmd)
+	f.registerKubelet(cmd)
+	f.registerRestart(cmd)
+	return cmd
+}
+
+// endBypass ends the bypass, and begins it again if the shim does not serve.
+func (f *nodeFlags) endBypass(ctx context.Context, e config.Endpoints) error {
+	b := f.bypass(e)
+	record, err := b.Active()
+	if err != nil {
+		return err
+	}
+	if err := b.End(); err != nil || !f.live() || record == nil {
+		return err
+	}
+	s := systemctl()
+	_ = s.Run(ctx, append([]string{"reset-failed"}, install.Units...)...) // fails for a unit that is not loaded
+	err = s.Run(ctx, append([]string{"start"}, install.Running...)...)
+	if err == nil {
+		err = f.check(e)(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	later := context.WithoutCancel(ctx)
+	if again := b.Begin(record.Reason); again != nil {
+		return fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
+	}
+	_ = s.Run(later, append([]string{"stop"}, install.Running...)...) // the link matters, not the unit
+	return fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
+}
+
+// report sends an event about the node. A failure is a warning: the node works.
+func (f *nodeFlags) report(cmd *cobra.Command, reason, message string) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
+	defer cancel()
+	if err := shim.ReportBypass(ctx, f.path(f.config), f.path(state), version(), reason, message); err != nil {
+		output.WriteError(cmd.ErrOrStderr(), err)
+	}
+}

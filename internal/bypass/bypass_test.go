@@ -1,0 +1,168 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package bypass_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
+)
+
+// serve listens at path and sends its name to every client.
+func serve(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, filepath.Base(path))
+			c.Close()
+		}
+	}()
+}
+
+func connect(t *testing.T, path string) string {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	name, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(name)
+}
+
+func newBypass(t *testing.T) *bypass.Bypass {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bypass") // t.TempDir exceeds the length of a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &bypass.Bypass{
+		Socket: filepath.Join(dir, "run/shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"),
+		State: filepath.Join(dir, "state"), Metrics: filepath.Join(dir, "metrics"),
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "run"), 0o700), os.Mkdir(b.Metrics, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func metric(t *testing.T, b *bypass.Bypass) string {
+	t.Helper()
+	path := filepath.Join(b.Metrics, "dnsconfigurer.prom")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("mode %v, %v: the node exporter cannot read it", info.Mode(), err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestBypass(t *testing.T) {
+	b := newBypass(t)
+	serve(t, b.Socket)
+	serve(t, b.Runtime)
+	if r, err := b.Active(); r != nil || err != nil {
+		t.Fatalf("before: %v, %v", r, err)
+	}
+	if got := connect(t, b.Socket); got != "shim.sock" {
+		t.Fatal(got)
+	}
+	for range 2 { // a second call keeps the record
+		if err := b.Begin("crashes"); err != nil {
+			t.Fatal(err)
+		}
+		if got := connect(t, b.Socket); got != "runtime.sock" {
+			t.Errorf("during the bypass, %s answers", got)
+		}
+		r, err := b.Active()
+		if err != nil || r.Reason != "crashes" || r.Runtime != b.Runtime || r.Since.IsZero() {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if got := metric(t, b); got != "dnsconfigurer_bypass_active 1" {
+		t.Error(got)
+	}
+	if err := b.End(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.Active(); r != nil || err != nil {
+		t.Errorf("after: %v, %v", r, err)
+	}
+	if got := metric(t, b); got != "dnsconfigurer_bypass_active 0" {
+		t.Error(got)
+	}
+	serve(t, b.Socket) // fails if the link is left
+	if got := connect(t, b.Socket); got != "shim.sock" {
+		t.Errorf("after the bypass, %s answers", got)
+	}
+	if err := b.End(); err != nil {
+		t.Errorf("a second end: %v", err)
+	}
+	if got := connect(t, b.Socket); got != "shim.sock" {
+		t.Errorf("a second end removed the socket: %s", got)
+	}
+}
+
+// TestBypass_Broken: the link is made without a record, and a record that cannot be read counts.
+func TestBypass_Broken(t *testing.T) {
+	b := newBypass(t)
+	serve(t, b.Runtime)
+	if err := os.WriteFile(b.State, nil, 0o600); err != nil { // the directory cannot be created
+		t.Fatal(err)
+	}
+	b.Metrics = "" // no node exporter
+	if err := b.Begin("crashes"); err == nil {
+		t.Error("no error without a record")
+	}
+	if got := connect(t, b.Socket); got != "runtime.sock" {
+		t.Errorf("%s answers", got)
+	}
+	if err := errors.Join(os.Remove(b.State), os.Mkdir(b.State, 0o700), os.WriteFile(filepath.Join(b.State, "bypass.json"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.Active(); err != nil || r == nil || r.Since.IsZero() || r.Reason == "" {
+		t.Errorf("an empty record: %+v, %v", r, err)
+	}
+}
+
+func TestKeepRuntime(t *testing.T) {
+	b := newBypass(t)
+	for _, runtime := range []string{"/run/a.sock", "/run/a.sock", "/run/b.sock"} {
+		b.Runtime = runtime
+		if err := b.KeepRuntime(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.Readlink(filepath.Join(b.State, "runtime.sock")); got != runtime {
+			t.Errorf("%s, %v, want %s", got, err, runtime)
+		}
+	}
+	if entries, err := os.ReadDir(b.State); len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}

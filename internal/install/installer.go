@@ -1,0 +1,212 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// An Installer puts the shim between the kubelet and the container runtime of a node.
+type Installer struct {
+	Root        Root
+	KubeletUnit string
+	Listen      string // endpoint of the shim
+	Runtime     string // endpoint of the container runtime
+
+	Systemctl      Systemctl                   // used if Root is this machine's
+	RestartKubelet bool                        // the kubelet reads its configuration when it starts
+	Check          func(context.Context) error // returns an error unless the shim forwards calls
+}
+
+// live reports whether the node is this machine.
+func (i *Installer) live() bool { return filepath.Clean(string(i.Root)) == "/" }
+
+// Plan returns the edits that Install makes, none if the kubelet is configured with the shim.
+func (i *Installer) Plan() ([]Edit, error) {
+	k, err := ReadKubelet(i.Root, i.KubeletUnit)
+	if err != nil {
+		return nil, err
+	}
+	if !k.Uses(socketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, socketPath(i.Runtime)) {
+		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet",
+			k.Endpoint, origin(k), i.Runtime)
+	}
+	return k.Edits(i.Listen)
+}
+
+func socketPath(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
+
+func origin(k Kubelet) string {
+	if k.Origin == "" {
+		return "the default"
+	}
+	return k.Origin
+}
+
+// steps are the functions that undo what was done.
+type steps []func() error
+
+// after returns err. If there is one, it undoes the steps first, the last one first.
+func (s steps) after(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, undo := range slices.Backward(s) {
+		err = errors.Join(err, undo())
+	}
+	return err
+}
+
+// Install starts the shim, checks that it forwards calls, and configures the kubelet. If a step
+// fails, the steps before are undone.
+func (i *Installer) Install(ctx context.Context) (err error) {
+	edits, err := i.Plan()
+	if err != nil {
+		return err
+	}
+	before, _, err := loadRecord(i.Root)
+	if err != nil {
+		return err
+	}
+	var undo steps
+	defer func() { err = undo.after(err) }()
+	later := context.WithoutCancel(ctx)
+	stop, err := i.start(ctx)
+	undo = append(undo, func() error { return stop(later) })
+	if err != nil {
+		return err
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	undo = append(undo, func() error { return i.reload(later) }, func() error { return before.save(i.Root) })
+	if err := before.add(edits).save(i.Root); err != nil {
+		return err
+	}
+	for _, e := range edits {
+		undo = append(undo, func() error { return e.undo(i.Root) })
+		if err := e.apply(i.Root); err != nil {
+			return err
+		}
+	}
+	if err := i.verify(true); err != nil {
+		return err
+	}
+	return i.reload(ctx)
+}
+
+// start enables and starts the units of the shim, and checks that it serves. stop reverses that.
+func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
+	stop = func(context.Context) error { return nil }
+	if !i.live() {
+		return stop, i.Systemctl.Run(ctx, append([]string{"--root=" + string(i.Root), "enable"}, Units...)...)
+	}
+	if i.Systemctl.Run(ctx, append([]string{"is-enabled", "--quiet"}, Units...)...) != nil {
+		stop = i.stop
+	}
+	if err := i.Systemctl.Run(ctx, append([]string{"enable"}, Units...)...); err != nil {
+		return stop, err
+	}
+	if err := i.Systemctl.Run(ctx, append([]string{"start"}, Running...)...); err != nil {
+		return stop, err
+	}
+	return stop, i.Check(ctx)
+}
+
+// stop disables and stops the units of the shim.
+func (i *Installer) stop(ctx context.Context) error {
+	if !i.live() {
+		return i.Systemctl.Run(ctx, append([]string{"--root=" + string(i.Root), "disable"}, Units...)...)
+	}
+	return i.Systemctl.Run(ctx, append([]string{"disable", "--now"}, Units...)...)
+}
+
+// reload makes systemd read the units again, and restarts the kubelet if that was requested.
+func (i *Installer) reload(ctx context.Context) error {
+	if !i.live() {
+		return nil
+	}
+	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if !i.RestartKubelet {
+		return nil
+	}
+	return i.Systemctl.Restart(ctx, i.KubeletUnit)
+}
+
+// verify returns an error unless the kubelet is configured with the shim, or without it.
+func (i *Installer) verify(shim bool) error {
+	k, err := ReadKubelet(i.Root, i.KubeletUnit)
+	switch {
+	case err != nil:
+		return err
+	case k.Uses(socketPath(i.Listen)) == shim:
+		return nil
+	case shim:
+		return fmt.Errorf("%s still configures the kubelet with %s: remove it there", k.Origin, k.Endpoint)
+	default:
+		return fmt.Errorf("%s configures the kubelet with the shim, and was changed since the installation or written by hand: remove it there", k.Origin)
+	}
+}
+
+// PlanUninstall returns the edits that Uninstall makes.
+func (i *Installer) PlanUninstall() ([]Edit, error) {
+	rec, _, err := loadRecord(i.Root)
+	if err != nil {
+		return nil, err
+	}
+	var edits []Edit
+	for _, e := range slices.Backward(rec.Edits) {
+		back, err := e.reverse(i.Root)
+		if err != nil {
+			return nil, err
+		}
+		if back != nil {
+			edits = append(edits, *back)
+		}
+	}
+	return edits, nil
+}
+
+// Uninstall restores the configuration of the kubelet as it was before Install. If the kubelet is
+// restarted, it then stops the shim. If a step fails, the steps before are undone.
+func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
+	rec, found, err := loadRecord(i.Root)
+	if err != nil {
+		return false, err
+	}
+	var undo steps
+	defer func() { err = undo.after(err) }()
+	later := context.WithoutCancel(ctx)
+	if found {
+		undo = append(undo, func() error { return i.reload(later) })
+	}
+	for _, e := range slices.Backward(rec.Edits) {
+		if now, err := i.Root.read(e.Path); err == nil {
+			undo = append(undo, func() error { return Edit{Path: e.Path, After: now}.apply(i.Root) })
+		}
+		if err := e.undo(i.Root); err != nil {
+			return false, err
+		}
+	}
+	if err := i.verify(false); err != nil {
+		return false, err
+	}
+	if found {
+		if err := i.reload(ctx); err != nil {
+			return false, err
+		}
+	}
+	if i.live() && !i.RestartKubelet && found {
+		return false, record{}.save(i.Root) // the kubelet uses the shim until it is restarted
+	}
+	err = errors.Join(i.stop(ctx), record{}.save(i.Root))
+	return err == nil, err
+}

@@ -1,0 +1,142 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+)
+
+const (
+	endpointFlag  = "container-runtime-endpoint"
+	endpointField = "containerRuntimeEndpoint"
+	extraArgs     = "KUBELET_EXTRA_ARGS" // kubeadm's unit has it last on the command line, for the operator
+
+	// defaultEndpoint is the kubelet's default of containerRuntimeEndpoint.
+	defaultEndpoint = "unix:///run/containerd/containerd.sock"
+)
+
+// A Kubelet is the configuration of a kubelet, as far as it decides the container runtime.
+type Kubelet struct {
+	Endpoint string // as it is configured
+	Origin   string // the place that sets it; "": the default
+
+	root      Root
+	unitName  string
+	command   command
+	flagAt    int // index of the word with the endpoint's flag; -1: none
+	config    string
+	configDir string
+	dropIn    string // the last file of configDir that sets the endpoint
+}
+
+// ReadKubelet reads the configuration of the kubelet that a unit runs.
+func ReadKubelet(r Root, unitName string) (Kubelet, error) {
+	u, err := readUnit(r, unitName)
+	if err != nil {
+		return Kubelet{}, err
+	}
+	k := Kubelet{Endpoint: defaultEndpoint, root: r, unitName: unitName}
+	if k.command, err = readCommand(r, u); err != nil {
+		return Kubelet{}, err
+	}
+	k.config, _ = k.command.flag("config")
+	k.configDir, _ = k.command.flag("config-dir")
+	if err := k.readConfig(); err != nil {
+		return Kubelet{}, err
+	}
+	if err := k.readDropIns(); err != nil {
+		return Kubelet{}, err
+	}
+	value, at := k.command.flag(endpointFlag)
+	if k.flagAt = at; at >= 0 {
+		w := k.command.words[at]
+		k.Endpoint, k.Origin = value, fmt.Sprintf("%s: %s", w.at, cmp.Or(w.variable, "ExecStart"))
+	}
+	return k, nil
+}
+
+// readConfig reads the file of --config.
+func (k *Kubelet) readConfig() error {
+	if k.config == "" {
+		return nil
+	}
+	text, err := k.root.read(k.config)
+	if err != nil {
+		return fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	fields, err := configFields(text)
+	if err != nil {
+		return multierr.Prefix(k.config, err)
+	}
+	if value, _ := fields[endpointField].(string); value != "" {
+		k.Endpoint, k.Origin = value, k.config+": "+endpointField
+	}
+	return nil
+}
+
+// configFields decodes a KubeletConfiguration.
+func configFields(text string) (map[string]any, error) {
+	js, err := document.LenientJSON([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]any
+	if err := document.Decode(js, &fields); err != nil {
+		return nil, err
+	}
+	if version, kind := fields["apiVersion"], fields["kind"]; version != kube.KubeletAPIVersion || kind != kube.KubeletKind {
+		return nil, fmt.Errorf("is \"%v %v\", must be \"%s %s\"", version, kind, kube.KubeletAPIVersion, kube.KubeletKind)
+	}
+	return fields, nil
+}
+
+// readDropIns reads the files of --config-dir. The kubelet ignores the case of names in them.
+func (k *Kubelet) readDropIns() error {
+	if k.configDir == "" {
+		return nil
+	}
+	paths, err := k.root.list(k.configDir, kube.KubeletDropInExtension)
+	if err != nil {
+		return fmt.Errorf("reading the kubelet's drop-ins: %w", err)
+	}
+	for _, path := range paths {
+		text, err := k.root.read(path)
+		if errors.Is(err, fs.ErrNotExist) { // a dangling link
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading the kubelet's drop-ins: %w", err)
+		}
+		fields, err := configFields(text)
+		if err != nil {
+			return multierr.Prefix(path, err)
+		}
+		for name, value := range fields {
+			if value, _ := value.(string); strings.EqualFold(name, endpointField) && value != "" {
+				k.Endpoint, k.Origin, k.dropIn = value, path+": "+endpointField, path
+			}
+		}
+	}
+	return nil
+}
+
+// Uses reports whether the kubelet's endpoint is the socket at path.
+func (k *Kubelet) Uses(path string) bool { return k.root.sameSocket(k.Endpoint, path) }
+
+// sameSocket reports whether an endpoint is the socket at path on the node. Only directories are
+// resolved: a bypass makes the shim's socket a link to that of the runtime.
+func (r Root) sameSocket(endpoint, path string) bool {
+	socket := strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix:"), "//")
+	a, err1 := r.Path(filepath.Dir(socket))
+	b, err2 := r.Path(filepath.Dir(path))
+	return err1 == nil && err2 == nil && a == b && filepath.Base(socket) == filepath.Base(path)
+}

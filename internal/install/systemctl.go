@@ -1,0 +1,52 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Units are the units of the shim.
+var Units = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service", "dnsconfigurer-bypass.service"}
+
+// Running are the units that run; a failure starts the bypass.
+var Running = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service"}
+
+// Systemctl is the program that controls systemd.
+type Systemctl struct{ Program string }
+
+// Run runs systemctl with arguments.
+func (s Systemctl) Run(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, s.Program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// settleTime is how long a kubelet must stay active after a restart: one that rejects its
+// configuration ends within a second.
+const settleTime = 3 * time.Second
+
+// Restart restarts a unit and returns an error unless it stays active.
+func (s Systemctl) Restart(ctx context.Context, unit string) error {
+	if err := s.Run(ctx, "restart", unit); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); {
+		if err := s.Run(ctx, "is-active", "--quiet", unit); err != nil {
+			return fmt.Errorf("%s does not stay active, see journalctl -u %s: %w", unit, unit, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settleTime / 10):
+		}
+	}
+	return nil
+}
