@@ -1,0 +1,177 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+)
+
+// plain removes what the chart has in addition to the manifests for kubectl: labels, and
+// with them the selectors; the pull policy; the checksum that replaces pods when their
+// configuration changes. Configuration files become their values.
+func plain(t *testing.T, o map[string]any) map[string]any {
+	t.Helper()
+	for key, value := range o {
+		switch key {
+		case "labels", "matchLabels", "selector", "labelSelector", "podSelector", "imagePullPolicy", "checksum/config":
+			delete(o, key)
+			continue
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			if plain(t, value); len(value) == 0 && key == "annotations" {
+				delete(o, key)
+			}
+		case []any:
+			for _, item := range value {
+				if m, ok := item.(map[string]any); ok {
+					plain(t, m)
+				}
+			}
+		case string:
+			if strings.HasSuffix(key, ".yaml") {
+				var file any
+				if err := yaml.UnmarshalStrict([]byte(value), &file); err != nil {
+					t.Fatal(err)
+				}
+				o[key] = file
+			}
+		}
+	}
+	return o
+}
+
+// compare compares the objects of manifests with those of the chart of the same kind and name.
+func compare(t *testing.T, manifests, rendered map[string]map[string]any) {
+	t.Helper()
+	for key, want := range manifests {
+		got := rendered[key]
+		if got == nil {
+			t.Errorf("the chart has no %s", key)
+			continue
+		}
+		if diff := difference(t, plain(t, want), plain(t, got)); diff != "" {
+			t.Errorf("%s (-manifests +chart):\n%s", key, diff)
+		}
+	}
+}
+
+// TestChart_Manifests checks that the chart has the objects of the manifests for kubectl.
+func TestChart_Manifests(t *testing.T) {
+	for _, c := range []struct{ files, set string }{
+		{"cluster-dns/*.yaml", "dns.enabled=true"},
+		{"cluster-dns/new-cluster/*.yaml", "dns.service.create=true"},
+		{"node-cache/*.yaml", "nodeCache.enabled=true"},
+	} {
+		files, err := filepath.Glob(filepath.Join("../../deploy", c.files))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", c.files, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, objects(t, string(text)), render(t, "", "--set", c.set))
+		}
+	}
+}
+
+// TestChart_Webhook compares the chart with "dnsconfigurer webhook manifests": each source of
+// the certificate, and each option of both.
+func TestChart_Webhook(t *testing.T) {
+	program := buildProgram(t)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, certs.NewAuthority(t).PEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flags, values string }{
+		{"--self-signed", "mutating=true"},
+		{"--self-signed --scale=false --mutating=false", "scale=false,webhook.mutating=false"},
+		{"--self-signed --api-server-cidr 192.0.2.0/29,2001:db8::/64", "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
+		{"--cert-manager-issuer ClusterIssuer/internal", "certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal"},
+		{"--ca-file " + ca + " --scale=false", "certificate.source=secret,webhook.scale=false"},
+	} {
+		flags := append(strings.Fields(c.flags), "--image", "registry.corp.example/dns:v9", "--namespace", "admission", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10")
+		out, err := exec.Command(program, append([]string{"webhook", "manifests"}, flags...)...).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", c.flags, err)
+		}
+		want := objects(t, string(out))
+		delete(want, "Namespace admission") // which helm makes
+		args := []string{
+			"--namespace", "admission", "--set", "dns.enabled=false,webhook.enabled=true,webhook." + c.values,
+			"--set", "image.repository=registry.corp.example/dns,image.tag=v9,clusterDomain=corp.example,clusterDNSAddress=10.0.0.10",
+		}
+		if strings.Contains(c.flags, "--ca-file") {
+			args = append(args, "--set-file", "webhook.certificate.caBundle="+ca)
+		}
+		got := render(t, "", args...)
+		if len(got) != len(want) {
+			t.Errorf("%s: the chart has %q, want %q", c.flags, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+		compare(t, want, got)
+	}
+}
+
+// TestChart_Webhook_Selectors checks that what refers to the pods of the webhook selects them,
+// and nothing else, also under another name of the release.
+func TestChart_Webhook_Selectors(t *testing.T) {
+	rendered := render(t, "everything.yaml", "--set", "nameOverride=dns")
+	pods := at(rendered["Deployment dnsconfigurer-webhook"], "spec", "template", "metadata", "labels").(map[string]any)
+	for _, selector := range []any{
+		at(rendered["Deployment dnsconfigurer-webhook"], "spec", "selector", "matchLabels"),
+		at(rendered["Service dnsconfigurer-webhook"], "spec", "selector"),
+		at(rendered["PodDisruptionBudget dnsconfigurer-webhook"], "spec", "selector", "matchLabels"),
+		at(rendered["NetworkPolicy dnsconfigurer-webhook"], "spec", "podSelector", "matchLabels"),
+		at(rendered["PodMonitor dnsconfigurer-webhook"], "spec", "selector", "matchLabels"),
+	} {
+		labels, _ := selector.(map[string]any)
+		if labels["app.kubernetes.io/component"] != "webhook" {
+			t.Errorf("%v does not select the webhook", selector)
+		}
+		for key, value := range labels {
+			if pods[key] != value {
+				t.Errorf("%v does not select %v", selector, pods)
+			}
+		}
+	}
+}
+
+// at returns a field of an object, nil if it does not exist.
+func at(o map[string]any, path ...string) any {
+	var v any = o
+	for _, key := range path {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+// difference compares two values in the form of diff(1).
+func difference(t *testing.T, want, got any) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, value := range map[string]any{"want": want, "got": got} {
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, _ := exec.Command("diff", "-u", filepath.Join(dir, "want"), filepath.Join(dir, "got")).Output()
+	return string(out)
+}
