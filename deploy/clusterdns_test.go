@@ -55,12 +55,12 @@ type clusterDNS struct {
 }
 
 // decode decodes the manifests below a directory with strict field validation, as an API
-// server can: an unknown or duplicate field is an error.
+// server can: an unknown or duplicate field is an error. TestKustomize has the kustomizations.
 func decode(t *testing.T, dir string) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || filepath.Ext(name) != ".yaml" {
+		if err != nil || e.IsDir() || filepath.Ext(name) != ".yaml" || filepath.Base(name) == kustomization {
 			return err
 		}
 		decoded, err := decodeFile(name)
@@ -183,19 +183,9 @@ func TestClusterDNS_References(t *testing.T) {
 // TestClusterDNS_NetworkPolicy: the policy is not applied with the server, since the port of
 // the API server differs between clusters. It has the ports of common ones.
 func TestClusterDNS_NetworkPolicy(t *testing.T) {
-	files, err := filepath.Glob("cluster-dns/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		objects, err := decodeFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range objects {
-			if _, ok := o.(*networkingv1.NetworkPolicy); ok {
-				t.Errorf("%s has a NetworkPolicy: kubectl apply -f deploy/cluster-dns creates it", file)
-			}
+	for _, o := range base(t, "cluster-dns") {
+		if _, ok := o.(*networkingv1.NetworkPolicy); ok {
+			t.Error("kubectl apply -k deploy/cluster-dns creates a NetworkPolicy")
 		}
 	}
 	allowed := map[int32]bool{}
@@ -360,7 +350,7 @@ func TestClusterDNS_Restrictions(t *testing.T) {
 		}
 	}
 	checkReadOnly(t, c.role)
-	if text, err := os.ReadFile("cluster-dns/Containerfile"); err != nil || !strings.Contains(string(text), "\nUSER "+strconv.FormatInt(*p.RunAsUser, 10)+":") {
+	if text, err := os.ReadFile("../release/image.go"); err != nil || !strings.Contains(string(text), fmt.Sprintf("imageUser = \"%d:%d\"", *p.RunAsUser, *p.RunAsGroup)) {
 		t.Errorf("the user of the image is not %d (%v)", *p.RunAsUser, err)
 	}
 }

@@ -1,0 +1,79 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomization is the name of the file that makes a directory a base.
+const kustomization = "kustomization.yaml"
+
+// base returns the objects of a base.
+func base(t *testing.T, dir string) (objects []runtime.Object) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, kustomization))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k struct {
+		APIVersion, Kind string
+		Resources        []string
+	}
+	if err := yaml.UnmarshalStrict(text, &k); err != nil || k.APIVersion != "kustomize.config.k8s.io/v1beta1" || k.Kind != "Kustomization" {
+		t.Fatalf("%s: %+v, %v", dir, k, err)
+	}
+	for _, file := range k.Resources {
+		decoded, err := decodeFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, decoded...)
+	}
+	return objects
+}
+
+// TestKustomize checks that each directory with manifests is a base of all of them. kubectl
+// builds the bases in test/chart.
+func TestKustomize(t *testing.T) {
+	bases := 0
+	err := filepath.WalkDir(".", func(dir string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		if slices.Contains([]string{"chart", "monitoring", "systemd"}, dir) {
+			return fs.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			return err
+		}
+		want := 0
+		for _, file := range files {
+			if filepath.Base(file) == kustomization {
+				continue
+			}
+			decoded, err := decodeFile(file)
+			if err != nil {
+				return err
+			}
+			want += len(decoded)
+		}
+		if got := base(t, dir); len(got) != want {
+			t.Errorf("%s has %d objects, its kustomization %d", dir, want, len(got))
+		}
+		bases++
+		return nil
+	})
+	if err != nil || bases != 6 {
+		t.Errorf("%d bases, %v", bases, err)
+	}
+}
