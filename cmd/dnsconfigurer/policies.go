@@ -24,6 +24,7 @@ rules are those of "dnsconfigurer validate"; docs/admission.md lists them.
 
 The values of the cluster are those of its kubelets. Without --cluster-domain no rule checks
 the length of an FQDN. Without --cluster-dns no rule counts the nameservers of the cluster.
+--allowed-overrides lists node.allowedOverrides of the nodes' configuration.
 
 With --check nothing is printed but what the cluster does with a known-bad Pod, ReplicaSet and
 Job, which are created as a dry run in --namespace. Exit code 1: no policy acts on them, or
@@ -37,6 +38,7 @@ the cluster does not say so.`,
 	f := cmd.Flags()
 	f.StringVar(&p.domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
 	f.StringSliceVar(&p.servers, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	f.StringSliceVar(&p.overrides, "allowed-overrides", nil, "`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
 	f.BoolVar(&p.check, "check", false, "report what the cluster of --kubeconfig enforces, instead of printing the policies")
 	f.StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, for --check; empty: in-cluster configuration")
 	f.StringVarP(&p.namespace, "namespace", "n", "default", "`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
@@ -46,6 +48,7 @@ the cluster does not say so.`,
 type policiesFlags struct {
 	domain     string
 	servers    []string
+	overrides  []string
 	check      bool
 	kubeconfig string
 	namespace  string
@@ -58,7 +61,7 @@ func (p *policiesFlags) run(cmd *cobra.Command) error {
 	if p.check {
 		return p.report(cmd)
 	}
-	c, err := policies.NewConfig(p.domain, p.servers)
+	c, err := policies.NewConfig(p.domain, p.servers, p.overrides)
 	if err != nil {
 		return usageError{err}
 	}
@@ -74,7 +77,7 @@ func (p *policiesFlags) run(cmd *cobra.Command) error {
 func (p *policiesFlags) conflict(cmd *cobra.Command) error {
 	other := []string{"kubeconfig", "namespace"} // without --check
 	if p.check {
-		other = []string{"cluster-domain", "cluster-dns"}
+		other = []string{"cluster-domain", "cluster-dns", "allowed-overrides"}
 	}
 	for _, name := range other {
 		switch changed := cmd.Flags().Changed(name); {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -67,8 +68,8 @@ func optionProblem(o policy.Option) (message, hint string) {
 		switch {
 		case n.name != key:
 		case colon:
-			return fmt.Sprintf("the name of option %q contains its value: it is added to the node's %s instead of replacing it", clip(o.Name), key),
-				fmt.Sprintf("write name: %s, value: %q", key, clip(inName))
+			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it", excerpt.Quote(o.Name), key),
+				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
 		default:
@@ -77,9 +78,9 @@ func optionProblem(o policy.Option) (message, hint string) {
 	}
 	switch {
 	case !slices.Contains(flags, o.Name):
-		return fmt.Sprintf("no C library supports option %q", clip(o.Name)), ""
+		return fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)), ""
 	case o.Value != "":
-		return fmt.Sprintf("option %s accepts no value: %q enables it too", o.Name, clip(o.Value)), "drop the value, or the option"
+		return fmt.Sprintf("option %s accepts no value: %s enables it too", o.Name, excerpt.Quote(o.Value)), "drop the value, or the option"
 	}
 	return "", ""
 }
@@ -102,7 +103,7 @@ func numberProblem(o policy.Option, minimum, maximum int, below string) (message
 	hint = fmt.Sprintf("use %d to %d", minimum, maximum)
 	switch n, ok := parseNumber(o.Value); {
 	case !ok:
-		return fmt.Sprintf("the value %q of option %s is not a number", clip(o.Value), o.Name), hint
+		return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), o.Name), hint
 	case n < minimum:
 		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, minimum, below), hint
 	case n > maximum:

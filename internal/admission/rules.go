@@ -60,8 +60,6 @@ type Rules struct {
 // a [*policy.NodeError], or host.Err.
 func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	r := &Rules{domain: node.ClusterDomain}
-	// The admission policies accept every policy in the annotation.
-	node.AllowedOverrides = []policy.Policy{policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None}
 	switch {
 	case host == nil:
 		node.ResolvConf = "/etc/resolv.conf" // not disabled; its contents are empty
@@ -102,6 +100,8 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 		switch f.Code {
 		case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
 			// has a finding of the API server's rules
+		case policy.CodeEmptyConfig:
+			c.addEmptyConfig(f)
 		case policy.CodeFQDNTooLong:
 			c.addFQDNTooLong()
 		case policy.CodeServerLimit:
@@ -132,12 +132,20 @@ func (c *check) addFromNode(f policy.Finding) {
 	}
 }
 
+// addEmptyConfig adds a finding about None without nameservers if the annotation names it: if
+// spec.dnsPolicy does, the API server refuses the pod. With other policies the nameservers
+// are missing in the node.
+func (c *check) addEmptyConfig(f policy.Finding) {
+	pod := &c.o.Pod
+	if _, ignored := c.last[policy.CodeForbiddenOverride]; pod.Override == policy.None && pod.Policy != policy.None && !ignored {
+		c.add(f)
+	}
+}
+
 // aboutNode reports whether a finding is about the node instead of the object; `config
-// check` reports those. An empty configuration is one of them: with the policy None, the
-// API server's rules report it.
+// check` reports those.
 func aboutNode(f policy.Finding) bool {
-	return f.Code == policy.CodeMissingClusterDNS || f.Code == policy.CodeEmptyConfig ||
-		f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS
+	return f.Code == policy.CodeMissingClusterDNS || f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS
 }
 
 // field converts the field of a finding of the engine to a path in the document: the engine

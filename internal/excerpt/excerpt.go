@@ -6,6 +6,7 @@ package excerpt
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -64,6 +65,32 @@ func quotedLen(r rune, size int) int {
 		return short
 	}
 	return long
+}
+
+// maxQuoted is the number of characters of the longest text that Quote returns whole. Labels
+// and FQDNs at their limits have 63 and 64.
+const maxQuoted = 70
+
+// Quote returns s, or its first characters, in quotes. Characters that cannot be printed are
+// question marks, except those with an escape in C. The expressions of the admission policies
+// quote texts in the same way.
+func Quote(s string) string {
+	var text strings.Builder
+	n := 0
+	for i, r := range s {
+		if n == maxQuoted {
+			text.WriteString("...")
+			break
+		}
+		n++
+		if strconv.IsPrint(r) || r >= '\a' && r <= '\r' || r == 0 {
+			_, size := utf8.DecodeRuneInString(s[i:])
+			text.WriteString(s[i : i+size]) // r is not the byte if that is not UTF-8
+		} else {
+			text.WriteByte('?')
+		}
+	}
+	return strconv.Quote(text.String())
 }
 
 // List returns values for a log line: at most MaxEntries of them with MaxMessage bytes in

@@ -33,6 +33,23 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestQuote(t *testing.T) {
+	long := strings.Repeat("é", 70)
+	for _, tt := range []struct{ text, want string }{
+		{"", `""`},
+		{"ndots", `"ndots"`},
+		{long, `"` + long + `"`},
+		{long + "x", `"` + long + `..."`},
+		{"a\nb\t\"c\\\x00", `"a\nb\t\"c\\\x00"`},
+		{"caf\xe9\ufffd", `"caf\xe9�"`},
+		{"\x1b[1m\u200b\u202e\u00a0\x7f", `"?[1m????"`},
+	} {
+		if got := excerpt.Quote(tt.text); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	many := slices.Repeat([]string{"ndots:5"}, 200_000)
 	long := slices.Repeat([]string{strings.Repeat("a", 1000)}, 3)

@@ -39,11 +39,7 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 	if pod.Windows {
 		d.adviseWindows(pod)
 	}
-	if len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
-		d.addAdvice(SeverityWarning, CodeEmptyConfig, "spec.dnsConfig",
-			"the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf",
-			"set at least one nameserver in dnsConfig")
-	}
+	d.adviseEmpty()
 	e.adviseServers(d, pod)
 	for _, s := range d.Searches {
 		if p := fqdn.DomainProblem(s.Text); p != "" {
@@ -53,6 +49,24 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 	}
 	d.adviseSearchLine()
 	d.adviseCrashes()
+}
+
+// adviseEmpty warns of a configuration without nameservers. The kubelet refuses it with the
+// policy None, but not if the annotation names None. With other policies, the host's file may
+// have search domains only.
+func (d *Decision) adviseEmpty() {
+	message := ""
+	switch {
+	case len(d.Nameservers) > 0:
+		return
+	case len(d.Searches)+len(d.Options) == 0:
+		message = "the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf"
+	case slices.Contains(d.Steps, ruleBaseNone):
+		message = "the pod's DNS configuration has no nameserver: glibc and musl query 127.0.0.1"
+	default:
+		return
+	}
+	d.addAdvice(SeverityWarning, CodeEmptyConfig, "spec.dnsConfig", message, "set at least one nameserver in dnsConfig")
 }
 
 func (d *Decision) adviseWindows(pod *Pod) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // isUnsafe reports whether text would break out of its place in a resolv.conf. A newline
@@ -46,7 +48,7 @@ const unsafeHint = "remove newlines, NULs and spaces inside domains"
 
 func unsafeMessage(k Kind, text string) string {
 	if !utf8.ValidString(text) {
-		return fmt.Sprintf("%s %s is not UTF-8 and is dropped", k, quote(text))
+		return fmt.Sprintf("%s %s is not UTF-8 and is dropped", k, excerpt.Quote(text))
 	}
-	return fmt.Sprintf("%s %s would break out of its line in resolv.conf and is dropped", k, quote(text))
+	return fmt.Sprintf("%s %s would break out of its line in resolv.conf and is dropped", k, excerpt.Quote(text))
 }

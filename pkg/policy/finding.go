@@ -3,12 +3,6 @@
 
 package policy
 
-import (
-	"strconv"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-)
-
 // Finding is a problem of a pod or of a node, for its owner.
 type Finding struct {
 	Code       Code
@@ -66,9 +60,6 @@ func omitFinding(found []Finding, code Code) bool {
 	}
 	return false
 }
-
-// quote quotes a value for a message, or its beginning.
-func quote(value string) string { return strconv.Quote(excerpt.Text(value, excerpt.MaxValue)) }
 
 // IsError reports whether f has severity error.
 func (f Finding) IsError() bool { return f.Severity == SeverityError }

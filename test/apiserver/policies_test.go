@@ -4,7 +4,9 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,10 +59,10 @@ const everywhere = `
 {apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: SPEC}}}
 `
 
-// rendered returns the policies for a domain and cluster DNS servers.
-func rendered(t testing.TB, domain string, servers ...string) string {
+// rendered returns the policies for the values of a cluster.
+func rendered(t testing.TB, domain string, servers, overrides []string) string {
 	t.Helper()
-	c, err := policies.NewConfig(domain, servers)
+	c, err := policies.NewConfig(domain, servers, overrides)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func enforce(t testing.TB, k *apiserver.Kubectl) {
 	t.Helper()
 	const spec = `{restartPolicy: Always, dnsPolicy: Default, setHostnameAsFQDN: true, dnsConfig: {options: [{name: "a\nb"}]}, containers: [{name: c, image: registry.example/c}]}`
 	probe := strings.NewReplacer("template: {spec: SPEC", "template: {spec: "+strings.Replace(spec, "Always", "Never", 1), "SPEC", spec).Replace(everywhere)
-	k.Enforce(t, rendered(t, "cluster.local", "10.96.0.10"), probe, func(v apiserver.Verdict) bool {
+	k.Enforce(t, rendered(t, "cluster.local", []string{"10.96.0.10"}, nil), probe, func(v apiserver.Verdict) bool {
 		seen := strings.Join(v.Warnings, "\n") + v.Refused
 		for _, kinds := range []string{"pods", "workloads", "jobs"} {
 			for _, policy := range []string{"errors", "warnings"} {
@@ -120,11 +122,11 @@ func before(v vectors.Vector) string {
 // vectors compares the verdicts on the vectors, and returns the codes of the messages.
 func (p policyTest) vectors(t *testing.T) (said map[string]bool) {
 	said = map[string]bool{}
-	domain := "cluster.local"
+	domain, overrides := "cluster.local", "[]"
 	for _, v := range p.table {
-		if v.Policies == "" && v.Node.ClusterDomain != domain {
-			domain = v.Node.ClusterDomain
-			p.domain(t, domain)
+		if wanted := fmt.Sprint(v.Node.AllowedOverrides); v.Policies == "" && (v.Node.ClusterDomain != domain || wanted != overrides) {
+			domain, overrides = v.Node.ClusterDomain, wanted
+			p.domain(t, domain, v.Node.AllowedOverrides...)
 		}
 		if v.Operation == "UPDATE" {
 			_, stderr, err := p.kubectl.Run(t.Context(), before(v), "label", "-f", "-", "touched=yes")
@@ -145,7 +147,7 @@ func (p policyTest) vectors(t *testing.T) (said map[string]bool) {
 			}
 		}
 	}
-	if domain != "cluster.local" {
+	if domain != "cluster.local" || overrides != "[]" {
 		p.domain(t, "cluster.local")
 	}
 	return said
@@ -239,11 +241,14 @@ func documented(t *testing.T, said map[string]bool) {
 const long = `{apiVersion: v1, kind: Pod, metadata: {name: cart-000000000000000000001, namespace: payments},
 spec: {subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}`
 
-// domain renders the policies for a domain, and waits until the verdict on the long pod shows it.
-func (p policyTest) domain(t *testing.T, domain string) {
+// domain renders the policies for a domain and the policies that the annotation may name, and
+// waits until the verdict on the long pod shows both.
+func (p policyTest) domain(t *testing.T, domain string, overrides ...string) {
 	t.Helper()
-	p.kubectl.Enforce(t, rendered(t, domain, "10.96.0.10"), long, func(v apiserver.Verdict) bool {
-		return strings.Contains(v.Refused, ".svc."+domain+" would be")
+	probe := strings.Replace(long, "metadata: {", "metadata: {annotations: {dnsconfigurer.dev/policy: None}, ", 1)
+	p.kubectl.Enforce(t, rendered(t, domain, []string{"10.96.0.10"}, overrides), probe, func(v apiserver.Verdict) bool {
+		return strings.Contains(v.Refused, ".svc."+domain+" would be") &&
+			strings.Contains(strings.Join(v.Warnings, "\n"), "is not an allowed override") != slices.Contains(overrides, "None")
 	})
 }
 
@@ -256,8 +261,8 @@ spec: {dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2, 192.0.2.3], options: [{na
 	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) {
 		t.Errorf("with the servers: %+v", v)
 	}
-	p.kubectl.Enforce(t, rendered(t, ""), long, func(v apiserver.Verdict) bool { return v.Refused == "" && len(v.Warnings) == 0 })
-	p.kubectl.Enforce(t, rendered(t, ""), fourth, func(v apiserver.Verdict) bool { return !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) })
+	p.kubectl.Enforce(t, rendered(t, "", nil, nil), long, func(v apiserver.Verdict) bool { return v.Refused == "" && len(v.Warnings) == 0 })
+	p.kubectl.Enforce(t, rendered(t, "", nil, nil), fourth, func(v apiserver.Verdict) bool { return !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) })
 	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), "supports option \"nodts\"") {
 		t.Errorf("without values: %+v", v)
 	}

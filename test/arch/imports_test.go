@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"internal/libc":      {"values", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"}, // waits, but sends nothing itself
 	"internal/excerpt":   {"values"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
-	"internal/admission": {"values", "context", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
+	"internal/admission": {"values", "context", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "internal/admission", "internal/document", "internal/excerpt", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus", "golang.org/x/sync/semaphore"},
 	"internal/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},

@@ -176,8 +176,8 @@ func buildProgram(t *testing.T) string {
 
 // TestChart_Policies checks that the chart has the policies that the program prints.
 func TestChart_Policies(t *testing.T) {
-	rendered := render(t, "everything.yaml", "--set", "clusterDomain=corp.example,clusterDNSAddress=10.0.0.10")
-	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10").Output()
+	rendered := render(t, "everything.yaml", "--set", "clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default}")
+	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	stdcmp "cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +113,8 @@ func TestPolicyVectors(t *testing.T) {
 	}
 }
 
+var seed = flag.Uint64("seed", 0, "seed of the objects of TestPolicyDifferential")
+
 // TestPolicyDifferential compares the messages of the policies and of the rules, word for
 // word, for generated pods and workloads.
 func TestPolicyDifferential(t *testing.T) {
@@ -120,11 +122,14 @@ func TestPolicyDifferential(t *testing.T) {
 	policies := compile(t, environment.DefaultCompatibilityVersion())
 	spoken, silent, most := map[policy.Code]int{}, 0, int64(0)
 	turn, compared := 0, 0
-	for c := range cases.Generate(0, objects) {
+	for c := range cases.Generate(*seed, objects) {
 		turn++
 		node := vectors.Node{ClusterDomain: c.ClusterDomain}
 		for _, a := range nodeOf(c).ClusterDNS {
 			node.ClusterDNS = append(node.ClusterDNS, a.Unmap().String())
+		}
+		if turn%5 < 2 {
+			node.AllowedOverrides = []string{string(policy.None), string(policy.Default)}
 		}
 		if alwaysFinding(node) {
 			continue
@@ -195,12 +200,18 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 	t.Helper()
 	spec := pod.Spec
 	spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
-	annotations := map[string]string{policy.OverrideAnnotation: []string{"", "", "clusterFirstWithAutopath", "Default", "Autopath"}[turn%5]}
+	annotations := map[string]string{policy.OverrideAnnotation: []string{
+		"", "", "clusterFirstWithAutopath", "Default", "Autopath", "None", "clu\u017fterFirstWithAutopath", "\x1b[1m" + strings.Repeat("é", 70),
+	}[turn%8]}
 	if turn%7 == 0 { // a rare form
 		spec.DNSConfig = stdcmp.Or(spec.DNSConfig, &corev1.PodDNSConfig{}).DeepCopy()
 		spec.DNSConfig.Options = append(spec.DNSConfig.Options, []corev1.PodDNSConfigOption{
 			{Name: "attempts", Value: new("0")}, {Name: "attempts:0"}, {Name: "edns0", Value: new("a\nsearch b")}, {Name: "attempts", Value: new("00")}, {Name: "a\x00"},
-		}[turn%5])
+			{Name: "ndots", Value: new(strings.Repeat("0", 17) + "9")}, {Name: "ndots", Value: new(strings.Repeat("0", 18) + "9")}, {Name: "timeout", Value: new("\u0663")},
+			{Name: strings.Repeat("é", 71)}, {Name: "\u202e\u00a0\ufffd\x7f\t\\\""}, {Name: "ndots:" + strings.Repeat("\U0001f600", 70)},
+			{Name: strings.Repeat("a", 300) + "\n"}, {Name: "rotate", Value: new(strings.Repeat("é", 300))},
+			{Name: strings.Repeat("é", 125), Value: new("attempts:0")}, {Name: "attempts", Value: new("0" + strings.Repeat("é", 120))},
+		}[turn/7%15])
 	}
 	template := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec}
 	kinds := []metav1.TypeMeta{
@@ -255,14 +266,6 @@ func alwaysFinding(n vectors.Node) bool {
 // webhook.
 func checkObject(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vectors.Node) (found []policy.Finding, said []string) {
 	t.Helper()
-	node := policy.Node{ClusterDomain: n.ClusterDomain}
-	for _, s := range n.ClusterDNS {
-		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
-	}
-	r, err := judge.New(node, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
 	w, _, err := kube.ParseAdmissionObject(apiVersion, kind, text)
 	if err != nil {
@@ -270,7 +273,7 @@ func checkObject(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vecto
 	}
 	o := judge.Object{Kind: w.Kind, Name: w.Name, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
 	o.Pod.Path = w.Path
-	found = vectors.Check(t, r, o)
+	found = vectors.Check(t, n.Rules(t), o)
 	v := judge.NewVerdict(o, found)
 	if v.Denied != "" {
 		v.Warnings = append(v.Warnings, v.Denied)
@@ -297,7 +300,7 @@ type compiled struct {
 // that each object can have other values without compiling the policies again.
 func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	c, err := rendering.NewConfig("cluster.local", []string{"10.96.0.10"})
+	c, err := rendering.NewConfig("cluster.local", []string{"10.96.0.10"}, []string{"None"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +309,9 @@ func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPo
 		t.Fatal(err)
 	}
 	parameters := map[string]string{
-		"'cluster.local'": "string(params.?data.?clusterDomain.orValue(''))",
-		"['10.96.0.10']":  "string(params.?data.?clusterDNS.orValue('')).split(',').map(s, s.trim())",
+		"'cluster.local'":                      "string(params.?data.?clusterDomain.orValue(''))",
+		"['10.96.0.10']":                       "string(params.?data.?clusterDNS.orValue('')).split(',').map(s, s.trim())",
+		"['ClusterFirstWithAutopath', 'None']": "string(params.?data.?overrides.orValue('')).split(',')",
 	}
 	var policies []*admissionregistrationv1.ValidatingAdmissionPolicy
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
@@ -390,6 +394,7 @@ func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk sche
 	request := plugincel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(gvr), metav1.GroupVersionKind(gvk))
 	inputs := plugincel.OptionalVariableBindings{VersionedParams: &corev1.ConfigMap{Data: map[string]string{
 		"clusterDomain": n.ClusterDomain, "clusterDNS": strings.Join(n.ClusterDNS, ", "),
+		"overrides": strings.Join(append([]string{string(policy.ClusterFirstWithAutopath)}, n.AllowedOverrides...), ","),
 	}}}
 	run := func(e plugincel.ConditionEvaluator) []plugincel.EvaluationResult {
 		results, remaining, err := e.ForInput(t.Context(), versioned, request, inputs, nil, celconfig.RuntimeCELCostBudget)

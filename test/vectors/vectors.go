@@ -39,6 +39,8 @@ type Node struct {
 	ClusterDNS    []string
 	ClusterDomain string
 	ResolvConf    *string // the text of the host file; nil: unknown
+
+	AllowedOverrides []string
 }
 
 // DefaultNode returns the Node of a vector that sets none.
@@ -50,6 +52,9 @@ func DefaultNode() Node {
 func (n Node) Rules(t testing.TB) *admission.Rules {
 	t.Helper()
 	node := policy.Node{ClusterDomain: n.ClusterDomain, ResolvConf: "/etc/resolv.conf"}
+	for _, p := range n.AllowedOverrides {
+		node.AllowedOverrides = append(node.AllowedOverrides, policy.Policy(p))
+	}
 	for _, s := range n.ClusterDNS {
 		node.ClusterDNS = append(node.ClusterDNS, netip.MustParseAddr(s))
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -24,11 +25,15 @@ var files embed.FS
 type Config struct {
 	ClusterDomain string       // of the kubelets; "": unknown
 	ClusterDNS    []netip.Addr // of the kubelets; none: unknown
+
+	// AllowedOverrides are the policies that the nodes allow in the annotation in addition to
+	// ClusterFirstWithAutopath.
+	AllowedOverrides []policy.Policy
 }
 
-// NewConfig returns the Config of a domain and addresses in text form, without the blanks
-// around them. The error joins one error for each invalid value.
-func NewConfig(domain string, servers []string) (Config, error) {
+// NewConfig returns the Config of values in text form, without the blanks around them. The
+// error joins one error for each invalid value.
+func NewConfig(domain string, servers, overrides []string) (Config, error) {
 	c := Config{ClusterDomain: strings.TrimSpace(domain)}
 	var problems []error
 	if c.ClusterDomain != "" && fqdn.SubdomainProblems(c.ClusterDomain) != nil {
@@ -45,8 +50,19 @@ func NewConfig(domain string, servers []string) (Config, error) {
 	if n := len(c.ClusterDNS); n > policy.MaxNameservers {
 		problems = append(problems, fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
 	}
+	for _, s := range overrides {
+		p := policy.Policy(strings.TrimSpace(s))
+		if !slices.Contains(overridable, p) {
+			problems = append(problems, fmt.Errorf("--allowed-overrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", s))
+			continue
+		}
+		c.AllowedOverrides = append(c.AllowedOverrides, p)
+	}
 	return c, errors.Join(problems...)
 }
+
+// overridable are the values of node.allowedOverrides.
+var overridable = []policy.Policy{policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None}
 
 // YAML returns the policies and their bindings as documents. A policy precedes its bindings:
 // `kubectl apply` keeps the order, and a policy must have lost a paramKind of an earlier
@@ -60,9 +76,9 @@ func (c Config) YAML() ([]byte, error) {
 	err = t.Execute(&out, struct {
 		Config
 
-		Servers  string // as a list in CEL
-		Policies []string
-	}{c, c.servers(), []string{"errors", "warnings"}})
+		Servers, Overrides string // lists in CEL
+		Policies           []string
+	}{c, c.servers(), celList(append([]policy.Policy{policy.ClusterFirstWithAutopath}, c.AllowedOverrides...)), []string{"errors", "warnings"}})
 	return out.Bytes(), err
 }
 
@@ -74,9 +90,14 @@ func (c Config) servers() string {
 	if len(c.ClusterDNS) == 0 {
 		return "['" + assumedServer + "']"
 	}
-	var list []string
-	for _, a := range c.ClusterDNS {
-		list = append(list, "'"+a.String()+"'")
+	return celList(c.ClusterDNS)
+}
+
+// celList returns values as a list of strings in CEL. They must not contain quotes.
+func celList[T any](values []T) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = fmt.Sprintf("'%v'", v)
 	}
 	return "[" + strings.Join(list, ", ") + "]"
 }

@@ -29,7 +29,7 @@ func TestNewConfig(t *testing.T) {
 --cluster-dns: "10.96.0.10:53": want an IP address`},
 		{"", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"}, "--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
 	} {
-		c, err := NewConfig(tt.domain, tt.servers)
+		c, err := NewConfig(tt.domain, tt.servers, nil)
 		if err != nil {
 			if err.Error() != tt.want {
 				t.Errorf("%q, %q: %v, want %s", tt.domain, tt.servers, err, tt.want)
@@ -43,6 +43,33 @@ func TestNewConfig(t *testing.T) {
 		domain, servers := expressions(text, "domain"), expressions(text, "clusterDNS")
 		if len(domain) != 2 || len(servers) != 1 || domain[0] != domain[1] || domain[0]+" "+servers[0] != tt.want {
 			t.Errorf("%q, %q: domain %q, servers %q, want %s", tt.domain, tt.servers, domain, servers, tt.want)
+		}
+	}
+}
+
+func TestNewConfig_AllowedOverrides(t *testing.T) {
+	for _, tt := range []struct {
+		overrides []string
+		want      string // the variable overrides, or the error
+	}{
+		{nil, "['ClusterFirstWithAutopath']"},
+		{[]string{"None", " Default"}, "['ClusterFirstWithAutopath', 'None', 'Default']"},
+		{[]string{"none", "ClusterFirstWithAutopath"}, `--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
+--allowed-overrides: "ClusterFirstWithAutopath": want Default, ClusterFirst, ClusterFirstWithHostNet or None`},
+	} {
+		c, err := NewConfig("", nil, tt.overrides)
+		if err != nil {
+			if err.Error() != tt.want {
+				t.Errorf("%q: %v, want %s", tt.overrides, err, tt.want)
+			}
+			continue
+		}
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := expressions(text, "overrides"); len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%q: %q, want %s", tt.overrides, got, tt.want)
 		}
 	}
 }
@@ -72,7 +99,7 @@ func TestYAML_LeftOut(t *testing.T) {
 		}
 		return rules
 	}
-	known, err := NewConfig("cluster.local", []string{"10.96.0.10"})
+	known, err := NewConfig("cluster.local", []string{"10.96.0.10"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
