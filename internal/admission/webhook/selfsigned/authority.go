@@ -49,7 +49,8 @@ type Config struct {
 // Authority keeps the certificate of a replica. It has none before Run has read or created
 // the Secret.
 type Authority struct {
-	cfg Config
+	cfg   Config
+	state State // of the last synchronization without an error; for sync only
 
 	mu     sync.Mutex
 	served *tls.Certificate
@@ -122,12 +123,14 @@ func (a *Authority) sync(ctx context.Context) error {
 	if a.served == nil || !bytes.Equal(c.Leaf.Raw, a.served.Leaf.Raw) {
 		a.cfg.Logger.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
 	}
-	a.served = &c
+	a.served, a.state = &c, s
 	return nil
 }
 
 // updateSecret returns the state in the Secret, and updates it if necessary. Of several
 // replicas that do so one succeeds; the others read its state at the next synchronization.
+// A Secret that was deleted or damaged gets the state that is served: with a new authority
+// the API server would trust the other replicas only after their next synchronization.
 func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 	secret := &corev1.Secret{}
 	secrets := func(r *rest.Request) *rest.Request { return r.Namespace(a.cfg.Namespace).Resource("secrets") }
@@ -137,7 +140,11 @@ func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 		return State{}, fmt.Errorf("reading Secret %s: %w", a.cfg.Secret, err)
 	}
 	current := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey], secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
-	next, err := current.Next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
+	base := current
+	if !current.usable(time.Now()) {
+		base = a.state
+	}
+	next, err := base.Next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
 	if err != nil || next.Equal(current) {
 		return next, err
 	}

@@ -45,10 +45,10 @@ type State struct {
 // old one is removed when it has expired. An unreadable state is replaced, because it cannot
 // be used.
 func (s State) Next(now time.Time, name string) (State, error) {
-	authorities := s.authorities(now)
-	if len(authorities) == 0 || !s.hasKeyOf(authorities[len(authorities)-1]) {
+	if !s.usable(now) {
 		return newState(now, name)
 	}
+	authorities := s.authorities(now)
 	next := s
 	next.Authorities = encode(authorities...)
 	newest := authorities[len(authorities)-1]
@@ -68,6 +68,12 @@ func (s State) Next(now time.Time, name string) (State, error) {
 	}
 	next.Certificate, next.Key, err = issue(newest, s.AuthorityKey, now, name)
 	return next, err
+}
+
+// usable reports whether the newest authority can sign.
+func (s State) usable(now time.Time) bool {
+	authorities := s.authorities(now)
+	return len(authorities) > 0 && s.hasKeyOf(authorities[len(authorities)-1])
 }
 
 // Equal reports whether two states are equal.
