@@ -66,7 +66,7 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 		})
 		return ruleBaseHost
 	case policy == "":
-		d.unknownPolicy(pod.Policy)
+		d.unknownPolicy(pod)
 	}
 	if policy == ClusterFirstWithAutopath && e.canAutopath(d, pod) {
 		return ruleBaseAutopath
@@ -172,15 +172,18 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 	return false
 }
 
-func (d *Decision) unknownPolicy(p Policy) {
+func (d *Decision) unknownPolicy(pod *Pod) {
 	d.addStep(ruleUnknownAsCluster)
 	hint := "use Default, ClusterFirst, ClusterFirstWithHostNet, None or ClusterFirstWithAutopath"
-	if p == "Custom" { // the name of None in the first draft of its KEP, still found in manifests
+	switch {
+	case pod.Policy == "Custom": // the name of None in the first draft of its KEP, still found in manifests
 		hint = "Custom became None: use dnsPolicy: None with dnsConfig"
+	case pod.Windows:
+		hint = "use Default, ClusterFirst or None"
 	}
 	d.addFinding(Finding{
 		Code: CodeUnknownPolicy, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
-		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(p)),
+		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(pod.Policy)),
 		Field:   "spec.dnsPolicy", Hint: hint,
 	})
 }

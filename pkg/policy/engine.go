@@ -91,6 +91,9 @@ func (d *Decision) refuse(code Code, field, text, hint string) {
 // pod's own. It returns "" if the pod's own is unknown.
 func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
 	own := canonicalPolicy(pod.Policy)
+	if own == ClusterFirstWithAutopath && pod.Windows {
+		own = "" // no admission policy replaces it, because the shim does not run on Windows
+	}
 	if pod.Override == "" {
 		return own
 	}
