@@ -43,46 +43,56 @@ func (c *check) checkOptions(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		message, hint := optionProblem(o)
-		if message == "" {
-			continue
-		}
-		code := CodeOptionValue
-		if hint == "" {
-			code, hint = CodeUnknownOption, "check its spelling; resolv.conf(5) has the list"
-		}
-		if !c.full(code) {
+		if code := optionCode(o); code != "" && !c.full(code) {
+			message, hint := describeOption(o)
 			c.warn(code, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i)), message, hint)
 		}
 	}
 }
 
-// optionProblem returns the problem of o and what to do, or "". There is no hint for an
-// unknown option.
-func optionProblem(o policy.Option) (message, hint string) {
-	if o.Name == "" || strings.ContainsAny(o.Name+o.Value, "\n\x00") {
-		return "", "" // has another finding
+// optionCode returns the code of the problem of o, or "".
+func optionCode(o policy.Option) policy.Code {
+	if o.Name == "" || strings.ContainsAny(o.Name, "\n\x00") || strings.ContainsAny(o.Value, "\n\x00") {
+		return "" // has another finding
 	}
+	key, _, colon := strings.Cut(o.Name, ":")
+	for _, limits := range numericOptions {
+		if limits.name != key {
+			continue
+		}
+		if n, ok := parseNumber(o.Value); ok && !colon && limits.min <= n && n <= limits.max {
+			return ""
+		}
+		return CodeOptionValue
+	}
+	switch {
+	case !slices.Contains(flags, o.Name):
+		return CodeUnknownOption
+	case o.Value != "":
+		return CodeOptionValue
+	}
+	return ""
+}
+
+// describeOption returns the problem of o, which has one, and what to do.
+func describeOption(o policy.Option) (message, hint string) {
 	key, inName, colon := strings.Cut(o.Name, ":")
-	for _, n := range numericOptions {
+	for _, limits := range numericOptions {
 		switch {
-		case n.name != key:
+		case limits.name != key:
 		case colon:
 			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it", excerpt.Quote(o.Name), key),
 				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
 		default:
-			return numberProblem(o, n.min, n.max, n.below)
+			return describeNumber(o, limits.min, limits.max, limits.below)
 		}
 	}
-	switch {
-	case !slices.Contains(flags, o.Name):
-		return fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)), ""
-	case o.Value != "":
+	if slices.Contains(flags, o.Name) {
 		return fmt.Sprintf("option %s accepts no value: %s enables it too", o.Name, excerpt.Quote(o.Value)), "drop the value, or the option"
 	}
-	return "", ""
+	return fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)), "check its spelling; resolv.conf(5) has the list"
 }
 
 // parseNumber parses what the C libraries read as a number, with at most 18 digits: the
@@ -99,15 +109,14 @@ func parseNumber(s string) (n int, ok bool) {
 	return n, err == nil
 }
 
-func numberProblem(o policy.Option, minimum, maximum int, below string) (message, hint string) {
+func describeNumber(o policy.Option, minimum, maximum int, below string) (message, hint string) {
 	hint = fmt.Sprintf("use %d to %d", minimum, maximum)
 	switch n, ok := parseNumber(o.Value); {
 	case !ok:
 		return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), o.Name), hint
 	case n < minimum:
 		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, minimum, below), hint
-	case n > maximum:
+	default:
 		return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", o.Name, n, maximum, maximum), hint
 	}
-	return "", ""
 }
