@@ -213,6 +213,9 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 			{Name: strings.Repeat("é", 125), Value: new("attempts:0")}, {Name: "attempts", Value: new("0" + strings.Repeat("é", 120))},
 		}[turn/7%15])
 	}
+	if turn%500 == 1 { // rare, too
+		spec.OS, spec.DNSPolicy = &corev1.PodOS{Name: corev1.Windows}, corev1.DNSClusterFirstWithHostNet
+	}
 	template := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec}
 	kinds := []metav1.TypeMeta{
 		{APIVersion: "v1", Kind: "Pod"}, {APIVersion: "apps/v1", Kind: "StatefulSet"}, {APIVersion: "apps/v1", Kind: "Deployment"},
