@@ -22,11 +22,14 @@ type RenderResult struct {
 	Error string `json:"error"`
 }
 
-// ValidateResult is one line of `validate -o json`: an object with pods and its findings.
-// Findings is never null; it is empty if the object is valid.
+// ValidateResult is one line of `validate -o json`: an object and its findings, or a document
+// that could not be read and its Error. Findings is never null; it is empty if the object is
+// valid.
 type ValidateResult struct {
 	File     string `json:"file"`
 	Document int    `json:"document"` // number in the file, from 1
+	Line     int    `json:"line"`     // of the object in the file, from 1; 0: the file as a whole
+	Column   int    `json:"column"`   // 0: not known
 	Source   string `json:"source"`   // Helm's template; "": the document does not name one
 
 	Kind      string `json:"kind"`
@@ -34,6 +37,10 @@ type ValidateResult struct {
 	Name      string `json:"name"`
 
 	Findings []Finding `json:"findings"`
+
+	Field string `json:"field,omitempty"` // of Error
+	Error string `json:"error,omitempty"` // why the document could not be read
+	Hint  string `json:"hint,omitempty"`  // how to correct it
 }
 
 // Finding is a problem or a remark about the DNS of a pod or a node.
@@ -43,7 +50,9 @@ type Finding struct {
 	EnforcedBy string `json:"enforcedBy"` // apiserver, node, dnsconfigurer
 	Reason     string `json:"reason"`     // of the kubelet's event; "": there is no event
 	Field      string `json:"field"`
-	Message    string `json:"message"` // the text of the event if there is one
+	Line       int    `json:"line,omitempty"`   // of the field in the manifest, from 1; 0: it is not in one
+	Column     int    `json:"column,omitempty"` // in characters, from 1
+	Message    string `json:"message"`          // the text of the event if there is one
 	Hint       string `json:"hint"`
 	More       int    `json:"more,omitempty"` // further findings with this code that are left out
 }

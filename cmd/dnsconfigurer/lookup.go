@@ -18,7 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
@@ -54,8 +53,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&l.files, "filename", "f", nil, "`FILE|DIR|-` with the manifests of the pod and of the cluster's Services; repeatable")
-	flags.StringVarP(&l.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one, and of --pod without one")
+	l.manifests.register(flags)
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
@@ -83,8 +81,7 @@ func lookupArguments(_ *cobra.Command, args []string) error {
 }
 
 type lookupFlags struct {
-	files     []string
-	namespace string
+	manifests manifestFlags
 	pod       string
 	library   string
 	compare   bool
@@ -95,7 +92,7 @@ type lookupFlags struct {
 }
 
 func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
-	c := lookup.Config{Namespace: l.namespace}
+	c := lookup.Config{Namespace: l.manifests.namespace}
 	if err := cmp.Or(l.parse(&c, args), l.parseServers(&c)); err != nil {
 		return err
 	}
@@ -111,12 +108,12 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 	output.WriteFindings(cmd.ErrOrStderr(), append(node.Findings, findings...))
 
 	var readErr error
-	c.Manifest, readErr = manifest.ReadPods(l.files, cmd.InOrStdin())
-	output.WriteNotes(cmd.ErrOrStderr(), c.Manifest.Notes)
+	c.Manifest, readErr = l.manifests.ReadPods(cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), c.Manifest)
 	if len(c.Manifest.Workloads) == 0 {
 		return readErr
 	}
-	if c.Pod, err = lookup.FindPod(c.Manifest.Workloads, l.pod, l.namespace, node.Name); err != nil {
+	if c.Pod, err = lookup.FindPod(c.Manifest.Workloads, l.pod, l.manifests.namespace, node.Name); err != nil {
 		return errors.Join(readErr, err)
 	}
 	simulation, err := lookup.New(c)
@@ -169,7 +166,7 @@ func (l *lookupFlags) parse(c *lookup.Config, args []string) error {
 	}
 	c.Question = lookup.Question{Library: libc.Library(l.library), Name: args[0]}
 	switch {
-	case len(l.files) == 0:
+	case len(l.manifests.Paths) == 0:
 		return usageError{errors.New("no manifests: set -f")}
 	case l.pod == "":
 		return usageError{errors.New("no pod: set --pod")}

@@ -4,14 +4,13 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -19,7 +18,7 @@ import (
 func renderCommand() *cobra.Command {
 	r := renderFlags{}
 	cmd := &cobra.Command{
-		Use:   "render -f FILE|DIR|-",
+		Use:   "render FILE|DIR|-...",
 		Short: "Print the resolv.conf and the host name that pods get",
 		Long: `Print the resolv.conf and the host name that a node gives to each Pod and to the pods of
 each template (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
@@ -28,14 +27,12 @@ CronJob, PodTemplate, List) in YAML or JSON.
 The result is the kubelet's, with the exceptions listed in docs/divergences.md. Warnings
 are written to standard error. Exit code 1: a file cannot be read, or a finding has the
 severity error, for example because the pod would not start.`,
-		Example: `  dnsconfigurer render -f examples/ --resolv-conf examples/node/resolv.conf
-  dnsconfigurer render -f examples/autopath.yaml -o explain --config examples/node/shim.yaml
-  kubectl get deployments -A -o yaml | dnsconfigurer render -f - -o json`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+		Example: `  dnsconfigurer render examples/ --resolv-conf examples/node/resolv.conf
+  dnsconfigurer render examples/autopath.yaml -o explain --config examples/node/shim.yaml
+  kubectl get deployments -A -o yaml | dnsconfigurer render - -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
-	cmd.Flags().StringArrayVarP(&r.files, "filename", "f", nil, "`FILE|DIR|-` with manifests; repeatable")
-	cmd.Flags().StringVarP(&r.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
+	r.manifests.register(cmd.Flags())
 	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object per line) or explain")
 	r.node.Register(cmd.Flags())
 	completeFlag(cmd, "output", output.RenderFormats...)
@@ -43,18 +40,14 @@ severity error, for example because the pod would not start.`,
 }
 
 type renderFlags struct {
-	files     []string
-	namespace string
+	manifests manifestFlags
 	output    string
 	node      config.NodeFlags
 }
 
-func (r *renderFlags) run(cmd *cobra.Command) error {
-	if err := checkOutput(r.output, output.RenderFormats...); err != nil {
+func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
+	if err := cmp.Or(checkOutput(r.output, output.RenderFormats...), r.manifests.check(args)); err != nil {
 		return err
-	}
-	if len(r.files) == 0 {
-		return usageError{errors.New("no manifests: set -f")}
 	}
 	node, err := r.node.Load()
 	if err != nil {
@@ -67,12 +60,12 @@ func (r *renderFlags) run(cmd *cobra.Command) error {
 	host, findings := node.Host()
 	output.WriteFindings(cmd.ErrOrStderr(), append(node.Findings, findings...))
 
-	m, readErr := manifest.ReadPods(r.files, cmd.InOrStdin())
-	output.WriteNotes(cmd.ErrOrStderr(), m.Notes)
+	m, readErr := r.manifests.ReadPods(cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), m)
 	out := output.Renderer{Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Format: r.output, Titles: len(m.Workloads) > 1}
 	failed := false
 	for _, w := range m.Workloads {
-		w = w.OnNode(r.namespace, node.Name)
+		w = w.OnNode(r.manifests.namespace, node.Name)
 		d := engine.Decide(w.PolicyPod(), host)
 		failed = failed || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.Write(w, &d); err != nil {

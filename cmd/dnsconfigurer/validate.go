@@ -5,16 +5,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -22,7 +24,7 @@ import (
 func validateCommand() *cobra.Command {
 	v := validateFlags{}
 	cmd := &cobra.Command{
-		Use:   "validate -f FILE|DIR|-",
+		Use:   "validate FILE|DIR|-...",
 		Short: "Check the DNS configuration and the host names of pods before they are applied",
 		Long: `Check the DNS configuration and the host names of each Pod and each template
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
@@ -31,35 +33,45 @@ that the node would truncate, and that no C library supports. Objects of other k
 ignored.
 
 The result does not depend on this machine: the host's resolv.conf is only used if
---resolv-conf is set. Exit code 1: there is an error; warnings do not count.
-docs/admission.md lists the rules and shows the use in a pipeline.`,
-		Example: `  dnsconfigurer validate -f examples/
-  dnsconfigurer validate -f examples/trouble/ -o github --cluster-domain corp.example
-  helm template chart/ -n shop | dnsconfigurer validate -f - -n shop`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd) },
+--resolv-conf is set. Exit code 1: there is an error, or a document cannot be read; warnings
+do not count unless --fail-on says so. docs/admission.md lists the rules and shows the use
+in a pipeline.`,
+		Example: `  dnsconfigurer validate -R deploy/ -n shop
+  dnsconfigurer validate examples/trouble/ -o github --cluster-domain corp.example
+  dnsconfigurer validate -R deploy/ --fail-on warning --ignore musl-search-line -o sarif
+  helm template chart/ -n shop | dnsconfigurer validate - -n shop`,
+		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}
-	cmd.Flags().StringArrayVarP(&v.files, "filename", "f", nil, "`FILE|DIR|-` with manifests; repeatable")
-	cmd.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
-	cmd.Flags().StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (one object per line) or github (annotations for GitHub Actions)")
-	v.node.RegisterWithoutHost(cmd.Flags())
+	flags := cmd.Flags()
+	v.manifests.register(flags)
+	flags.StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)")
+	flags.StringVar(&v.failOn, "fail-on", string(policy.SeverityError), "lowest `SEVERITY` of a finding for exit code 1: error, warning or info")
+	flags.StringSliceVar(&v.ignore, "ignore", nil, "`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
+	flags.BoolVar(&v.verbose, "verbose", false, "also print findings of severity info; JSON always has them")
+	v.node.RegisterWithoutHost(flags)
 	completeFlag(cmd, "output", output.ValidateFormats...)
+	completeFlag(cmd, "fail-on", severities...)
 	return cmd
 }
 
 type validateFlags struct {
-	files     []string
-	namespace string
+	manifests manifestFlags
 	output    string
+	failOn    string
+	ignore    []string
+	verbose   bool
 	node      config.NodeFlags
 }
 
-func (v *validateFlags) run(cmd *cobra.Command) error {
-	if err := checkOutput(v.output, output.ValidateFormats...); err != nil {
+// severities are the values of --fail-on, the gravest first.
+var severities = []string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}
+
+func (v *validateFlags) run(cmd *cobra.Command, args []string) error {
+	if err := cmp.Or(checkOutput(v.output, output.ValidateFormats...), v.manifests.check(args)); err != nil {
 		return err
 	}
-	if len(v.files) == 0 {
-		return usageError{errors.New("no manifests: set -f")}
+	if !slices.Contains(severities, v.failOn) {
+		return usageError{fmt.Errorf("--fail-on %q: want %s", v.failOn, strings.Join(severities, ", "))}
 	}
 	node, err := v.node.Load()
 	if err != nil {
@@ -69,42 +81,80 @@ func (v *validateFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	output.WriteFindings(cmd.ErrOrStderr(), node.Findings)
+	stderr := cmd.ErrOrStderr()
+	output.WriteFindings(stderr, node.Findings)
 
-	m, readErr := manifest.Read(v.files, cmd.InOrStdin())
-	output.WriteNotes(cmd.ErrOrStderr(), m.Notes)
-	if err := manifest.CheckPods(v.files, m); err != nil && readErr == nil {
-		output.WriteError(cmd.ErrOrStderr(), err)
+	m, readErr := v.manifests.Read(cmd.InOrStdin())
+	output.WriteNotes(stderr, m)
+	if err := v.manifests.CheckPods(m); err != nil && readErr == nil {
+		output.WriteError(stderr, err)
 	}
-	objects := v.objects(m.Workloads, node.Name)
-	collisions := admission.Collisions(objects)
-	out := output.Validation{Stdout: cmd.OutOrStdout(), Format: v.output}
-	failed := false
-	for i, o := range objects {
-		findings, err := rules.Check(cmd.Context(), o)
-		if err != nil {
-			return err
-		}
-		findings = append(findings, collisions[i]...)
-		failed = failed || slices.ContainsFunc(findings, policy.Finding.IsError)
-		if err := out.Write(m.Workloads[i], findings); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
+	out := output.Validation{
+		Stdout: cmd.OutOrStdout(), Format: v.output, Color: isTerminal(cmd.OutOrStdout()), Verbose: v.verbose, Version: version(),
+	}
+	summary, err := v.check(cmd.Context(), m, rules, node.Name, &out)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(out.WriteUnreadable(readErr), out.Close()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
 	}
 	if readErr != nil {
-		return cmp.Or(out.WriteError(readErr), readErr)
+		output.WriteError(stderr, readErr)
+		summary.Unreadable = len(multierr.Unjoin(readErr))
 	}
-	if failed {
+	summary.Write(stderr)
+	if readErr != nil || v.fails(summary) {
 		return errReported
 	}
 	return nil
+}
+
+// check checks the objects of m, writes the findings to out and counts them.
+func (v *validateFlags) check(ctx context.Context, m kube.Manifest, rules *admission.Rules, node string, out *output.Validation) (output.Summary, error) {
+	objects := v.objects(m.Workloads, node)
+	collisions := admission.Collisions(objects)
+	summary := output.Summary{Checked: len(objects), Others: m.Others, Notes: len(m.Notes), Found: map[policy.Severity]int{}}
+	for i, o := range objects {
+		findings, err := rules.Check(ctx, o)
+		if err != nil {
+			return summary, err
+		}
+		found, ignored := v.withoutIgnored(append(findings, collisions[i]...), m.Workloads[i])
+		for _, f := range found {
+			summary.Found[f.Severity] += 1 + f.More
+		}
+		summary.Ignored += ignored
+		if err := out.Write(m.Workloads[i], found); err != nil {
+			return summary, fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return summary, nil
+}
+
+// withoutIgnored returns the findings about w that neither --ignore nor the annotation
+// ignores, and the number of the others.
+func (v *validateFlags) withoutIgnored(findings []policy.Finding, w kube.Workload) (rest []policy.Finding, ignored int) {
+	for _, f := range admission.WithoutIgnored(findings, w.Annotations, w.Pod.Annotations) {
+		if !slices.Contains(v.ignore, string(f.Code)) {
+			rest = append(rest, f)
+		}
+	}
+	return rest, len(findings) - len(rest)
+}
+
+// fails reports whether there is a finding as grave as --fail-on.
+func (v *validateFlags) fails(s output.Summary) bool {
+	return slices.ContainsFunc(severities[:slices.Index(severities, v.failOn)+1], func(severity string) bool {
+		return s.Found[policy.Severity(severity)] > 0
+	})
 }
 
 // objects returns the objects to check, and sets the namespace and the node of workloads.
 func (v *validateFlags) objects(workloads []kube.Workload, node string) []admission.Object {
 	objects := make([]admission.Object, len(workloads))
 	for i, w := range workloads {
-		w = w.OnNode(v.namespace, node)
+		w = w.OnNode(v.manifests.namespace, node)
 		workloads[i] = w
 		objects[i] = admission.Object{
 			Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",

@@ -18,8 +18,8 @@ import (
 // JSON converts the YAML document text to JSON. A key that occurs twice in a mapping is an
 // error; one that overrides a key of a merge ("<<") is not. A second value after the first,
 // such as a second mapping in flow style, is an error: it would be dropped. Without a value
-// the result is "null". first is the line number in the file at which text begins; errors
-// have line numbers of the file.
+// the result is "null". first is the line number in the file at which text begins; a
+// *LineError has the line number of the file.
 func JSON(text []byte, first int) ([]byte, error) {
 	root, err := parseOne(text)
 	if err != nil {
@@ -74,9 +74,9 @@ func checkKeys(n *yamlv3.Node, first int, problems *[]error) {
 		line := n.Content[i].Line + first - 1
 		switch {
 		case key.Kind != yamlv3.ScalarNode:
-			*problems = append(*problems, fmt.Errorf("line %d: a key is a mapping or a list, must be a string", line))
+			*problems = append(*problems, &LineError{line, "a key is a mapping or a list, must be a string"})
 		case seen[key.Value]:
-			*problems = append(*problems, fmt.Errorf("line %d: key %q already set in map", line, key.Value))
+			*problems = append(*problems, &LineError{line, fmt.Sprintf("key %q already set in map", key.Value)})
 		}
 		seen[key.Value] = true
 		checkKeys(n.Content[i+1], first, problems)
@@ -95,6 +95,14 @@ var (
 	listError = regexp.MustCompile(`(?m)^  line (\d+): (.*)$`)
 )
 
+// LineError is an error in a line of a file.
+type LineError struct {
+	Line    int // 1 is the first
+	Problem string
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Problem) }
+
 // withFileLines splits err into its problems and converts their line numbers to those of
 // the file.
 func withFileLines(err error, first int) error {
@@ -104,7 +112,8 @@ func withFileLines(err error, first int) error {
 	var errs []error
 	add := func(line, problem string) {
 		if n, err := strconv.Atoi(line); err == nil {
-			problem = fmt.Sprintf("line %d: %s", n+first-1, problem)
+			errs = append(errs, &LineError{n + first - 1, problem})
+			return
 		}
 		errs = append(errs, errors.New(problem))
 	}

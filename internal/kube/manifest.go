@@ -15,31 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // MaxManifest is the maximum size of a manifest in bytes. That is enough for about ten
 // thousand pods.
 const MaxManifest = 32 << 20
 
-// Location is a place in a manifest. Its text is "file:document:field".
+// Location is a place in a manifest. Its text is "file:line:column".
 type Location struct {
-	File     string
-	Document int    // 1 is the first; 0: the file as a whole
-	Field    string // path from the document; "": the document as a whole
+	File         string
+	Document     int // 1 is the first; 0: the file as a whole
+	Line, Column int // of the file, from 1; 0: not known
 
-	Line   int    // line of the file on which Field begins, in errors of ParseManifest; else 0
+	Field  string // path from the document; "": the document as a whole
 	Source string // the template in the comment that Helm writes before a document; "": none
 }
 
 func (l Location) String() string {
-	s := l.File
-	if l.Document > 0 {
-		s += fmt.Sprintf(":%d", l.Document)
-		if l.Field != "" {
-			s += ":" + l.Field
-		}
+	switch {
+	case l.Line == 0:
+		return l.File
+	case l.Column == 0:
+		return fmt.Sprintf("%s:%d", l.File, l.Line)
 	}
-	return s
+	return fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column)
 }
 
 // InputError is an error in a manifest.
@@ -49,7 +49,15 @@ type InputError struct {
 	Hint string // how to correct it; "": Err is clear without
 }
 
-func (e *InputError) Error() string { return e.Location.String() + ": " + e.Err.Error() }
+func (e *InputError) Error() string { return e.Location.String() + ": " + e.Text() }
+
+// Text returns the error without its place: the field and the problem.
+func (e *InputError) Text() string {
+	if e.Field == "" {
+		return e.Err.Error()
+	}
+	return e.Field + ": " + e.Err.Error()
+}
 
 func (e *InputError) Unwrap() error { return e.Err }
 
@@ -61,32 +69,28 @@ type Manifest struct {
 	// Notes are what was passed over and may have been expected to count: an empty file, a
 	// kustomization, pods of a kind that is not read. Each is an *InputError.
 	Notes []error
+
+	Unknown []UnknownField // fields that were ignored
 }
 
 // Object is an object of which only the type has been decoded.
 type Object struct {
-	Location
 	APIVersion, Kind string
 
+	origin
 	data []byte
 }
 
-// Decode decodes the object strictly into a pointer to its type. The error joins one
-// *InputError for each problem.
-func (o Object) Decode(into any) error {
-	var errs []error
-	for _, p := range document.DecodeStrict(o.data, into) {
-		field, hint, err := fieldOf(p)
-		errs = append(errs, o.InputError(field, err, hint))
-	}
-	return errors.Join(errs...)
+// Decode decodes the object into a pointer to its type. It returns the unknown fields that
+// were ignored. The error joins one *InputError for each problem.
+func (o Object) Decode(into any) (ignored []UnknownField, err error) {
+	errs, ignored := o.sortProblems(document.DecodeStrict(o.data, into))
+	return ignored, errors.Join(errs...)
 }
 
 // InputError returns an *InputError for a field of the object.
 func (o Object) InputError(field string, err error, hint string) error {
-	at := o.Location
-	at.Field += field
-	return &InputError{at, err, hint}
+	return &InputError{o.At(o.path(field)), err, hint}
 }
 
 // ParseManifest parses YAML documents or a stream of JSON values and returns the pods
@@ -128,7 +132,7 @@ func (p *parser) parse(data []byte) {
 
 // note records something that is passed over.
 func (p *parser) note(field, text, hint string) {
-	p.Notes = append(p.Notes, &InputError{Location{File: p.file, Document: p.doc.number, Field: p.item + field}, errors.New(text), hint})
+	p.Notes = append(p.Notes, &InputError{p.at(field), errors.New(text), hint})
 }
 
 // failFile records an error about the file as a whole.
@@ -138,10 +142,25 @@ func (p *parser) failFile(err error, hint string) {
 
 // fail records an error about a field of the current object.
 func (p *parser) fail(field string, err error, hint string) {
-	at := Location{File: p.file, Document: p.doc.number, Field: p.item + field}
-	at.Line, at.Source = p.doc.lineOf(at.Field), p.doc.source()
+	at := p.at(field)
+	if l, ok := errors.AsType[*document.LineError](err); ok {
+		at.Line, at.Column, err = l.Line, 0, errors.New(l.Problem)
+	}
 	p.errs = append(p.errs, &InputError{at, err, hint})
 }
+
+// failAll records each error of a document that cannot be parsed.
+func (p *parser) failAll(err error, hint string) {
+	for _, e := range multierr.Unjoin(err) {
+		p.fail("", e, hint)
+	}
+}
+
+// at returns the place of a field of the current object.
+func (p *parser) at(field string) Location { return p.origin().At(p.origin().path(field)) }
+
+// origin returns the origin of the current object.
+func (p *parser) origin() origin { return origin{p.file, p.doc, p.item} }
 
 // documents yields the documents that are not empty, and sets p.doc to each.
 func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
@@ -158,21 +177,20 @@ func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
 		}
 		if err != nil {
 			p.doc = &manifestDocument{number: len(values) + 1, line: 1}
-			p.fail("", err, "")
+			p.failAll(err, "")
 		}
 	}
 }
 
 func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 	return func(yield func(*manifestDocument) bool) {
-		n := 0
-		for text, line := range yamlDocuments(data) {
-			n++
-			js, err := document.JSON(text, line)
-			p.doc = &manifestDocument{number: n, line: line, text: text, json: js}
+		for d := range yamlDocuments(data) {
+			js, err := document.JSON(d.text, d.line)
+			d.json = js
+			p.doc = &d
 			switch {
 			case err != nil:
-				p.fail("", err, templateHint(text))
+				p.failAll(err, templateHint(d.text))
 			case string(js) != "null" && !yield(p.doc):
 				return
 			}
@@ -187,6 +205,9 @@ func templateHint(text []byte) string {
 	}
 	return ""
 }
+
+// ErrNotAnObject is the error of a document that is not a Kubernetes object.
+var ErrNotAnObject = errors.New("not a Kubernetes object")
 
 // objectType is the type of an object.
 type objectType struct {
@@ -227,7 +248,7 @@ var zoneTypes = []objectType{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery
 func (p *parser) object(data []byte, inherited objectType) {
 	var t objectType
 	if err := document.Decode(data, &t); err != nil {
-		p.fail("", fmt.Errorf("not a Kubernetes object: %w", err), "an object has apiVersion, kind and metadata")
+		p.fail("", fmt.Errorf("%w: %w", ErrNotAnObject, err), "an object has apiVersion, kind and metadata")
 		return
 	}
 	if t == (objectType{}) {
@@ -236,6 +257,8 @@ func (p *parser) object(data []byte, inherited objectType) {
 	switch {
 	case t.isKustomization(p.file):
 		p.note("", "a kustomization is not read", "render it first, as with kubectl kustomize")
+	case t == objectType{}:
+		p.fail("", fmt.Errorf("%w: apiVersion and kind are missing", ErrNotAnObject), "an object has apiVersion, kind and metadata")
 	case t.APIVersion == "":
 		p.fail("apiVersion", errors.New("is missing"), "set the API version, such as v1 or apps/v1")
 	case t.Kind == "":

@@ -103,13 +103,12 @@ func TestParseManifest_Null(t *testing.T) {
 func TestParseManifest_Notes(t *testing.T) {
 	const containers = "spec: {containers: [{name: c, image: registry.example/c}]}"
 	for _, tt := range []struct{ file, text, want string }{
-		{"d/kustomization.yaml", "resources: [a.yaml]\n", "d/kustomization.yaml:1: a kustomization is not read"},
-		{"f", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "f:1: a kustomization is not read"},
-		{"f", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: {template: {" + containers + "}}\n", "f:1:spec.template: the pods of a Rollout are not read"},
-		{"f", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec: {replicatedJobs: [{name: a, template: {spec: {template: {" + containers + "}}}}]}\n",
-			"f:1:spec.replicatedJobs[0].template.spec.template: the pods of a JobSet are not read"},
-		{"f", "apiVersion: v1\nkind: List\nitems: [{apiVersion: serving.knative.dev/v1, kind: Service, spec: {template: {" + containers + "}}}]\n", "f:1:items[0].spec.template: the pods of a Service are not read"},
-		{"f", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {containers: [{name: c}]}\n", "f:1: the pods of a Prometheus are not read"},
+		{"d/kustomization.yaml", "resources: [a.yaml]\n", "d/kustomization.yaml:1:1: a kustomization is not read"},
+		{"f", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "f:1:1: a kustomization is not read"},
+		{"f", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nspec: {template: {" + containers + "}}\n", "f:3:8: spec.template: the pods of a Rollout are not read"}, // it has no name
+		{"f", "apiVersion: a.example/v1\nkind: A\nmetadata: {name: a}\nspec: {template: {spec: {dnsPolicy: 1, containers: [{name: c}]}}}\n", "f:4:8: spec.template: the pods of a A are not read"},
+		{"f", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {template: {spec: {dnsPolicy: None}}}\n", "f:4:8: spec.template: the pods of a VirtualMachine are not read"},
+		{"f", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {containers: [{name: c}]}\n", "f:1:1: the pods of a Prometheus are not read"},
 		{"f", "apiVersion: example.com/v1\nkind: Firewall\nspec: {containers: 3}\n", ""},
 		{"f", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", ""},
 	} {

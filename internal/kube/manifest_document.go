@@ -5,32 +5,60 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
 // manifestDocument is a document of a manifest.
 type manifestDocument struct {
-	number int    // 1 is the first
-	line   int    // line of the file at which text begins
-	text   []byte // as written
-	json   []byte // text converted to JSON
+	number       int    // 1 is the first
+	line, before int    // line of the file at which text begins, and the characters before it on that line
+	text         []byte // as written
+	json         []byte // text converted to JSON
 
-	lines *document.Lines // nil until the first lineOf
+	positions *document.Positions // nil until the first position
 }
 
-// lineOf returns the line of the file on which the value at field begins, or its closest
-// existing parent.
-func (d *manifestDocument) lineOf(field string) int {
-	if d.lines == nil {
-		d.lines = document.NewLines(d.text)
+// position returns where in the file the value at field begins, or its closest existing
+// parent.
+func (d *manifestDocument) position(field string) (line, column int) {
+	if d.positions == nil {
+		d.positions = document.NewPositions(d.text)
 	}
-	return d.line + d.lines.Of(field) - 1
+	at := d.positions.Of(field)
+	if at.Line == 1 {
+		at.Column += d.before
+	}
+	return d.line + at.Line - 1, at.Column
+}
+
+// origin is where an object is from.
+type origin struct {
+	file string
+	doc  *manifestDocument
+	item string // its path in a list, such as "items[2].", "" outside of lists
+}
+
+// File returns the name of the file.
+func (o origin) File() string { return o.file }
+
+// path converts a path in the object to a path in the document.
+func (o origin) path(field string) string { return strings.TrimSuffix(o.item+field, ".") }
+
+// At returns the place of a field. field is a path from the document; "" is the object. A
+// field that does not exist is at its closest existing parent. At is not safe for concurrent
+// use with other objects of the same Manifest.
+func (o origin) At(field string) Location {
+	l := Location{File: o.file, Document: o.doc.number, Field: field, Source: o.doc.source()}
+	l.Line, l.Column = o.doc.position(cmp.Or(field, o.path("")))
+	return l
 }
 
 // source returns the template that Helm names in a comment at the start of the document,
@@ -48,28 +76,33 @@ func (d *manifestDocument) source() string {
 	return ""
 }
 
-// yamlDocuments yields the documents of a YAML stream, each with the number of its first
-// line. A line that begins with "---" starts a document, and the rest of that line
-// belongs to it. A line "..." ends a document. Blank documents are skipped.
-func yamlDocuments(data []byte) iter.Seq2[[]byte, int] {
-	return func(yield func([]byte, int) bool) {
-		var text []byte
-		start, line := 1, 0
+// yamlDocuments yields the documents of a YAML stream, without their JSON. A line that begins
+// with "---" starts a document, and the rest of that line belongs to it. A line "..." ends a
+// document. Blank documents are skipped.
+func yamlDocuments(data []byte) iter.Seq[manifestDocument] {
+	return func(yield func(manifestDocument) bool) {
+		d, line, number := manifestDocument{line: 1}, 0, 0
+		next := func() bool {
+			if len(bytes.TrimSpace(d.text)) == 0 {
+				return true
+			}
+			number++
+			d.number = number
+			return yield(d)
+		}
 		for l := range bytes.Lines(data) {
 			line++
 			rest, ok := cutSeparator(l)
 			if !ok {
-				text = append(text, l...)
+				d.text = append(d.text, l...)
 				continue
 			}
-			if len(bytes.TrimSpace(text)) > 0 && !yield(text, start) {
+			if !next() {
 				return
 			}
-			text, start = append([]byte(nil), rest...), line
+			d = manifestDocument{line: line, before: len(l) - len(rest), text: bytes.Clone(rest)}
 		}
-		if len(bytes.TrimSpace(text)) > 0 {
-			yield(text, start)
-		}
+		next()
 	}
 }
 
@@ -95,12 +128,12 @@ func jsonDocuments(data []byte) (values []manifestDocument, isJSON bool, _ error
 	d := stdjson.NewDecoder(bytes.NewReader(data))
 	for {
 		var v stdjson.RawMessage
-		before := d.InputOffset()
+		end := d.InputOffset()
 		switch err := d.Decode(&v); {
 		case errors.Is(err, io.EOF):
 			return values, true, nil
 		case err != nil:
-			rest := bytes.TrimLeft(data[before:], " \t\r\n")
+			rest := bytes.TrimLeft(data[end:], " \t\r\n")
 			if len(values) == 0 || rest[0] != '{' && rest[0] != '[' {
 				return nil, false, nil
 			}
@@ -109,7 +142,8 @@ func jsonDocuments(data []byte) (values []manifestDocument, isJSON bool, _ error
 		start := int(d.InputOffset()) - len(v)
 		line += bytes.Count(data[counted:start], []byte("\n"))
 		counted = start
-		values = append(values, manifestDocument{number: len(values) + 1, line: line, text: v, json: v})
+		before := utf8.RuneCount(data[bytes.LastIndexByte(data[:start], '\n')+1 : start])
+		values = append(values, manifestDocument{number: len(values) + 1, line: line, before: before, text: v, json: v})
 	}
 }
 
@@ -122,5 +156,5 @@ func jsonError(data, rest []byte) error {
 	if s, ok := errors.AsType[*stdjson.SyntaxError](err); ok {
 		end += int(s.Offset)
 	}
-	return fmt.Errorf("line %d: %w", 1+bytes.Count(bytes.TrimRight(data[:end], "\n"), []byte("\n")), err)
+	return &document.LineError{Line: 1 + bytes.Count(bytes.TrimRight(data[:end], "\n"), []byte("\n")), Problem: err.Error()}
 }

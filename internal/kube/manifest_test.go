@@ -44,6 +44,10 @@ func TestParseManifest_Workloads(t *testing.T) {
 		{"a foreign kind that ends in List", "apiVersion: acme.example/v1\nkind: AllowList\nitems: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
 		{"JSON stream", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`, "Pod /a: a\nPod /b: b"},
 		{"BOM and CRLF", "\ufeffapiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n", "Pod /a: a"},
+		{"a Rollout", `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {subdomain: d, containers: [{name: c}]}}}}`, "Rollout /web: web-xxxxxxxxxx-xxxxx subdomain=d"},
+		{"a JobSet", `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: train, namespace: ml}, spec: {replicatedJobs: [{name: a, template: {spec: {template: {spec: {containers: [{image: i}]}}}}}, {name: b, template: {spec: {template: {spec: {hostname: h, containers: [{image: i}]}}}}}]}}`,
+			"JobSet ml/train: train-xxxxx\nJobSet ml/train: train-xxxxx hostname=h"},
+		{"a Knative Service in a List", `{apiVersion: v1, kind: List, items: [{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: s}, spec: {template: {spec: {containerConcurrency: 1, containers: [{image: i}]}}}}]}`, "Service /s: s-xxxxx"},
 		{"other kinds are skipped", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers Service Rollout"},
 	}
 	for _, tt := range tests {
@@ -86,37 +90,37 @@ func TestParseManifest_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 	tests := []struct{ name, manifest, want string }{
 		{"a JSON stream with an error", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n\n" + `{"apiVersion":"v1","kind":"Pod",,}` + "\n" + `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`,
-			"f.yaml:2: line 3: invalid character ',' looking for beginning of object key string"},
-		{"a JSON stream that is cut short", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"v1",`, "f.yaml:2: line 2: unexpected end of JSON input"},
-		{"flow style after flow style", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n", "f.yaml:1: line 2: a second value: separate documents with a line ---"},
-		{"a mapping after a flow mapping", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\nkind: Pod\n", "f.yaml:1: line 2: a second value: separate documents with a line ---"},
-		{"a template", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", "f.yaml:1: line 4: a key is a mapping or a list, must be a string"},
-		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:2: line 5: did not find expected node content"},
-		{"tabs", "a:\n\tb: c\n", "f.yaml:1: line 2: found character that cannot start any token"},
+			"f.yaml:3: invalid character ',' looking for beginning of object key string"},
+		{"a JSON stream that is cut short", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"v1",`, "f.yaml:2: unexpected end of JSON input"},
+		{"flow style after flow style", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n", "f.yaml:2: a second value: separate documents with a line ---"},
+		{"a mapping after a flow mapping", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\nkind: Pod\n", "f.yaml:2: a second value: separate documents with a line ---"},
+		{"a template", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", "f.yaml:4: a key is a mapping or a list, must be a string"},
+		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:5: did not find expected node content"},
+		{"tabs", "a:\n\tb: c\n", "f.yaml:2: found character that cannot start any token"},
 		{"UTF-16", "\xff\xfea\x00", "f.yaml: encoded in UTF-16"},
-		{"a name with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:1:metadata.name: "a\nnameserver 203.0.113.66" contains a control character`},
-		{"a namespace with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:1:metadata.namespace: "a\nb" contains a control character`},
-		{"an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n", `f.yaml:1:items[1].spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
-		{"binary", "\x7fELF\x02\x01\x00", "f.yaml:1: control characters are not allowed"},
-		{"NUL", pod + "spec: {hostname: \"a\x00\"}", "f.yaml:1: control characters are not allowed"},
-		{"a scalar", "hello\n", "f.yaml:1: not a Kubernetes object: is a string, must be a mapping"},
-		{"no kind", "apiVersion: v1\n", "f.yaml:1:kind: is missing"},
-		{"no apiVersion", "kind: Pod\n", "f.yaml:1:apiVersion: is missing"},
-		{"no name", "apiVersion: v1\nkind: Pod\n", "f.yaml:1:metadata.name: is missing"},
-		{"no name, workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:metadata.name: is missing"},
-		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", `f.yaml:1:kind: unknown kind "apps/v1 Deploymnt"`},
-		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", `f.yaml:1:kind: unknown kind "v1 Deployment"`},
-		{"a removed version", "apiVersion: extensions/v1beta1\nkind: Deployment\n", `f.yaml:1:kind: unknown kind "extensions/v1beta1 Deployment"`},
-		{"a bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", "f.yaml:1:apiVersion: unexpected GroupVersion string: a/b/c"},
-		{"an unknown field", pod + "spec: {dnsPolcy: None}\n", `f.yaml:1:spec.dnsPolcy: unknown field "spec.dnsPolcy"`},
-		{"two unknown fields", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:1:spec.containers[0].nam: unknown field \"spec.containers[0].nam\"\nf.yaml:1:spec.dnsPolcy: unknown field \"spec.dnsPolcy\""},
-		{"the wrong case", pod + "spec: {dnspolicy: None}\n", `f.yaml:1:spec.dnspolicy: unknown field "spec.dnspolicy"`},
-		{"a duplicate field", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:1: line 4: key "dnsPolicy" already set in map`},
-		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", "f.yaml:1:spec.dnsConfig.options[0].value: is a number, must be a string"},
-		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:1:spec.dnsConfig: is a list, must be a mapping"},
-		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:1:items[0].items: a List inside a List is not supported"},
-		{"a number in an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n", "f.yaml:1:items[0].spec.hostname: is a number, must be a string"},
-		{"items that are not a list", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:1:items: is a number, must be a list"},
+		{"a name with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:3:12: metadata.name: "a\nnameserver 203.0.113.66" contains a control character`},
+		{"a namespace with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:3:21: metadata.namespace: "a\nb" contains a control character`},
+		{"an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n", `f.yaml:5:59: items[1].spec.dnsPolcy: unknown field`},
+		{"binary", "\x7fELF\x02\x01\x00", "f.yaml:1:1: control characters are not allowed"},
+		{"NUL", pod + "spec: {hostname: \"a\x00\"}", "f.yaml:1:1: control characters are not allowed"},
+		{"a scalar", "hello\n", "f.yaml:1:1: not a Kubernetes object: is a string, must be a mapping"},
+		{"no kind", "apiVersion: v1\n", "f.yaml:1:1: kind: is missing"},
+		{"no apiVersion", "kind: Pod\n", "f.yaml:1:1: apiVersion: is missing"},
+		{"no name", "apiVersion: v1\nkind: Pod\n", "f.yaml:1:1: metadata.name: is missing"},
+		{"no name, workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:1: metadata.name: is missing"},
+		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", `f.yaml:2:1: kind: unknown kind "apps/v1 Deploymnt"`},
+		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", `f.yaml:2:1: kind: unknown kind "v1 Deployment"`},
+		{"a removed version", "apiVersion: extensions/v1beta1\nkind: Deployment\n", `f.yaml:2:1: kind: unknown kind "extensions/v1beta1 Deployment"`},
+		{"a bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", "f.yaml:1:1: apiVersion: unexpected GroupVersion string: a/b/c"},
+		{"an unknown field", pod + "spec: {dnsPolcy: None}\n", `f.yaml:4:8: spec.dnsPolcy: unknown field`},
+		{"two unknown fields", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:4:8: spec.dnsPolcy: unknown field"},
+		{"the wrong case", pod + "spec: {dnspolicy: None}\n", `f.yaml:4:8: spec.dnspolicy: unknown field`},
+		{"a duplicate field", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:4: key "dnsPolicy" already set in map`},
+		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", "f.yaml:4:44: spec.dnsConfig.options[0].value: is a number, must be a string"},
+		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:4:8: spec.dnsConfig: is a list, must be a mapping"},
+		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:3:9: items[0].items: a List inside a List is not supported"},
+		{"a number in an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n", "f.yaml:4:59: items[0].spec.hostname: is a number, must be a string"},
+		{"items that are not a list", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:3:1: items: is a number, must be a list"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,8 +137,8 @@ func TestParseManifest_ReturnsValidObjectsBesideErrors(t *testing.T) {
 	if err == nil || describe(m) != "Pod /p: p" {
 		t.Errorf("got %q, %v", describe(m), err)
 	}
-	if m.Workloads[0].Location.String() != "f.yaml:2" {
-		t.Errorf("at %v", m.Workloads[0].Location)
+	if m.Workloads[0].At("").String() != "f.yaml:3:1" {
+		t.Errorf("at %v", m.Workloads[0].At(""))
 	}
 }
 
@@ -191,7 +195,7 @@ func FuzzParseManifest(f *testing.F) {
 	})
 }
 
-func TestWorkload_LineAndSource(t *testing.T) {
+func TestWorkload_At(t *testing.T) {
 	const yaml = `---
 # Source: shop/templates/web.yaml
 apiVersion: v1
@@ -218,22 +222,24 @@ items:
 		manifest     string
 		workload     int
 		field        string
-		line         int
+		at           string
 		source, kind string
 	}{
-		{yaml, 0, "", 3, "shop/templates/web.yaml", "Pod"},
-		{yaml, 0, "spec.hostname", 7, "shop/templates/web.yaml", "Pod"},
-		{yaml, 1, "items[0].spec.serviceName", 17, "", "StatefulSet"},
-		{json, 0, "metadata.name", 1, "", "Pod"},
-		{json, 1, "metadata.name", 4, "", "Pod"},
+		{yaml, 0, "", "f:3:1", "shop/templates/web.yaml", "Pod"},
+		{yaml, 0, "spec.hostname", "f:7:3", "shop/templates/web.yaml", "Pod"},
+		{yaml, 1, "items[0].spec.serviceName", "f:17:5", "", "StatefulSet"},
+		{json, 0, "metadata.name", "f:1:50", "", "Pod"},
+		{yaml, 1, "", "f:13:3", "", "StatefulSet"},
+		{json, 1, "metadata.name", "f:4:15", "", "Pod"},
 	} {
 		m, err := kube.ParseManifest("f", []byte(tt.manifest))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := m.Workloads[tt.workload]
-		if w.Kind != tt.kind || w.LineOf(tt.field) != tt.line || w.Source != tt.source || (w.Ordinals.Base != "") != (tt.kind == "StatefulSet") {
-			t.Errorf("%s %q: line %d, source %q, ordinals %+v; want %+v", w.Kind, tt.field, w.LineOf(tt.field), w.Source, w.Ordinals, tt)
+		at := w.At(tt.field)
+		if w.Kind != tt.kind || at.String() != tt.at || at.Source != tt.source || (w.Ordinals.Base != "") != (tt.kind == "StatefulSet") {
+			t.Errorf("%s %q: at %v, source %q, ordinals %+v; want %+v", w.Kind, tt.field, at, at.Source, w.Ordinals, tt)
 		}
 	}
 }

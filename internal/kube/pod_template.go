@@ -5,40 +5,95 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// podTemplate returns the path of the first pod template in an object of any kind, such as
-// "spec.template" of an Argo Rollout, or "" for a Prometheus, whose spec has the fields of a
-// pod itself.
-func podTemplate(js []byte) (path string, found bool) {
-	var object map[string]any
-	if json.Unmarshal(js, &object) != nil {
-		return "", false
-	}
-	return findTemplate(object, "")
+// customResource is an object of a kind that this package does not know.
+type customResource struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ObjectMeta `json:"metadata"`
 }
 
-func findTemplate(value any, path string) (template string, found bool) {
-	object, _ := value.(map[string]any)
-	if isPodTemplate(object) {
-		return path, true
+// customWorkloads records the pod templates in an object of an unknown kind, such as
+// spec.template of an Argo Rollout or those of a JobSet. It notes pods that it cannot read.
+func (p *parser) customWorkloads(data []byte) {
+	var content map[string]any
+	var o customResource
+	if json.Unmarshal(data, &content) != nil {
+		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if template, found = findTemplate(object[key], strings.TrimPrefix(path+"."+key, ".")); found {
-			return template, true
+	invalid := document.Decode(data, &o)
+	for _, t := range findTemplates(content, "") {
+		w, err := customWorkload(&o, t)
+		if invalid != nil || err != nil || o.Metadata.Name == "" {
+			p.note(t.path, fmt.Sprintf("the pods of a %s are not read", o.Kind), "check a Pod or Deployment with the same template")
+			continue
+		}
+		if p.accept(origin{p.file, p.doc, p.item + w.Path}, t.unknown) {
+			p.addWorkload(w)
 		}
 	}
-	list, _ := value.([]any)
-	for i, v := range list {
-		if template, found = findTemplate(v, fmt.Sprintf("%s[%d]", path, i)); found {
-			return template, true
+}
+
+// podTemplate is a pod template in an object of an unknown kind.
+type podTemplate struct {
+	path    string // such as "spec.template"; "" for a Prometheus, whose spec has the fields of a pod itself
+	value   map[string]any
+	unknown []error // its unknown fields, set by customWorkload
+}
+
+// customWorkload returns the workload of a pod template. Its controller is not known:
+// the names of its pods are assumed to end like those of a ReplicaSet or, for a Rollout, like
+// those of a Deployment.
+func customWorkload(o *customResource, t *podTemplate) (w Workload, err error) {
+	js, err := json.Marshal(t.value)
+	if err != nil {
+		return w, err
+	}
+	var pod corev1.PodTemplateSpec
+	t.unknown = document.DecodeStrict(js, &pod)
+	for _, problem := range t.unknown {
+		if _, _, unknown := unknownField(problem); !unknown {
+			return w, problem
 		}
 	}
-	return "", false
+	if t.path == "" || len(pod.Spec.Containers) == 0 { // only some fields of a pod
+		return w, errors.New("not a pod template")
+	}
+	podName := generatedName(o.Metadata.Name + "-")
+	if o.Kind == "Rollout" {
+		podName = deploymentPod(o.Metadata.Name)
+	}
+	w = withTemplate(o.Metadata, pod, t.path+".", podName)
+	w.Kind, w.Annotations, w.Custom = o.Kind, o.Metadata.Annotations, true
+	return w, nil
+}
+
+// findTemplates returns the pod templates in a value, in the order of their paths.
+func findTemplates(value any, path string) (found []*podTemplate) {
+	switch value := value.(type) {
+	case map[string]any:
+		if isPodTemplate(value) {
+			return []*podTemplate{{path: path, value: value}}
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			found = append(found, findTemplates(value[key], strings.TrimPrefix(path+"."+key, "."))...)
+		}
+	case []any:
+		for i, v := range value {
+			found = append(found, findTemplates(v, fmt.Sprintf("%s[%d]", path, i))...)
+		}
+	}
+	return found
 }
 
 // isPodTemplate reports whether value has a spec with fields of a pod: the ones about DNS, or

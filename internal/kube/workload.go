@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -25,10 +26,16 @@ import (
 
 // Workload is a pod or an object with a pod template.
 type Workload struct {
-	Location
+	origin
 	Kind      string
 	Namespace string // "" if the manifest has none
 	Name      string
+
+	// Custom is set for a kind whose controller is not known. It may give the pods other names
+	// and further labels.
+	Custom bool
+
+	Annotations map[string]string // of the object
 
 	// GeneratedName is set if the manifest has metadata.generateName instead of a name.
 	GeneratedName bool
@@ -43,14 +50,7 @@ type Workload struct {
 	// Path is the path of the pod in the document: "" for a pod, "spec.template." for
 	// most others, with "items[2]." before it in a List.
 	Path string
-
-	doc *manifestDocument
 }
-
-// LineOf returns the line of the file on which the value at field begins, or its closest
-// existing parent. field is a path from the document. LineOf is not safe for concurrent
-// use with other workloads of the same Manifest.
-func (w Workload) LineOf(field string) int { return w.doc.lineOf(field) }
 
 // Ordinals describes host names that differ by an ordinal, such as those of a
 // StatefulSet: Base-First to Base-Last. The zero value means that there are none.
@@ -100,15 +100,23 @@ func (p *parser) workload(data []byte, t objectType) {
 		return
 	}
 	w, problems := decode(data)
-	for _, problem := range problems {
-		field, hint, err := fieldOf(problem)
-		p.fail(field, err, hint)
+	if p.accept(p.origin(), problems) {
+		w.Kind = t.Kind
+		p.addWorkload(w)
 	}
-	if len(problems) > 0 {
-		return
-	}
-	w.Location, w.doc = Location{File: p.file, Document: p.doc.number, Source: p.doc.source()}, p.doc
-	w.Kind = t.Kind
+}
+
+// accept records the problems of decoding an object, and reports whether none is an error.
+func (p *parser) accept(object origin, problems []error) bool {
+	errs, ignored := object.sortProblems(problems)
+	p.Unknown = append(p.Unknown, ignored...)
+	p.errs = append(p.errs, errs...)
+	return len(errs) == 0
+}
+
+// addWorkload completes w and records it.
+func (p *parser) addWorkload(w Workload) {
+	w.origin = p.origin()
 	w.Path = p.item + w.Path
 	if w.Pod.Name == "" {
 		p.fail("metadata.name", errors.New("is missing"), "set metadata.name or metadata.generateName")
@@ -144,12 +152,12 @@ func (p *parser) other(data []byte, t objectType) {
 		p.fail("kind", fmt.Errorf("unknown kind %q", t), hint)
 		return
 	}
-	if !checked {
-		if path, found := podTemplate(data); found {
-			p.note(path, fmt.Sprintf("the pods of a %s are not read", t.Kind), "check a Pod or Deployment with the same template")
+	if before := len(p.Workloads); !checked {
+		if p.customWorkloads(data); len(p.Workloads) > before {
+			return
 		}
 	}
-	p.Others = append(p.Others, Object{Location{File: p.file, Document: p.doc.number, Field: p.item}, t.APIVersion, t.Kind, data})
+	p.Others = append(p.Others, Object{t.APIVersion, t.Kind, p.origin(), data})
 }
 
 // workloadGroups returns the API groups of pods and workloads.
@@ -184,7 +192,7 @@ var workloadDecoders = map[objectType]func([]byte) (Workload, []error){
 		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", generatedName(o.Name+"-"))
 	}),
 	{"apps/v1", "Deployment"}: decoder(func(o *appsv1.Deployment) Workload {
-		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", generatedName(o.Name+"-"+strings.Repeat("x", maxTemplateHash)+"-"))
+		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", deploymentPod(o.Name))
 	}),
 	{"apps/v1", "StatefulSet"}: decoder(func(o *appsv1.StatefulSet) Workload {
 		n := statefulSetOrdinals(o.Name, o.Spec)
@@ -200,11 +208,13 @@ var workloadDecoders = map[objectType]func([]byte) (Workload, []error){
 	}),
 }
 
-// decoder returns a function that decodes a T strictly and converts it with workload.
+// decoder returns a function that decodes a T strictly and converts it with workload. The
+// problems beside a Workload are unknown fields that do not affect DNS.
 func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error) {
 	return func(data []byte) (Workload, []error) {
 		var o T
-		if problems := document.DecodeStrict(data, &o); problems != nil {
+		problems := document.DecodeStrict(data, &o)
+		if slices.ContainsFunc(problems, isInvalid) {
 			return Workload{}, problems
 		}
 		m, ok := any(&o).(metav1.Object)
@@ -214,7 +224,10 @@ func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error)
 		}
 		w := workload(&o)
 		w.GeneratedName = generated
-		return w, nil
+		if ok {
+			w.Annotations = m.GetAnnotations()
+		}
+		return w, problems
 	}
 }
 
@@ -258,6 +271,11 @@ func generatedName(base string) string {
 	return base + strings.Repeat("x", randomCharacters)
 }
 
+// deploymentPod returns the name of a pod of a Deployment.
+func deploymentPod(name string) string {
+	return generatedName(name + "-" + strings.Repeat("x", maxTemplateHash) + "-")
+}
+
 func statefulSetOrdinals(name string, spec appsv1.StatefulSetSpec) Ordinals {
 	first := int32(0)
 	if spec.Ordinals != nil {
@@ -279,7 +297,8 @@ func lastOrdinal(first, replicas int32) int32 {
 // fieldOf splits a decoding error into the field, a hint and the problem.
 func fieldOf(err error) (field, hint string, problem error) {
 	if f, ok := errors.AsType[json.FieldError](err); ok {
-		return f.FieldPath(), "check its spelling and its place", err
+		problem, _, _ := strings.Cut(err.Error(), " \"") // without the path: "unknown field", "duplicate field"
+		return f.FieldPath(), "check its spelling and its place", errors.New(problem)
 	}
 	if t, ok := errors.AsType[*document.TypeError](err); ok {
 		if strings.HasPrefix(t.Problem, "is a number") && strings.Contains(t.Field, "dnsConfig.options[") {

@@ -149,12 +149,12 @@ func (l *Lookup) decide(instead policy.Policy) (policy.Decision, error) {
 	}
 	d := l.Engine.Decide(pod, l.Host)
 	if !d.Starts() {
-		return d, fmt.Errorf("%s: the pod would not start: %s", l.Pod.Location, d.Error)
+		return d, fmt.Errorf("%s: the pod would not start: %s", l.Pod.At(""), d.Error)
 	}
 	i := slices.IndexFunc(d.Findings, func(f policy.Finding) bool { return f.Code == policy.CodeAutopathUnavailable })
 	if instead != "" && i >= 0 {
 		f := d.Findings[i]
-		return d, &kube.InputError{Location: l.Pod.Location, Err: fmt.Errorf("cannot compare policies: %s", f.Message), Hint: f.Hint}
+		return d, &kube.InputError{Location: l.Pod.At(""), Err: fmt.Errorf("cannot compare policies: %s", f.Message), Hint: f.Hint}
 	}
 	return d, nil
 }

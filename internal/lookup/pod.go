@@ -32,7 +32,7 @@ func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Work
 			continue
 		}
 		found = append(found, w)
-		places = append(places, w.Kind+" in "+w.Location.String())
+		places = append(places, w.Kind+" in "+w.At("").String())
 	}
 	switch len(found) {
 	case 1:

@@ -12,44 +12,65 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // Stdin is the name of standard input in locations.
 const Stdin = "stdin"
 
-// Read parses the manifests at paths: files, the files that List returns for directories,
-// and "-" for stdin. Errors are joined; the valid objects are returned beside them.
-func Read(paths []string, stdin io.Reader) (kube.Manifest, error) {
+// Input are the manifests that a command reads.
+type Input struct {
+	// Paths are files, directories, patterns of file names as of [filepath.Match], and "-"
+	// for standard input.
+	Paths []string
+
+	// Recursive includes the subdirectories of directories.
+	Recursive bool
+
+	// Strict makes unknown fields that do not affect DNS errors instead of a note.
+	Strict bool
+}
+
+// Read parses the manifests. Errors are joined; the valid objects are returned beside them.
+func (in Input) Read(stdin io.Reader) (kube.Manifest, error) {
 	var all kube.Manifest
 	var errs []error
-	for _, path := range paths {
-		files, err := expand(path)
+	for _, path := range in.Paths {
+		files, notes, err := in.expand(path)
 		errs = append(errs, err)
-		for _, file := range files {
-			m, err := readFile(file, stdin)
+		all.Notes = append(all.Notes, notes...)
+		for _, f := range files {
+			m, err := f.read(stdin)
 			errs = append(errs, err)
 			all.Workloads = append(all.Workloads, m.Workloads...)
 			all.Others = append(all.Others, m.Others...)
 			all.Notes = append(all.Notes, m.Notes...)
+			all.Unknown = append(all.Unknown, m.Unknown...)
 		}
+	}
+	if in.Strict {
+		for _, u := range all.Unknown {
+			errs = append(errs, u.InputError())
+		}
+		all.Unknown = nil
 	}
 	return all, errors.Join(errs...)
 }
 
 // ReadPods is Read for manifests that must contain a pod or a pod template, unless they are
 // empty.
-func ReadPods(paths []string, stdin io.Reader) (kube.Manifest, error) {
-	m, err := Read(paths, stdin)
+func (in Input) ReadPods(stdin io.Reader) (kube.Manifest, error) {
+	m, err := in.Read(stdin)
 	if err == nil {
-		err = CheckPods(paths, m)
+		err = in.CheckPods(m)
 	}
 	return m, err
 }
 
-// CheckPods returns an error if m, read from paths, has objects, but no pod and no pod
+// CheckPods returns an error if m, read from in, has objects, but no pod and no pod
 // template. If there is no object at all, m.Notes says so: the output of a chart whose
 // objects are all switched off is not an error.
-func CheckPods(paths []string, m kube.Manifest) error {
+func (in Input) CheckPods(m kube.Manifest) error {
 	if len(m.Workloads) > 0 || len(m.Others) == 0 && len(m.Notes) > 0 {
 		return nil
 	}
@@ -57,7 +78,7 @@ func CheckPods(paths []string, m kube.Manifest) error {
 	for _, o := range m.Others {
 		kinds = append(kinds, o.Kind)
 	}
-	err := fmt.Errorf("no pod or pod template in %s", strings.Join(paths, ", "))
+	err := fmt.Errorf("no pod or pod template in %s", strings.Join(in.Paths, ", "))
 	if len(kinds) > 0 {
 		slices.Sort(kinds)
 		err = fmt.Errorf("%w: found only %s", err, strings.Join(slices.Compact(kinds), ", "))
@@ -65,35 +86,46 @@ func CheckPods(paths []string, m kube.Manifest) error {
 	return err
 }
 
-// expand returns the files at a path of Read.
-func expand(path string) ([]string, error) {
-	if path == "-" {
-		return []string{path}, nil
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	files, err := List(path)
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no .yaml, .yml or .json file in directory %s: subdirectories are not read", path)
-	}
-	return files, err
+// file is a file to read.
+type file struct {
+	path   string
+	listed bool // found in a directory, which may have files that are not manifests
 }
 
-func readFile(file string, stdin io.Reader) (kube.Manifest, error) {
-	if file == "-" {
+func (f file) read(stdin io.Reader) (kube.Manifest, error) {
+	if f.path == "-" {
 		return parse(Stdin, stdin)
 	}
-	f, err := os.Open(file)
+	r, err := os.Open(f.path)
 	if err != nil {
-		return kube.Manifest{}, err
+		return kube.Manifest{}, withoutSyscall(err)
 	}
-	defer f.Close()
-	return parse(file, f)
+	defer r.Close()
+	m, err := parse(f.path, r)
+	if !f.listed {
+		return m, err
+	}
+	var errs []error
+	for _, e := range multierr.Unjoin(err) {
+		if errors.Is(e, kube.ErrNotAnObject) {
+			m.Notes = append(m.Notes, notAnObject(e))
+		} else {
+			errs = append(errs, e)
+		}
+	}
+	return m, errors.Join(errs...)
+}
+
+// notAnObject converts the error of a document that is not a Kubernetes object, such as the
+// values of a chart, to a note.
+func notAnObject(err error) error {
+	input, ok := errors.AsType[*kube.InputError](err)
+	if !ok {
+		return err
+	}
+	at := input.Location
+	at.Field = ""
+	return &kube.InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")}
 }
 
 func parse(name string, r io.Reader) (kube.Manifest, error) {

@@ -46,29 +46,29 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 		"dir/.g.yaml":   fmt.Sprintf(pod, "g"),
 		"dir/h.yaml.sw": "not: read",
 	})
-	m, err := manifest.Read([]string{"file.txt", "dir", "-"}, strings.NewReader(fmt.Sprintf(pod, "stdin")))
+	m, err := manifest.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(strings.NewReader(fmt.Sprintf(pod, "stdin")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, w := range m.Workloads {
-		got = append(got, w.Name+" "+w.Location.String())
+		got = append(got, w.Name+" "+w.At("").String())
 	}
-	want := []string{"file file.txt:1", "g dir/.g.yaml:1", "a dir/a.json:1", "b dir/b.yml:1", "stdin stdin:1"}
+	want := []string{"file file.txt:1:1", "g dir/.g.yaml:1:1", "a dir/a.json:1:1", "b dir/b.yml:1:1", "stdin stdin:1:1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(m.Others) != 1 || m.Others[0].File != filepath.Join("dir", "c.yaml") {
+	if len(m.Others) != 1 || m.Others[0].File() != filepath.Join("dir", "c.yaml") {
 		t.Errorf("others: %+v", m.Others)
 	}
 }
 
 func TestRead_ErrorsBesideObjects(t *testing.T) {
 	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p"), "bad.yaml": "a: [\n", "empty/a.txt": ""})
-	m, err := manifest.Read([]string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}, nil)
-	want := `stat absent.yaml: no such file or directory
-bad.yaml:1: line 1: did not find expected node content
-no .yaml, .yml or .json file in directory empty: subdirectories are not read`
+	m, err := manifest.Input{Paths: []string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}}.Read(nil)
+	want := `absent.yaml: no such file or directory
+bad.yaml:1: did not find expected node content
+empty: no .yaml, .yml or .json file in this directory`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -77,9 +77,65 @@ no .yaml, .yml or .json file in directory empty: subdirectories are not read`
 	}
 }
 
+// TestRead_Directories: nothing in a directory is dropped without a note.
+func TestRead_Directories(t *testing.T) {
+	files := map[string]string{
+		"d/pod.yaml":                fmt.Sprintf(pod, "a"),
+		"d/values.yaml":             "replicas: 3\n",
+		"d/patch.json":              `[{"op": "remove", "path": "/a"}]`,
+		"d/base/pod.yaml":           fmt.Sprintf(pod, "b"),
+		"d/base/deep/pod.yml":       fmt.Sprintf(pod, "c"),
+		"d/base/kustomization.yaml": "resources: [pod.yaml]\n",
+		"d/chart/Chart.yaml":        "apiVersion: v2\nname: x\n",
+		"d/chart/templates/a.yaml":  "{{ x }}\n",
+		"d/.git/a.yaml":             "a: [",
+		"only/below/pod.yaml":       fmt.Sprintf(pod, "d"),
+	}
+	write(t, files)
+	if err := os.Symlink("base", "d/link"); err != nil {
+		t.Fatal(err)
+	}
+	const passed = "d/patch.json:1:1: not a Kubernetes object, not read d/values.yaml:1:1: not a Kubernetes object, not read"
+	for _, tt := range []struct {
+		input             manifest.Input
+		pods, notes, want string
+	}{
+		{manifest.Input{Paths: []string{"d"}}, "a", "d: 2 subdirectories are not read " + passed, ""},
+		{manifest.Input{Paths: []string{"d"}, Recursive: true}, "c b a",
+			"d/chart: a Helm chart is not read d/link: a link to a directory is not read d/base/kustomization.yaml:1:1: a kustomization is not read " + passed, ""},
+		{manifest.Input{Paths: []string{"only"}}, "", "", "only: no .yaml, .yml or .json file in this directory"},
+		{manifest.Input{Paths: []string{"only"}, Recursive: true}, "d", "", ""},
+		{manifest.Input{Paths: []string{"d/base/*/*.yml"}}, "c", "", ""},
+		{manifest.Input{Paths: []string{"d/*.yml"}}, "", "", "d/*.yml: no file matches"},
+		{manifest.Input{Paths: []string{"d/chart"}}, "", "", "d/chart: a Helm chart is not read"},
+		{manifest.Input{Paths: []string{"d/values.yaml"}}, "", "", "d/values.yaml:1:1: not a Kubernetes object: apiVersion and kind are missing"},
+	} {
+		m, err := tt.input.Read(nil)
+		var pods []string
+		for _, w := range m.Workloads {
+			pods = append(pods, w.Name)
+		}
+		notes := strings.Trim(fmt.Sprint(m.Notes), "[]")
+		if got := strings.Join(pods, " "); got != tt.pods || notes != tt.notes || err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+			t.Errorf("%+v:\n got %s; %s; %v\nwant %s; %s; %s", tt.input, got, notes, err, tt.pods, tt.notes, tt.want)
+		}
+	}
+}
+
+// TestRead_Strict: unknown fields are errors, or are counted.
+func TestRead_Strict(t *testing.T) {
+	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p") + "status: {newField: 1}\n"})
+	for _, strict := range []bool{false, true} {
+		m, err := manifest.Input{Paths: []string{"pod.yaml"}, Strict: strict}.Read(nil)
+		if strict != (err != nil) || strict == (len(m.Unknown) == 1) || len(m.Workloads) != 1 {
+			t.Errorf("strict %v: %d unknown, %v", strict, len(m.Unknown), err)
+		}
+	}
+}
+
 func TestRead_SizeLimit(t *testing.T) {
 	large := strings.NewReader(strings.Repeat("#", kube.MaxManifest+2))
-	_, err := manifest.Read([]string{"-"}, large)
+	_, err := manifest.Input{Paths: []string{"-"}}.Read(large)
 	if want := "stdin: larger than 33554432 bytes"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -94,7 +150,7 @@ func TestReadPods_WithoutPods(t *testing.T) {
 		"s.yaml":    "no pod or pod template in s.yaml: found only Service",
 		"list.yaml": "no pod or pod template in list.yaml",
 	} {
-		if _, err := manifest.ReadPods([]string{path}, nil); fmt.Sprint(err) != want {
+		if _, err := (manifest.Input{Paths: []string{path}}).ReadPods(nil); fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", path, err, want)
 		}
 	}

@@ -29,9 +29,9 @@ func workload(t *testing.T) kube.Workload {
 func TestWriteError_JoinedErrorsWithHints(t *testing.T) {
 	var out strings.Builder
 	output.WriteError(&out, errors.Join(
-		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2}, Err: errors.New("is bad"), Hint: "correct it"},
+		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2, Line: 7, Column: 3, Field: "spec.x"}, Err: errors.New("is bad"), Hint: "correct it"},
 		errors.Join(errors.New("first"), errors.New("second"))))
-	want := "dnsconfigurer: f.yaml:2: is bad\nhint: correct it\ndnsconfigurer: first\ndnsconfigurer: second\n"
+	want := "dnsconfigurer: f.yaml:7:3: spec.x: is bad\nhint: correct it\ndnsconfigurer: first\ndnsconfigurer: second\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -51,7 +51,7 @@ func TestRenderer_FindingsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod := "dnsconfigurer: f.yaml:1:spec.hostname: warning: pod\nhint: p\n"
+	pod := "dnsconfigurer: f.yaml:5:3: warning: spec.hostname: pod\nhint: p\n"
 	want := "dnsconfigurer: the node's resolvConf: warning: node\nhint: n\n" + pod + pod
 	if diff := cmp.Diff(want, stderr.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -62,15 +62,16 @@ func TestValidation_Annotations(t *testing.T) {
 	var out strings.Builder
 	v := output.Validation{Stdout: &out, Format: "github"}
 	finding := policy.Finding{Code: "c", Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "100%\nof it", Hint: "h"}
+	v.Verbose = true
 	if err := v.Write(workload(t), []policy.Finding{finding}); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.WriteError(errors.Join(errors.New("a,b"), &kube.InputError{
+	if err := v.WriteUnreadable(errors.Join(errors.New("a,b"), &kube.InputError{
 		Location: kube.Location{File: "stdin", Document: 1, Field: "kind", Line: 3}, Err: errors.New("is bad"), Hint: "h",
 	})); err != nil {
 		t.Fatal(err)
 	}
-	want := `::notice file=f.yaml,line=5,title=c::spec.hostname: 100%25%0Aof it%0Ahint: h
+	want := `::notice file=f.yaml,line=5,col=3,title=c::spec.hostname: 100%25\nof it%0Ahint: h
 ::error title=unreadable::a,b
 ::error title=unreadable::kind: is bad%0Ahint: h
 `
@@ -84,10 +85,16 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
+// writeAll writes findings to a file that is full.
+func writeAll(t *testing.T, format string, findings []policy.Finding) error {
+	v := output.Validation{Stdout: failing{}, Format: format}
+	return errors.Join(v.Write(workload(t), findings), v.Close())
+}
+
 func TestWrite_Errors(t *testing.T) {
 	findings := []policy.Finding{{Severity: policy.SeverityError, Message: "m"}}
 	for _, format := range output.ValidateFormats {
-		if err := (output.Validation{Stdout: failing{}, Format: format}).Write(workload(t), findings); fmt.Sprint(err) != "disk full" {
+		if err := writeAll(t, format, findings); fmt.Sprint(err) != "disk full" {
 			t.Errorf("Validation %s: %v", format, err)
 		}
 	}

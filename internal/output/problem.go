@@ -16,30 +16,39 @@ import (
 
 // WriteError writes each of the errors that err joins, with its hint.
 func WriteError(w io.Writer, err error) {
+	if err == nil {
+		return
+	}
 	for _, e := range multierr.Unjoin(err) {
-		fmt.Fprintf(w, "dnsconfigurer: %v\n", e)
+		fmt.Fprintf(w, "dnsconfigurer: %s\n", visible(e.Error()))
 		if input, ok := errors.AsType[*kube.InputError](e); ok && input.Hint != "" {
-			fmt.Fprintf(w, "hint: %s\n", input.Hint)
+			fmt.Fprintf(w, "hint: %s\n", visible(input.Hint))
 		}
 	}
+}
+
+// WriteNotes writes what a command has passed over in its input: the notes of a manifest, and
+// one about all its unknown fields.
+func WriteNotes(w io.Writer, m kube.Manifest) {
+	WriteError(w, errors.Join(append(m.Notes, kube.NoteUnknown(m.Unknown))...))
 }
 
 // WriteFindings writes findings about a node.
 func WriteFindings(w io.Writer, findings []policy.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(w, "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, f.Message, hint(f))
+		fmt.Fprintf(w, "dnsconfigurer: %s: %s\nhint: %s\n", f.Severity, visible(f.Message), hint(f))
 	}
 }
 
 // hint returns the hint of f, and how many findings with its code are left out after it.
 func hint(f policy.Finding) string {
 	if f.More == 0 {
-		return f.Hint
+		return visible(f.Hint)
 	}
-	return fmt.Sprintf("%s\nand %d more %s", f.Hint, f.More, f.Code)
+	return fmt.Sprintf("%s\nand %d more %s", visible(f.Hint), f.More, f.Code)
 }
 
-// Findings converts findings to their JSON form. The result is never nil.
+// Findings converts findings about a node to their JSON form. The result is never nil.
 func Findings(findings []policy.Finding) []v1alpha1.Finding {
 	list := make([]v1alpha1.Finding, 0, len(findings))
 	for _, f := range findings {
@@ -55,4 +64,21 @@ func Findings(findings []policy.Finding) []v1alpha1.Finding {
 		})
 	}
 	return list
+}
+
+// findingsIn converts findings about w to their JSON form, with their places.
+func findingsIn(w kube.Workload, findings []policy.Finding) []v1alpha1.Finding {
+	list := Findings(findings)
+	for i, f := range findings {
+		if !aboutNode(f) {
+			at := w.At(f.Field)
+			list[i].Line, list[i].Column = at.Line, at.Column
+		}
+	}
+	return list
+}
+
+// aboutNode reports whether a finding is about the node instead of a pod.
+func aboutNode(f policy.Finding) bool {
+	return f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS
 }

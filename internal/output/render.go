@@ -38,7 +38,7 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	}
 	for _, f := range d.Findings {
 		if f.Severity != policy.SeverityInfo {
-			r.writeFinding(w.Location, f)
+			r.writeFinding(w, f)
 		}
 	}
 	text := ""
@@ -52,22 +52,20 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	return err
 }
 
-// writeFinding writes a finding about the object at a location. A finding about the node
-// is written once.
-func (r *Renderer) writeFinding(at kube.Location, f policy.Finding) {
-	at.Field = f.Field
-	place := at.String()
-	if f.Field == policy.FieldResolvConf || f.Field == policy.FieldClusterDNS {
-		if r.written[f.Message] {
-			return
-		}
-		if r.written == nil {
-			r.written = map[string]bool{}
-		}
-		r.written[f.Message] = true
-		place = "the node's " + f.Field
+// writeFinding writes a finding about w. A finding about the node is written once.
+func (r *Renderer) writeFinding(w kube.Workload, f policy.Finding) {
+	if !aboutNode(f) {
+		fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s: %s\nhint: %s\n", place(w.At(f.Field)), f.Severity, visible(f.Field), visible(f.Message), hint(f))
+		return
 	}
-	fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s\nhint: %s\n", place, f.Severity, f.Message, hint(f))
+	if r.written[f.Message] {
+		return
+	}
+	if r.written == nil {
+		r.written = map[string]bool{}
+	}
+	r.written[f.Message] = true
+	fmt.Fprintf(r.Stderr, "dnsconfigurer: the node's %s: %s: %s\nhint: %s\n", f.Field, f.Severity, visible(f.Message), hint(f))
 }
 
 func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
@@ -81,7 +79,7 @@ func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
 		Options:     c.Options,
 		Hostname:    d.Hostname,
 		FQDN:        d.FQDN,
-		Findings:    Findings(d.Findings),
+		Findings:    findingsIn(w, d.Findings),
 		Error:       d.Error,
 	}
 }

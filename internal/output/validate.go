@@ -12,49 +12,70 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// ValidateFormats are the formats of a Validation.
-var ValidateFormats = []string{"text", "json", "github"}
+// The formats of a Validation.
+const (
+	formatText   = "text"
+	formatJSON   = "json"
+	formatGitHub = "github"
+	formatSARIF  = "sarif"
+)
 
-// Validation writes the findings about objects.
+// ValidateFormats are the formats of a Validation.
+var ValidateFormats = []string{formatText, formatJSON, formatGitHub, formatSARIF}
+
+// Validation writes the findings about objects. Call Close at the end.
 type Validation struct {
-	Stdout io.Writer
-	Format string // one of ValidateFormats
+	Stdout  io.Writer
+	Format  string // one of ValidateFormats
+	Color   bool   // of the format text
+	Verbose bool   // also write findings of severity info; JSON always has them
+	Version string // of this program, in SARIF
+
+	results []sarifResult
 }
 
 // Write writes the findings about w.
-func (v Validation) Write(w kube.Workload, findings []policy.Finding) error {
-	if v.Format == "json" {
+func (v *Validation) Write(w kube.Workload, findings []policy.Finding) error {
+	if v.Format == formatJSON {
+		at := w.At("")
 		return json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
-			File: w.File, Document: w.Document, Source: w.Source,
-			Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, Findings: Findings(findings),
+			File: at.File, Document: at.Document, Line: at.Line, Column: at.Column, Source: at.Source,
+			Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, Findings: findingsIn(w, findings),
 		})
 	}
 	for _, f := range findings {
-		at := w.Location
-		at.Field = f.Field
-		var err error
-		if v.Format == "github" {
-			at.Line = w.LineOf(f.Field)
-			err = v.annotate(f.Severity, at, string(f.Code), fmt.Sprintf("%s: %s\nhint: %s", f.Field, f.Message, hint(f)))
-		} else {
-			_, err = fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", place(at), f.Severity, f.Message, f.Code, hint(f))
+		if f.Severity == policy.SeverityInfo && !v.Verbose {
+			continue
 		}
-		if err != nil {
+		if err := v.finding(w.At(f.Field), f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// WriteError writes an annotation for each error that err joins, in the format github
-// only. In all formats the caller writes errors to standard error.
-func (v Validation) WriteError(err error) error {
-	if v.Format != "github" {
+func (v *Validation) finding(at kube.Location, f policy.Finding) error {
+	text := fmt.Sprintf("%s: %s", visible(f.Field), visible(f.Message))
+	switch v.Format {
+	case formatGitHub:
+		return v.annotate(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f))
+	case formatSARIF:
+		v.results = append(v.results, newSARIFResult(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f)))
+		return nil
+	}
+	_, err := fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", v.bold(place(at)), v.severity(f.Severity), text, f.Code, hint(f))
+	return err
+}
+
+// WriteUnreadable writes each error that err joins, about a document that could not be read,
+// in the formats that programs read. In all formats the caller writes errors to standard
+// error.
+func (v *Validation) WriteUnreadable(err error) error {
+	if err == nil {
 		return nil
 	}
 	for _, e := range multierr.Unjoin(err) {
@@ -62,47 +83,68 @@ func (v Validation) WriteError(err error) error {
 		if !ok {
 			input = &kube.InputError{Err: e}
 		}
-		text := input.Err.Error()
-		if input.Field != "" {
-			text = input.Field + ": " + text
-		}
-		if input.Hint != "" {
-			text += "\nhint: " + input.Hint
-		}
-		if err := v.annotate(policy.SeverityError, input.Location, "unreadable", text); err != nil {
+		if err := v.unreadable(input); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
 	return nil
 }
 
-// place returns a location, with the template that it comes from in brackets.
-func place(at kube.Location) string {
-	if at.Source == "" {
-		return at.String()
+// codeUnreadable is the code of a document that could not be read.
+const codeUnreadable = "unreadable"
+
+func (v *Validation) unreadable(e *kube.InputError) error {
+	text := visible(e.Text())
+	if e.Hint != "" {
+		text += "\nhint: " + visible(e.Hint)
 	}
-	return at.String() + " [" + at.Source + "]"
+	switch v.Format {
+	case formatJSON:
+		return json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
+			File: e.File, Document: e.Document, Line: e.Line, Column: e.Column, Source: e.Source,
+			Findings: []v1alpha1.Finding{}, Field: e.Field, Error: e.Err.Error(), Hint: e.Hint,
+		})
+	case formatGitHub:
+		return v.annotate(policy.SeverityError, e.Location, codeUnreadable, text)
+	case formatSARIF:
+		v.results = append(v.results, newSARIFResult(policy.SeverityError, e.Location, codeUnreadable, text))
+	}
+	return nil
 }
 
-// annotate writes a workflow command of GitHub Actions
-// (docs.github.com/actions/reference/workflow-commands-for-github-actions). The line is
-// left out for the output of a template, because the template's lines are others.
-func (v Validation) annotate(severity policy.Severity, at kube.Location, title, text string) error {
-	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning", policy.SeverityInfo: "notice"}[severity]
-	var properties []string
-	add := func(name, value string) {
-		properties = append(properties, name+"="+strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(value))
+// Close writes what a format has at its end.
+func (v *Validation) Close() error {
+	if v.Format != formatSARIF {
+		return nil
 	}
-	switch {
-	case at.Source != "":
-		add("file", at.Source)
-	case at.File != "" && at.File != manifest.Stdin:
-		add("file", at.File)
-		if at.Line > 0 {
-			add("line", fmt.Sprint(at.Line))
-		}
+	e := json.NewEncoder(v.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(newSARIFLog(v.Version, v.results))
+}
+
+// place returns a location, with the template that it comes from in brackets. A line of a
+// log that begins with "::" is a command for GitHub Actions.
+func place(at kube.Location) string {
+	s := visible(at.String())
+	if strings.HasPrefix(s, "::") {
+		s = "./" + s
 	}
-	add("title", title)
-	_, err := fmt.Fprintf(v.Stdout, "::%s %s::%s\n", level, strings.Join(properties, ","), strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text))
-	return err
+	if at.Source == "" {
+		return s
+	}
+	return s + " [" + visible(at.Source) + "]"
+}
+
+// severityColors are the colors of a terminal (ECMA-48, SGR).
+var severityColors = map[policy.Severity]string{policy.SeverityError: "1;31", policy.SeverityWarning: "33", policy.SeverityInfo: "36"}
+
+func (v *Validation) severity(s policy.Severity) string { return v.paint(severityColors[s], string(s)) }
+
+func (v *Validation) bold(s string) string { return v.paint("1", s) }
+
+func (v *Validation) paint(color, s string) string {
+	if !v.Color {
+		return s
+	}
+	return "\x1b[" + color + "m" + s + "\x1b[0m"
 }

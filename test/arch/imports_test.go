@@ -30,12 +30,13 @@ var imports = map[string][]string{
 	"pkg/resolvconf":     {"values"},
 	"internal/libc":      {"values", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"}, // waits, but sends nothing itself
 	"internal/excerpt":   {"values"},
+	"internal/spelling":  {"strings"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
 	"internal/admission": {"values", "context", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "internal/admission", "internal/document", "internal/excerpt", "internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus", "golang.org/x/sync/semaphore"},
 	"internal/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
-	"internal/kube":                         {"std", "pkg/policy", "internal/document", "internal/multierr", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
+	"internal/kube":                         {"std", "pkg/policy", "internal/document", "internal/multierr", "internal/spelling", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
 	"internal/document":                     {"values", "reflect", "regexp", "encoding/json", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"},
 	"pkg/hostresolv":                        {"std", "internal/excerpt", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"internal/kube/watch": {"std", "internal/kube", "internal/kube/client", "internal/manifest", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
@@ -74,7 +75,7 @@ var imports = map[string][]string{
 		"pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache", "pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
 	"internal/output":   {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy"},
-	"internal/manifest": {"std", "internal/kube", "github.com/fsnotify/fsnotify"},
+	"internal/manifest": {"std", "internal/kube", "internal/multierr", "github.com/fsnotify/fsnotify"},
 	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.

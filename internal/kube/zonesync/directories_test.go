@@ -73,9 +73,9 @@ func TestDirectories_Changes(t *testing.T) {
 	write(t, b, "kind: [")
 	want("an invalid file", map[string]string{"api": "10.96.0.3"})
 	want("which stays invalid", map[string]string{"api": "10.96.0.3"})
-	write(t, b, service("api", "10.96.0.5")+"---\n{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {typo: 1}}")
+	write(t, b, service("api", "10.96.0.5")+"---\n{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIp: 1}}")
 	want("an invalid object in it", map[string]string{"api": "10.96.0.3"})
-	if n := strings.Count(log.String(), "path="+b); n != 2 || !strings.Contains(log.String(), b+":2:spec.typo") {
+	if n := strings.Count(log.String(), "path="+b); n != 2 || !strings.Contains(log.String(), b+":3:61: spec.clusterIp: unknown field") {
 		t.Errorf("logged %d times:\n%s", n, log)
 	}
 	if err := os.Remove(b); err != nil {

@@ -23,6 +23,8 @@ import (
 
 // Manifest holds the objects of a file from which a zone is built.
 type Manifest struct {
+	Unknown []kube.UnknownField // fields of the objects that were ignored
+
 	objects []manifestObject
 	pods    []kube.Workload
 }
@@ -68,7 +70,9 @@ func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 		default:
 			continue
 		}
-		if err := o.decode(namespace); err != nil {
+		ignored, err := o.decode(namespace)
+		m.Unknown = append(m.Unknown, ignored...)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -78,17 +82,17 @@ func DecodeManifest(parsed kube.Manifest, namespace string) (Manifest, error) {
 }
 
 // decode decodes the source into the object.
-func (o *manifestObject) decode(namespace string) error {
-	if err := o.source.Decode(o.object); err != nil {
-		return err
+func (o *manifestObject) decode(namespace string) (ignored []kube.UnknownField, err error) {
+	if ignored, err = o.source.Decode(o.object); err != nil {
+		return ignored, err
 	}
 	if o.object.GetName() == "" {
-		return o.source.InputError("metadata.name", errors.New("is missing"), "name the object")
+		return ignored, o.source.InputError("metadata.name", errors.New("is missing"), "name the object")
 	}
 	if o.object.GetNamespace() == "" && o.resource.name != namespaces.name {
 		o.object.SetNamespace(namespace)
 	}
-	return nil
+	return ignored, nil
 }
 
 // Load replaces all objects of a zone at domain by those of the manifests. The zone is

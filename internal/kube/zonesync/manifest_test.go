@@ -190,12 +190,12 @@ func TestDecodeManifest_Namespace(t *testing.T) {
 // TestParseManifest_Invalid: the place of the problem, and the valid objects beside it.
 func TestParseManifest_Invalid(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIp: None}}", "f.yaml:2:spec.clusterIp"},
-		{"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: http}]}}", "f.yaml:2:spec.ports[0].port"},
-		{"{apiVersion: v1, kind: Service, metadata: {namespace: a}}", "f.yaml:2:metadata.name: is missing"},
-		{"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace}]}", "f.yaml:2:items[0].metadata.name: is missing"},
-		{"{apiVersion: v1, kind: Service, metadata: {name: a.b}, spec: {clusterIP: None}}", "f.yaml:2: services default/a.b: metadata.name"},
-		{"kind: [", "f.yaml:2: line 3"},
+		{"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIp: None}}", "f.yaml:3:61: spec.clusterIp: unknown field"},
+		{"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: http}]}}", "f.yaml:3:70: spec.ports[0].port"},
+		{"{apiVersion: v1, kind: Service, metadata: {namespace: a}}", "f.yaml:3:33: metadata.name: is missing"},
+		{"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace}]}", "f.yaml:3:38: items[0].metadata.name: is missing"},
+		{"{apiVersion: v1, kind: Service, metadata: {name: a.b}, spec: {clusterIP: None}}", "f.yaml:3:1: services default/a.b: metadata.name"},
+		{"kind: [", "f.yaml:3: did"},
 	} {
 		z, err := load(t, "{apiVersion: v1, kind: Service, metadata: {name: good}, spec: {clusterIP: 10.96.0.1}}\n---\n"+tt.text)
 		if !strings.Contains(fmt.Sprint(err), tt.want) {

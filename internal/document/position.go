@@ -10,29 +10,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Lines maps the values of a document to the lines on which they begin.
-type Lines struct {
+// Position is a place in a text. The first line and the first column are 1; a column is a
+// character.
+type Position struct{ Line, Column int }
+
+// Positions maps the values of a document to the places at which they begin.
+type Positions struct {
 	root *yaml.Node // nil: the text is not YAML
 }
 
-// NewLines returns the Lines of text, which is YAML or JSON.
-func NewLines(text []byte) *Lines {
+// NewPositions returns the Positions of text, which is YAML or JSON.
+func NewPositions(text []byte) *Positions {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
-		return &Lines{}
+		return &Positions{}
 	}
-	return &Lines{document.Content[0]}
+	return &Positions{document.Content[0]}
 }
 
-// Of returns the line on which the value at path begins; 1 is the first line. If the
-// value does not exist, Of returns the line of its closest existing parent. The path has
+// Of returns where the value at path begins: at its key, or at itself in a list. If the
+// value does not exist, Of returns the place of its closest existing parent. The path has
 // the form of TypeError.Field: spec.dnsConfig.options[0].value, with keys that contain
 // dots in brackets.
-func (l *Lines) Of(path string) int {
-	if l.root == nil {
-		return 1
+func (p *Positions) Of(path string) Position {
+	if p.root == nil {
+		return Position{1, 1}
 	}
-	node, line := l.root, l.root.Line
+	node, at := p.root, p.root
 	for path != "" {
 		var step string
 		if step, path = cutStep(path); step == "" {
@@ -45,27 +49,27 @@ func (l *Lines) Of(path string) int {
 		if value == nil {
 			break
 		}
-		node, line = value, first
+		node, at = value, first
 	}
-	return line
+	return Position{at.Line, at.Column}
 }
 
-// child returns the value at a key or an index of n, and the line on which its key or,
-// in a sequence, the value itself begins.
-func child(n *yaml.Node, step string) (value *yaml.Node, line int) {
+// child returns the value at a key or an index of n, and where it begins: its key or, in a
+// sequence, the value itself.
+func child(n *yaml.Node, step string) (value, first *yaml.Node) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if n.Content[i].Value == step {
-				return n.Content[i+1], n.Content[i].Line
+				return n.Content[i+1], n.Content[i]
 			}
 		}
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(step); err == nil && 0 <= i && i < len(n.Content) {
-			return n.Content[i], n.Content[i].Line
+			return n.Content[i], n.Content[i]
 		}
 	}
-	return nil, 0
+	return nil, nil
 }
 
 // cutStep returns the first key or index of a path, and what follows it.

@@ -1,0 +1,141 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+)
+
+// expand returns the files at a path, and notes about what is passed over.
+func (in Input) expand(path string) (files []file, notes []error, _ error) {
+	if path == "-" {
+		return []file{{path: path}}, nil, nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?["):
+		return in.expandPattern(path)
+	case err != nil:
+		return nil, nil, withoutSyscall(err)
+	case !info.IsDir():
+		return []file{{path: path}}, nil, nil
+	case isChart(path):
+		return nil, nil, note(path, "a Helm chart is not read", renderChart)
+	case in.Recursive:
+		return expandTree(path)
+	}
+	return expandDirectory(path)
+}
+
+// withoutSyscall returns the error of a file without the name of a system call.
+func withoutSyscall(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", e.Path, e.Err)
+	}
+	return err
+}
+
+// expandPattern returns the files that match a pattern.
+func (in Input) expandPattern(pattern string) (files []file, notes []error, _ error) {
+	paths, err := filepath.Glob(pattern)
+	if err == nil && len(paths) == 0 {
+		err = errors.New("no file matches")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", pattern, err)
+	}
+	var errs []error
+	for _, p := range paths {
+		f, n, err := in.expand(p)
+		files, notes, errs = append(files, f...), append(notes, n...), append(errs, err)
+	}
+	return files, notes, errors.Join(errs...)
+}
+
+// expandDirectory returns the manifests in a directory without its subdirectories.
+func expandDirectory(directory string) (files []file, notes []error, _ error) {
+	paths, err := List(directory)
+	if err != nil {
+		return nil, nil, err
+	}
+	below, err := subdirectories(directory)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(paths) == 0 && below > 0:
+		return nil, nil, note(directory, "no .yaml, .yml or .json file in this directory", "set -R to read its subdirectories")
+	case len(paths) == 0:
+		return nil, nil, note(directory, "no .yaml, .yml or .json file in this directory", "")
+	case below == 1:
+		notes = append(notes, note(directory, "1 subdirectory is not read", "set -R to read it"))
+	case below > 1:
+		notes = append(notes, note(directory, fmt.Sprintf("%d subdirectories are not read", below), "set -R to read them"))
+	}
+	for _, p := range paths {
+		files = append(files, file{p, true})
+	}
+	return files, notes, nil
+}
+
+// subdirectories returns the number of subdirectories, without hidden ones.
+func subdirectories(directory string) (n int, _ error) {
+	entries, err := os.ReadDir(directory)
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			n++
+		}
+	}
+	return n, err
+}
+
+// expandTree returns the manifests in a directory and its subdirectories. Charts are passed
+// over: their templates are not YAML. So are links to directories, which may lead in circles.
+func expandTree(root string) (files []file, notes []error, _ error) {
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && e.Name() == ".git":
+			return fs.SkipDir
+		case e.IsDir() && isChart(path):
+			notes = append(notes, note(path, "a Helm chart is not read", renderChart))
+			return fs.SkipDir
+		case e.Type()&fs.ModeSymlink != 0 && isDirectory(path):
+			notes = append(notes, note(path, "a link to a directory is not read", "name the directory itself"))
+		case e.Type()&^fs.ModeSymlink == 0 && slices.Contains(extensions, filepath.Ext(path)):
+			files = append(files, file{path, true})
+		}
+		return nil
+	})
+	if err == nil && len(files) == 0 && len(notes) == 0 {
+		err = note(root, "no .yaml, .yml or .json file in this directory and its subdirectories", "")
+	}
+	return files, notes, err
+}
+
+const renderChart = "render it first: helm template CHART | dnsconfigurer validate -f -"
+
+// isChart reports whether a directory is a Helm chart.
+func isChart(directory string) bool {
+	info, err := os.Stat(filepath.Join(directory, "Chart.yaml"))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// note returns a note about a path.
+func note(path, text, hint string) error {
+	return &kube.InputError{Location: kube.Location{File: path}, Err: errors.New(text), Hint: hint}
+}

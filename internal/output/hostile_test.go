@@ -1,0 +1,158 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package output_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// hostile are texts that an author of a manifest may write into a name or a value.
+var hostile = []string{
+	"a\x1b[2J\x1b]0;title\x07b",
+	"a\n::set-env name=PATH::b",
+	"::add-mask::a",
+	"a\r::error file=x::b",
+	"a,line=9::b%0A::c",
+	"\u202eabc\u2066",
+	"a\u2028b\u0085c",
+	"\x9b31m\xff\xfe",
+	`"},{"a`,
+	"../../a b#c?d",
+}
+
+// writeHostile writes a finding and an error with a hostile text in every place that has one.
+func writeHostile(t *testing.T, format, text string) string {
+	t.Helper()
+	js, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "annotations": map[string]string{text: text}}, "spec": map[string]string{"hostname": text},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := kube.ParseManifest(text, js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	v := output.Validation{Stdout: &out, Format: format, Verbose: true, Version: "1"}
+	for _, s := range []policy.Severity{policy.SeverityError, policy.SeverityWarning, policy.SeverityInfo} {
+		f := policy.Finding{Code: "c", Severity: s, Field: "spec.hostname" + text, Message: text, Hint: text}
+		if err := v.Write(m.Workloads[0], []policy.Finding{f}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	invalid := &kube.InputError{Location: kube.Location{File: text, Line: 1, Field: text, Source: text}, Err: errors.New(text), Hint: text}
+	if err := errors.Join(v.WriteUnreadable(errors.Join(invalid, errors.New(text))), v.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestValidation_Hostile: no text of a manifest adds a line to the output, changes a terminal
+// or ends a part of a workflow command.
+func TestValidation_Hostile(t *testing.T) {
+	plain := map[string]int{}
+	for _, format := range output.ValidateFormats {
+		plain[format] = strings.Count(writeHostile(t, format, "plain"), "\n")
+		for _, text := range hostile {
+			got := writeHostile(t, format, text)
+			if n := strings.Count(got, "\n"); n != plain[format] {
+				t.Errorf("%s: %q: %d lines, want %d:\n%s", format, text, n, plain[format], got)
+			}
+			if i := strings.IndexFunc(got, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 && format != "json" {
+				t.Errorf("%s: %q: unprintable character in %q", format, text, got[i:])
+			}
+			for line := range strings.Lines(got) {
+				command := strings.HasPrefix(line, "::error ") || strings.HasPrefix(line, "::warning ") || strings.HasPrefix(line, "::notice ")
+				if strings.HasPrefix(line, "::") && (format != "github" || !command) || strings.Count(line, "line=") > 1 && format == "github" && !strings.Contains(text, "line=") {
+					t.Errorf("%s: %q: a command: %s", format, text, line)
+				}
+			}
+		}
+	}
+	var out strings.Builder
+	output.WriteError(&out, errors.New(strings.Join(hostile, "")))
+	if strings.Count(out.String(), "\n") != 1 || strings.ContainsAny(out.String(), "\x1b\x07\r") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// TestValidation_GitHubProperties: a text does not get out of its property.
+func TestValidation_GitHubProperties(t *testing.T) {
+	for line := range strings.Lines(writeHostile(t, "github", "a,line=9::b%0A::c")) {
+		_, properties, _ := strings.Cut(line, " ")
+		properties, _, _ = strings.Cut(properties, "::")
+		for p := range strings.SplitSeq(properties, ",") {
+			name, value, _ := strings.Cut(p, "=")
+			want := map[string]string{"file": "a%2Cline=9%3A%3Ab%250A%3A%3Ac", "line": "1", "col": value, "title": value}[name]
+			if value != want {
+				t.Errorf("%s is %q, want %q", name, value, want)
+			}
+		}
+	}
+}
+
+// TestValidation_SARIF: the log is valid by the schema of OASIS.
+func TestValidation_SARIF(t *testing.T) {
+	for _, text := range append(hostile, "deploy/web.yaml", "/abs/web.yaml") {
+		written := writeHostile(t, "sarif", text)
+		report, err := sarif.FromString(written)
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", text, err, written)
+		}
+		run := report.Runs[0] // the library writes these without a value where the log has none
+		run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
+		if err := report.Validate(); err != nil {
+			t.Errorf("%q: %v\n%s", text, err, written)
+		}
+		var logged, known any
+		again, err := json.Marshal(report)
+		if err := errors.Join(err, json.Unmarshal([]byte(written), &logged), json.Unmarshal(again, &known)); err != nil {
+			t.Fatal(err)
+		}
+		checkSubset(t, "", logged, known)
+	}
+	var empty strings.Builder
+	if err := (&output.Validation{Stdout: &empty, Format: "sarif"}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := sarif.FromString(empty.String()); err != nil || report.Runs[0].Results == nil {
+		t.Errorf("without findings: %v, %s", err, empty.String())
+	}
+}
+
+// checkSubset fails the test if all does not have a value of part: the library drops the
+// properties that the schema does not have.
+func checkSubset(t *testing.T, path string, part, all any) {
+	t.Helper()
+	switch part := part.(type) {
+	case map[string]any:
+		object, _ := all.(map[string]any)
+		for key, value := range part {
+			checkSubset(t, path+"."+key, value, object[key])
+		}
+	case []any:
+		list, _ := all.([]any)
+		if len(list) != len(part) {
+			t.Fatalf("%s has %d values in the log, %d are known", path, len(part), len(list))
+		}
+		for i, value := range part {
+			checkSubset(t, path, value, list[i])
+		}
+	default:
+		if part != all {
+			t.Errorf("%s is %v in the log, %v is known", path, part, all)
+		}
+	}
+}
