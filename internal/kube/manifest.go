@@ -49,7 +49,12 @@ type InputError struct {
 	Hint string // how to correct it; "": Err is clear without
 }
 
-func (e *InputError) Error() string { return e.Location.String() + ": " + e.Text() }
+func (e *InputError) Error() string {
+	if e.File == "" {
+		return e.Text()
+	}
+	return e.Location.String() + ": " + e.Text()
+}
 
 // Text returns the error without its place: the field and the problem.
 func (e *InputError) Text() string {

@@ -60,7 +60,7 @@ type Ordinals struct {
 }
 
 // lastHostname returns the longest of the host names.
-func (o Ordinals) lastHostname() string { return fmt.Sprintf("%s-%d", o.Base, o.Last) }
+func (o Ordinals) lastHostname() string { return o.hostname(int64(o.Last)) }
 
 // WithReplicas returns the StatefulSet w scaled to a number of replicas.
 func (w Workload) WithReplicas(replicas int32) Workload {

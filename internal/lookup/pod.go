@@ -6,12 +6,14 @@ package lookup
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -27,7 +29,8 @@ func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Work
 	for _, w := range workloads {
 		placed := w.OnNode(namespace, node)
 		w.Namespace, w.Pod = placed.Namespace, placed.Pod
-		if name != w.Namespace+"/"+w.Name && name != w.Namespace+"/"+w.Pod.Name {
+		w, ok := named(w, name)
+		if !ok {
 			others = append(others, w.Namespace+"/"+w.Name)
 			continue
 		}
@@ -38,9 +41,47 @@ func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Work
 	case 1:
 		return found[0], nil
 	case 0:
-		return kube.Workload{}, fmt.Errorf("no pod or workload %s in the manifests: found only %s", name, strings.Join(others, ", "))
+		return kube.Workload{}, notFound(name, others)
 	}
 	return kube.Workload{}, fmt.Errorf("pod %s is ambiguous: %s", name, strings.Join(places, ", "))
+}
+
+// named returns w if NAMESPACE/NAME is its name or that of its pod. Of a workload whose pods
+// are numbered it returns the pod with that name.
+func named(w kube.Workload, name string) (kube.Workload, bool) {
+	if name == w.Namespace+"/"+w.Name || name == w.Namespace+"/"+w.Pod.Name {
+		return w, true
+	}
+	number, ok := strings.CutPrefix(name, w.Namespace+"/"+w.Ordinals.Base+"-")
+	ordinal, err := strconv.ParseInt(number, 10, 32)
+	if !ok || err != nil || strconv.FormatInt(ordinal, 10) != number {
+		return w, false
+	}
+	return w.WithOrdinal(ordinal)
+}
+
+// maxOthers is the number of names in an error. A cluster may have 70,000.
+const maxOthers = 5
+
+// notFound returns the error of a name that is not that of a pod. others are the names that
+// there are.
+func notFound(name string, others []string) error {
+	hint := ""
+	_, short, _ := strings.Cut(name, "/")
+	for _, o := range others {
+		if _, other, _ := strings.Cut(o, "/"); other == short {
+			hint = "did you mean " + o + "?"
+		}
+	}
+	if closest, ok := spelling.Closest(name, others); ok && hint == "" {
+		hint = "did you mean " + closest + "?"
+	}
+	list := strings.Join(others[:min(len(others), maxOthers)], ", ")
+	if more := len(others) - maxOthers; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	err := fmt.Errorf("no pod or workload %s in the manifests: found only %s", name, list)
+	return &kube.InputError{Err: err, Hint: hint}
 }
 
 // etcHosts returns the names that the kubelet writes into the pod's /etc/hosts. The pod's

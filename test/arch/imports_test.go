@@ -71,7 +71,7 @@ var imports = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp", "golang.org/x/sync/errgroup", "k8s.io/klog/v2"},
 	"internal/forward": {"std", "internal/config", "internal/daemon", "pkg/dnsserver", "pkg/dnsserver/cache", "pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"github.com/miekg/dns", "github.com/prometheus/client_golang/prometheus"},
-	"internal/lookup": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/forward", "internal/kube", "internal/kube/zonesync", "internal/libc",
+	"internal/lookup": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/forward", "internal/kube", "internal/kube/zonesync", "internal/libc", "internal/spelling",
 		"pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache", "pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
 	"internal/output":   {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy"},

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -166,12 +165,14 @@ func (a allocator) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 		}
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &target})
 	}
-	selector := labels.SelectorFromSet(s.Spec.Selector)
 	for _, w := range pods {
-		if w.Namespace != s.Namespace || !selector.Matches(labels.Set(w.Pod.Labels)) {
+		if w.Namespace != s.Namespace {
 			continue
 		}
-		add := func(pod, host string) {
+		add := func(pod, host string, ordinal int64) {
+			if !w.SelectedBy(s.Spec.Selector, ordinal) {
+				return
+			}
 			ep := discoveryv1.Endpoint{Addresses: []string{a.assign(forEndpoints, family, s.Namespace+"/"+pod).String()}}
 			if w.Pod.Spec.Subdomain == s.Name && host != "" {
 				ep.Hostname = &host
@@ -180,12 +181,12 @@ func (a allocator) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 		}
 		n := w.Ordinals
 		if n.Base == "" {
-			add(w.Pod.Name, w.Pod.Spec.Hostname)
+			add(w.Pod.Name, w.Pod.Spec.Hostname, 0)
 			continue
 		}
 		for i := range min(int64(n.Last)-int64(n.First)+1, maxPods) {
 			host := fmt.Sprintf("%s-%d", n.Base, int64(n.First)+i)
-			add(host, host)
+			add(host, host, int64(n.First)+i)
 		}
 	}
 	return slice

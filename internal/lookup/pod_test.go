@@ -1,0 +1,43 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lookup_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+)
+
+// TestFindPod: every pod of a StatefulSet is found. An error has a hint and few names.
+func TestFindPod(t *testing.T) {
+	text := "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 3, ordinals: {start: 1}}}\n"
+	for i := range 7 {
+		text += fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: web%d}}\n", i)
+	}
+	m, err := kube.ParseManifest("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, pod, want, hint string }{
+		{"shop/db", "db-3", "", ""},
+		{"shop/db-1", "db-1", "", ""},
+		{"shop/db-3", "db-3", "", ""},
+		{"web0", "web0", "", ""},
+		{"shop/db-0", "", "no pod or workload shop/db-0 in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", ""},
+		{"shop/db-01", "", "no pod or workload shop/db-01 in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", ""},
+		{"db", "", "no pod or workload default/db in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
+		{"shpo/db", "", "no pod or workload shpo/db in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
+	} {
+		w, err := lookup.FindPod(m.Workloads, tt.name, "default", "")
+		if err == nil && (w.Pod.Name != tt.pod || w.Ordinals.Base != "" && w.Pod.Spec.Hostname != tt.pod) || err != nil && err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s %s", tt.name, err, tt.pod, tt.want)
+		}
+		if e, ok := errors.AsType[*kube.InputError](err); ok && tt.hint != "" && e.Hint != tt.hint {
+			t.Errorf("%s: hint %q, want %q", tt.name, e.Hint, tt.hint)
+		}
+	}
+}
