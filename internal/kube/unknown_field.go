@@ -33,12 +33,15 @@ func NoteUnknown(fields []UnknownField) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	objects := map[origin]bool{}
+	objects, file := map[origin]bool{}, fields[0].object.file
 	for _, f := range fields {
 		objects[f.object] = true
+		if f.object.file != file {
+			file = "" // several
+		}
 	}
 	return &InputError{
-		Location{File: fields[0].object.file},
+		Location{File: file},
 		fmt.Errorf("%s in %s ignored", plural(len(fields), "unknown field"), plural(len(objects), "object")),
 		"--strict lists them as errors",
 	}

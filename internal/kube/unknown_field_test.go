@@ -55,6 +55,10 @@ func TestNoteUnknown(t *testing.T) {
 	if got := fmt.Sprint(kube.NoteUnknown(m.Unknown)); got != "f: 3 unknown fields in 2 objects ignored" {
 		t.Error(got)
 	}
+	other, _ := kube.ParseManifest("g", []byte(text))
+	if got := fmt.Sprint(kube.NoteUnknown(append(m.Unknown, other.Unknown...))); got != "6 unknown fields in 4 objects ignored" {
+		t.Error(got)
+	}
 	if got := kube.NoteUnknown(nil); got != nil {
 		t.Error(got)
 	}
