@@ -45,7 +45,7 @@ var imports = map[string][]string{
 	"internal/kube/zonesync": {"std", "internal/kube", "internal/kube/client", "internal/manifest", "pkg/fqdn", "pkg/dnsserver/zone", "pkg/dnsserver/snapshot",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "k8s.io/utils/ptr",
 		"github.com/prometheus/client_golang/prometheus"},
-	"pkg/cri": {"std", "internal/excerpt", "pkg/policy", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
+	"pkg/cri": {"std", "internal/excerpt", "internal/handover", "pkg/policy", "pkg/resolvconf", "golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
 	"pkg/dnsserver/zone":     {"std", "pkg/fqdn"},
@@ -58,6 +58,7 @@ var imports = map[string][]string{
 		"golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"internal/systemd":    {"std"},
+	"internal/handover":   {"std", "golang.org/x/sys/unix"},
 	"internal/nodeaddr":   {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink", "github.com/vishvananda/netlink/nl"},
 	"internal/notrack":    {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink/nl"},
 	"api/v1alpha1":        {"std", "internal/document"},
@@ -79,7 +80,7 @@ var imports = map[string][]string{
 	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.
-	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "internal/multierr",
+	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/events", "internal/handover", "internal/kube/client", "internal/kube/watch", "internal/multierr",
 		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest", "github.com/prometheus/client_golang/prometheus"},
 	"internal/clusterdns": {"std", "internal/config", "internal/daemon", "internal/forward", "internal/kube/client", "internal/kube/zonesync", "internal/multierr",
 		"pkg/dnsserver", "pkg/dnsserver/zone", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
