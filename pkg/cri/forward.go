@@ -26,7 +26,8 @@ type forwarder struct {
 	hook     *atomic.Pointer[Hook] // for RunPodSandbox
 	draining <-chan struct{}       // closed when open-ended streams must end
 	metrics  *Metrics
-	answered *atomic.Bool // set by the first header or message of the runtime
+	answered *atomic.Bool  // set by the first header or message of the runtime
+	calls    *atomic.Int64 // in progress
 }
 
 // errDraining ends a stream that would otherwise keep the server from stopping. The
@@ -39,6 +40,8 @@ func (f *forwarder) handle(_ any, kubelet grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "stream without a method")
 	}
+	f.calls.Add(1)
+	defer f.calls.Add(-1)
 	forward := f.forwardStream
 	if methods[method] == unary {
 		forward = f.forwardUnary

@@ -6,7 +6,6 @@ package cri
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -45,10 +44,7 @@ func (s *Shim) dialRuntime(ctx context.Context, _ string) (conn net.Conn, err er
 // watchRuntime keeps the metric of the connection up to date until ctx ends. While the runtime
 // is unreachable it logs the reason once a minute.
 func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
-	log := s.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := s.log()
 	var logged time.Time
 	down := false // was logged
 	for {

@@ -4,6 +4,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ import (
 // connection.
 const defaultDrainTimeout = 4 * time.Second
 
+// defaultHandoverTimeout is enough for the pull of a large image.
+const defaultHandoverTimeout = 10 * time.Minute
+
 // greetTimeout is how long the runtime may take from accepting a connection to its first bytes,
 // the default of gRPC. A runtime that starts on a busy node needs seconds. A runtime that is not
 // running fails at once: connecting to a unix socket does not wait for packets.
@@ -41,7 +45,17 @@ type Shim struct {
 	// done; 0 is 4 seconds.
 	DrainTimeout time.Duration
 
+	// Handover starts another process that serves the listener, when a client calls
+	// [RequestHandover]. When it has returned nil, Run accepts no more connections, and returns
+	// when the calls in progress are complete. An error changes nothing. Handover is not called
+	// again before it returns. nil: there is no handover.
+	Handover func(context.Context) error
+
+	// HandoverTimeout is how long calls in progress may last after a handover; 0 is 10 minutes.
+	HandoverTimeout time.Duration
+
 	running  atomic.Bool
+	calls    atomic.Int64
 	hook     atomic.Pointer[Hook]
 	answered atomic.Bool // the runtime has answered a call
 	dialed   dialResult
@@ -58,6 +72,9 @@ func (s *Shim) Ready() error {
 	}
 	return nil
 }
+
+// Calls returns the number of calls in progress.
+func (s *Shim) Calls() int { return int(s.calls.Load()) }
 
 // Alive returns nil if the shim accepts a connection from a kubelet. It does not call the
 // runtime: restarting the shim does not cure a runtime that hangs.
@@ -80,14 +97,15 @@ func (s *Shim) Alive(ctx context.Context) error {
 }
 
 // Run serves until ctx is done and then waits for the calls in progress, up to
-// DrainTimeout. Event streams, which last as long as the runtime, end at once. Run does not wait
-// for the runtime: while the runtime is down, calls fail as they do without a shim. It
-// returns nil when ctx is done, and panics if it is called twice.
+// DrainTimeout. It does the same after a handover, up to HandoverTimeout. Event streams, which
+// last as long as the runtime, end at once. Run does not wait for the runtime: while the runtime
+// is down, calls fail as they do without a shim. It returns nil when ctx is done or the shim has
+// handed over, and panics if it is called twice.
 func (s *Shim) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		panic("cri: second call of Shim.Run")
 	}
-	if l, ok := s.Listener.(*listener); ok {
+	if l, ok := s.Listener.(*Listener); ok {
 		defer l.holdLock()() // a second shim must not start while this one drains
 	}
 	runtime, err := dial(s.Runtime, grpc.WithContextDialer(s.dialRuntime))
@@ -109,7 +127,7 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		return errors.Join(errors.New("the shim has no hook: call SetHook before Run"), s.Listener.Close())
 	}
 	draining := make(chan struct{})
-	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered}
+	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered, calls: &s.calls}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),
@@ -118,28 +136,42 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.WaitForHandlers(true),
 	)
+	handover := s.newHandoverService(ctx)
+	if s.Handover != nil {
+		handover.register(server)
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.Listener) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving on %s: %w", s.Listener.Addr(), err)
 	case <-ctx.Done():
+		handover.end()
+	case <-handover.done:
 	}
-	close(draining)
-	s.stop(server)
-	return <-served
+	limit := cmp.Or(s.DrainTimeout, defaultDrainTimeout)
+	if handover.isDone() {
+		limit = cmp.Or(s.HandoverTimeout, defaultHandoverTimeout)
+	}
+	s.stopAccepting(served, handover.isDone())
+	s.drain(ctx, server, limit, sync.OnceFunc(func() { close(draining) }))
+	return nil
 }
 
-// stop stops server gracefully, and forcibly after DrainTimeout.
-func (s *Shim) stop(server *grpc.Server) {
-	timeout := s.DrainTimeout
-	if timeout == 0 {
-		timeout = defaultDrainTimeout
+// stopAccepting closes the listener. It returns when the server serves all accepted connections.
+func (s *Shim) stopAccepting(served <-chan error, keepSocket bool) {
+	l, ok := s.Listener.(*Listener)
+	if ok && keepSocket {
+		l.keepSocket()
 	}
-	deadline := time.AfterFunc(timeout, server.Stop)
-	defer deadline.Stop()
-	server.GracefulStop()
+	s.Listener.Close()
+	<-served
+	if ok {
+		l.awaitServed()
+	}
 }
+
+func (s *Shim) log() *slog.Logger { return cmp.Or(s.Log, slog.New(slog.DiscardHandler)) }
 
 // dial returns a connection to the runtime. It connects on the first call and reconnects
 // within a second after the connection was lost.

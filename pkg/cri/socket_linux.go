@@ -9,10 +9,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 )
 
 // Listen creates the shim's socket at path, which must be absolute. A process that can
@@ -22,8 +25,12 @@ import (
 // A lock file beside the socket keeps a second shim from starting. A stale socket, which
 // a crash leaves behind, is removed. A socket that another process serves, or a file that
 // is not a socket, is an error. Closing the listener removes the socket.
-func Listen(path string) (net.Listener, error) {
-	return lockAndOpen(path, listen)
+func Listen(path string) (*Listener, error) {
+	l, err := lockAndOpen(path, listen)
+	if err == nil {
+		l.removes = true
+	}
+	return l, err
 }
 
 // Inherit returns a listener on a socket on which the service manager listens at path,
@@ -32,14 +39,63 @@ func Listen(path string) (net.Listener, error) {
 // of the service manager to change. Closing the listener does not remove the socket.
 //
 // Inherit closes socket.
-func Inherit(path string, socket *os.File) (net.Listener, error) {
+func Inherit(path string, socket *os.File) (*Listener, error) {
 	defer socket.Close()
-	return lockAndOpen(path, func(path string) (*net.UnixListener, error) { return inherit(path, socket) })
+	return lockAndOpen(path, func(path string) (*net.UnixListener, error) {
+		l, err := inherit(path, socket)
+		if err != nil {
+			return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
+		}
+		return l, nil
+	})
+}
+
+// Handoff is a listener that another shim passes to this one.
+type Handoff struct {
+	Path         string // of the socket
+	RemoveSocket bool   // closing the listener removes the socket
+	Socket, Lock *os.File
+}
+
+// TakeOver returns a listener on the socket of a shim that passes it on. Both accept
+// connections, and hold the lock, until one of them closes its listener.
+//
+// TakeOver closes the socket of h. The listener owns the lock.
+func TakeOver(h Handoff) (*Listener, error) {
+	defer h.Socket.Close()
+	l, err := takeOver(h)
+	if err != nil {
+		h.Lock.Close()
+		return nil, fmt.Errorf("taking over the socket of another shim: %w", err)
+	}
+	return l, nil
+}
+
+func takeOver(h Handoff) (*Listener, error) {
+	if err := CheckDirectory(filepath.Dir(h.Path)); err != nil {
+		return nil, err
+	}
+	if err := lockFile(h.Lock); err != nil { // no-op: the other shim has locked this open file
+		return nil, err
+	}
+	l, err := inherit(h.Path, h.Socket)
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(h.RemoveSocket)
+	return newListener(l, h.Lock, h.RemoveSocket), nil
+}
+
+// Handoff returns what another process needs for [TakeOver]. The caller closes the socket, not
+// the lock.
+func (l *Listener) Handoff() (Handoff, error) {
+	socket, err := handover.Duplicate(l.UnixListener)
+	return Handoff{Path: l.Addr().String(), RemoveSocket: l.removes, Socket: socket, Lock: l.lock}, err
 }
 
 // lockAndOpen calls open with the directory checked and the lock held. The kernel releases
 // the lock when the process ends, so a service manager can start the next shim at once.
-func lockAndOpen(path string, open func(path string) (*net.UnixListener, error)) (net.Listener, error) {
+func lockAndOpen(path string, open func(path string) (*net.UnixListener, error)) (*Listener, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("listening on %q: the path must be absolute", path)
 	}
@@ -58,7 +114,7 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 		lock.Close()
 		return nil, err
 	}
-	return &listener{UnixListener: l, lock: lock}, nil
+	return newListener(l, lock, false), nil
 }
 
 // acquireLock locks the file at path until it is closed. The file is never removed:
@@ -68,14 +124,22 @@ func acquireLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockFile(f); err != nil {
 		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is locked by another shim: stop it or choose another path", path)
-		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+		return nil, err
 	}
 	return f, nil
+}
+
+func lockFile(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%s is locked by another shim: stop it or choose another path", f.Name())
+	}
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // listen binds path. Until the mode is set, only listener.Accept keeps other users out.
@@ -123,11 +187,11 @@ func removeStaleSocket(path string) error {
 func inherit(path string, socket *os.File) (*net.UnixListener, error) {
 	l, err := net.FileListener(socket)
 	if err != nil {
-		return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
+		return nil, err
 	}
 	if err := checkInherited(path, l); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
+		return nil, err
 	}
 	return l.(*net.UnixListener), nil
 }
@@ -160,38 +224,79 @@ func checkInherited(path string, l net.Listener) error {
 	return nil
 }
 
-// listener accepts connections of the shim's own user only.
-type listener struct {
+// A Listener accepts connections of the shim's own user only.
+type Listener struct {
 	*net.UnixListener
-	lock *os.File
-	held atomic.Bool // Close keeps the lock
+	lock    *os.File
+	removes bool        // Close removes the socket
+	held    atomic.Bool // Close keeps the lock
+
+	accepting chan struct{} // closed by the first call of Accept
+	once      sync.Once     // closes accepting
+	unserved  sync.WaitGroup
 }
 
+func newListener(l *net.UnixListener, lock *os.File, removes bool) *Listener {
+	return &Listener{UnixListener: l, lock: lock, removes: removes, accepting: make(chan struct{})}
+}
+
+// Accepting returns a channel that is closed when Accept is called for the first time.
+func (l *Listener) Accepting() <-chan struct{} { return l.accepting }
+
 // holdLock makes Close keep the lock, until release is called.
-func (l *listener) holdLock() (release func()) {
+func (l *Listener) holdLock() (release func()) {
 	l.held.Store(true)
 	return func() { _ = l.lock.Close() }
 }
 
-func (l *listener) Accept() (net.Conn, error) {
+// Accept returns the next connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	l.once.Do(func() { close(l.accepting) })
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
 			return nil, err
 		}
 		if uid, err := peerUID(c); err == nil && uid == os.Geteuid() {
-			return c, nil
+			l.unserved.Add(1)
+			return &conn{UnixConn: c, served: sync.OnceFunc(l.unserved.Done)}, nil
 		}
 		c.Close()
 	}
 }
 
-func (l *listener) Close() error {
+// awaitServed waits until the server has begun to serve all accepted connections: a gRPC server
+// that is stopped closes those that it has not begun to serve, and their calls fail. It must be
+// called after the last call of Accept.
+func (l *Listener) awaitServed() { l.unserved.Wait() }
+
+// keepSocket makes Close keep the socket, on which another process accepts connections.
+func (l *Listener) keepSocket() { l.SetUnlinkOnClose(false) }
+
+// Close closes the socket, and releases the lock unless the shim that serves it still runs.
+func (l *Listener) Close() error {
 	err := l.UnixListener.Close()
 	if !l.held.Load() {
 		err = errors.Join(err, l.lock.Close())
 	}
 	return err
+}
+
+// conn is an accepted connection.
+type conn struct {
+	*net.UnixConn
+	served func() // is called when the server begins to serve the connection
+}
+
+// Write is the server's first operation: it sends its settings.
+func (c *conn) Write(b []byte) (int, error) {
+	c.served()
+	return c.UnixConn.Write(b)
+}
+
+func (c *conn) Close() error {
+	c.served()
+	return c.UnixConn.Close()
 }
 
 // peerUID returns the user ID of the process at the other end of c.

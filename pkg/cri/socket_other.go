@@ -14,7 +14,7 @@ import (
 var errLinuxOnly = errors.New("the shim runs on Linux only")
 
 // Listen is implemented on Linux only: it needs the user ID of a socket's peer.
-func Listen(string) (net.Listener, error) {
+func Listen(string) (*Listener, error) {
 	return nil, errLinuxOnly
 }
 
@@ -24,11 +24,33 @@ func CheckDirectory(string) error {
 }
 
 // Inherit is implemented on Linux only, like Listen.
-func Inherit(string, *os.File) (net.Listener, error) {
+func Inherit(string, *os.File) (*Listener, error) {
 	return nil, errLinuxOnly
 }
 
-// listener does not exist on other systems.
-type listener struct{ net.Listener }
+// Handoff is a listener that another shim passes to this one.
+type Handoff struct {
+	Path         string
+	RemoveSocket bool
+	Socket, Lock *os.File
+}
 
-func (*listener) holdLock() (release func()) { return func() {} }
+// TakeOver is implemented on Linux only, like Listen.
+func TakeOver(Handoff) (*Listener, error) {
+	return nil, errLinuxOnly
+}
+
+// A Listener does not exist on other systems.
+type Listener struct{ net.Listener }
+
+// Handoff is implemented on Linux only, like Listen.
+func (*Listener) Handoff() (Handoff, error) {
+	return Handoff{}, errLinuxOnly
+}
+
+// Accepting is implemented on Linux only, like Listen.
+func (*Listener) Accepting() <-chan struct{} { return nil }
+
+func (*Listener) holdLock() (release func()) { return func() {} }
+func (*Listener) awaitServed()               {}
+func (*Listener) keepSocket()                {}

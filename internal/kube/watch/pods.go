@@ -149,6 +149,10 @@ func (p *Pods) Run(ctx context.Context) error {
 	return nil
 }
 
+// Synced returns a channel that is closed when the first complete list of the API server has
+// arrived.
+func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
+
 // Lookup returns the pod of ref and its source. It consults, in this order:
 //
 //  1. the informer, for the UID;

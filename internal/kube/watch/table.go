@@ -30,7 +30,7 @@ type mirror struct{ uid, static string }
 // empty corev1.Pod alone has 1240.
 type table struct {
 	mu        sync.RWMutex
-	synced    bool                            // the first complete list has arrived
+	synced    chan struct{}                   // closed when the first complete list has arrived
 	pods      map[string]policy.Pod           // from the API, by UID
 	mirrors   map[types.NamespacedName]mirror // of the pods that are mirror pods
 	manifests map[types.NamespacedName]policy.Pod
@@ -40,6 +40,7 @@ type table struct {
 
 func newTable() *table {
 	return &table{
+		synced:  make(chan struct{}),
 		pods:    map[string]policy.Pod{},
 		mirrors: map[types.NamespacedName]mirror{},
 		large:   map[string]bool{},
@@ -119,9 +120,12 @@ func (t *table) isLarge(uid string) bool {
 }
 
 func (t *table) isSynced() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.synced
+	select {
+	case <-t.synced:
+		return true
+	default:
+		return false
+	}
 }
 
 // setManifests replaces the static pods.
@@ -218,7 +222,9 @@ func (t *table) Replace(objs []any, _ string) error {
 			return err
 		}
 	}
-	t.synced = true
+	if !t.isSynced() {
+		close(t.synced)
+	}
 	return nil
 }
 

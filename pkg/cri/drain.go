@@ -1,0 +1,95 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// drain waits for the calls in progress, up to limit, and when ctx is done up to DrainTimeout.
+// Then it cancels them. It calls endStreams when all clients have been sent GOAWAY: a kubelet
+// opens a stream that ends again at once, which must not reach this process.
+func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Duration, endStreams func()) {
+	draining, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	deadline := time.AfterFunc(limit, func() {
+		s.log().Warn("calls cancelled: they took longer than the limit of a drain", "calls", s.Calls())
+		cancel()
+		server.Stop()
+	})
+	defer deadline.Stop()
+	defer context.AfterFunc(ctx, func() { deadline.Reset(cmp.Or(s.DrainTimeout, defaultDrainTimeout)) })()
+	var stopped sync.WaitGroup
+	defer stopped.Wait()
+	awaitGoAway := newProbe(draining, server)
+	stopped.Go(func() {
+		awaitGoAway()
+		endStreams()
+	})
+	server.GracefulStop()
+}
+
+// newProbe connects a client to server. The returned function returns when a server that is
+// stopped gracefully has sent GOAWAY to all clients, or ctx ends; gRPC has no function for that.
+func newProbe(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
+	l := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	go func() { _ = server.Serve(l) }() // ends with the server
+	conn, err := grpc.NewClient("passthrough:///probe", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+	if err != nil {
+		return func() {}
+	}
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready && conn.WaitForStateChange(ctx, state); {
+		state = conn.GetState()
+	}
+	return func() {
+		conn.WaitForStateChange(ctx, connectivity.Ready) // by GOAWAY
+		conn.Close()
+		// The server sends GOAWAY to all while it holds a lock that Serve takes.
+		_ = server.Serve(l)
+	}
+}
+
+// memoryListener accepts connections in memory.
+type memoryListener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *memoryListener) dial(ctx context.Context, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memoryListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
