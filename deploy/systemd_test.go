@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -274,25 +272,22 @@ func TestUnits_Verify(t *testing.T) {
 	}
 }
 
-// TestService_Reload runs the command of ExecReload=, as systemd does, without another program.
+// TestService_Reload: a reload runs the command that replaces the shim, with the configuration of
+// the shim. Without a shim it fails and names the socket.
 func TestService_Reload(t *testing.T) {
 	command := readUnit(t, serviceFile, "Service").get("Service.ExecReload")
-	script, ok := strings.CutPrefix(strings.ReplaceAll(command, "$$", "$"), "/bin/sh -c '")
-	if !ok {
-		t.Fatal(command)
+	if want := program + " handover --config " + configFile; command != want {
+		t.Fatalf("%q, want %q", command, want)
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	shell := exec.Command("/bin/sh", "-c", strings.TrimSuffix(script, "'"))
-	shell.Env = []string{"PATH=/nonexistent", fmt.Sprintf("MAINPID=%d", os.Getpid())}
-	if out, err := shell.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "shim.yaml"), filepath.Join(dir, "shim.sock")
+	if err := os.WriteFile(file, []byte("listen: "+socket+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	select {
-	case <-hangup:
-	case <-time.After(2 * time.Minute):
-		t.Error("no SIGHUP")
+	words := strings.Fields(strings.ReplaceAll(command, configFile, file))
+	out, err := exec.Command(build(t, dir), words[1:]...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "handover of the shim at "+socket+": ") {
+		t.Errorf("%q: %v\n%s", words, err, out)
 	}
 }
 

@@ -32,9 +32,10 @@ type TypeMeta struct {
 
 // Defaults of ShimConfiguration.
 const (
-	DefaultShimListen       = "unix:///run/dnsconfigurer/shim.sock"
-	DefaultRuntimeEndpoint  = "unix:///run/containerd/containerd.sock"
-	DefaultShimDrainTimeout = "4s"
+	DefaultShimListen          = "unix:///run/dnsconfigurer/shim.sock"
+	DefaultRuntimeEndpoint     = "unix:///run/containerd/containerd.sock"
+	DefaultShimDrainTimeout    = "4s"
+	DefaultShimHandoverTimeout = "10m"
 )
 
 // ShimConfiguration configures the shim between a kubelet and a container runtime. The
@@ -72,6 +73,10 @@ type ShimConfiguration struct {
 
 	// DrainTimeout is the time that calls get to finish when the shim stops. Empty: "4s".
 	DrainTimeout string `json:"drainTimeout,omitempty"`
+
+	// HandoverTimeout is the time that calls get to finish in a shim that is replaced by a new
+	// process, at most "1h". Empty: "10m".
+	HandoverTimeout string `json:"handoverTimeout,omitempty"`
 
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`

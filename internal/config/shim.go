@@ -22,9 +22,10 @@ import (
 type Shim struct {
 	v1alpha1.ShimConfiguration
 
-	Drain  time.Duration
-	Node   Node
-	Engine *policy.Engine
+	Drain    time.Duration
+	Handover time.Duration
+	Node     Node
+	Engine   *policy.Engine
 }
 
 // ShimKind describes the file of the command shim.
@@ -92,6 +93,9 @@ func (c *Shim) FailUnknown() bool {
 // Mode returns the mode of the shim.
 func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 
+// maxHandover is the longest handoverTimeout.
+const maxHandover = time.Hour
+
 // shimFields are the fields of the server, without those of the node.
 var shimFields = []Field[Shim]{
 	{
@@ -140,6 +144,16 @@ var shimFields = []Field[Shim]{
 		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },
 		Check: func(c *Shim) (err error) {
 			c.Drain, err = parsePositiveDuration(&c.DrainTimeout, v1alpha1.DefaultShimDrainTimeout)
+			return err
+		},
+	},
+	{
+		Path: "handoverTimeout", Restart: true, At: func(c *Shim) any { return &c.HandoverTimeout },
+		Check: func(c *Shim) (err error) {
+			c.Handover, err = parsePositiveDuration(&c.HandoverTimeout, v1alpha1.DefaultShimHandoverTimeout)
+			if err == nil && c.Handover > maxHandover {
+				err = fmt.Errorf("%q is longer than 1h: a process that is replaced keeps its memory until then", c.HandoverTimeout)
+			}
 			return err
 		},
 	},
@@ -198,6 +212,19 @@ func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 // setIn sets the facts in c, so that help shows them as the defaults of flags.
 func (f *nodeFacts) setIn(c *v1alpha1.NodeConfiguration) {
 	c.ClusterDNS, c.ClusterDomain, c.ResolvConf = &f.dns, &f.domain, &f.resolvConf
+}
+
+// SocketKind describes a ShimConfiguration for a command that connects to the shim: only the
+// shim's socket has a flag.
+func SocketKind() *Kind[Shim] {
+	k := ShimKind()
+	k.Fields = slices.Clone(shimFields)
+	for i := range k.Fields {
+		if k.Fields[i].Path != "listen" {
+			k.Fields[i].Flag = ""
+		}
+	}
+	return k
 }
 
 // explainKind describes a ShimConfiguration for the commands render, validate and lookup: only

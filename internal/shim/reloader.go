@@ -45,6 +45,8 @@ type reloader struct {
 	problems *problems
 	log      *slog.Logger
 
+	handedOver <-chan struct{} // closed when another process serves: the settings stay
+
 	serving config.Shim // has the fields that take effect after a restart, as the shim serves
 	success prometheus.Gauge
 	origin  *prometheus.GaugeVec
@@ -111,6 +113,9 @@ func (r *reloader) run(ctx context.Context) error {
 		r.keep()
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-r.handedOver:
+			<-ctx.Done()
 			return nil
 		case <-r.signal:
 			r.reload()

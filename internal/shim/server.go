@@ -4,8 +4,8 @@
 package shim
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -29,21 +30,37 @@ type Server struct {
 	Writer  *daemon.LogWriter // writes Log
 }
 
-// Run serves until ctx ends. A node without its shim starts and stops no pods, so only an
-// unusable socket or runtime endpoint is an error. Any other problem of the configuration is
-// logged, and until it is solved the shim uses its last good settings or passes all sandboxes
-// unchanged.
+// Run serves until ctx ends, or a new process serves and the calls of this one are complete. A
+// node without its shim starts and stops no pods, so only an unusable socket or runtime endpoint
+// is an error. Any other problem of the configuration is logged, and until it is solved the shim
+// uses its last good settings or passes all sandboxes unchanged. But a process that takes over
+// from another one needs a valid configuration: the other one goes on with its settings.
 func (s *Server) Run(ctx context.Context) error {
+	previous, err := handover.Receive()
+	if err != nil {
+		return err
+	}
+	err = s.run(ctx, previous)
+	if err != nil && previous != nil {
+		previous.Refuse(err)
+	}
+	return err
+}
+
+// run is Run. previous is the process to take over from, nil if there is none.
+func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
 	found := &problems{log: s.Log}
+	h := &handovers{shim: shim, http: &httpSocket{}, log: s.Log, previous: previous, done: make(chan struct{})}
+	shim.Handover = h.handOver
 	r := &reloader{
-		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, log: s.Log,
+		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, handedOver: h.done, log: s.Log,
 		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry), version: s.Version, log: s.Log},
 	}
 	r.register(registry)
-	endpoints, err := s.open(r, shim)
+	endpoints, err := s.open(r, h)
 	if err != nil {
 		return err
 	}
@@ -51,34 +68,43 @@ func (s *Server) Run(ctx context.Context) error {
 		keep := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
 		found.set("bypass", "cannot prepare the bypass", keep.KeepRuntime())
 	}
-	notifier, err := systemd.NewNotifier()
+	h.register(registry)
+	h.notifier, err = systemd.NewNotifier()
 	found.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{shim.Run, func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) }},
+		Tasks: []daemon.Task{h.serve, h.runMain},
 		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
-		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, endpoints.HTTP) }
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen, s.Log) }))
 	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
 }
 
 // open opens the socket and applies the first settings.
-func (s *Server) open(r *reloader, shim *cri.Shim) (config.Endpoints, error) {
+func (s *Server) open(r *reloader, h *handovers) (config.Endpoints, error) {
 	first, loadErr := r.load()
+	if h.previous != nil {
+		if loadErr != nil {
+			return config.Endpoints{}, fmt.Errorf("invalid configuration: %w", loadErr)
+		}
+		return s.takeOver(r, h, first)
+	}
 	var last config.Shim
 	lastErr := errNoState
 	socket, err := systemd.Socket()
 	if err != nil {
 		return config.Endpoints{}, err
 	}
-	endpoints, drain := first.Endpoints(), first
+	endpoints, timeouts := first.Endpoints(), first
 	if loadErr != nil {
-		last, lastErr = r.lastGood.load()
-		drain = last
+		if last, lastErr = r.lastGood.load(); lastErr == nil {
+			timeouts = last
+		} else {
+			timeouts = config.ShimKind().Defaults()
+		}
 		if endpoints, err = config.LoadEndpoints(s.Source, last.Endpoints(), config.Endpoints{Listen: socketPath(socket)}); err != nil {
 			return endpoints, err
 		}
@@ -86,16 +112,42 @@ func (s *Server) open(r *reloader, shim *cri.Shim) (config.Endpoints, error) {
 	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
 		return endpoints, err
 	}
-	if shim.Listener, err = listen(endpoints.Listen, socket); err != nil {
+	if h.listener, err = listen(endpoints.Listen, socket); err != nil {
 		return endpoints, err
 	}
-	shim.Runtime, shim.DrainTimeout = endpoints.Runtime, drain.Drain // 0: the default
-	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
-		Listen: endpoints.Listen, RuntimeEndpoint: endpoints.Runtime, HTTP: endpoints.HTTP,
-		DrainTimeout: cmp.Or(drain.DrainTimeout, v1alpha1.DefaultShimDrainTimeout),
-	}
+	h.use(endpoints, timeouts, r)
 	r.start(first, loadErr, last, lastErr)
 	return endpoints, nil
+}
+
+// takeOver takes the socket of the previous process and applies the settings.
+func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endpoints, error) {
+	endpoints := c.Endpoints()
+	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
+		return endpoints, err
+	}
+	h.http.address = endpoints.HTTP
+	if err := h.receive(config.SocketPath(endpoints.Listen)); err != nil {
+		return endpoints, err
+	}
+	h.use(endpoints, c, r)
+	if err := r.applyFiles(c); err != nil {
+		return endpoints, err
+	}
+	if r.applier.lookups.api != nil {
+		h.warm = r.applier.lookups.pods.Synced()
+	}
+	return endpoints, nil
+}
+
+// use sets what does not change while the shim runs.
+func (h *handovers) use(e config.Endpoints, timeouts config.Shim, r *reloader) {
+	h.shim.Listener, h.shim.Runtime, h.http.address = h.listener, e.Runtime, e.HTTP
+	h.shim.DrainTimeout, h.shim.HandoverTimeout = timeouts.Drain, timeouts.Handover
+	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
+		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP,
+		DrainTimeout: timeouts.DrainTimeout, HandoverTimeout: timeouts.HandoverTimeout,
+	}
 }
 
 // socketPath returns the path of a socket that systemd passed; "" if there is none.
@@ -112,7 +164,7 @@ func socketPath(socket *os.File) string {
 }
 
 // listen returns a listener on the socket that systemd passed to the process, or on a new one.
-func listen(endpoint string, socket *os.File) (net.Listener, error) {
+func listen(endpoint string, socket *os.File) (*cri.Listener, error) {
 	if socket != nil {
 		return cri.Inherit(config.SocketPath(endpoint), socket)
 	}
