@@ -51,7 +51,7 @@ func (r *Reporter) Report(p cri.Report) {
 	switch p.Outcome {
 	case cri.UnknownPod, cri.LookupTimeout, cri.LookupFailed:
 		r.reportUnknown(p, pod, log)
-	case cri.Edited:
+	case cri.Edited, cri.Late:
 		dns := resolvconf.Config{Nameservers: excerpt.List(p.DNS.Nameservers), Searches: excerpt.List(p.DNS.Searches), Options: excerpt.List(p.DNS.Options)}
 		log.Info("sandbox edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 		if !s.HasDNS || !s.DNS.Equal(p.DNS) { // not only the order of options
@@ -65,7 +65,7 @@ func (r *Reporter) Report(p cri.Report) {
 		r.events.Record(pod, corev1.EventTypeWarning, ReasonMismatch, p.Detail)
 	case cri.Panicked, cri.MalformedRequest:
 		log.Error("sandbox passed", "detail", p.Detail)
-	case cri.Refused:
+	case cri.Refused, cri.WriteFailed:
 		log.Warn("sandbox passed", "detail", p.Detail)
 	default:
 		log.Debug("sandbox passed", "detail", p.Detail)

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -27,8 +27,8 @@ type applier struct {
 	hostCfg  hostresolv.Config   // of host
 	hostTask slot
 
-	lookups     *lookups
-	lookupCfg   lookupConfig // of lookups
+	lookups     *decision.Lookups
+	lookupCfg   decision.LookupConfig // of lookups
 	lookupsTask slot
 	clientErr   error // why the last client of the API server could not be created
 }
@@ -47,19 +47,19 @@ func (a *applier) apply(c config.Shim) error {
 	// a file that was removed.
 	if cfg != a.hostCfg {
 		var err error
-		if host, err = newHostWatcher(cfg, a.log); err != nil {
+		if host, err = decision.NewHostWatcher(cfg, a.log); err != nil {
 			return err
 		}
 	}
-	if err := a.setLookups(newLookupConfig(c)); err != nil {
+	if err := a.setLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)); err != nil {
 		return err
 	}
 	if cfg != a.hostCfg {
-		a.host, a.hostCfg, a.hostTask.next = host, cfg, runHostWatcher(host)
+		a.host, a.hostCfg, a.hostTask.next = host, cfg, decision.RunHostWatcher(host)
 	}
 	a.setHook(c)
 	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hostFiles(host)().Pods)...) {
+	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(decision.HostFiles(host)().Pods)...) {
 		a.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
 	return nil
@@ -68,7 +68,7 @@ func (a *applier) apply(c config.Shim) error {
 // retryClient tries again to create the client of the API server.
 func (a *applier) retryClient(c config.Shim) {
 	old := a.lookups
-	if err := a.setLookups(newLookupConfig(c)); err == nil && a.lookups != old {
+	if err := a.setLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)); err == nil && a.lookups != old {
 		a.setHook(c)
 		a.log.Info("API client created", "kubeconfig", c.Kubeconfig)
 	}
@@ -77,11 +77,11 @@ func (a *applier) retryClient(c config.Shim) {
 // setHook makes the shim use c and the lookups.
 func (a *applier) setHook(c config.Shim) {
 	hook := &cri.Hook{
-		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: hostFiles(a.host),
-		Lookup: a.lookups.lookup, Report: a.lookups.reporter.Report, Metrics: a.metrics,
+		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: decision.HostFiles(a.host),
+		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
 	}
 	if hook.Mode == cri.Force {
-		hook.Lookup = a.lookups.lookupForced
+		hook.Lookup = a.lookups.LookupForced
 	}
 	a.shim.SetHook(hook)
 }
@@ -89,19 +89,19 @@ func (a *applier) setHook(c config.Shim) {
 // setLookups replaces the lookups if their configuration has changed, or if the last client of
 // the API server could not be created. Previous lookups with a client are kept until there is
 // another client.
-func (a *applier) setLookups(cfg lookupConfig) error {
+func (a *applier) setLookups(cfg decision.LookupConfig) error {
 	if a.lookups != nil && cfg == a.lookupCfg && a.clientErr == nil {
 		return nil
 	}
-	next, err := newLookups(cfg, a.version, a.drops, a.log)
+	next, err := decision.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.drops, a.log)
 	if err != nil {
 		return err
 	}
-	a.clientErr = next.clientErr
-	if old := a.lookups; old != nil && next.clientErr != nil && (old.api != nil || cfg == a.lookupCfg) {
+	a.clientErr = next.ClientErr
+	if old := a.lookups; old != nil && next.ClientErr != nil && (old.HasClient() || cfg == a.lookupCfg) {
 		return nil
 	}
-	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.run
+	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.Run
 	return nil
 }
 
@@ -115,31 +115,4 @@ func (a *applier) start(ctx context.Context) {
 func (a *applier) end() {
 	a.hostTask.end()
 	a.lookupsTask.end()
-}
-
-// newHostWatcher returns the watcher of the host's file, nil if the node has none.
-func newHostWatcher(cfg hostresolv.Config, log *slog.Logger) (*hostresolv.Watcher, error) {
-	if cfg.Path == "" {
-		return nil, nil
-	}
-	cfg.Logger = log
-	return hostresolv.New(cfg)
-}
-
-func runHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
-	if w == nil {
-		return daemon.NoTask
-	}
-	return w.Run
-}
-
-// hostFiles returns a cri.Hook.HostFiles that reads the files of w. A nil w has no files.
-func hostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
-	return func() cri.HostFiles {
-		if w == nil {
-			return cri.HostFiles{}
-		}
-		s := w.Refresh()
-		return cri.HostFiles{Pods: s.File, Kubelet: s.Kubelet}
-	}
 }

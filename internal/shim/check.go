@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -34,7 +35,7 @@ func Check(c config.Shim) (warnings []policy.Finding, _ error) {
 	if err := cri.CheckDirectory(filepath.Dir(config.SocketPath(c.Listen))); err != nil && !errors.Is(err, fs.ErrNotExist) && os.Geteuid() == 0 {
 		problems = append(problems, err)
 	}
-	if _, err := newClient(c.Kubeconfig, ""); err != nil {
+	if _, err := decision.NewClient(c.Kubeconfig, ""); err != nil {
 		problems = append(problems, err)
 	}
 	if c.Manifests != "" {

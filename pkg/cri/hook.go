@@ -71,10 +71,22 @@ const (
 	BadConfig        Outcome = "bad_config" // the shim's own configuration is invalid
 )
 
+// The outcomes of the agent of package internal/agent, in addition to these. All except Late
+// leave the file of the sandbox unchanged.
+const (
+	Late        Outcome = "late"         // edited, after a container was created
+	ForeignFile Outcome = "foreign_file" // not the runtime's file of the sandbox, or larger than one page
+	PodChanged  Outcome = "pod_changed"  // the pod has changed the file
+	WriteFailed Outcome = "write_failed"
+)
+
 var outcomes = []Outcome{
 	Edited, Unchanged, Observed, Skipped, UnknownPod, LookupTimeout, LookupFailed,
 	FactsMismatch, Refused, EmptyDecision, MalformedRequest, Panicked, BadConfig,
 }
+
+// Outcomes returns the outcomes of a Hook.
+func Outcomes() []Outcome { return slices.Clone(outcomes) }
 
 // ErrUnknownPod is the error of a lookup that has tried every source.
 var ErrUnknownPod = errors.New("pod not found")
@@ -153,7 +165,12 @@ func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure
 		h.Metrics.observeSandbox(r.Outcome, time.Since(began))
 		h.report(r)
 	}()
-	r.Outcome, r.Detail = h.decide(ctx, request, &r)
+	if s, err := parseSandbox(request); err != nil {
+		r.Outcome, r.Detail = MalformedRequest, err.Error()
+	} else {
+		r.Sandbox = s // for the report of a panic
+		r = h.Decide(ctx, s)
+	}
 	if r.Outcome != Edited {
 		if r.Failed = h.mustFail(&r); r.Failed {
 			failure = status.Errorf(codes.Unavailable, "dnsconfigurer: the pod's DNS cannot be decided: %s: %s",
@@ -196,13 +213,15 @@ func (h *Hook) report(r Report) {
 	h.Report(r)
 }
 
-// decide returns the outcome of request and its detail. It sets the other fields of r.
-func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, string) {
-	s, err := parseSandbox(request)
-	if err != nil {
-		return MalformedRequest, err.Error()
-	}
-	r.Sandbox = s
+// Decide returns the decision for a sandbox. It neither counts nor reports it.
+func (h *Hook) Decide(ctx context.Context, s Sandbox) Report {
+	r := Report{Sandbox: s, Mode: h.Mode}
+	r.Outcome, r.Detail = h.decide(ctx, s, &r)
+	return r
+}
+
+// decide returns the outcome for s and its detail. It sets the decision of r.
+func (h *Hook) decide(ctx context.Context, s Sandbox, r *Report) (Outcome, string) {
 	if s.Annotations[SkipAnnotation] == "true" {
 		return Skipped, ""
 	}
@@ -215,7 +234,7 @@ func (h *Hook) decide(ctx context.Context, request []byte, r *Report) (Outcome, 
 	}
 	host := h.HostFiles()
 	d := h.Engine.Decide(pod, host.Pods)
-	if h.Mode != Force {
+	if h.Mode != Force || s.Unverified {
 		if problem := h.crossCheck(s, pod, host.Kubelet, &d); problem != "" {
 			return FactsMismatch, "the kubelet's DNS does not match the node's facts: " + problem
 		}
@@ -241,12 +260,15 @@ func (h *Hook) crossCheck(s Sandbox, pod policy.Pod, host resolvconf.File, d *po
 	switch {
 	case s.HostNetwork && !pod.HostNetwork:
 		return "the sandbox is on the host's network, the pod is not"
-	case s.Hostname != d.Hostname && d.Error == "":
+	case !s.FromFile && s.Hostname != d.Hostname && d.Error == "":
 		return fmt.Sprintf("hostname %q, expected %q", excerpt.Text(s.Hostname, excerpt.MaxValue), d.Hostname)
 	case !s.HasDNS:
 		return ""
 	}
 	expected := h.Engine.KubeletConfig(pod, host)
+	if s.FromFile {
+		expected = resolvconf.Parse(expected.String()).Config()
+	}
 	if expected.Equal(s.DNS) {
 		return ""
 	}

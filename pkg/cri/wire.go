@@ -54,6 +54,14 @@ type Sandbox struct {
 	// request has one; runtimes distinguish none from an empty one.
 	DNS    resolvconf.Config
 	HasDNS bool
+
+	// FromFile reports whether DNS was read from the resolv.conf that the runtime wrote. A
+	// value with a line break is several lines there, and Hostname is not known.
+	FromFile bool
+
+	// Unverified reports whether the pod may have changed DNS. It is then compared with the
+	// kubelet's in mode Force, too.
+	Unverified bool
 }
 
 var (

@@ -1,0 +1,110 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// LookupConfig is the configuration of [Lookups]. Two that are equal give the same lookups.
+type LookupConfig struct {
+	kubeconfig string
+	content    [sha256.Size]byte // of the kubeconfig
+	manifests  string
+	node       string
+}
+
+// NewLookupConfig returns a configuration with the current content of the kubeconfig.
+func NewLookupConfig(kubeconfig, manifests, node string) LookupConfig {
+	l := LookupConfig{kubeconfig: kubeconfig, manifests: manifests, node: node}
+	if info, err := os.Stat(kubeconfig); err != nil || !info.Mode().IsRegular() {
+		return l // a pipe can be read only once, by the client
+	}
+	if data, err := os.ReadFile(kubeconfig); err == nil {
+		l.content = sha256.Sum256(data)
+	}
+	return l
+}
+
+// Lookups finds pods and reports outcomes.
+type Lookups struct {
+	Reporter  *events.Reporter
+	ClientErr error // why there is no client of the API server although a kubeconfig is configured
+
+	api  rest.Interface // nil: none
+	pods *watch.Pods
+}
+
+// NewLookups returns lookups for cfg. userAgent is sent to the API server. If its client cannot
+// be created, static pods are found all the same.
+func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *slog.Logger) (*Lookups, error) {
+	l := &Lookups{}
+	l.api, l.ClientErr = NewClient(cfg.kubeconfig, userAgent)
+	var err error
+	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Logger: log})
+	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
+	return l, err
+}
+
+// HasClient reports whether there is a client of the API server.
+func (l *Lookups) HasClient() bool { return l.api != nil }
+
+// Run keeps the pods up to date and sends events until ctx ends.
+func (l *Lookups) Run(ctx context.Context) error {
+	return daemon.RunAll(ctx, l.pods.Run, l.Reporter.Run)
+}
+
+// Lookup is a cri.Hook.Lookup for Generate and Observe.
+func (l *Lookups) Lookup(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+	return l.find(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
+}
+
+// LookupForced is a cri.Hook.Lookup for Force, which does not compare the result with the
+// kubelet's: a mirror pod must not decide a static pod's DNS.
+func (l *Lookups) LookupForced(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+	return l.find(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
+}
+
+func (l *Lookups) find(ctx context.Context, ref watch.Ref) (policy.Pod, error) {
+	pod, _, err := l.pods.Lookup(ctx, ref)
+	switch {
+	case errors.Is(err, watch.ErrNotFound) && l.ClientErr != nil:
+		err = fmt.Errorf("%w: %w", cri.ErrBadConfig, l.ClientErr)
+	case errors.Is(err, watch.ErrNotFound):
+		err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
+	}
+	return pod, err
+}
+
+// NewClient returns a client for pods and events. Without a kubeconfig it is nil.
+func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
+	if kubeconfig == "" {
+		return nil, nil
+	}
+	c, err := client.LoadConfig(kubeconfig, userAgent)
+	if err != nil {
+		return nil, err
+	}
+	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
+	api, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return api, nil
+}
