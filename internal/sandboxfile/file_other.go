@@ -1,0 +1,26 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package sandboxfile
+
+import "errors"
+
+// File is an open resolv.conf of a sandbox.
+type File struct{}
+
+// Open fails: containers have these files on Linux.
+func Open([]string, string, string) (*File, error) { return nil, errors.ErrUnsupported }
+
+// Close does nothing.
+func (f *File) Close() error { return nil }
+
+// Read fails.
+func (f *File) Read() ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// Replace fails.
+func (f *File) Replace([]byte, string) error { return errors.ErrUnsupported }
+
+// Touch fails.
+func (f *File) Touch() error { return errors.ErrUnsupported }

@@ -1,0 +1,111 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxfile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const kubeletText = "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+
+// TestCompose checks sizes on both sides of the limits.
+func TestCompose(t *testing.T) {
+	for name, c := range map[string]struct {
+		dns, original string
+		size          int // 0: too large
+		before        bool
+	}{
+		"usual":                      {"nameserver 10.96.0.10\n", kubeletText, 512, true},
+		"original without newline":   {"nameserver 10.96.0.10\n", strings.TrimSuffix(kubeletText, "\n"), 512, true},
+		"no original":                {"nameserver 10.96.0.10\n", "", 512, false},
+		"original with a NUL":        {"nameserver 10.96.0.10\n", "search a\x00b\n", 512, false},
+		"original not ASCII":         {"nameserver 10.96.0.10\n", "search b\u00fccher.example\n", 512, false},
+		"original does not fit":      {"search " + strings.Repeat("a", 2050) + "\n", "search " + strings.Repeat("b", 2050) + "\n", 2560, false},
+		"does not shrink":            {"nameserver 10.96.0.10\n", strings.Repeat("#\n", 1000), 2048, false},
+		"a full step":                {strings.Repeat("#", 512-digestLine), "", 512, false},
+		"one byte more than a step":  {strings.Repeat("#", 513-digestLine), "", 1024, false},
+		"a full page":                {strings.Repeat("a", MaxSize-digestLine), "", MaxSize, false},
+		"one byte more than a page":  {strings.Repeat("a", MaxSize-digestLine+1), "", 0, false},
+		"contains a digest of a pod": {digestPrefix, "", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := compose(c.dns, []byte(c.original))
+			if c.size == 0 {
+				if err == nil {
+					t.Errorf("got %q, want an error", text)
+				}
+				return
+			}
+			if err != nil || len(text) != c.size || OriginOf(text) != Written {
+				t.Fatalf("%d bytes, origin %v, %v: want %d\n%s", len(text), OriginOf(text), err, c.size, text)
+			}
+			if got := strings.Contains(string(text), "\n"+originalPrefix); got != c.before {
+				t.Errorf("has the original: %t, want %t\n%s", got, c.before, text)
+			}
+		})
+	}
+}
+
+// TestOriginOf_Changed changes each byte of a text.
+func TestOriginOf_Changed(t *testing.T) {
+	text, err := compose("nameserver 10.96.0.10\n", []byte(kubeletText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		changed := append([]byte(nil), text...)
+		changed[i] ^= 1
+		if OriginOf(changed) == Written {
+			t.Errorf("byte %d changed, and the origin is still %v", i, Written)
+		}
+	}
+	for n := range text {
+		if OriginOf(text[:n]) == Written {
+			t.Errorf("cut to %d bytes, and the origin is still %v", n, Written)
+		}
+	}
+	for _, more := range []string{"\n", "nameserver 203.0.113.66\n"} {
+		if got := OriginOf(append(text[:len(text):len(text)], more...)); got != Changed {
+			t.Errorf("with %q: origin %v, want %v", more, got, Changed)
+		}
+	}
+}
+
+func FuzzCompose(f *testing.F) {
+	f.Add("nameserver 10.96.0.10\nsearch a b\noptions ndots:5\n", kubeletText)
+	f.Add("", "\x00\n# dnsconfigurer: sha256 ")
+	f.Add("search "+strings.Repeat("a", 2048)+"\n", strings.Repeat("#\n", 2048))
+	f.Fuzz(func(t *testing.T, dns, original string) {
+		OriginOf([]byte(original)) // does not crash
+		if dns != "" && !strings.HasSuffix(dns, "\n") {
+			dns += "\n"
+		}
+		text, err := compose(dns, []byte(original))
+		if err != nil {
+			return
+		}
+		if !strings.HasPrefix(string(text), dns) || len(text)%sizeStep != 0 || len(text) > MaxSize || len(text) < len(original) || OriginOf(text) != Written {
+			t.Fatalf("%q and %q give %q", dns, original, text)
+		}
+		if diff := cmp.Diff(resolvconf.Parse(dns).Config(), resolvconf.Parse(string(text)).Config()); diff != "" {
+			t.Errorf("the kubelet's reader (-DNS +file):\n%s", diff)
+		}
+		if strings.Contains(dns, "\x00") {
+			return // musl ignores the line after it
+		}
+		for name, read := range map[string]func(string) resolvconf.Resolver{"glibc": resolvconf.Glibc, "musl": resolvconf.Musl} {
+			want, got := read(dns), read(string(text))
+			want.Remarks, got.Remarks = nil, nil
+			if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
+				t.Errorf("%s (-DNS +file):\n%s", name, diff)
+			}
+		}
+	})
+}
