@@ -54,7 +54,7 @@ test-real: ## run the suites with real components, one after another because the
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$)' -json ./...
+	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestNRI$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$)' -json ./...
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
 test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
@@ -68,8 +68,8 @@ test-cluster: ## compare the policy engine with the kubelet's own code
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/cluster test -timeout 60m -json ./...
 
 # After test-cluster, which has built most of the kubelet.
-test-kubelet: ## run a kubelet with static pods, with and without the shim
-	@$(SUITE) -v $(GO) test -timeout 20m -run '^TestKubelet$$' -json ./test/node
+test-kubelet: ## run a kubelet with static pods, with and without the shim, and containerd with agent and relay
+	@$(SUITE) -v $(GO) test -timeout 20m -run '^(TestKubelet|TestNRI)$$' -json ./test/node
 
 # After test-cluster, which has built much of the API server.
 test-apiserver: ## test policies, webhook and cluster DNS on a real etcd and kube-apiserver, also while those fail

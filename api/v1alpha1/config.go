@@ -9,6 +9,7 @@ const GroupVersion = "dnsconfigurer.dev/v1alpha1"
 // The kinds of configuration files.
 const (
 	KindShim      = "ShimConfiguration"
+	KindAgent     = "AgentConfiguration"
 	KindDNS       = "DNSConfiguration"
 	KindNodeCache = "NodeCacheConfiguration"
 	KindWebhook   = "WebhookConfiguration"

@@ -16,7 +16,7 @@ import (
 var defaults embed.FS
 
 // Kinds returns the kinds of configuration files.
-func Kinds() []string { return []string{KindShim, KindDNS, KindNodeCache, KindWebhook} }
+func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCache, KindWebhook} }
 
 // Defaults returns a configuration file of the given kind that has and explains every
 // field, at its default.
@@ -63,6 +63,14 @@ func toJSON(data []byte) ([]byte, error) {
 func ParseShim(data []byte) (ShimConfiguration, error) {
 	var c ShimConfiguration
 	err := decode(data, KindShim, &c.TypeMeta, &c)
+	return c, err
+}
+
+// ParseAgent decodes an AgentConfiguration strictly. The error joins all problems,
+// each with its field.
+func ParseAgent(data []byte) (AgentConfiguration, error) {
+	var c AgentConfiguration
+	err := decode(data, KindAgent, &c.TypeMeta, &c)
 	return c, err
 }
 

@@ -62,7 +62,7 @@ missing field may be set by a flag of the server instead.
 For a ShimConfiguration, also build what the shim builds: the client of the API server with
 its certificates, the sockets and the directories.
 
-For a ShimConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
+For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
 limits that the kubelet checks when it starts, and lines that the kubelet ignores.
 
 Exit code 1 if the file or the resolv.conf has errors.`,
@@ -119,6 +119,12 @@ func checkFile(path string) ([]policy.Finding, error) {
 	case v1alpha1.KindWebhook:
 		_, err := config.WebhookKind().FromFile(path).Load()
 		return nil, err
+	case v1alpha1.KindAgent:
+		c, err := config.AgentKind().FromFile(path).Load()
+		if err != nil {
+			return nil, err
+		}
+		return c.Node.Check()
 	case v1alpha1.KindShim:
 		c, err := config.ShimKind().FromFile(path).Load()
 		if err != nil {

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(renderCommand(), validateCommand(), lookupCommand(), shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(), dnsCommand(), nodeCacheCommand(), webhookCommand(), policiesCommand(), configCommand(), versionCommand())
+	root.AddCommand(renderCommand(), validateCommand(), lookupCommand(), shimCommand(args), handoverCommand(), agentCommand(), nriCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(), dnsCommand(), nodeCacheCommand(), webhookCommand(), policiesCommand(), configCommand(), versionCommand())
 
 	cmd, err := root.ExecuteContextC(ctx)
 	if flags, ok := errors.AsType[config.FlagError](err); ok {

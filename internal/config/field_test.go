@@ -67,6 +67,7 @@ func testFields[C any](t *testing.T, k *Kind[C]) {
 func TestKind_Fields(t *testing.T) {
 	testFields(t, ShimKind())
 	testFields(t, DNSKind())
+	testFields(t, AgentKind())
 	testFields(t, NodeCacheKind())
 	testFields(t, WebhookKind())
 }
@@ -99,6 +100,7 @@ func testDefaults[C any](t *testing.T, k *Kind[C]) {
 func TestKind_Defaults(t *testing.T) {
 	testDefaults(t, ShimKind())
 	testDefaults(t, DNSKind())
+	testDefaults(t, AgentKind())
 	testDefaults(t, NodeCacheKind())
 	testDefaults(t, WebhookKind())
 }
@@ -208,4 +210,5 @@ func TestSource_Flags(t *testing.T) {
 	testFlags(t, NodeCacheKind(), nil)
 	testFlags(t, WebhookKind(), map[string]flagValue{"listen": {file: `":1"`}})
 	testFlags(t, ShimKind(), map[string]flagValue{"listen": {file: "l"}, "manifests": {file: "m"}})
+	testFlags(t, AgentKind(), map[string]flagValue{"listen": {file: "l"}, "manifests": {file: "m"}})
 }

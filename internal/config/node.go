@@ -262,3 +262,23 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 		},
 	}
 }
+
+// autopathFields returns the fields below "autopath".
+func autopathFields[C any](at func(*C) *v1alpha1.AutopathConfiguration) []Field[C] {
+	return []Field[C]{
+		{
+			Path: "autopath.nodeCache", At: func(c *C) any { return &at(c).NodeCache },
+			Check: func(c *C) error {
+				if _, ok := ParseAddr(at(c).NodeCache); !ok && at(c).NodeCache != "" {
+					return fmt.Errorf("%q is not an IP address", at(c).NodeCache)
+				}
+				return nil
+			},
+		},
+		{
+			Path: "autopath.suffix", At: func(c *C) any { return &at(c).Suffix },
+			Check: func(c *C) error { return setDefault(&at(c).Suffix, v1alpha1.DefaultAutopathSuffix) },
+		},
+		{Path: "autopath.clusterDNSFallback", At: func(c *C) any { return &at(c).ClusterDNSFallback }},
+	}
+}

@@ -52,6 +52,7 @@ Rules for all kinds:
 The commands ` + "`render`, `validate` and `lookup`" + ` read the fields below ` + "`node` and `autopath`" + `, and have
 the same flags for them.
 `)
+	writeKind(&b, AgentKind(), "dnsconfigurer agent", docs)
 	writeKind(&b, DNSKind(), "dnsconfigurer dns", docs)
 	writeKind(&b, NodeCacheKind(), "dnsconfigurer nodecache", docs)
 	writeKind(&b, WebhookKind(), "dnsconfigurer webhook", docs)
@@ -148,7 +149,7 @@ var (
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
 	docs, jsonNames := map[string]string{}, map[string]string{}
-	for _, name := range []string{"config.go", "config_webhook.go"} {
+	for _, name := range []string{"config.go", "config_agent.go", "config_webhook.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/"+name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -42,28 +42,34 @@ func ShimKind() *Kind[Shim] {
 	}
 }
 
-// finishShim sets the node and its engine. Node facts have no defaults: a default that
-// differs from the kubelet's value would break pods.
+// finishShim sets the node and its engine.
 func finishShim(c *Shim, s *Source[Shim]) (err error) {
-	n := c.ShimConfiguration.Node
-	if n.KubeletConfig == "" && n.KubeletConfigDir == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
-		return errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
-	}
-	if n.NodeName == "" {
-		return s.missing("node.nodeName")
-	}
 	if c.Kubeconfig != "" {
 		s.files.track(c.Kubeconfig) // the client reads it
 	}
-	if c.Node, err = newNode(n, c.Autopath, nodeFacts{}, &s.files, s.origin); err != nil {
-		return err
+	c.Node, c.Engine, err = finishNode(c.ShimConfiguration.Node, c.Autopath, c.Mode(), s)
+	return err
+}
+
+// finishNode returns the node that n describes, and its engine. Node facts have no defaults: a
+// default that differs from the kubelet's value would break pods.
+func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, mode cri.Mode, s *Source[C]) (Node, *policy.Engine, error) {
+	if n.KubeletConfig == "" && n.KubeletConfigDir == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
+		return Node{}, nil, errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
 	}
-	if c.Mode() == cri.Force && len(c.Node.ClusterDNS) == 0 {
-		return fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set clusterDNS in the kubelet's configuration, or as %s",
+	if n.NodeName == "" {
+		return Node{}, nil, s.missing("node.nodeName")
+	}
+	node, err := newNode(n, autopath, nodeFacts{}, &s.files, s.origin)
+	if err != nil {
+		return Node{}, nil, err
+	}
+	if mode == cri.Force && len(node.ClusterDNS) == 0 {
+		return Node{}, nil, fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set clusterDNS in the kubelet's configuration, or as %s",
 			s.origin("mode"), s.flagName("node.clusterDNS"))
 	}
-	c.Engine, err = c.Node.Engine()
-	return err
+	engine, err := node.Engine()
+	return node, engine, err
 }
 
 // WithFacts returns the configuration with the node facts that were read from the kubelet's
@@ -96,6 +102,15 @@ func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 // maxHandover is the longest handoverTimeout.
 const maxHandover = time.Hour
 
+// modes are the values of mode.
+var modes = []string{string(cri.Generate), string(cri.Force), string(cri.Observe)}
+
+// Usage of flags that shim and agent have.
+const (
+	kubeconfigUsage = "kubeconfig `FILE` of the API server, to look pods up; empty: none"
+	manifestsUsage  = "`DIR` of the kubelet's static pod manifests; empty: none"
+)
+
 // shimFields are the fields of the server, without those of the node.
 var shimFields = []Field[Shim]{
 	{
@@ -110,7 +125,7 @@ var shimFields = []Field[Shim]{
 	},
 	{
 		Path: "mode", At: func(c *Shim) any { return &c.ShimConfiguration.Mode },
-		Values: []string{string(cri.Generate), string(cri.Force), string(cri.Observe)},
+		Values: modes,
 		Check:  func(c *Shim) error { return setDefault(&c.ShimConfiguration.Mode, string(cri.Generate)) },
 	},
 	{
@@ -130,11 +145,11 @@ var shimFields = []Field[Shim]{
 	},
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", At: func(c *Shim) any { return &c.Kubeconfig },
-		Usage: "kubeconfig `FILE` of the API server, to look pods up; empty: none",
+		Usage: kubeconfigUsage,
 	},
 	{
 		Path: "manifests", Flag: "manifests", At: func(c *Shim) any { return &c.Manifests },
-		Usage: "`DIR` of the kubelet's static pod manifests; empty: none",
+		Usage: manifestsUsage,
 	},
 	{
 		Path: "http", Flag: "http", Restart: true, At: func(c *Shim) any { return &c.HTTP },
@@ -162,21 +177,7 @@ var shimFields = []Field[Shim]{
 // shimNodeFields are the fields of the node. Render, validate and lookup have them, too.
 func shimNodeFields() []Field[Shim] {
 	return append(nodeFields(func(c *Shim) *v1alpha1.NodeConfiguration { return &c.ShimConfiguration.Node }),
-		Field[Shim]{
-			Path: "autopath.nodeCache", At: func(c *Shim) any { return &c.Autopath.NodeCache },
-			Check: func(c *Shim) error {
-				if _, ok := ParseAddr(c.Autopath.NodeCache); !ok && c.Autopath.NodeCache != "" {
-					return fmt.Errorf("%q is not an IP address", c.Autopath.NodeCache)
-				}
-				return nil
-			},
-		},
-		Field[Shim]{
-			Path: "autopath.suffix", At: func(c *Shim) any { return &c.Autopath.Suffix },
-			Check: func(c *Shim) error { return setDefault(&c.Autopath.Suffix, v1alpha1.DefaultAutopathSuffix) },
-		},
-		Field[Shim]{Path: "autopath.clusterDNSFallback", At: func(c *Shim) any { return &c.Autopath.ClusterDNSFallback }},
-	)
+		autopathFields(func(c *Shim) *v1alpha1.AutopathConfiguration { return &c.Autopath })...)
 }
 
 // NodeFlags are the node facts of the commands render, validate and lookup. A later source

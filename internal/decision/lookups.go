@@ -65,6 +65,15 @@ func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *sl
 // HasClient reports whether there is a client of the API server.
 func (l *Lookups) HasClient() bool { return l.api != nil }
 
+// Synced returns a channel that is closed when the pods of the API server are known. Without a
+// client it is nil.
+func (l *Lookups) Synced() <-chan struct{} {
+	if l.api == nil {
+		return nil
+	}
+	return l.pods.Synced()
+}
+
 // Run keeps the pods up to date and sends events until ctx ends.
 func (l *Lookups) Run(ctx context.Context) error {
 	return daemon.RunAll(ctx, l.pods.Run, l.Reporter.Run)

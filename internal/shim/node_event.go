@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 )
 
@@ -28,7 +29,7 @@ func ReportBypass(ctx context.Context, file, state, version, reason, message str
 	if c.Kubeconfig == "" {
 		return nil
 	}
-	api, err := newClient(c.Kubeconfig, version)
+	api, err := decision.NewClient(c.Kubeconfig, "dnsconfigurer-shim/"+version)
 	if err != nil {
 		return fmt.Errorf("sending an event about the node: %w", err)
 	}

@@ -134,9 +134,7 @@ func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endp
 	if err := r.applyFiles(c); err != nil {
 		return endpoints, err
 	}
-	if r.applier.lookups.api != nil {
-		h.warm = r.applier.lookups.pods.Synced()
-	}
+	h.warm = r.applier.lookups.Synced()
 	return endpoints, nil
 }
 

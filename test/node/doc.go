@@ -18,6 +18,12 @@
 //	                   |                                             ^
 //	                   +----------- the same pods, before -----------+
 //
+// TestNRI has no shim: containerd calls the plugin of dnsconfigurer.
+//
+//	the test, as a kubelet --CRI--> containerd --NRI--> dnsconfigurer nri --> dnsconfigurer agent
+//	                                    |                                            |
+//	                                    +--> runc, CNI        the sandbox's file <---+
+//
 // TestFaults is about lookups and needs no containers: the C libraries of two pods with
 // autopath and of two without, with the resolv.conf of the engine, query a node cache
 // while it or one of its servers fails.

@@ -1,0 +1,58 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/agent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+)
+
+func agentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the node agent that writes the resolv.conf of pods",
+		Long: `Run the node agent. The NRI relay, the command nri, notifies it of each sandbox and
+container. Before the first container of a pod is created, the agent writes the DNS
+configuration of the policy engine into the resolv.conf that the runtime mounts into the
+containers of the pod. The kubelet and its configuration do not change.
+
+If the pod is not found in time, its containers start with the kubelet's DNS, and the
+file is written when the pod is found. If the pod is not found at all, or a check fails,
+the file stays as it is.
+
+The node facts are required, preferably as the kubelet's own configuration file. They have
+no defaults. If the DNS configuration that the kubelet computed does not follow from them,
+the file stays as it is.
+
+Flags override the configuration file. The files are read again when they change, and at
+once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
+		Example: `  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml
+  dnsconfigurer agent --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
+    --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
+		Args: noArguments,
+	}
+	kind := config.AgentKind()
+	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
+	completeValues(cmd, source)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := source.Load()
+		if err != nil {
+			return err
+		}
+		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), c.LogFormat)
+		if err != nil {
+			return err
+		}
+		defer writer.Start()()
+		defer daemon.TuneRuntime()()
+		reload, stop := daemon.Sighup()
+		defer stop()
+		server := agent.Server{Source: source, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
+		return server.Run(cmd.Context(), c)
+	}
+	return cmd
+}

@@ -1,0 +1,56 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/relay"
+)
+
+func nriCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nri",
+		Short: "Run the NRI plugin that notifies the agent of containers",
+		Long: `Run the relay between the container runtime and the agent: an NRI plugin that notifies
+the agent of each sandbox, and of each container before it is created. It changes no
+container and fails no call. A container waits at most 200 ms for the agent.
+
+It connects again when the runtime or the agent has restarted. Restart it rarely: while a
+plugin registers, containerd starts no pod until the containers that are being stopped
+have stopped.`,
+		Example: `  dnsconfigurer nri
+  dnsconfigurer nri --socket /var/run/nri/nri.sock --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
+		Args: noArguments,
+	}
+	server := relay.Server{Version: version()}
+	flags := cmd.Flags()
+	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
+	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
+	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
+	logFormat := flags.String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
+	completeFlag(cmd, "log-format", "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		for flag, path := range map[string]string{"socket": server.Socket, "agent": server.Agent} {
+			if !filepath.IsAbs(path) {
+				return usageError{fmt.Errorf("--%s: %q is not an absolute path", flag, path)}
+			}
+		}
+		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
+		if err != nil {
+			return usageError{fmt.Errorf("--log-format: %w", err)}
+		}
+		defer writer.Start()()
+		defer daemon.TuneRuntime()()
+		server.Log, server.Writer = writer.Logger(), writer
+		return server.Run(cmd.Context())
+	}
+	return cmd
+}

@@ -1,0 +1,176 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+const (
+	// maxSandboxes is the number of sandboxes that the agent keeps. A kubelet starts 110 pods
+	// by default, and the largest nodes have about a thousand.
+	maxSandboxes = 8192
+
+	firstRetry = time.Second // between two lookups of a pod
+	lastRetry  = 30 * time.Second
+)
+
+// Settings are the configuration of an Agent.
+type Settings struct {
+	Hook        *cri.Hook // its Lookup is called in the background
+	Directories []string  // see sandboxfile.Open
+}
+
+// Agent writes the resolv.conf of sandboxes. Call SetSettings before Handle.
+type Agent struct {
+	Metrics *Metrics
+	Log     *slog.Logger
+
+	settings atomic.Pointer[Settings]
+	tasks    sync.WaitGroup
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox // by ID
+}
+
+// sandbox is what the agent knows of a sandbox.
+type sandbox struct {
+	sandboxevent.Sandbox
+	cancel context.CancelFunc // of the lookup
+
+	mu       sync.Mutex
+	path     string            // "": no container yet
+	original [sha256.Size]byte // of the file before the first container; zero: not known
+	lookedUp bool
+	pod      policy.Pod
+	err      error // of the last lookup
+	reported cri.Outcome
+	finished bool // the outcome is final
+}
+
+// SetSettings applies settings to every decision from now on. Files that are written stay.
+func (a *Agent) SetSettings(s *Settings) { a.settings.Store(s) }
+
+// Handle processes an event. It returns when the file is written if the pod is known already.
+// Lookups and late writes run until ctx ends. A panic is contained.
+func (a *Agent) Handle(ctx context.Context, e sandboxevent.Event) {
+	defer a.recoverPanic(e.Sandbox)
+	began := time.Now()
+	switch e.Kind {
+	case sandboxevent.Reset:
+		a.reset()
+	case sandboxevent.Started:
+		a.add(ctx, e.Sandbox)
+	case sandboxevent.Creating:
+		if s := a.add(ctx, e.Sandbox); s != nil {
+			a.create(ctx, s, e.Path, e.First)
+			a.Metrics.observeCreate(time.Since(began))
+		}
+	case sandboxevent.Running:
+		if s := a.add(ctx, e.Sandbox); s != nil {
+			a.runTask(s, func() { a.writeLate(ctx, s, e.Path) })
+		}
+	case sandboxevent.Removed:
+		a.remove(e.Sandbox.ID)
+	}
+}
+
+// Wait returns when all lookups and late writes have returned, after the end of their context.
+func (a *Agent) Wait() { a.tasks.Wait() }
+
+func (a *Agent) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.sandboxes {
+		s.cancel()
+	}
+	a.sandboxes = nil
+	a.Metrics.setSandboxes(0)
+}
+
+func (a *Agent) remove(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.sandboxes[id]; s != nil {
+		s.cancel()
+		delete(a.sandboxes, id)
+	}
+	a.Metrics.setSandboxes(len(a.sandboxes))
+}
+
+// add returns the sandbox, and starts the lookup of its pod if the sandbox is new. It returns
+// nil if there are too many.
+func (a *Agent) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.sandboxes[e.ID]; s != nil {
+		return s
+	}
+	if len(a.sandboxes) >= maxSandboxes {
+		a.Log.Error("sandbox ignored: too many sandboxes", "limit", maxSandboxes)
+		return nil
+	}
+	if a.sandboxes == nil {
+		a.sandboxes = map[string]*sandbox{}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sandbox{Sandbox: e, cancel: cancel}
+	a.sandboxes[e.ID] = s
+	a.Metrics.setSandboxes(len(a.sandboxes))
+	a.runTask(s, func() { a.lookUp(ctx, s) })
+	return s
+}
+
+// runTask calls task in a goroutine.
+func (a *Agent) runTask(s *sandbox, task func()) {
+	a.tasks.Go(func() {
+		defer a.recoverPanic(s.Sandbox)
+		task()
+	})
+}
+
+func (a *Agent) recoverPanic(s sandboxevent.Sandbox) {
+	if p := recover(); p != nil {
+		a.report(cri.Report{Sandbox: criSandbox(s), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
+	}
+}
+
+// lookUp looks up the pod of s until it is found, does not exist, or ctx ends.
+func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
+	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
+		pod, err := a.settings.Load().Hook.Lookup(ctx, criSandbox(s.Sandbox))
+		if ctx.Err() != nil {
+			return // the sandbox was removed
+		}
+		s.mu.Lock()
+		s.pod, s.err, s.lookedUp = pod, err, true
+		path := s.path
+		s.mu.Unlock()
+		if path != "" {
+			a.writeLate(ctx, s, path)
+		}
+		if err == nil || errors.Is(err, cri.ErrUnknownPod) {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func criSandbox(s sandboxevent.Sandbox) cri.Sandbox {
+	return cri.Sandbox{Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: s.Annotations}
+}

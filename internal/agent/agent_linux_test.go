@@ -1,0 +1,304 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const (
+	kubeletText = "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+	ownText     = "nameserver 203.0.113.66\n"
+)
+
+// agentTest is an agent whose pod "web" has the policy autopath.
+type agentTest struct {
+	*testing.T
+	*Agent
+	ctx       context.Context
+	directory string
+	settings  Settings
+	reports   chan cri.Report
+	sandbox   sandboxevent.Sandbox
+}
+
+func newAgentTest(t *testing.T) *agentTest {
+	engine, err := policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
+		Autopath: policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agentTest{
+		T: t, Agent: &Agent{Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)},
+		directory: t.TempDir(), reports: make(chan cri.Report, 100),
+		sandbox: sandboxevent.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
+	}
+	a.settings = Settings{Directories: []string{a.directory}, Hook: &cri.Hook{
+		Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
+		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
+			return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.ClusterFirstWithAutopath}, nil
+		},
+		Report: func(r cri.Report) { a.reports <- r },
+	}}
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		a.Wait()
+	})
+	return a
+}
+
+func (a *agentTest) path() string { return filepath.Join(a.directory, a.sandbox.ID, "resolv.conf") }
+
+// write writes the text of the sandbox's file as a runtime or a pod does.
+func (a *agentTest) write(text string) {
+	a.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(a.path()), 0o755), os.WriteFile(a.path(), []byte(text), 0o644)); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// start handles the start of the sandbox, and returns when its pod was looked up.
+func (a *agentTest) start() {
+	a.SetSettings(&a.settings)
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+	a.Wait()
+}
+
+func (a *agentTest) create(first bool) {
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: first})
+}
+
+func (a *agentTest) running() {
+	a.SetSettings(&a.settings)
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.sandbox, Path: a.path()})
+}
+
+// want checks the next report, and that the file is written only with the outcomes Edited and
+// Late.
+func (a *agentTest) want(outcome cri.Outcome) cri.Report {
+	a.Helper()
+	r := <-a.reports
+	if r.Outcome != outcome || r.Sandbox.Name != "web" {
+		a.Errorf("report %+v, want %s", r, outcome)
+	}
+	text, err := os.ReadFile(a.path())
+	if err != nil {
+		a.Fatal(err)
+	}
+	written := outcome == cri.Edited || outcome == cri.Late
+	if got := resolvconf.Parse(string(text)).Config(); written != (sandboxfile.OriginOf(text) == sandboxfile.Written) || written && !got.Equal(r.DNS) {
+		a.Errorf("%s, and the file has\n%s", outcome, text)
+	}
+	return r
+}
+
+func TestAgent_Outcomes(t *testing.T) {
+	otherFacts := func(a *agentTest) {
+		engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local"})
+		if err != nil {
+			a.Fatal(err)
+		}
+		a.settings.Hook.Engine = engine
+	}
+	for name, c := range map[string]struct {
+		text   string
+		change func(*agentTest)
+		want   cri.Outcome
+	}{
+		"edited":                {kubeletText, nil, cri.Edited},
+		"pod's own file":        {ownText, nil, cri.FactsMismatch},
+		"other facts":           {kubeletText, otherFacts, cri.FactsMismatch},
+		"force":                 {ownText, func(a *agentTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
+		"observe":               {kubeletText, func(a *agentTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
+		"skip":                  {kubeletText, func(a *agentTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
+		"unknown pod":           {kubeletText, func(a *agentTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
+		"too large":             {kubeletText + strings.Repeat("#\n", sandboxfile.MaxSize), nil, cri.ForeignFile},
+		"other directory":       {kubeletText, func(a *agentTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
+		"engine that panics":    {kubeletText, func(a *agentTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
+		"changed after a write": {"nameserver 192.0.2.1\n# dnsconfigurer: sha256 0\n", nil, cri.PodChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgentTest(t)
+			a.write(c.text)
+			if c.change != nil {
+				c.change(a)
+			}
+			a.start()
+			a.create(true)
+			a.want(c.want)
+		})
+	}
+}
+
+func failedLookup(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
+}
+
+// TestAgent_OneReport: later containers of the pod change and report nothing.
+func TestAgent_OneReport(t *testing.T) {
+	a := newAgentTest(t)
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Edited)
+	a.create(false)
+	a.running()
+	a.Wait()
+	if n := len(a.reports); n != 0 {
+		t.Errorf("%d more reports", n)
+	}
+	other := newAgentTest(t) // the agent restarts
+	other.directory, other.settings.Directories = a.directory, a.settings.Directories
+	other.running()
+	if r := <-other.reports; r.Outcome != cri.Unchanged {
+		t.Errorf("after a restart: %+v", r)
+	}
+}
+
+// TestAgent_Late finds the pod after its container was created.
+func TestAgent_Late(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   cri.Mode
+		before string // the file when the container is created
+		after  string // when the pod is found; "": the same
+		want   cri.Outcome
+	}{
+		"generate":         {cri.Generate, kubeletText, "", cri.Late},
+		"generate changed": {cri.Generate, kubeletText, ownText, cri.FactsMismatch},
+		"force":            {cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
+		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.FactsMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgentTest(t)
+			a.settings.Hook.Mode = c.mode
+			found := make(chan struct{})
+			lookup := a.settings.Hook.Lookup
+			a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+				<-found
+				return lookup(ctx, s)
+			}
+			a.write(c.before)
+			a.SetSettings(&a.settings)
+			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+			a.create(true)
+			if len(a.reports) > 0 {
+				t.Errorf("reported before the pod is found: %+v", <-a.reports)
+			}
+			if c.after != "" {
+				a.write(c.after)
+			}
+			close(found)
+			a.want(c.want)
+		})
+	}
+}
+
+// TestAgent_Running gets a sandbox whose containers were created without the agent.
+func TestAgent_Running(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode cri.Mode
+		text string
+		want cri.Outcome
+	}{
+		"generate":         {cri.Generate, kubeletText, cri.Late},
+		"generate changed": {cri.Generate, ownText, cri.FactsMismatch},
+		"force":            {cri.Force, kubeletText, cri.Late},
+		"force changed":    {cri.Force, ownText, cri.FactsMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgentTest(t)
+			a.settings.Hook.Mode = c.mode
+			a.write(c.text)
+			a.running()
+			a.want(c.want)
+		})
+	}
+}
+
+// TestAgent_Retry: a lookup that fails is reported once and repeated.
+func TestAgent_Retry(t *testing.T) {
+	a := newAgentTest(t)
+	lookup := a.settings.Hook.Lookup
+	var once sync.Once
+	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (pod policy.Pod, err error) {
+		err = errors.New("the API server is down")
+		failed := false
+		once.Do(func() { failed = true })
+		if failed {
+			return pod, err
+		}
+		return lookup(ctx, s)
+	}
+	a.write(kubeletText)
+	a.running()
+	a.want(cri.LookupFailed)
+	a.want(cri.Late)
+}
+
+// TestAgent_RetryForced: the file that the agent saw before the first container is replaced when
+// the pod is found.
+func TestAgent_RetryForced(t *testing.T) {
+	a := newAgentTest(t)
+	a.settings.Hook.Mode = cri.Force
+	lookup := a.settings.Hook.Lookup
+	created := make(chan struct{})
+	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+		select {
+		case <-created:
+			return lookup(ctx, s)
+		default:
+			return policy.Pod{}, errors.New("the API server is down")
+		}
+	}
+	a.write(ownText)
+	a.SetSettings(&a.settings)
+	a.create(true)
+	close(created)
+	for r := range a.reports {
+		if r.Outcome == cri.Late || r.Outcome == cri.Edited {
+			break
+		}
+		if r.Outcome != cri.LookupFailed {
+			t.Errorf("report %+v", r)
+		}
+	}
+}
+
+// TestAgent_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
+func TestAgent_Removed(t *testing.T) {
+	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "5e1f"}}, {Kind: sandboxevent.Reset}} {
+		a := newAgentTest(t)
+		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
+			<-ctx.Done()
+			return policy.Pod{}, ctx.Err()
+		}
+		a.SetSettings(&a.settings)
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+		a.Handle(a.ctx, e)
+		a.Wait()
+		if len(a.sandboxes) != 0 {
+			t.Errorf("%s: %d sandboxes", e.Kind, len(a.sandboxes))
+		}
+	}
+}

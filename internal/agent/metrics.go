@@ -1,0 +1,53 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// Metrics counts the work of an [Agent]. The label values are a closed set: the outcomes.
+type Metrics struct {
+	outcomes  *prometheus.CounterVec
+	create    prometheus.Histogram
+	sandboxes prometheus.Gauge
+	connected prometheus.Gauge
+}
+
+// NewMetrics returns metrics that are registered with r. It panics if r has them already.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_agent_decisions_total",
+			Help: "Decisions for sandboxes, by outcome.",
+		}, []string{"outcome"}),
+		create: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dnsconfigurer_agent_create_seconds",
+			Help:    "Time that the agent adds to the creation of a container.",
+			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
+		}),
+		sandboxes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_sandboxes",
+			Help: "Sandboxes that the relay has announced.",
+		}),
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_relay_connections",
+			Help: "Connections of NRI relays.",
+		}),
+	}
+	for _, o := range append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.WriteFailed) {
+		m.outcomes.WithLabelValues(string(o)) // an alert needs the series before the first event
+	}
+	r.MustRegister(m.outcomes, m.create, m.sandboxes, m.connected)
+	return m
+}
+
+func (m *Metrics) count(o cri.Outcome)              { m.outcomes.WithLabelValues(string(o)).Inc() }
+func (m *Metrics) observeCreate(took time.Duration) { m.create.Observe(took.Seconds()) }
+func (m *Metrics) setSandboxes(n int)               { m.sandboxes.Set(float64(n)) }
+func (m *Metrics) addConnections(change int)        { m.connected.Add(float64(change)) }

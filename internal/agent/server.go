@@ -1,0 +1,146 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// ackTimeout limits the write of an acknowledgement: the relay waits less.
+const ackTimeout = time.Second
+
+// Server is the agent of a node.
+type Server struct {
+	Source  *config.Source[config.Agent]
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of this binary
+	Log     *slog.Logger
+	Writer  *daemon.LogWriter // writes Log
+
+	agent  *Agent
+	drops  *events.Drops
+	relays atomic.Int32 // connections
+}
+
+// Run serves with configuration c until ctx ends.
+func (s *Server) Run(ctx context.Context, c config.Agent) error {
+	registry := daemon.NewRegistry(s.Version)
+	s.Writer.Register(registry)
+	s.agent, s.drops = &Agent{Metrics: NewMetrics(registry), Log: s.Log}, events.NewDrops(registry)
+	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	listener, err := cri.Listen(config.SocketPath(c.Listen))
+	if err != nil {
+		return err
+	}
+	group := daemon.Group{
+		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }},
+		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up and report
+	}
+	if c.HTTP != "" {
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, s.ready() }}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, c.HTTP) }
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+	}
+	s.Log.Info("serving", "listen", c.Listen)
+	return group.Run(ctx)
+}
+
+func (s *Server) ready() error {
+	if s.relays.Load() == 0 {
+		return errors.New("the NRI relay is not connected: run dnsconfigurer nri")
+	}
+	return nil
+}
+
+// apply applies c. The background task keeps pods and the host's file up to date.
+func (s *Server) apply(c config.Agent) (daemon.Task, error) {
+	host, err := decision.NewHostWatcher(c.Node.HostConfig(), s.Log)
+	if err != nil {
+		return nil, err
+	}
+	lookups, err := decision.NewLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name), "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	if lookups.ClientErr != nil {
+		return nil, lookups.ClientErr
+	}
+	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: decision.HostFiles(host), Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
+	if hook.Mode == cri.Force {
+		hook.Lookup = lookups.LookupForced
+	}
+	s.agent.SetSettings(&Settings{Hook: hook, Directories: c.SandboxDirectories})
+	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
+		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
+	}
+	return func(ctx context.Context) error {
+		return daemon.RunAll(ctx, decision.RunHostWatcher(host), lookups.Run)
+	}, nil
+}
+
+// serve serves relays until ctx ends.
+func (s *Server) serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var relays sync.WaitGroup
+	defer func() {
+		cancel()
+		relays.Wait()
+		s.agent.Wait()
+	}()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		relays.Go(func() { s.serveRelay(ctx, conn) })
+	}
+}
+
+// serveRelay handles the events of one connection.
+func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	s.relays.Add(1)
+	s.agent.Metrics.addConnections(1)
+	defer s.agent.Metrics.addConnections(-1)
+	defer s.relays.Add(-1)
+	s.Log.Info("relay connected")
+	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {
+		s.agent.Handle(ctx, e)
+		if e.Sequence == 0 {
+			return nil
+		}
+		if err := conn.SetWriteDeadline(time.Now().Add(ackTimeout)); err != nil {
+			return err
+		}
+		return sandboxevent.Write(conn, sandboxevent.Ack{Sequence: e.Sequence})
+	})
+	if ctx.Err() == nil {
+		s.Log.Warn("relay disconnected", "error", err)
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
+const touchDelay = 5 * time.Millisecond
+
+// create writes the file of s before a container is created, if the pod is known.
+func (a *Agent) create(ctx context.Context, s *sandbox, path string, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.path = path
+	if s.finished {
+		return
+	}
+	if first {
+		s.original = a.digest(s)
+	}
+	if s.lookedUp {
+		a.finish(s, a.write(ctx, s, first))
+	}
+}
+
+// digest returns the digest of the file, or zero if it cannot be read: the late write reports
+// the reason.
+func (a *Agent) digest(s *sandbox) (sum [sha256.Size]byte) {
+	f, err := sandboxfile.Open(a.settings.Load().Directories, s.ID, s.path)
+	if err != nil {
+		return sum
+	}
+	defer f.Close()
+	if text, err := f.Read(); err == nil {
+		sum = sha256.Sum256(text)
+	}
+	return sum
+}
+
+// writeLate writes the file of s, which running containers may read, if the pod is known.
+func (a *Agent) writeLate(ctx context.Context, s *sandbox, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.path = path
+	if !s.finished && s.lookedUp {
+		a.finish(s, a.write(ctx, s, false))
+	}
+}
+
+// finish reports the outcome. It is final unless the lookup of the pod is retried.
+func (a *Agent) finish(s *sandbox, r cri.Report) {
+	s.finished = s.err == nil || errors.Is(s.err, cri.ErrUnknownPod)
+	if r.Outcome != s.reported {
+		s.reported = r.Outcome
+		a.report(r)
+	}
+}
+
+// report counts and reports r. A panic in the reporter is contained.
+func (a *Agent) report(r cri.Report) {
+	defer func() {
+		if recover() != nil {
+			a.Metrics.count(cri.Panicked)
+		}
+	}()
+	r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
+	a.Metrics.count(r.Outcome)
+	a.settings.Load().Hook.Report(r)
+}
+
+// write decides and writes. first reports whether no container has the file yet.
+func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
+	settings := a.settings.Load()
+	hook := &cri.Hook{
+		Engine: settings.Hook.Engine, Mode: settings.Hook.Mode, HostFiles: settings.Hook.HostFiles,
+		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) { return s.pod, s.err },
+	}
+	failed := func(err error) cri.Report {
+		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: failure(err), Detail: err.Error()}
+	}
+	f, err := sandboxfile.Open(settings.Directories, s.ID, s.path)
+	if err != nil {
+		return failed(err)
+	}
+	defer f.Close()
+	text, err := f.Read()
+	if err != nil {
+		return failed(err)
+	}
+	switch sandboxfile.OriginOf(text) {
+	case sandboxfile.Written: // by an agent before this one
+		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: cri.Unchanged}
+	case sandboxfile.Changed:
+		return failed(sandboxfile.ErrChanged)
+	}
+	request := criSandbox(s.Sandbox)
+	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
+	request.Unverified = sha256.Sum256(text) != s.original
+	r := hook.Decide(ctx, request)
+	if r.Outcome != cri.Edited {
+		return r
+	}
+	if err := f.Replace(text, r.DNS.String()); err != nil {
+		return failed(err)
+	}
+	if !first {
+		r.Outcome = cri.Late
+		time.Sleep(touchDelay)
+		if err := f.Touch(); err != nil {
+			r.Detail = err.Error()
+		}
+	}
+	return r
+}
+
+// failure returns the outcome of an error of package sandboxfile.
+func failure(err error) cri.Outcome {
+	switch {
+	case errors.Is(err, sandboxfile.ErrForeign), errors.Is(err, sandboxfile.ErrTooLarge):
+		return cri.ForeignFile
+	case errors.Is(err, sandboxfile.ErrChanged):
+		return cri.PodChanged
+	}
+	return cri.WriteFailed
+}

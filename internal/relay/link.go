@@ -1,0 +1,218 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+)
+
+const (
+	// askTimeout is how long a container waits for the agent. The runtime disconnects a plugin
+	// after two seconds.
+	askTimeout = 200 * time.Millisecond
+
+	// writeTimeout ends the connection to an agent that does not read.
+	writeTimeout = 5 * time.Second
+
+	firstBackoff = 50 * time.Millisecond // between two attempts to connect
+	lastBackoff  = 2 * time.Second
+
+	queueSize = 4096 // events; the largest nodes have about a thousand sandboxes
+)
+
+// result is the result of an event that the agent acknowledges.
+type result string
+
+const (
+	acknowledged result = "acknowledged"
+	timedOut     result = "timeout"
+	notWaited    result = "not_waited"    // an earlier event has timed out, and the agent has not replied since
+	disconnected result = "not_connected" // there is no agent
+)
+
+var results = []result{acknowledged, timedOut, notWaited, disconnected}
+
+// link is the connection to the agent. Its methods except run do not block, or at most for
+// askTimeout.
+type link struct {
+	socket string
+	replay func() []sandboxevent.Event // the events that describe all sandboxes
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	conn     net.Conn // nil: not connected
+	queue    chan sandboxevent.Event
+	sequence uint64
+	waiting  map[uint64]chan result
+	slow     bool // the agent has not replied in time, and not since
+}
+
+// run connects to the agent, again and again, until ctx ends.
+func (l *link) run(ctx context.Context) error {
+	logged := ""
+	for backoff := firstBackoff; ctx.Err() == nil; backoff = min(2*backoff, lastBackoff) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", l.socket)
+		if err == nil {
+			l.log.Info("agent connected")
+			logged, backoff = "", firstBackoff
+			err = l.serve(ctx, conn)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			l.log.Warn("agent not connected, retrying", "error", err)
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// serve sends events until the connection ends.
+func (l *link) serve(ctx context.Context, conn net.Conn) error {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	queue := l.connect(conn)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- sandboxevent.Read(conn, func(a sandboxevent.Ack) error {
+			l.acknowledge(a.Sequence)
+			return nil
+		})
+		conn.Close() // ends a write
+	}()
+	err := l.write(conn, queue, ended)
+	l.disconnect(conn)
+	return err
+}
+
+// write writes the sandboxes of now and then the events of queue, until the connection ends.
+func (l *link) write(conn net.Conn, queue <-chan sandboxevent.Event, ended <-chan error) error {
+	send := func(e sandboxevent.Event) error {
+		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return err
+		}
+		return sandboxevent.Write(conn, e)
+	}
+	// Events since connect are in the queue: one that is in both is processed twice, which
+	// changes nothing.
+	for _, e := range l.replay() {
+		if err := send(e); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case e := <-queue:
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (l *link) connect(conn net.Conn) <-chan sandboxevent.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn, l.queue, l.waiting, l.slow = conn, make(chan sandboxevent.Event, queueSize), map[uint64]chan result{}, false
+	return l.queue
+}
+
+func (l *link) disconnect(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conn.Close()
+	l.conn = nil
+	for _, w := range l.waiting {
+		w <- disconnected
+	}
+	l.waiting = nil
+}
+
+func (l *link) acknowledge(sequence uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = false
+	if w := l.waiting[sequence]; w != nil {
+		w <- acknowledged
+		delete(l.waiting, sequence)
+	}
+}
+
+// isConnected reports whether there is an agent.
+func (l *link) isConnected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil
+}
+
+// send queues e. Without an agent it does nothing: the next one gets all sandboxes.
+func (l *link) send(e sandboxevent.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sendLocked(e)
+}
+
+func (l *link) sendLocked(e sandboxevent.Event) {
+	if l.conn == nil {
+		return
+	}
+	select {
+	case l.queue <- e:
+	default: // the agent does not read
+		l.conn.Close()
+	}
+}
+
+// ask queues e and waits until the agent has acknowledged it.
+func (l *link) ask(ctx context.Context, e sandboxevent.Event) result {
+	wait, reason := l.enqueue(e)
+	if wait == nil {
+		return reason
+	}
+	timeout := time.NewTimer(askTimeout)
+	defer timeout.Stop()
+	select {
+	case r := <-wait:
+		return r
+	case <-ctx.Done(): // the runtime has given up
+	case <-timeout.C:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = true
+	delete(l.waiting, e.Sequence)
+	return timedOut
+}
+
+// enqueue queues e with a sequence number. It returns the channel of the result, or why there
+// is none.
+func (l *link) enqueue(e sandboxevent.Event) (wait chan result, reason result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return nil, disconnected
+	}
+	l.sequence++
+	e.Sequence = l.sequence
+	l.sendLocked(e)
+	if l.slow {
+		return nil, notWaited
+	}
+	wait = make(chan result, 1)
+	l.waiting[e.Sequence] = wait
+	return wait, ""
+}

@@ -1,0 +1,237 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+)
+
+// agent is the other end of a link.
+type agent struct {
+	net.Conn
+	events *json.Decoder
+}
+
+// newRelay returns a plugin whose link runs until t ends, and the listener of its agent.
+func newRelay(t *testing.T) (*plugin, net.Listener) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	p := &plugin{
+		link: &link{socket: path, log: log}, metrics: newMetrics(prometheus.NewRegistry()), log: log,
+		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+	}
+	p.link.replay = p.replay
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.link.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		l.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return p, l
+}
+
+// accept returns the next connection of a relay.
+func accept(t *testing.T, l net.Listener) agent {
+	t.Helper()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return agent{conn, json.NewDecoder(conn)}
+}
+
+// next returns the next event, which has this kind.
+func (a agent) next(t *testing.T, kind sandboxevent.Kind) (e sandboxevent.Event) {
+	t.Helper()
+	if err := a.events.Decode(&e); err != nil || e.Kind != kind {
+		t.Fatalf("%+v, %v: want %s", e, err, kind)
+	}
+	return e
+}
+
+func (a agent) acknowledge(t *testing.T, e sandboxevent.Event) {
+	t.Helper()
+	if err := sandboxevent.Write(a, sandboxevent.Ack{Sequence: e.Sequence}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pod(id string) *api.PodSandbox {
+	return &api.PodSandbox{
+		Id: id, Namespace: "shop", Name: "web", Uid: "u-" + id,
+		Annotations: map[string]string{"dnsconfigurer.dev/skip": "true", "example.com/secret": "s"},
+		Linux:       &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network"}}},
+	}
+}
+
+func container(sandbox, source string) *api.Container {
+	return &api.Container{PodSandboxId: sandbox, Mounts: []*api.Mount{
+		{Destination: "/etc/hosts", Source: "/hosts"}, {Destination: "/etc/resolv.conf", Source: source},
+	}}
+}
+
+// TestPlugin_Events passes the life of a sandbox.
+func TestPlugin_Events(t *testing.T) {
+	p, l := newRelay(t)
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	ctx := t.Context()
+	if err := p.RunPodSandbox(ctx, pod("a")); err != nil {
+		t.Fatal(err)
+	}
+	e := a.next(t, sandboxevent.Started)
+	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" || s.HostNetwork || len(s.Annotations) != 1 {
+		t.Errorf("%+v", s)
+	}
+	for _, first := range []bool{true, false} {
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/x/sandboxes/a/resolv.conf"))
+			done <- err
+		}()
+		e := a.next(t, sandboxevent.Creating)
+		if e.Path != "/x/sandboxes/a/resolv.conf" || e.First != first || e.Sequence == 0 {
+			t.Errorf("%+v, want first: %t", e, first)
+		}
+		a.acknowledge(t, e)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/var/lib/kubelet/pods/u/volumes/x/resolv.conf")); err != nil {
+		t.Error(err)
+	}
+	if err := p.RemovePodSandbox(ctx, pod("a")); err != nil {
+		t.Error(err)
+	}
+	if e := a.next(t, sandboxevent.Removed); e.Sandbox.ID != "a" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPlugin_Reconnect: each agent gets all sandboxes.
+func TestPlugin_Reconnect(t *testing.T) {
+	p, l := newRelay(t)
+	first := accept(t, l)
+	first.next(t, sandboxevent.Reset)
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, []*api.Container{
+		container("a", "/x/a/userdata/resolv.conf"), container("unknown", "/x/unknown/userdata/resolv.conf"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		first.next(t, sandboxevent.Reset)
+		if e := first.next(t, sandboxevent.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {
+			t.Errorf("%+v", e)
+		}
+		first.Close()
+		first = accept(t, l)
+	}
+}
+
+func isSlow(l *link) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slow
+}
+
+// TestLink_Slow: a container waits for an agent that does not reply once, and then no more until
+// it replies.
+func TestLink_Slow(t *testing.T) {
+	p, l := newRelay(t)
+	ask := func() result { return p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating}) }
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	if got := ask(); got != timedOut {
+		t.Errorf("no reply: %s", got)
+	}
+	for range 3 {
+		if got := ask(); got != notWaited {
+			t.Errorf("after a timeout: %s", got)
+		}
+	}
+	var last sandboxevent.Event
+	for range 4 {
+		last = a.next(t, sandboxevent.Creating)
+	}
+	a.acknowledge(t, last)
+	for isSlow(p.link) {
+		time.Sleep(time.Millisecond)
+	}
+	got := make(chan result, 1)
+	go func() { got <- ask() }()
+	a.acknowledge(t, a.next(t, sandboxevent.Creating))
+	if r := <-got; r != acknowledged {
+		t.Logf("the reply came after the timeout: %s", r) // on a busy machine
+	}
+	l.Close()
+	a.Close()
+	for p.link.isConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	if got := ask(); got != disconnected {
+		t.Errorf("without an agent: %s", got)
+	}
+}
+
+// TestLink_Full: an agent that does not read gets another connection with all sandboxes.
+func TestLink_Full(t *testing.T) {
+	p, l := newRelay(t)
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	big := sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: sandboxevent.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
+	for range 2 * queueSize {
+		p.link.send(big)
+	}
+	accept(t, l).next(t, sandboxevent.Reset)
+}
+
+// TestPlugin_Panic: a panic does not fail the container.
+func TestPlugin_Panic(t *testing.T) {
+	p, _ := newRelay(t)
+	p.mu.Lock()
+	p.sandboxes = nil // a map that cannot be written
+	p.mu.Unlock()
+	if err := p.RunPodSandbox(t.Context(), pod("a")); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := p.CreateContainer(t.Context(), pod("a"), container("a", "/x/sandboxes/a/resolv.conf")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMountSource(t *testing.T) {
+	for source, want := range map[string]bool{
+		"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/a/resolv.conf": true,
+		"/run/containers/storage/overlay-containers/a/userdata/resolv.conf":     true,
+		"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/b/resolv.conf": false,
+		"/var/lib/kubelet/pods/u/volume-subpaths/c/x/resolv.conf":               false,
+		"": false,
+	} {
+		if got := mountSource(container("a", source), "a"); (got == source && source != "") != want {
+			t.Errorf("%q: %q", source, got)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+)
+
+// plugin handles the calls of NRI. Its methods have the names and the types that package stub
+// looks for.
+type plugin struct {
+	link    *link
+	metrics *metrics
+	log     *slog.Logger
+
+	configured   chan struct{} // has a token after Configure
+	synchronized atomic.Bool
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox // by ID
+}
+
+type sandbox struct {
+	sandboxevent.Sandbox
+	path string // source of the mount of /etc/resolv.conf; "": no container has it
+}
+
+// Configure is the first call of a connection.
+func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	select {
+	case p.configured <- struct{}{}:
+	default:
+	}
+	p.log.Info("connected to the container runtime", "runtime", runtime, "version", version)
+	return 0, nil // the events that the methods handle
+}
+
+// Synchronize replaces all sandboxes.
+func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.recoverPanic("Synchronize")
+	sandboxes := map[string]*sandbox{}
+	for _, pod := range pods {
+		sandboxes[pod.GetId()] = &sandbox{Sandbox: describe(pod)}
+	}
+	for _, c := range containers {
+		if s := sandboxes[c.GetPodSandboxId()]; s != nil {
+			if path := mountSource(c, s.ID); path != "" {
+				s.path = path
+			}
+		}
+	}
+	p.mu.Lock()
+	p.sandboxes = sandboxes
+	p.mu.Unlock()
+	p.synchronized.Store(true)
+	for _, e := range p.replay() {
+		p.link.send(e)
+	}
+	return nil, nil
+}
+
+// RunPodSandbox is called when a sandbox has started.
+func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	defer p.recoverPanic("RunPodSandbox")
+	s := describe(pod)
+	p.add(s)
+	p.link.send(sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: s})
+	return nil
+}
+
+// RemovePodSandbox is called when a sandbox was removed.
+func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	defer p.recoverPanic("RemovePodSandbox")
+	p.remove(pod.GetId())
+	p.link.send(sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: pod.GetId()}})
+	return nil
+}
+
+// CreateContainer is called before a container is created. A container that mounts another file,
+// such as a volume of the pod, is ignored.
+func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	defer p.recoverPanic("CreateContainer")
+	path := mountSource(c, pod.GetId())
+	if path == "" {
+		return nil, nil, nil
+	}
+	e := p.creating(pod, path)
+	p.metrics.count(p.link.ask(ctx, e))
+	return nil, nil, nil
+}
+
+func (p *plugin) add(s sandboxevent.Sandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sandboxes[s.ID] = &sandbox{Sandbox: s}
+}
+
+func (p *plugin) remove(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sandboxes, id)
+}
+
+// creating returns the event for a container with this source of its resolv.conf.
+func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sandboxes[pod.GetId()]
+	if s == nil { // created while the relay was away, by a runtime that does not block meanwhile
+		s = &sandbox{Sandbox: describe(pod), path: path}
+		p.sandboxes[s.ID] = s
+	}
+	first := s.path == ""
+	s.path = path
+	return sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s.Sandbox, Path: path, First: first}
+}
+
+// replay returns the events that describe all sandboxes, Reset first.
+func (p *plugin) replay() []sandboxevent.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
+	for _, s := range p.sandboxes {
+		kind := sandboxevent.Started
+		if s.path != "" {
+			kind = sandboxevent.Running
+		}
+		events = append(events, sandboxevent.Event{Kind: kind, Sandbox: s.Sandbox, Path: s.path})
+	}
+	return events
+}
+
+// recoverPanic contains a panic: an error or a crash would fail the container.
+func (p *plugin) recoverPanic(method string) {
+	if r := recover(); r != nil {
+		p.metrics.countPanic()
+		p.log.Error("panic in a call of the container runtime", "method", method, "error", fmt.Sprint(r))
+	}
+}
+
+func describe(pod *api.PodSandbox) sandboxevent.Sandbox {
+	hostNetwork := true
+	for _, n := range pod.GetLinux().GetNamespaces() {
+		hostNetwork = hostNetwork && n.GetType() != "network"
+	}
+	return sandboxevent.Sandbox{
+		ID: pod.GetId(), Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid(), HostNetwork: hostNetwork,
+		Annotations: sandboxevent.BoundAnnotations(pod.GetAnnotations()),
+	}
+}
+
+// mountSource returns the path of the runtime's file that c mounts at /etc/resolv.conf, or ""
+// if it mounts another file there: a volume of the pod, or nothing.
+func mountSource(c *api.Container, sandbox string) string {
+	source := ""
+	for _, m := range c.GetMounts() {
+		if m.GetDestination() == "/etc/resolv.conf" {
+			source = m.GetSource()
+		}
+	}
+	if strings.HasSuffix(source, "/sandboxes/"+sandbox+"/resolv.conf") || strings.HasSuffix(source, "/"+sandbox+"/userdata/resolv.conf") {
+		return source
+	}
+	return ""
+}

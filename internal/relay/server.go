@@ -1,0 +1,145 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+)
+
+const (
+	pluginName  = "dnsconfigurer"
+	pluginIndex = "90" // after plugins that mount another resolv.conf
+
+	// configureTimeout ends the process: package stub hangs for ever if the connection breaks
+	// between the reply to its registration and the call of Configure
+	// (https://github.com/containerd/nri/issues/298). The stub gives up a registration after
+	// 5 seconds.
+	configureTimeout = 15 * time.Second
+
+	reconnectPause = 500 * time.Millisecond
+)
+
+// Server is the relay of a node.
+type Server struct {
+	Socket  string // of NRI
+	Agent   string // path of the agent's socket
+	HTTP    string // address of metrics and health; "": none
+	Version string // of this binary
+	Log     *slog.Logger
+	Writer  *daemon.LogWriter // writes Log
+
+	plugin *plugin
+}
+
+// errStuck ends the process, see configureTimeout.
+var errStuck = errors.New("the container runtime has not configured the plugin: exiting to connect again")
+
+// Run passes events until ctx ends. It reconnects to the runtime and to the agent. The only
+// error is a connection to the runtime that cannot be ended otherwise.
+func (s *Server) Run(ctx context.Context) error {
+	registry := daemon.NewRegistry(s.Version)
+	s.Writer.Register(registry)
+	link := &link{socket: s.Agent, log: s.Log}
+	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log, configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+	link.replay = s.plugin.replay
+	tasks := []daemon.Task{s.runPlugin, link.run}
+	if s.HTTP != "" {
+		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, s.ready() }}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, s.HTTP) }
+		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+	}
+	return daemon.RunAll(ctx, tasks...)
+}
+
+// ready returns nil if the runtime has announced its sandboxes and there is an agent.
+func (s *Server) ready() error {
+	switch {
+	case !s.plugin.synchronized.Load():
+		return errors.New("the container runtime has not announced its sandboxes")
+	case !s.plugin.link.isConnected():
+		return errors.New("the agent is not connected")
+	}
+	return nil
+}
+
+// runPlugin keeps the plugin registered with the runtime until ctx ends.
+func (s *Server) runPlugin(ctx context.Context) error {
+	logged := ""
+	for ctx.Err() == nil {
+		err := s.connect(ctx)
+		s.plugin.synchronized.Store(false)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errStuck):
+			return err
+		case err != nil && err.Error() != logged:
+			logged = err.Error()
+			s.Log.Warn("not connected to the container runtime, retrying", "socket", s.Socket, "error", err)
+		}
+		select {
+		case <-time.After(reconnectPause):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// connect registers the plugin and returns when the connection has ended.
+func (s *Server) connect(ctx context.Context) error {
+	p := s.plugin
+	select {
+	case <-p.configured: // of a connection that ended at once
+	default:
+	}
+	options := []stub.Option{stub.WithSocketPath(s.Socket), stub.WithOnClose(func() {}), stub.WithLogger(stubLog{s.Log})}
+	// A runtime that starts the plugin itself sets name and index, and the connection.
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		options = append(options, stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex))
+	}
+	connection, err := stub.New(p, options...)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- connection.Run(ctx) }() // may not return, see configureTimeout
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	case <-time.After(configureTimeout):
+		return errStuck
+	case <-p.configured:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// stubLog is the log of package stub.
+type stubLog struct{ log *slog.Logger }
+
+func (l stubLog) Debugf(context.Context, string, ...any) {}
+func (l stubLog) Infof(context.Context, string, ...any)  {}
+func (l stubLog) Warnf(_ context.Context, format string, args ...any) {
+	l.log.Warn("warning of the NRI library", "message", fmt.Sprintf(format, args...))
+}
+func (l stubLog) Errorf(_ context.Context, format string, args ...any) {
+	l.log.Error("error of the NRI library", "message", fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,115 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxevent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+)
+
+// maxLine is the longest line in bytes. An event has some hundred bytes, see BoundAnnotations.
+const maxLine = 64 << 10
+
+// Kind is what has happened.
+type Kind string
+
+// The kinds.
+const (
+	// Reset is the first event of a connection: all sandboxes follow, as Started or Running.
+	Reset Kind = "reset"
+
+	// Started: the sandbox exists and has no container.
+	Started Kind = "started"
+
+	// Creating: the runtime is about to create a container, and waits for the acknowledgement.
+	Creating Kind = "creating"
+
+	// Running: the sandbox has containers, which may be running.
+	Running Kind = "running"
+
+	// Removed: the sandbox does not exist any more. Only its ID is set.
+	Removed Kind = "removed"
+)
+
+// Event is an event of a sandbox.
+type Event struct {
+	Kind     Kind   `json:"kind"`
+	Sequence uint64 `json:"sequence,omitempty"` // of Creating; 0: no acknowledgement
+
+	Sandbox Sandbox `json:"sandbox,omitzero"`
+
+	// Path is the source of the mount of /etc/resolv.conf, for Creating and Running.
+	Path string `json:"path,omitempty"`
+
+	// First reports whether no container with this mount was created before, for Creating.
+	First bool `json:"first,omitempty"`
+}
+
+// Sandbox describes a sandbox as NRI does.
+type Sandbox struct {
+	ID          string            `json:"id"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Name        string            `json:"name,omitempty"`
+	UID         string            `json:"uid,omitempty"`
+	HostNetwork bool              `json:"hostNetwork,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"` // see BoundAnnotations
+}
+
+// maxAnnotation is the longest value of an annotation in bytes.
+const maxAnnotation = 256
+
+// BoundAnnotations returns the annotations that decide the DNS of a pod or identify it. The
+// others may have 256 KiB, and secrets.
+func BoundAnnotations(annotations map[string]string) map[string]string {
+	bounded := map[string]string{}
+	for name, value := range annotations {
+		if strings.HasPrefix(name, "dnsconfigurer.dev/") || strings.HasPrefix(name, "kubernetes.io/config.") {
+			bounded[name] = excerpt.Text(value, maxAnnotation)
+		}
+	}
+	return bounded
+}
+
+// Ack acknowledges the event with its sequence number.
+type Ack struct {
+	Sequence uint64 `json:"sequence"`
+}
+
+// Write writes v, an Event or an Ack.
+func Write(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(line) >= maxLine {
+		return fmt.Errorf("the line has %d bytes: the limit is %d", len(line), maxLine)
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// Read calls handle with each Event or Ack of r until r ends or handle fails.
+func Read[T Event | Ack](r io.Reader, handle func(T) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		var v T
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			return fmt.Errorf("invalid line: %w", err)
+		}
+		if err := handle(v); err != nil {
+			return err
+		}
+	}
+	if err := s.Err(); !errors.Is(err, bufio.ErrTooLong) {
+		return err
+	}
+	return fmt.Errorf("a line has more than %d bytes", maxLine)
+}

@@ -1,0 +1,284 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+const (
+	agentAddress = "127.0.0.1:9198"
+	relayAddress = "127.0.0.1:9197"
+)
+
+const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: AgentConfiguration
+listen: unix://DIR/agent.sock
+manifests: DIR/manifests
+http: ` + agentAddress + `
+node:
+  clusterDNS: [10.96.0.10]
+  clusterDomain: cluster.local
+  resolvConf: /etc/resolv.conf
+  nodeName: ` + nodeName + `
+  allowedOverrides: [Default, None]
+autopath:
+  nodeCache: 169.254.20.10
+`
+
+// nri is a machine with the commands agent and nri, and a kubelet that uses containerd
+// directly. Its pods are static pods.
+type nri struct {
+	*machine
+	kubelet
+	program      string
+	agent, relay string // process IDs inside
+	http         http.Client
+}
+
+// TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration that
+// they get through the shim, and start whatever happens to relay and agent.
+func TestNRI(t *testing.T) {
+	install(t)
+	program := process.Build(t, t.TempDir())
+	m := newMachine(t, buildContainerd(t))
+	t.Cleanup(func() { m.timings.report(t) })
+	n := &nri{machine: m, program: program, kubelet: m.kubelet(t, m.endpoint(), "NRI")}
+	n.http.Timeout = time.Minute
+	n.http.Transport = &http.Transport{DialContext: m.dial}
+	t.Cleanup(n.http.CloseIdleConnections)
+	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
+
+	pods := nriPods()
+	shim := map[string]resolvconf.Config{}
+	for _, pod := range pods { // before the agent runs
+		n.writeManifest(t, pod)
+		shim[pod.Name] = n.throughShim(t, pod)
+	}
+	n.startAgent(t)
+	n.startRelay(t)
+	t.Run("policies", func(t *testing.T) {
+		for _, pod := range pods {
+			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
+		}
+	})
+	t.Run("faults", n.testFaults)
+	t.Run("changed by the pod", n.testChanged)
+	t.Run("restart of containerd", func(t *testing.T) {
+		n.killContainerd(t)
+		n.startContainerd(t)
+		n.await(t, relayAddress)
+		n.check(t, "after-containerd", func() {}, func() {})
+	})
+	for _, pid := range []string{n.relay, n.agent} {
+		if code := n.end(t, pid, "TERM"); code != "0" {
+			t.Errorf("exit code %s", code)
+		}
+	}
+}
+
+// nriPods returns static pods of each policy, on both networks.
+func nriPods() (pods []*corev1.Pod) {
+	for _, c := range []struct {
+		name       string
+		policy     corev1.DNSPolicy
+		annotation string
+	}{
+		{"default", corev1.DNSDefault, ""},
+		{"cluster-first", corev1.DNSClusterFirst, ""},
+		{"cluster-first-with-host-net", corev1.DNSClusterFirstWithHostNet, ""},
+		{"none", corev1.DNSNone, ""},
+		{"autopath", corev1.DNSClusterFirst, "ClusterFirstWithAutopath"},
+		{"default-by-annotation", corev1.DNSClusterFirst, "Default"},
+	} {
+		for _, network := range []string{"pod", "host"} {
+			spec := corev1.PodSpec{DNSPolicy: c.policy, HostNetwork: network == "host"}
+			if c.policy == corev1.DNSNone || network == "host" {
+				spec.DNSConfig = dnsConfig()
+			}
+			pods = append(pods, nriPod(c.name+"-"+network, spec, c.annotation))
+		}
+	}
+	return pods
+}
+
+// nriPod returns a static pod as the kubelet has it.
+func nriPod(name string, spec corev1.PodSpec, annotation string) *corev1.Pod {
+	pod := withAnnotation(newPod(podName(name), spec), "kubernetes.io/config.source", "file")
+	pod.Spec.Containers = []corev1.Container{{Name: containerName, Image: pauseImage}}
+	if annotation != "" {
+		withAnnotation(pod, policy.OverrideAnnotation, annotation)
+	}
+	return pod
+}
+
+// writeManifest writes the manifest of a pod, whose name has no node name.
+func (n *nri) writeManifest(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	p := pod.DeepCopy()
+	p.Name, p.UID = strings.TrimSuffix(pod.Name, "-"+nodeName), ""
+	delete(p.Annotations, "kubernetes.io/config.source")
+	n.write(t, "manifests/"+p.Name+".yaml", string(manifestText(t, p)))
+}
+
+// throughShim returns the configuration that pod gets through a shim.
+func (n *nri) throughShim(t *testing.T, pod *corev1.Pod) resolvconf.Config {
+	t.Helper()
+	hook := n.hook(t, pod)
+	s := n.startShim(t, hook)
+	v, err := s.runPod(t.Context(), s.sandboxOf(hook.Engine, n.host(), pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.nextReport(t, pod); r.Outcome != cri.Edited && r.Outcome != cri.Unchanged {
+		t.Fatalf("the shim reports %s (%s)", r.Outcome, r.Detail)
+	}
+	return v.config()
+}
+
+func (n *nri) startAgent(t *testing.T) {
+	t.Helper()
+	n.agent = n.spawn(t, n.program+` agent --config "$DIR/agent.yaml"`, "agent.log")
+	if err := poll(func() error { _, err := get(&n.http, "http://"+agentAddress+"/livez"); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *nri) startRelay(t *testing.T) {
+	t.Helper()
+	n.relay = n.spawn(t, n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
+	n.await(t, relayAddress)
+}
+
+// await returns when the server at address is ready.
+func (n *nri) await(t *testing.T, address string) {
+	t.Helper()
+	if err := poll(func() error { _, err := get(&n.http, "http://"+address+"/readyz"); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startPod starts pod as a kubelet without a shim does. The pod is removed when t ends.
+func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
+	t.Helper()
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	config := n.sandboxOf(engine(t, facts()), n.host(), pod)
+	sandbox, err := n.start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := within(context.Background()) // t.Context has ended
+		defer cancel()
+		if err := n.remove(ctx, sandbox); err != nil {
+			t.Error(err)
+		}
+	})
+	if container, err = n.startContainer(ctx, sandbox, config, pauseImage); err != nil {
+		t.Fatal(err)
+	}
+	return container
+}
+
+// awaitConfig returns when a container has the configuration want: on a busy machine it may be
+// written after the start.
+func (n *nri) awaitConfig(t *testing.T, container string, want resolvconf.Config) {
+	t.Helper()
+	if err := poll(func() error {
+		v, err := n.view(t.Context(), container)
+		if diff := cmp.Diff(want, v.config()); err == nil && diff != "" {
+			err = fmt.Errorf("resolv.conf (-want +got):\n%s", diff)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (n *nri) runPod(t *testing.T, pod *corev1.Pod, want resolvconf.Config) {
+	t.Helper()
+	n.awaitConfig(t, n.startPod(t, pod), want)
+}
+
+// check starts a pod with autopath between before and after. It starts in any case, with the
+// kubelet's configuration or that of the engine, and has that of the engine in the end.
+func (n *nri) check(t *testing.T, name string, before, after func()) {
+	t.Helper()
+	pod := nriPod(name, corev1.PodSpec{}, "ClusterFirstWithAutopath")
+	n.writeManifest(t, pod)
+	hook := n.hook(t, pod)
+	d, k := n.decide(hook, pod), hook.Engine.KubeletConfig(kube.FromPod(pod), n.host())
+	before()
+	container := n.startPod(t, pod)
+	v, err := n.view(t.Context(), container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := v.config(); !got.Equal(d.Config()) && !got.Equal(k) {
+		t.Errorf("neither the engine's configuration nor the kubelet's:\n%s", v.ResolvConf)
+	}
+	after()
+	n.awaitConfig(t, container, d.Config())
+}
+
+// testFaults starts pods while the agent or the relay does not run or does not reply.
+func (n *nri) testFaults(t *testing.T) {
+	signal := func(pid, name string) { n.run(t, fmt.Sprintf("kill -%s %s && echo sent", name, pid)) }
+	for name, c := range map[string]struct{ before, after func(*testing.T) }{
+		"agent-is-killed": {func(t *testing.T) { n.end(t, n.agent, "KILL") }, n.startAgent},
+		"agent-hangs":     {func(*testing.T) { signal(n.agent, "STOP") }, func(*testing.T) { signal(n.agent, "CONT") }},
+		"agent-restarts": {func(t *testing.T) {
+			n.end(t, n.agent, "TERM")
+			n.startAgent(t)
+		}, func(*testing.T) {}},
+		"relay-is-killed": {func(t *testing.T) { n.end(t, n.relay, "KILL") }, n.startRelay},
+		"relay-hangs":     {func(*testing.T) { signal(n.relay, "STOP") }, func(*testing.T) { signal(n.relay, "CONT") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.check(t, name, func() { c.before(t) }, func() { c.after(t) })
+		})
+		n.await(t, relayAddress)
+	}
+}
+
+// testChanged: a file that a pod has changed while the agent was away is left unchanged.
+func (n *nri) testChanged(t *testing.T) {
+	pod := nriPod("changed", corev1.PodSpec{}, "ClusterFirstWithAutopath")
+	n.writeManifest(t, pod)
+	n.end(t, n.agent, "KILL")
+	container := n.startPod(t, pod)
+	const own = "nameserver 203.0.113.66"
+	if _, err := n.exec(t.Context(), container, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent(t)
+	if err := poll(func() error {
+		body, err := get(&n.http, "http://"+agentAddress+"/metrics")
+		if err == nil && !strings.Contains(string(body), `dnsconfigurer_agent_decisions_total{outcome="node_facts_mismatch"} 1`) {
+			err = errors.New("no decision for the pod")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := n.view(t.Context(), container); err != nil || v.ResolvConf != own+"\n" {
+		t.Errorf("%v, the file was replaced:\n%s", err, v.ResolvConf)
+	}
+}
