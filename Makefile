@@ -9,7 +9,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-e2e test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 # grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
@@ -40,7 +40,7 @@ demo: build ## show the product in two minutes
 # The soak takes ten minutes and little of the machine: the suites of test-real run
 # beside it. test-faults measures time, so it runs alone.
 EARLY := lint test-unit test-faults test-hostile
-REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns test-release test-chart
+REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns test-release test-chart test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
 	@for suite in $(EARLY); do $(MAKE) --no-print-directory $$suite; done; \
@@ -54,7 +54,7 @@ test-real: ## run the suites with real components, one after another because the
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestNRI$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$)' -json ./...
+	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestNRI$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$|TestE2E$$)' -json ./...
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
 test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
@@ -86,6 +86,11 @@ test-release: ## build image, packages and archives twice, compare and check the
 # helm is built here: about two minutes the first time.
 test-chart: ## render and check the Helm chart with helm, with several sets of values
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/chart test -timeout 20m -json ./...
+
+# After the suites that have built most of its programs. Without cgo, as these are built: the
+# packages that they share are built once.
+test-e2e: ## run a cluster of one node with all components installed from image, chart and unit, and look up names in its pods
+	@$(SUITE) -v env CGO_ENABLED=0 $(GO) test -timeout 20m -count 1 -run '^TestE2E$$' -json ./test/e2e
 
 # The attacks have fixed rates, so it runs alone, too.
 test-hostile: ## attack both DNS servers in 37 ways beside a well-behaved client, four minutes

@@ -139,11 +139,17 @@ func (c *Cluster) apiArgs() []string {
 // Address returns where the API server listens.
 func (c *Cluster) Address() string { return c.apiAddr }
 
+// ServiceAccountKey returns the file of the key that signs the tokens of service accounts.
+func (c *Cluster) ServiceAccountKey() string { return c.file("service-accounts.key") }
+
+// Authority returns the file of the certificate that clients of the API server trust.
+func (c *Cluster) Authority() string { return c.file("certs/apiserver.crt") }
+
 // Kubeconfig returns a kubeconfig file that leads an administrator to address, where
 // the API server is, or something that passes connections on to it. With as, the
 // administrator acts as the user of that name.
 func (c *Cluster) Kubeconfig(address, as string) (string, error) {
-	authority, err := os.ReadFile(c.file("certs/apiserver.crt")) // which the server has made, and signed itself
+	authority, err := os.ReadFile(c.Authority()) // which the server has made, and signed itself
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,21 @@ import (
 // module is ours; it contains the module that builds Kubernetes.
 const module = "github.com/dnsconfigurer/dnsconfigurer"
 
+// Install makes programs available to Start and Kubectl in this test, and in processes that it
+// starts, which need no network then.
+func Install(t testing.TB) {
+	t.Helper()
+	installEtcd(t)
+	for _, program := range []string{"kube-apiserver", "kubectl"} {
+		t.Setenv(variable(program), build(t, program))
+	}
+}
+
+// variable returns the name of the environment variable with the path of a program.
+func variable(program string) string {
+	return "DNSCONFIGURER_TEST_" + strings.ToUpper(strings.ReplaceAll(program, "-", "_"))
+}
+
 // installEtcd returns the path of etcd.
 func installEtcd(t testing.TB) string {
 	t.Helper()
@@ -49,6 +64,9 @@ func aptGet(args ...string) *exec.Cmd {
 // build returns the path of a program of Kubernetes, kube-apiserver or kubectl.
 func build(t testing.TB, program string) string {
 	t.Helper()
+	if path := os.Getenv(variable(program)); path != "" {
+		return path
+	}
 	start := time.Now()
 	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
 	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", program)

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -188,7 +189,7 @@ func (m *machine) testActivation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	container, err := old.startContainer(ctx, id, config, pauseImage)
+	container, err := old.startContainer(ctx, id, config, nodetools.PauseImage)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -55,11 +56,11 @@ var faults = []struct {
 // fails during upgrades. The durations are logged, not checked; docs/node-cache.md has the
 // figures.
 func TestFaults(t *testing.T) {
-	install(t)
+	nodetools.Install(t)
 	program, dir := process.Build(t, t.TempDir()), t.TempDir()
 	ask := map[string]string{"glibc": filepath.Join(dir, "glibc"), "musl": filepath.Join(dir, "musl")}
-	compile(t, "gcc", "ask.c", ask["glibc"], "-lresolv")
-	compile(t, "musl-gcc", "ask.c", ask["musl"])
+	nodetools.Compile(t, "gcc", "ask.c", ask["glibc"], "-lresolv")
+	nodetools.Compile(t, "musl-gcc", "ask.c", ask["musl"])
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			s := newServed(t, program, f.two)

@@ -20,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // kubelet simulates the machine's kubelet for a runtime: containerd or a shim.
@@ -94,7 +95,7 @@ func (k kubelet) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig
 		return v, err
 	}
 	defer func() { err = errors.Join(err, k.remove(ctx, sandbox)) }()
-	container, err := k.startContainer(ctx, sandbox, config, pauseImage)
+	container, err := k.startContainer(ctx, sandbox, config, nodetools.PauseImage)
 	if err != nil {
 		return v, err
 	}

@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +21,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // nodeName is the hostname of the machine.
@@ -64,7 +64,7 @@ const containerdConfig = `version = 2
 [plugins."io.containerd.internal.v1.opt"]
   path = "/var/lib/opt"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + pauseImage + `"
+  sandbox_image = "` + nodetools.PauseImage + `"
   disable_apparmor = true
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
@@ -89,7 +89,7 @@ func newMachine(t testing.TB, programs string) *machine {
 // newBareMachine returns a machine without containerd.
 func newBareMachine(t testing.TB, programs string) *machine {
 	t.Helper()
-	install(t)
+	nodetools.Install(t)
 	// Paths of sockets are limited to 107 bytes, which t.TempDir exceeds (unix(7)).
 	dir, err := os.MkdirTemp("", "dnsconfigurer-node")
 	if err != nil {
@@ -183,41 +183,12 @@ func (m *machine) close(t testing.TB) {
 			t.Logf("%s:\n%s", log, tail(log, 12<<10))
 		}
 	}
-	if err := m.removeCgroups(); err != nil {
+	if err := nodetools.RemoveCgroup(m.cgroup); err != nil {
 		t.Error(err)
 	}
 	if err := os.RemoveAll(m.dir); err != nil {
 		t.Error(err)
 	}
-}
-
-// removeCgroups removes the cgroups of the pods, children first. It repeats that while
-// the kernel still removes processes.
-func (m *machine) removeCgroups() error {
-	one, _ := filepath.Glob("/sys/fs/cgroup/*" + m.cgroup) // version 1: a tree for each controller
-	for _, top := range append(one, "/sys/fs/cgroup"+m.cgroup) {
-		if err := poll(func() error { return removeTree(top) }); err != nil {
-			return fmt.Errorf("removing the cgroup %s: %w", top, err)
-		}
-	}
-	return nil
-}
-
-func removeTree(top string) error {
-	var dirs []string
-	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	for _, dir := range slices.Backward(dirs) {
-		err = errors.Join(err, os.Remove(dir))
-	}
-	return err
 }
 
 func tail(path string, size int) string {
@@ -282,12 +253,12 @@ func (m *machine) killContainerd(t *testing.T) {
 // processes the event of an import later.
 func (m *machine) importImages(t testing.TB) {
 	t.Helper()
-	cmd := exec.Command("ctr", "--address", m.endpoint(), "--namespace", "k8s.io", "images", "import", buildImages(t, m.dir))
+	cmd := exec.Command("ctr", "--address", m.endpoint(), "--namespace", "k8s.io", "images", "import", nodetools.BuildImages(t, m.dir))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
 	images := runtimeapi.NewImageServiceClient(connect(t, m.endpoint()))
-	for _, name := range []string{pauseImage, glibcImage, muslImage} {
+	for _, name := range []string{nodetools.PauseImage, nodetools.GlibcImage, nodetools.MuslImage} {
 		err := poll(func() error {
 			s, err := images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 			if err == nil && s.Image == nil {

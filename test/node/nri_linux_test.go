@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -55,9 +56,9 @@ type nri struct {
 // TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration that
 // they get through the shim, and start whatever happens to relay and agent.
 func TestNRI(t *testing.T) {
-	install(t)
+	nodetools.Install(t)
 	program := process.Build(t, t.TempDir())
-	m := newMachine(t, buildContainerd(t))
+	m := newMachine(t, nodetools.BuildContainerd(t))
 	t.Cleanup(func() { m.timings.report(t) })
 	n := &nri{machine: m, program: program, kubelet: m.kubelet(t, m.endpoint(), "NRI")}
 	n.http.Timeout = time.Minute
@@ -121,7 +122,7 @@ func nriPods() (pods []*corev1.Pod) {
 // nriPod returns a static pod as the kubelet has it.
 func nriPod(name string, spec corev1.PodSpec, annotation string) *corev1.Pod {
 	pod := withAnnotation(newPod(podName(name), spec), "kubernetes.io/config.source", "file")
-	pod.Spec.Containers = []corev1.Container{{Name: containerName, Image: pauseImage}}
+	pod.Spec.Containers = []corev1.Container{{Name: containerName, Image: nodetools.PauseImage}}
 	if annotation != "" {
 		withAnnotation(pod, policy.OverrideAnnotation, annotation)
 	}
@@ -191,7 +192,7 @@ func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
 			t.Error(err)
 		}
 	})
-	if container, err = n.startContainer(ctx, sandbox, config, pauseImage); err != nil {
+	if container, err = n.startContainer(ctx, sandbox, config, nodetools.PauseImage); err != nil {
 		t.Fatal(err)
 	}
 	return container

@@ -25,6 +25,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // autopathPod returns a pod whose DNS differs from the kubelet's.
@@ -88,7 +89,7 @@ func (m *machine) testLimits(t *testing.T) {
 // testLibraries compares how the C libraries in containers read the file with package
 // resolvconf.
 func (m *machine) testLibraries(t *testing.T) {
-	libraries := map[string]func(string) resolvconf.Resolver{glibcImage: resolvconf.Glibc, muslImage: resolvconf.Musl}
+	libraries := map[string]func(string) resolvconf.Resolver{nodetools.GlibcImage: resolvconf.Glibc, nodetools.MuslImage: resolvconf.Musl}
 	long := newPod("long", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{strings.Repeat("long.", 40) + "example"}}})
 	for _, pod := range []*corev1.Pod{autopathPod("autopath"), newPod("cluster-first", corev1.PodSpec{}), long} {
 		t.Run(pod.Name, func(t *testing.T) {
@@ -312,7 +313,7 @@ func (m *machine) testRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	container, err := s.startContainer(ctx, sandbox, config, pauseImage)
+	container, err := s.startContainer(ctx, sandbox, config, nodetools.PauseImage)
 	if err != nil {
 		t.Fatal(err)
 	}

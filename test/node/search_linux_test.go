@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -147,7 +148,7 @@ func (m *machine) lookUp(t *testing.T, cached bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, image := range []string{glibcImage, muslImage} {
+		for _, image := range []string{nodetools.GlibcImage, nodetools.MuslImage} {
 			container, err := s.startContainer(ctx, sandbox, config, image)
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +172,7 @@ func (m *machine) lookUpIn(ctx context.Context, t *testing.T, s shim, container,
 		if pod == "list" {
 			count = l.listed
 		}
-		if pod == "list" && image == muslImage && l.name == "intranet" {
+		if pod == "list" && image == nodetools.MuslImage && l.name == "intranet" {
 			// The search of musl ends at the namespace, a name without addresses.
 			want, count = "error EAI_NONAME", 4
 		}
@@ -186,7 +187,7 @@ func (m *machine) lookUpIn(ctx context.Context, t *testing.T, s shim, container,
 			t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod, image, l.title, len(got), count, strings.Join(got, "\n"))
 		}
 		passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
-		if first := cached && pod == "autopath" && image == glibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
+		if first := cached && pod == "autopath" && image == nodetools.GlibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
 			t.Errorf("%s: the node cache sent %q", l.title, passed)
 		}
 	}

@@ -22,6 +22,8 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // standalone is the kubelet of the Kubernetes release in test/cluster. It has no API
@@ -100,8 +102,8 @@ func newStandalone(t *testing.T, m *machine, program, gates string) *standalone 
 		}
 	})
 	m.run(t, forKubelet)
-	m.makeCgroups(t)
 	if err := errors.Join(
+		nodetools.MakeCgroup(m.cgroup),
 		os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755),
 		os.WriteFile(filepath.Join(m.dir, "pods-resolv.conf"), []byte(hostFile), 0o644),
 		os.WriteFile(filepath.Join(m.dir, "etc/passwd"), nil, 0o644), // without user IDs for pods
@@ -122,26 +124,6 @@ func readKernelSettings(t *testing.T) map[string]string {
 		settings[name] = string(value)
 	}
 	return settings
-}
-
-// makeCgroups creates the root cgroup of the kubelet, which must exist with all
-// controllers. removeCgroups removes it.
-func (m *machine) makeCgroups(t *testing.T) {
-	t.Helper()
-	const top = "/sys/fs/cgroup"
-	trees := []string{top}
-	if controllers, err := os.ReadFile(top + "/cgroup.controllers"); err == nil {
-		for _, c := range strings.Fields(string(controllers)) {
-			_ = os.WriteFile(top+"/cgroup.subtree_control", []byte("+"+c), 0) // as runc does; the kubelet reports missing controllers
-		}
-	} else { // version 1: a tree for each controller
-		trees, _ = filepath.Glob(top + "/*")
-	}
-	for _, tree := range trees {
-		if err := os.MkdirAll(tree+m.cgroup, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.yaml") }

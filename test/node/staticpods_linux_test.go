@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -25,11 +26,11 @@ import (
 // pods, and runs them first without a shim and then through one. `make test-unit` skips
 // it because the build of a kubelet takes minutes.
 func TestKubelet(t *testing.T) {
-	install(t)
-	kubelet, dnsconfigurer := buildKubelet(t), process.Build(t, t.TempDir())
+	nodetools.Install(t)
+	kubelet, dnsconfigurer := nodetools.BuildTool(t, "test/cluster", "kubelet"), process.Build(t, t.TempDir())
 	for _, c := range []struct{ name, programs, gates string }{
 		{"Debian's containerd", "", ""},
-		{"containerd 2", buildContainerd(t), eventedPLEG},
+		{"containerd 2", nodetools.BuildContainerd(t), eventedPLEG},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // a kubelet mostly waits
@@ -125,7 +126,7 @@ func staticPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	pod.Spec.TerminationGracePeriodSeconds = &second
 	pod.Spec.AutomountServiceAccountToken, pod.Spec.EnableServiceLinks = &none, &none
 	pod.Spec.Containers = []corev1.Container{{
-		Name: containerName, Image: pauseImage, ImagePullPolicy: corev1.PullNever,
+		Name: containerName, Image: nodetools.PauseImage, ImagePullPolicy: corev1.PullNever,
 		Command:      []string{"/bin/busybox", "sh", "-c", "echo started && exec busybox sleep 1000000"},
 		Env:          []corev1.EnvVar{{Name: "PATH", Value: "/bin"}},
 		StartupProbe: probe("true"),

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package nodetools
 
 import (
 	"archive/tar"
@@ -19,9 +19,9 @@ import (
 // The images. Each has busybox; the two others also have static programs of their C
 // library: tell prints how the library reads /etc/resolv.conf, ask looks up a name.
 const (
-	pauseImage = "localhost/pause:1"
-	glibcImage = "localhost/glibc:1"
-	muslImage  = "localhost/musl:1"
+	PauseImage = "localhost/pause:1"
+	GlibcImage = "localhost/glibc:1"
+	MuslImage  = "localhost/musl:1"
 )
 
 // sleep is the command of containers.
@@ -33,18 +33,18 @@ type image struct {
 	files map[string]string // paths outside by paths inside
 }
 
-// buildImages writes the images into one archive and returns its path.
-func buildImages(t testing.TB, dir string) string {
+// BuildImages writes the images into one archive and returns its path.
+func BuildImages(t testing.TB, dir string) string {
 	t.Helper()
 	glibc, musl := filepath.Join(dir, "glibc"), filepath.Join(dir, "musl")
-	compile(t, "gcc", "glibc.c", glibc, "-DWHOLE")
-	compile(t, "gcc", "ask.c", glibc+"-ask", "-lresolv")
-	compile(t, "musl-gcc", "musl.c", musl)
-	compile(t, "musl-gcc", "ask.c", musl+"-ask")
+	Compile(t, "gcc", "glibc.c", glibc, "-DWHOLE")
+	Compile(t, "gcc", "ask.c", glibc+"-ask", "-lresolv")
+	Compile(t, "musl-gcc", "musl.c", musl)
+	Compile(t, "musl-gcc", "ask.c", musl+"-ask")
 	text, err := archive([]image{
-		{pauseImage, map[string]string{"bin/busybox": busybox()}},
-		{glibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc, "bin/ask": glibc + "-ask"}},
-		{muslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl, "bin/ask": musl + "-ask"}},
+		{PauseImage, map[string]string{"bin/busybox": busybox()}},
+		{GlibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc, "bin/ask": glibc + "-ask"}},
+		{MuslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl, "bin/ask": musl + "-ask"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func buildImages(t testing.TB, dir string) string {
 	return path
 }
 
-// compile builds a program of test/libc, which describes its output.
-func compile(t testing.TB, compiler, source, program string, flags ...string) {
+// Compile builds a program of test/libc, which describes its output.
+func Compile(t testing.TB, compiler, source, program string, flags ...string) {
 	t.Helper()
 	args := append([]string{"-static", "-O1", "-o", program, filepath.Join("..", "libc", "testdata", source)}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package nodetools
 
 import (
 	"debug/elf"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// tools are the programs that the tests run, and their Debian packages.
-var tools = []struct{ program, pkg string }{
+// required are the programs that the tests run, and their Debian packages.
+var required = []struct{ program, pkg string }{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
 	{"runc", "runc"},
@@ -27,14 +27,14 @@ var tools = []struct{ program, pkg string }{
 
 const bridgePlugin = "/usr/lib/cni/bridge"
 
-// install installs the missing tools.
-func install(t testing.TB) {
+// Install installs the missing tools, as root on Debian.
+func Install(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for namespaces and containers")
 	}
 	var missing []string
-	for _, tool := range tools {
+	for _, tool := range required {
 		if _, err := exec.LookPath(tool.program); err != nil {
 			missing = append(missing, tool.pkg)
 		}
@@ -63,38 +63,34 @@ func aptGet(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// buildKubelet returns the path of a kubelet. Go keeps it in its build cache, with the
-// packages that it shares with the tests of test/cluster.
-func buildKubelet(t *testing.T) string {
+// BuildContainerd returns the directories with a containerd of the newest release line and
+// its shim, for $PATH. Debian's is of the line before: it lacks GetContainerEvents and
+// RuntimeConfig, and treats an empty DNS configuration differently.
+func BuildContainerd(t testing.TB) string {
 	t.Helper()
-	return strings.TrimSpace(runGo(t, "test/cluster", "tool", "-n", "kubelet"))
+	var dirs []string
+	for _, program := range []string{"containerd", "containerd-shim-runc-v2"} {
+		dirs = append(dirs, filepath.Dir(BuildTool(t, "test/containerd", program)))
+	}
+	return strings.Join(dirs, ":")
 }
 
-// buildContainerd returns a directory with a containerd of the newest release line.
-// Debian's is of the line before: it lacks GetContainerEvents and RuntimeConfig, and
-// treats an empty DNS configuration differently.
-func buildContainerd(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	runGo(t, "test/containerd", "build", "-o", dir+"/", "tool")
-	return dir
-}
-
-// runGo runs the go command in a directory of the repository and returns its output.
-func runGo(t *testing.T, dir string, args ...string) string {
+// BuildTool returns the path of a program that a module of the repository has as a tool.
+// Go keeps it in its build cache.
+func BuildTool(t testing.TB, module, program string) string {
 	t.Helper()
 	start := time.Now()
-	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join("..", "..", dir)
+	cmd := exec.Command("go", "tool", "-n", program)
+	cmd.Dir = filepath.Join("..", "..", module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("in %s: %s: %v\n%s", dir, cmd, err, &problems)
+		t.Fatalf("in %s: %s: %v\n%s", module, cmd, err, &problems)
 	}
-	t.Logf("in %s: %s took %v", dir, strings.Join(cmd.Args, " "), time.Since(start).Round(time.Second))
-	return string(out)
+	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
+	return strings.TrimSpace(string(out))
 }
 
 // busybox returns the path of a statically linked busybox, "" if there is none.

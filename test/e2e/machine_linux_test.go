@@ -1,0 +1,63 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// The machine and its addresses.
+const (
+	nodeName  = "node1"
+	nodeIP    = "192.0.2.1"
+	nodeIP6   = "fd00:192::1"
+	outside   = "192.0.2.53" // the DNS server of all names outside the cluster
+	nodeCache = "169.254.20.10"
+	dnsIP     = "10.96.0.10"
+	dnsIP6    = "fd00:10:96::a"
+)
+
+// etc are the files of the machine's /etc. Pods get kubelet-resolv.conf, which differs from
+// the machine's own, which runtimes use as the default.
+var etc = map[string]string{
+	"resolv.conf":         "nameserver 192.0.2.99\nsearch wrong.example\n",
+	"kubelet-resolv.conf": "search corp.example node.example\nnameserver " + outside + "\noptions timeout:3 attempts:2\n",
+	"hosts":               "127.0.0.1 localhost\n" + nodeIP + " " + nodeName + "\n",
+	"passwd":              "root:x:0:0:root:/root:/bin/sh\n", // without user IDs for pods
+	"group":               "root:x:0:\n",
+	"cni/net.d/pods.conflist": `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+  {"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/ipam",
+    "ranges": [[{"subnet": "10.244.0.0/24"}], [{"subnet": "fd00:244::/64"}]],
+    "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}
+]}`,
+	"containerd/config.toml": `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  sandbox_image = "localhost/pause:1"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "/etc/cni/net.d"
+`,
+}
+
+// patience limits each wait, on a busy machine too.
+const patience = 2 * time.Minute
+
+// await calls try until it succeeds. what says for what it waits.
+func await(t testing.TB, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %v: %v", what, patience, err)
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// Parts of the resolv.conf of pods.
+const (
+	clusterSearch = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example node.example"
+	hostText      = "search corp.example node.example\nnameserver 192.0.2.53\noptions timeout:3 attempts:2"
+	clusterText   = clusterSearch + "\nnameserver 10.96.0.10\noptions ndots:5"
+	autopathText  = "search search.shop.cluster.local.ap.k8s.io\nnameserver 169.254.20.10\noptions ndots:5"
+)
+
+// kepPolicy is the policy as the KEP spells it, which no API server knows.
+const kepPolicy = "clusterFirstWithAutopath"
+
+// view is what the processes of a pod see.
+type view struct{ Hostname, ResolvConf string }
+
+// policyPod is a pod and what it must see behind the shim.
+type policyPod struct {
+	spec     corev1.PodSpec
+	autopath string // policy in the annotation; "": none
+	want     view
+}
+
+// dnsConfig adds to every list of the base.
+func dnsConfig() *corev1.PodDNSConfig {
+	ndots := "2"
+	return &corev1.PodDNSConfig{
+		Nameservers: []string{"203.0.113.53"},
+		Searches:    []string{"extra.example", "shop.svc.cluster.local"},
+		Options:     []corev1.PodDNSConfigOption{{Name: "ndots", Value: &ndots}, {Name: "edns0"}},
+	}
+}
+
+// fqdnRest is what the FQDN of a pod has behind its hostname.
+const fqdnRest = ".web.shop.svc.cluster.local"
+
+// policyPods returns pods with all policies, merges and forms of hostnames, by name.
+func policyPods() map[string]policyPod {
+	yes := true
+	longest := strings.Repeat("h", fqdn.MaxNodename-len(fqdnRest))
+	return map[string]policyPod{
+		"cluster-first": {want: view{"cluster-first", clusterText}},
+		"cluster-first-merged": {spec: corev1.PodSpec{DNSConfig: dnsConfig()}, want: view{"cluster-first-merged",
+			clusterSearch + " extra.example\nnameserver 10.96.0.10\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+		"default": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, want: view{"default", hostText}},
+		"default-merged": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault, DNSConfig: dnsConfig()}, want: view{"default-merged",
+			"search corp.example node.example extra.example shop.svc.cluster.local\nnameserver 192.0.2.53\nnameserver 203.0.113.53\noptions timeout:3 attempts:2 ndots:2 edns0"}},
+		"none": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: dnsConfig()}, want: view{"none",
+			"search extra.example shop.svc.cluster.local\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+		"host-network": {spec: corev1.PodSpec{HostNetwork: true}, want: view{nodeName, hostText}},
+		"host-network-with-cluster-dns": {spec: corev1.PodSpec{HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet},
+			want: view{nodeName, clusterText}},
+		"pod-network-with-host-net": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet}, want: view{"pod-network-with-host-net", clusterText}},
+		"hostname":                  {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web"}, want: view{"one", clusterText}},
+		"fqdn":                      {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, want: view{"one" + fqdnRest, clusterText}},
+		"fqdn-of-64":                {spec: corev1.PodSpec{Hostname: longest, Subdomain: "web", SetHostnameAsFQDN: &yes}, want: view{longest + fqdnRest, clusterText}},
+		"fqdn-without-subdomain":    {spec: corev1.PodSpec{SetHostnameAsFQDN: &yes}, want: view{"fqdn-without-subdomain", clusterText}},
+
+		"autopath":                 {autopath: "ClusterFirstWithAutopath", want: view{"autopath", autopathText}},
+		"autopath-kep":             {spec: corev1.PodSpec{DNSPolicy: kepPolicy}, want: view{"autopath-kep", autopathText}},
+		"autopath-on-host-network": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, HostNetwork: true}, want: view{nodeName, autopathText}},
+		"autopath-merged": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, DNSConfig: dnsConfig()}, want: view{"autopath-merged",
+			"search search.shop.cluster.local.ap.k8s.io extra.example shop.svc.cluster.local\nnameserver 169.254.20.10\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+	}
+}
+
+// startPods creates pods and returns when they are ready.
+func (c *cluster) startPods(t *testing.T, pods map[string]policyPod) {
+	t.Helper()
+	var list []*corev1.Pod
+	for name, p := range pods {
+		pod := newPod(name, p.spec)
+		if p.autopath != "" {
+			pod.Annotations = map[string]string{policy.OverrideAnnotation: p.autopath}
+		}
+		list = append(list, pod)
+	}
+	c.create(t, list...)
+}
+
+// view returns what a container of a pod sees.
+func (c *cluster) view(t *testing.T, pod string) view {
+	t.Helper()
+	hostname, text, _ := strings.Cut(c.exec(t, pod, "glibc", "/bin/busybox", "sh", "-c", "busybox hostname && busybox cat /etc/resolv.conf"), "\n")
+	return view{hostname, text}
+}
+
+// testPolicies compares what pods see with their policies, and looks up names in those
+// that use a DNS server of the cluster.
+func (c *cluster) testPolicies(t *testing.T) {
+	pods := policyPods()
+	c.startPods(t, pods)
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(pods[name].want, c.view(t, name)); diff != "" {
+				t.Errorf("the pod sees (-want +got):\n%s", diff)
+			}
+			if text := pods[name].want.ResolvConf; text == clusterText || text == autopathText {
+				c.checkLookups(t, name)
+			}
+		})
+	}
+}
+
+// testTooLong creates a pod whose FQDN has one character too many. The admission policy
+// refuses it. A node without the policy keeps it from starting and says why, which is
+// tested in test/cluster.
+func (c *cluster) testTooLong(t *testing.T) {
+	yes := true
+	pod := newPod("fqdn-of-65", corev1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: &yes,
+		Hostname: strings.Repeat("h", fqdn.MaxNodename+1-len(fqdnRest))})
+	_, _, err := c.kubectl.Run(t.Context(), string(encode(t, pod)), "create", "--validate=false", "-f", "-")
+	if err == nil || !strings.Contains(err.Error(), "65 characters") {
+		t.Errorf("the API server accepts an FQDN of 65 characters, or refuses it without a reason: %v", err)
+	}
+}

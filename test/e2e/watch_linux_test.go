@@ -1,0 +1,90 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// watchers are pods that look up names all the time, and write the results to their logs.
+var watchers = []string{"watcher", "watcher-autopath"}
+
+// startWatchers starts the watchers.
+func (c *cluster) startWatchers(t *testing.T) {
+	t.Helper()
+	var pods []*corev1.Pod
+	for _, name := range watchers {
+		pod := newPod(name, corev1.PodSpec{})
+		if strings.HasSuffix(name, "autopath") {
+			pod.Spec.DNSPolicy = kepPolicy
+		}
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].Command = []string{"/bin/busybox", "sh", "-c", "while :; do /bin/ask each 50 web db.default www.example.com; done"}
+		}
+		pods = append(pods, pod)
+	}
+	c.create(t, pods...)
+}
+
+// watched are the lookups of one container.
+type watched struct {
+	lines  int
+	failed []string
+}
+
+// watched returns the lookups so far, by the paths of the logs.
+func readWatched(t *testing.T) map[string]watched {
+	t.Helper()
+	results := map[string]watched{}
+	for _, name := range watchers {
+		paths, err := filepath.Glob("/var/log/pods/" + namespace + "_" + name + "_*/*/*.log")
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s has the logs %q, %v", name, paths, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w watched
+			for line := range strings.Lines(string(text)) {
+				w.lines++
+				if strings.Contains(line, " error ") {
+					w.failed = append(w.failed, line)
+				}
+			}
+			results[path] = w
+		}
+	}
+	return results
+}
+
+// during calls f while the watchers look up names. It checks that no lookup fails from
+// before f is called until some time after it has returned.
+func (c *cluster) during(t *testing.T, f func()) {
+	t.Helper()
+	before := readWatched(t)
+	f()
+	after := readWatched(t)
+	await(t, "more lookups", func() error {
+		for path, now := range readWatched(t) {
+			if now.lines < after[path].lines+10 {
+				return fmt.Errorf("%s has %d lines", path, now.lines)
+			}
+		}
+		return nil
+	})
+	for path, now := range readWatched(t) {
+		t.Logf("%s: %d lookups, %d failed", path, now.lines-before[path].lines, len(now.failed)-len(before[path].failed))
+		for _, line := range now.failed[len(before[path].failed):] {
+			t.Errorf("failed lookup: %s", line)
+		}
+	}
+}
