@@ -29,8 +29,8 @@ func validateCommand() *cobra.Command {
 		Long: `Check the DNS configuration and the host names of each Pod and each template
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
 PodTemplate, List) in YAML or JSON: values that the API server or the node would refuse,
-that the node would truncate, and that no C library supports. Objects of other kinds are
-ignored.
+that the node would truncate, and that no C library supports. So are the pod templates of
+custom resources, such as a Rollout or a JobSet. Other objects are ignored.
 
 The result does not depend on this machine: the host's resolv.conf is only used if
 --resolv-conf is set. Exit code 1: there is an error, or a document cannot be read; warnings

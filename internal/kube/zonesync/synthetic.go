@@ -166,28 +166,33 @@ func (a allocator) slice(s *corev1.Service, family corev1.IPFamily, pods []kube.
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &target})
 	}
 	for _, w := range pods {
-		if w.Namespace != s.Namespace {
-			continue
-		}
-		add := func(pod, host string, ordinal int64) {
-			if !w.SelectedBy(s.Spec.Selector, ordinal) {
-				return
-			}
-			ep := discoveryv1.Endpoint{Addresses: []string{a.assign(forEndpoints, family, s.Namespace+"/"+pod).String()}}
-			if w.Pod.Spec.Subdomain == s.Name && host != "" {
-				ep.Hostname = &host
-			}
-			slice.Endpoints = append(slice.Endpoints, ep)
-		}
-		n := w.Ordinals
-		if n.Base == "" {
-			add(w.Pod.Name, w.Pod.Spec.Hostname, 0)
-			continue
-		}
-		for i := range min(int64(n.Last)-int64(n.First)+1, maxPods) {
-			host := fmt.Sprintf("%s-%d", n.Base, int64(n.First)+i)
-			add(host, host, int64(n.First)+i)
+		if w.Namespace == s.Namespace {
+			slice.Endpoints = append(slice.Endpoints, a.endpoints(s, family, w)...)
 		}
 	}
 	return slice
+}
+
+// endpoints returns the endpoints of the pods of w that the Service selects.
+func (a allocator) endpoints(s *corev1.Service, family corev1.IPFamily, w kube.Workload) (list []discoveryv1.Endpoint) {
+	add := func(pod, host string, ordinal int64) {
+		if !w.SelectedBy(s.Spec.Selector, ordinal) {
+			return
+		}
+		ep := discoveryv1.Endpoint{Addresses: []string{a.assign(forEndpoints, family, s.Namespace+"/"+pod).String()}}
+		if w.Pod.Spec.Subdomain == s.Name && host != "" {
+			ep.Hostname = &host
+		}
+		list = append(list, ep)
+	}
+	n := w.Ordinals
+	if n.Base == "" {
+		add(w.Pod.Name, w.Pod.Spec.Hostname, 0)
+		return list
+	}
+	for i := range min(int64(n.Last)-int64(n.First)+1, maxPods) {
+		host := fmt.Sprintf("%s-%d", n.Base, int64(n.First)+i)
+		add(host, host, int64(n.First)+i)
+	}
+	return list
 }
