@@ -80,8 +80,8 @@ var imports = map[string][]string{
 	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.
-	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/kube/client", "internal/kube/watch", "internal/multierr",
-		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest", "github.com/prometheus/client_golang/prometheus"},
+	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/multierr",
+		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
 	"internal/decision": {"std", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest"},
 	"internal/agent": {"std", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/excerpt", "internal/sandboxevent", "internal/sandboxfile",
 		"pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus"},
