@@ -54,7 +54,7 @@ func (c *cluster) testOutage(t *testing.T) {
 // endContainer ends a container of a pod, and returns when another has started.
 func (c *cluster) endContainer(t *testing.T, pod string) {
 	t.Helper()
-	id, err := c.containerID(t, pod, "glibc")
+	id, err := c.containerID(t, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func (c *cluster) endContainer(t *testing.T, pod string) {
 func (c *cluster) awaitOther(t *testing.T, pod, id string) {
 	t.Helper()
 	await(t, "another container of "+pod, func() error {
-		now, err := c.containerID(t, pod, "glibc")
+		now, err := c.containerID(t, pod)
 		if err == nil && now == id {
 			err = errors.New("it is the same")
 		}
@@ -79,7 +79,7 @@ func (c *cluster) awaitOther(t *testing.T, pod, id string) {
 // endSandbox ends the sandbox of a pod, and returns when its containers run in another.
 func (c *cluster) endSandbox(t *testing.T, pod string) {
 	t.Helper()
-	id, err := c.containerID(t, pod, "glibc")
+	id, err := c.containerID(t, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,6 @@ func (c *cluster) endSandbox(t *testing.T, pod string) {
 		t.Fatal(err)
 	}
 	c.awaitOther(t, pod, id)
-	for library := range libraries {
-		await(t, "the containers of "+pod, func() error { _, err := c.containerID(t, pod, library); return err })
-	}
 }
 
 // testStaticPod starts kubelet and shim without an API server, and then a static pod.
@@ -111,9 +108,7 @@ func (c *cluster) testStaticPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := "static-" + nodeName
-	for library := range libraries {
-		await(t, "the static pod", func() error { _, err := c.containerID(t, name, library); return err })
-	}
+	await(t, "the static pod", func() error { _, err := c.containerID(t, name); return err })
 	if diff := cmp.Diff(view{name, autopathText}, c.view(t, name)); diff != "" {
 		t.Errorf("the static pod sees (-want +got):\n%s", diff)
 	}

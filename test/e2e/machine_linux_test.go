@@ -44,7 +44,7 @@ var etc = map[string]string{
 }
 
 // patience limits each wait, on a busy machine too.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // await calls try until it succeeds. what says for what it waits.
 func await(t testing.TB, what string, try func() error) {

@@ -21,19 +21,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
-// namespace is that of the pods.
-const namespace = "shop"
+// The namespace of the pods, and the name of their container.
+const (
+	namespace = "shop"
+	container = "main"
+)
 
-// libraries are the images of the C libraries, by the names of containers.
-var libraries = map[string]string{"glibc": nodetools.GlibcImage, "musl": nodetools.MuslImage}
+// libraries are the C libraries whose programs each container has.
+var libraries = []string{"glibc", "musl"}
 
-// newPod returns a pod with a container for each C library.
+// newPod returns a pod with one container.
 func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 	second, no := int64(1), false
 	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken, spec.EnableServiceLinks = &second, &no, &no
-	for library, image := range libraries {
-		spec.Containers = append(spec.Containers, corev1.Container{Name: library, Image: image, ImagePullPolicy: corev1.PullNever})
-	}
+	spec.Containers = []corev1.Container{{Name: container, Image: nodetools.LibrariesImage, ImagePullPolicy: corev1.PullNever}}
 	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
@@ -91,7 +92,7 @@ func connect(t *testing.T, socket string) runtimeapi.RuntimeServiceClient {
 }
 
 // containerID returns the ID of the running container of a pod.
-func (c *cluster) containerID(t *testing.T, pod, container string) (string, error) {
+func (c *cluster) containerID(t *testing.T, pod string) (string, error) {
 	r, err := c.runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		LabelSelector: map[string]string{
@@ -99,7 +100,7 @@ func (c *cluster) containerID(t *testing.T, pod, container string) (string, erro
 		},
 	}})
 	if err == nil && len(r.Containers) != 1 {
-		err = fmt.Errorf("pod %s has %d running containers %s", pod, len(r.Containers), container)
+		err = fmt.Errorf("pod %s has %d running containers", pod, len(r.Containers))
 	}
 	if err != nil {
 		return "", err
@@ -108,8 +109,8 @@ func (c *cluster) containerID(t *testing.T, pod, container string) (string, erro
 }
 
 // tryExec runs a command in a container and returns its output. It needs no API server.
-func (c *cluster) tryExec(t *testing.T, pod, container string, command ...string) (string, error) {
-	id, err := c.containerID(t, pod, container)
+func (c *cluster) tryExec(t *testing.T, pod string, command ...string) (string, error) {
+	id, err := c.containerID(t, pod)
 	if err != nil {
 		return "", err
 	}
@@ -118,25 +119,25 @@ func (c *cluster) tryExec(t *testing.T, pod, container string, command ...string
 		err = errors.New("exit code " + fmt.Sprint(r.ExitCode))
 	}
 	if err != nil {
-		return "", fmt.Errorf("%q in %s of %s: %w\n%s%s", command, container, pod, err, r.GetStdout(), r.GetStderr())
+		return "", fmt.Errorf("%q in %s: %w\n%s%s", command, pod, err, r.GetStdout(), r.GetStderr())
 	}
 	return strings.TrimSpace(string(r.Stdout)), nil
 }
 
 // exec is tryExec for a command that succeeds.
-func (c *cluster) exec(t *testing.T, pod, container string, command ...string) string {
+func (c *cluster) exec(t *testing.T, pod string, command ...string) string {
 	t.Helper()
-	out, err := c.tryExec(t, pod, container, command...)
+	out, err := c.tryExec(t, pod, command...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// lookUp looks up names in a container. The results, by name, are the sorted addresses of
+// lookUp looks up names in a pod with a C library. The results, by name, are the sorted addresses of
 // both families, or the name of the error.
 func (c *cluster) lookUp(t *testing.T, pod, library string, names ...string) (map[string]string, error) {
-	out, err := c.tryExec(t, pod, library, append([]string{"/bin/ask", "each", "0"}, names...)...)
+	out, err := c.tryExec(t, pod, append([]string{"/bin/" + library + "-ask", "each", "0"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +150,7 @@ func (c *cluster) lookUp(t *testing.T, pod, library string, names ...string) (ma
 		found[words[0]] = strings.Join(slices.Sorted(slices.Values(words[2:])), " ")
 	}
 	if len(found) != len(names) {
-		return nil, fmt.Errorf("%q in %s of %s: unexpected output %q", names, library, pod, out)
+		return nil, fmt.Errorf("%s-ask %q in %s: unexpected output %q", library, names, pod, out)
 	}
 	return found, nil
-}
-
-// withImages replaces the names of the images in a manifest.
-func withImages(manifest string) string {
-	return strings.NewReplacer("GLIBC", nodetools.GlibcImage, "MUSL", nodetools.MuslImage).Replace(manifest)
 }

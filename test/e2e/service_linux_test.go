@@ -60,7 +60,7 @@ func (c *cluster) lookUpAll(t *testing.T, pod string) map[string]string {
 		names = append(names, l.name)
 	}
 	results := map[string]string{}
-	for library := range libraries {
+	for _, library := range libraries {
 		found, err := c.lookUp(t, pod, library, names...)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func (c *cluster) lookUpAll(t *testing.T, pod string) map[string]string {
 func (c *cluster) checkLookups(t *testing.T, pod string) {
 	t.Helper()
 	found := c.lookUpAll(t, pod)
-	for library := range libraries {
+	for _, library := range libraries {
 		for _, l := range lookups {
 			if got := found[library+" "+l.name]; got != l.want {
 				t.Errorf("%s, %s: %s (%s): %s, want %s", pod, library, l.title, l.name, got, l.want)

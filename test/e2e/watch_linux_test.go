@@ -25,9 +25,8 @@ func (c *cluster) startWatchers(t *testing.T) {
 		if strings.HasSuffix(name, "autopath") {
 			pod.Spec.DNSPolicy = kepPolicy
 		}
-		for i := range pod.Spec.Containers {
-			pod.Spec.Containers[i].Command = []string{"/bin/busybox", "sh", "-c", "while :; do /bin/ask each 50 web db.default www.example.com; done"}
-		}
+		pod.Spec.Containers[0].Command = []string{"/bin/busybox", "sh", "-c",
+			"while :; do /bin/glibc-ask each 50 web db.default www.example.com; /bin/musl-ask each 50 web db.default www.example.com; done"}
 		pods = append(pods, pod)
 	}
 	c.create(t, pods...)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // The peers of a StatefulSet, and the members of an Indexed Job, which end when each has
@@ -32,8 +34,7 @@ spec:
       setHostnameAsFQDN: true
       terminationGracePeriodSeconds: 1
       containers:
-      - {name: glibc, image: GLIBC, imagePullPolicy: Never}
-      - {name: musl, image: MUSL, imagePullPolicy: Never}
+      - {name: main, image: ` + nodetools.LibrariesImage + `, imagePullPolicy: Never}
 ---
 apiVersion: v1
 kind: Service
@@ -52,22 +53,22 @@ spec:
       subdomain: shards
       restartPolicy: Never
       containers:
-      - name: glibc
-        image: GLIBC
+      - name: main
+        image: ` + nodetools.LibrariesImage + `
         imagePullPolicy: Never
-        command: [/bin/busybox, sh, -c, 'for i in 0 1; do until /bin/ask 4 shards-$i.shards | /bin/busybox grep -q ^10; do /bin/busybox sleep 0.2; done; done; /bin/busybox sleep 5']
+        command: [/bin/busybox, sh, -c, 'for i in 0 1; do until /bin/glibc-ask 4 shards-$i.shards | /bin/busybox grep -q ^10; do /bin/busybox sleep 0.2; done; done; /bin/busybox sleep 5']
 `
 
 // testWorkloads resolves the names that controllers give to pods.
 func (c *cluster) testWorkloads(t *testing.T) {
-	c.apply(t, withImages(workloads))
+	c.apply(t, workloads)
 	c.wait(t, "jsonpath={.status.readyReplicas}=2", "statefulset/db")
 	want := map[string]string{}
 	for _, peer := range []string{"db-0", "db-1"} {
 		addresses := c.run(t, "", "get", "pod", peer, "--namespace", namespace, "--output", "jsonpath={.status.podIPs[*].ip}")
 		want[peer+".db"] = strings.Join(slices.Sorted(slices.Values(strings.Fields(addresses))), " ")
 	}
-	for library := range libraries {
+	for _, library := range libraries {
 		await(t, "the names of the peers", func() error {
 			got, err := c.lookUp(t, "db-0", library, slices.Sorted(maps.Keys(want))...)
 			if err == nil && !maps.Equal(got, want) {
@@ -77,7 +78,7 @@ func (c *cluster) testWorkloads(t *testing.T) {
 		})
 	}
 	const srv = "33" // the type
-	if got := c.exec(t, "db-0", "glibc", "/bin/ask", srv, "_sql._tcp.db"); got != "2" {
+	if got := c.exec(t, "db-0", "/bin/glibc-ask", srv, "_sql._tcp.db"); got != "2" {
 		t.Errorf("%s SRV records, want 2", got)
 	}
 	if got, want := c.view(t, "db-1").Hostname, "db-1.db.shop.svc.cluster.local"; got != want {

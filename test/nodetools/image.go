@@ -16,12 +16,14 @@ import (
 	"testing"
 )
 
-// The images. Each has busybox; the two others also have static programs of their C
-// library: tell prints how the library reads /etc/resolv.conf, ask looks up a name.
+// The images. Each has busybox. Those of a C library also have static programs of it: tell
+// prints how the library reads /etc/resolv.conf, ask looks up a name. The last one has
+// glibc-ask and musl-ask.
 const (
-	PauseImage = "localhost/pause:1"
-	GlibcImage = "localhost/glibc:1"
-	MuslImage  = "localhost/musl:1"
+	PauseImage     = "localhost/pause:1"
+	GlibcImage     = "localhost/glibc:1"
+	MuslImage      = "localhost/musl:1"
+	LibrariesImage = "localhost/libraries:1"
 )
 
 // sleep is the command of containers.
@@ -45,6 +47,7 @@ func BuildImages(t testing.TB, dir string) string {
 		{PauseImage, map[string]string{"bin/busybox": busybox()}},
 		{GlibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc, "bin/ask": glibc + "-ask"}},
 		{MuslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl, "bin/ask": musl + "-ask"}},
+		{LibrariesImage, map[string]string{"bin/busybox": busybox(), "bin/glibc-ask": glibc + "-ask", "bin/musl-ask": musl + "-ask"}},
 	})
 	if err != nil {
 		t.Fatal(err)
