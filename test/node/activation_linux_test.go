@@ -100,16 +100,22 @@ func (u *unit) start(t *testing.T) {
 // await returns when the service has sent the notification want.
 func (u *unit) await(t *testing.T, want string) {
 	t.Helper()
-	if err := u.notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	awaitNotification(t, u.notify, want)
+}
+
+// awaitNotification returns the next notification that begins with prefix.
+func awaitNotification(t *testing.T, notify *net.UnixConn, prefix string) string {
+	t.Helper()
+	if err := notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 1000); ; {
-		n, err := u.notify.Read(b)
+		n, err := notify.Read(b)
 		if err != nil {
-			t.Fatalf("waiting for %s: %v", want, err)
+			t.Fatalf("waiting for %s: %v", prefix, err)
 		}
-		if string(b[:n]) == want {
-			return
+		if text := string(b[:n]); strings.HasPrefix(text, prefix) {
+			return text
 		}
 	}
 }
