@@ -141,7 +141,7 @@ func reap(pid int) { _, _ = unix.Wait4(pid, nil, 0, nil) }
 // returned.
 func TestStart_Failure(t *testing.T) {
 	for mode, want := range map[string]string{
-		"end":    ": ended before it was ready (exit status 3)",
+		"end":    ": ended before it was ready",
 		"refuse": ": no configuration",
 		"hang":   ": not ready within 100ms",
 		"talk":   `: unexpected message "hello"`,

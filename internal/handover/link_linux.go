@@ -6,6 +6,7 @@ package handover
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,15 @@ func Duplicate(socket syscall.Conn) (*os.File, error) {
 
 func isReset(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
+// asSibling makes the program a child of the parent of this process, which is the service manager:
+// systemd 252 stops a main process that is not its child with SIGKILL, and without a timeout. The
+// first process of a PID namespace has no parent.
+func asSibling(cmd *exec.Cmd) {
+	if os.Getpid() != 1 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}
+	}
 }
 
 func closeOnExec(fd int) { unix.CloseOnExec(fd) }

@@ -8,6 +8,7 @@ package handover
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"syscall"
 )
 
@@ -23,5 +24,7 @@ func pair() (own, other *os.File, err error) {
 func Duplicate(syscall.Conn) (*os.File, error) { return nil, errLinuxOnly }
 
 func isReset(error) bool { return false }
+
+func asSibling(*exec.Cmd) {}
 
 func closeOnExec(int) {}

@@ -66,9 +66,6 @@ func Start(ctx context.Context, p Program) (*Successor, error) {
 	defer cancel()
 	if err := s.awaitReady(ctx); err != nil {
 		s.Abort()
-		if errors.Is(err, errEnded) {
-			err = fmt.Errorf("%w (%s)", err, s.cmd.ProcessState)
-		}
 		return nil, fmt.Errorf("new process %d: %w", s.PID, err)
 	}
 	return s, nil
@@ -121,6 +118,7 @@ func (p Program) run(other *os.File) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd.Env = append(append(os.Environ(), p.Env...), variable+"="+string(text))
+	asSibling(cmd)
 	return cmd, cmd.Start()
 }
 
@@ -129,8 +127,6 @@ func closeAll(files []*os.File) {
 		f.Close()
 	}
 }
-
-var errEnded = errors.New("ended before it was ready")
 
 // awaitReady returns when the process is ready.
 func (s *Successor) awaitReady(ctx context.Context) error {
@@ -145,7 +141,7 @@ func (s *Successor) awaitReady(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case isEnd(err):
-		return errEnded
+		return errors.New("ended before it was ready")
 	case err != nil:
 		return err
 	}
@@ -155,15 +151,12 @@ func (s *Successor) awaitReady(ctx context.Context) error {
 // Abort ends the process.
 func (s *Successor) Abort() {
 	_ = s.cmd.Process.Kill() // it may have ended
-	_ = s.cmd.Wait()
+	_ = s.cmd.Wait()         // it is not a child
 	s.link.Close()
 }
 
 // Confirm makes the process the main one. This one must accept no more work, and call Watch. If
 // the process has ended, Watch returns at once.
-//
-// The process is never reaped: if it ends while this one runs, its next parent, the service
-// manager, must learn of that.
 func (s *Successor) Confirm() {
 	_ = s.link.send(confirmed)
 	_ = s.cmd.Process.Release()
