@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -130,8 +131,8 @@ func (u *unit) kill(t *testing.T) {
 	u.service = nil
 }
 
-// kubelet returns a client with the timeouts of a kubelet.
-func (u *unit) kubelet(t *testing.T) kubelet {
+// dial returns a connection with the timeouts of a kubelet.
+func (u *unit) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+u.path(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -142,6 +143,11 @@ func (u *unit) kubelet(t *testing.T) kubelet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// kubelet returns a client of the shim.
+func (u *unit) kubelet(c *grpc.ClientConn) kubelet {
 	return kubelet{runtimeapi.NewRuntimeServiceClient(c), u.cgroup, &u.timings, "activated shim"}
 }
 
@@ -171,7 +177,8 @@ func (m *machine) testActivation(t *testing.T) {
 	u := newUnit(t, m)
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	old := u.kubelet(t)
+	conn := u.dial(t)
+	old := u.kubelet(conn)
 
 	wait := calls(ctx, t, old) // before the first start
 	u.start(t)
@@ -184,7 +191,11 @@ func (m *machine) testActivation(t *testing.T) {
 	}
 
 	u.kill(t)
-	wait = calls(ctx, t, old, u.kubelet(t))
+	// A call fails if the client has not noticed yet that its connection is closed.
+	if !conn.WaitForStateChange(ctx, connectivity.Ready) {
+		t.Fatal("the connection to the killed shim is still open")
+	}
+	wait = calls(ctx, t, old, u.kubelet(u.dial(t)))
 	u.start(t)
 	wait()
 
@@ -222,7 +233,7 @@ func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kube
 		t.Fatal(err)
 	}
 	u.await(t, "STOPPING=1")
-	wait := calls(ctx, t, old, u.kubelet(t))
+	wait := calls(ctx, t, old, u.kubelet(u.dial(t)))
 	if err := u.service.Wait(); err != nil {
 		t.Errorf("the service ended with %v", err)
 	}
