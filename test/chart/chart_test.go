@@ -266,6 +266,7 @@ func TestChart_Values(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"clusterDomain=two words":                                     "clusterDomain: ",
+		"policies.allowedOverrides={Nothing}":                         "policies.allowedOverrides: ",
 		"clusterDNSAddress=x":                                         "clusterDNSAddress: ",
 		"dns.networkPolicy.enabled=true":                              "dns.networkPolicy.apiServer: ",
 		"webhook.enabled=true,webhook.networkPolicy.enabled=true":     "webhook.networkPolicy.apiServerCIDRs: ",

@@ -117,6 +117,11 @@ kind: WebhookConfiguration
 {{- if not (regexMatch "^[0-9a-f.:]+$" .Values.clusterDNSAddress) }}
 {{- fail (printf "clusterDNSAddress: %q: want an IP address" .Values.clusterDNSAddress) }}
 {{- end }}
+{{- range .Values.policies.allowedOverrides }}
+{{- if not (has . (list "Default" "ClusterFirst" "ClusterFirstWithHostNet" "None")) }}
+{{- fail (printf "policies.allowedOverrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None" .) }}
+{{- end }}
+{{- end }}
 {{- range $component, $version := dict "webhook" "1.28" "policies" "1.35" "autopath" "1.36" }}
 {{- if and (index $.Values $component).enabled (semverCompare (printf "<%s-0" $version) $.Capabilities.KubeVersion.Version) }}
 {{- fail (printf "%s.enabled: needs Kubernetes %s, the cluster has %s" $component $version $.Capabilities.KubeVersion.Version) }}
