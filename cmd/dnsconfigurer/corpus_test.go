@@ -44,17 +44,9 @@ type kubeletCase struct {
 // TestRender_SameAsKubelet runs the command with the manifest, the host file and the flags
 // of each recorded case.
 func TestRender_SameAsKubelet(t *testing.T) {
-	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
 	skipped := map[string]int{}
 	compared := 0
-	for line := range strings.Lines(string(text)) {
-		var r kubeletCase
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+	for _, r := range kubeletCases(t) {
 		if reason := r.divergence(); reason != "" {
 			skipped[reason]++
 			continue
@@ -66,6 +58,35 @@ func TestRender_SameAsKubelet(t *testing.T) {
 	if compared < 200 {
 		t.Errorf("only %d cases were compared: %v", compared, skipped)
 	}
+}
+
+// kubeletCases returns the recorded cases.
+func kubeletCases(t *testing.T) (cases []kubeletCase) {
+	t.Helper()
+	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var r kubeletCase
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, r)
+	}
+	return cases
+}
+
+// manifest returns the pod as it is written in a file.
+func (r kubeletCase) manifest() map[string]any {
+	manifest := maps.Clone(r.Pod)
+	manifest["apiVersion"], manifest["kind"] = "v1", "Pod"
+	return manifest
+}
+
+// kubeletConfiguration has the cluster DNS, because the flag rejects an invalid address.
+func (r kubeletCase) kubeletConfiguration() map[string]any {
+	return map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}
 }
 
 // divergence returns why a case cannot be compared: an entry of docs/divergences.md, or a
@@ -96,19 +117,8 @@ func (r kubeletCase) divergence() string {
 
 func (r kubeletCase) check(t *testing.T) {
 	dir := t.TempDir()
-	host, pod, kubelet := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "pod.json"), filepath.Join(dir, "kubelet.json")
-	manifest := maps.Clone(r.Pod)
-	manifest["apiVersion"], manifest["kind"] = "v1", "Pod"
-	js, err := json.Marshal(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, pod, js)
-	// The cluster DNS is set in the kubelet's file, because the flag rejects an invalid address.
-	if js, err = json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}); err != nil {
-		t.Fatal(err)
-	}
-	write(t, kubelet, js)
+	host := filepath.Join(dir, "resolv.conf")
+	pod, kubelet := writeFile(t, "pod.json", r.manifest()), writeFile(t, "kubelet.json", r.kubeletConfiguration())
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}

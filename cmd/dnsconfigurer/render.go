@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -26,7 +27,7 @@ CronJob, PodTemplate, List) in YAML or JSON.
 
 The result is the kubelet's, with the exceptions listed in docs/divergences.md. Warnings
 are written to standard error. Exit code 1: a file cannot be read, or a finding has the
-severity error, for example because the pod would not start.`,
+severity error, for example because the pod would not start or the API server refuses it.`,
 		Example: `  dnsconfigurer render examples/ --resolv-conf examples/node/resolv.conf
   dnsconfigurer render examples/autopath.yaml -o explain --config examples/node/shim.yaml
   kubectl get deployments -A -o yaml | dnsconfigurer render - -o json`,
@@ -57,6 +58,10 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	rules, err := admission.New(node.Node, nil)
+	if err != nil {
+		return err
+	}
 	host, findings := node.Host()
 	output.WriteFindings(cmd.ErrOrStderr(), append(node.Findings, findings...))
 
@@ -67,6 +72,9 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 	for _, w := range m.Workloads {
 		w = w.OnNode(r.manifests.namespace, node.Name)
 		d := engine.Decide(w.PolicyPod(), host)
+		if d.Findings, err = rules.AddRefusals(cmd.Context(), admissionObject(w, node.Name), d.Findings); err != nil {
+			return err
+		}
 		failed = failed || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.Write(w, &d); err != nil {
 			return fmt.Errorf("writing the result: %w", err)

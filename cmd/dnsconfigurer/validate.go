@@ -154,16 +154,19 @@ func (v *validateFlags) fails(s output.Summary) bool {
 func (v *validateFlags) objects(workloads []kube.Workload, node string) []admission.Object {
 	objects := make([]admission.Object, len(workloads))
 	for i, w := range workloads {
-		w = w.OnNode(v.manifests.namespace, node)
-		workloads[i] = w
-		objects[i] = admission.Object{
-			Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
-		}
-		if w.Kind == admission.KindPod { // with a node, it is a static pod
-			objects[i].Node = node
-		}
+		workloads[i] = w.OnNode(v.manifests.namespace, node)
+		objects[i] = admissionObject(workloads[i], node)
 	}
 	return objects
+}
+
+// admissionObject converts a workload. With a node, a Pod is a static pod of that node.
+func admissionObject(w kube.Workload, node string) admission.Object {
+	o := admission.Object{Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != ""}
+	if w.Kind == admission.KindPod {
+		o.Node = node
+	}
+	return o
 }
 
 // rules returns the rules for a node. Its resolv.conf is unknown unless --resolv-conf is

@@ -98,8 +98,6 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	d := r.engine.Decide(o.Pod, r.host)
 	for _, f := range d.Findings {
 		switch f.Code {
-		case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
-			// has a finding of the API server's rules
 		case policy.CodeEmptyConfig:
 			c.addEmptyConfig(f)
 		case policy.CodeFQDNTooLong:
@@ -113,7 +111,9 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 		case policy.CodeSearchLimit:
 			c.addSearchesCut(&d)
 		default:
-			c.addFromNode(f)
+			if !hasRefusal(f.Code) {
+				c.addFromNode(f)
+			}
 		}
 	}
 	c.checkFQDNWithoutDomain()

@@ -45,7 +45,7 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	if r.Titles {
 		text = title
 	}
-	if d.Error == "" { // a pod that does not start has no resolv.conf
+	if d.Starts() { // other pods have no resolv.conf
 		text += d.Config().String()
 	}
 	_, err := io.WriteString(r.Stdout, text)

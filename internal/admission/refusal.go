@@ -1,0 +1,45 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// AddRefusals adds the errors in o for which the API server refuses it, or the pods that it
+// creates, to the findings of a decision about its pod. The engine accepts such a pod if the
+// kubelet would; in a cluster it does not exist. Findings about a field that is refused are
+// left out, except the kubelet's events.
+func (r *Rules) AddRefusals(ctx context.Context, o Object, decided []policy.Finding) ([]policy.Finding, error) {
+	all, err := r.Check(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	refusals := slices.DeleteFunc(all, func(f policy.Finding) bool {
+		return f.EnforcedBy != policy.EnforcedByAPIServer || !f.IsError()
+	})
+	findings := slices.Clone(refusals)
+	for _, f := range decided {
+		replaced := slices.ContainsFunc(refusals, func(r policy.Finding) bool {
+			return r.Field == f.Field || r.Code == CodeNoNameservers && f.Code == policy.CodeEmptyConfig
+		})
+		if !hasRefusal(f.Code) && (!replaced || f.Reason != "") {
+			findings = append(findings, f)
+		}
+	}
+	return findings, nil
+}
+
+// hasRefusal reports whether each finding of the engine with this code is about a value for
+// which Check has an error of its own, at the field of the object that the value is from.
+func hasRefusal(code policy.Code) bool {
+	switch code {
+	case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
+		return true
+	}
+	return false
+}
