@@ -70,9 +70,12 @@ type LookupResult struct {
 	QueryCount int           `json:"queryCount"`
 
 	// NotAsked are the names outside the cluster for which no query was sent, because no
-	// server is configured for them. If Addresses is empty, it is unknown whether the name
+	// server is configured for them, and those of Absences that are unknown. If Addresses is empty, it is unknown whether the name
 	// has addresses. Absent: there are none.
 	NotAsked []string `json:"notAsked,omitempty"`
+
+	// Absences are the reasons why names of the cluster do not exist, if the lookup fails.
+	Absences []LookupAbsence `json:"absences,omitempty"`
 
 	// Synthetic are the addresses in Answers and Addresses that a cluster would assign.
 	// They are in 198.18.0.0/15 and 2001:2::/48. Absent: there are none.
@@ -111,4 +114,11 @@ type LookupQuery struct {
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"
 	Micros  int64    `json:"micros"`  // until the reply or the timeout
+}
+
+// LookupAbsence is the reason why a name of the cluster does not exist.
+type LookupAbsence struct {
+	Name    string `json:"name"`
+	Reason  string `json:"reason"`
+	Unknown bool   `json:"unknown"` // the name may exist: the manifests lack the objects that decide it
 }

@@ -37,7 +37,8 @@ or a workload of the manifests.
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
-2001:2::/48. No query leaves this machine unless --upstream or --server is set; the output
+2001:2::/48. A name whose namespace, or whose kind of object, is not in the manifests is
+unknown, unless --complete is set. No query leaves this machine unless --upstream or --server is set; the output
 lists the names that were not queried.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
@@ -58,6 +59,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
+	flags.BoolVar(&l.complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
 	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not queried")
 	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
 	l.node.Register(flags)
@@ -85,6 +87,7 @@ type lookupFlags struct {
 	pod       string
 	library   string
 	compare   bool
+	complete  bool
 	server    string
 	upstream  []string
 	output    string
@@ -92,7 +95,7 @@ type lookupFlags struct {
 }
 
 func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
-	c := lookup.Config{Namespace: l.manifests.namespace}
+	c := lookup.Config{Namespace: l.manifests.namespace, Complete: l.complete}
 	if err := cmp.Or(l.parse(&c, args), l.parseServers(&c)); err != nil {
 		return err
 	}
@@ -186,6 +189,9 @@ func (l *lookupFlags) parse(c *lookup.Config, args []string) error {
 // parseServers sets the servers of c.
 func (l *lookupFlags) parseServers(c *lookup.Config) (err error) {
 	if l.server != "" {
+		if l.complete {
+			return usageError{errors.New("--complete has no effect with --server: set one of them")}
+		}
 		if c.Server, err = netip.ParseAddrPort(l.server); err != nil {
 			return usageError{fmt.Errorf("--server %q: want ADDR:PORT, such as 10.96.0.10:53 or [fd00::10]:53", l.server)}
 		}

@@ -36,6 +36,7 @@ type cluster struct {
 	hostSuffixes []fqdn.Name
 	addrs        []netip.Addr      // at which pods query it
 	upstream     []upstream.Server // none: names outside the cluster are not asked for
+	catalog      *catalog          // set by load
 }
 
 // newCluster returns the cluster DNS of a node without names. Below the autopath suffix
@@ -71,10 +72,11 @@ func autopathSuffix(n policy.Node) string {
 	return cmp.Or(n.Autopath.Suffix, policy.DefaultAutopathSuffix)
 }
 
-// load adds the names of m. namespace is that of objects without one. The error joins
-// those of the objects that were skipped.
-func (c *cluster) load(m kube.Manifest, namespace string) error {
+// load adds the names of m. namespace is that of objects without one; complete is
+// Config.Complete. The error joins those of the objects that were skipped.
+func (c *cluster) load(m kube.Manifest, namespace string, complete bool) error {
 	objects, err := zonesync.DecodeManifest(m, namespace)
+	c.catalog = newCatalog(c.search.Domain.String(), objects, complete)
 	return errors.Join(err, zonesync.Load(c.zone, c.search.Domain, objects))
 }
 

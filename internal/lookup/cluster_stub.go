@@ -4,6 +4,7 @@
 package lookup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -138,7 +139,8 @@ func (s *clusterStub) exchangeOffline(ctx context.Context, network string, query
 	return reply, nil
 }
 
-// missing returns the questions that were not asked for a query.
+// missing returns the questions for a query that were not asked, or that the manifests do not
+// decide.
 func (s *clusterStub) missing(q libc.Query) []dns.Question {
 	question := dns.Question{Name: q.Name, Qtype: q.Type, Qclass: dns.ClassINET}
 	switch {
@@ -149,7 +151,20 @@ func (s *clusterStub) missing(q libc.Query) []dns.Question {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.unanswered[question]
+	list := s.unanswered[question]
+	if len(q.Reply.Answer) > 0 {
+		return list
+	}
+	candidates := s.candidates(q.Name)
+	for _, name := range candidates {
+		if s.catalog.explain(name).unknown && (q.Reply.Rcode == dns.RcodeNameError || name != dns.CanonicalName(q.Name)) {
+			list = appendNew(slices.Clone(list), dns.Question{Name: name, Qtype: q.Type, Qclass: dns.ClassINET})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b dns.Question) int {
+		return cmp.Compare(slices.Index(candidates, a.Name), slices.Index(candidates, b.Name))
+	})
+	return list
 }
 
 // replyEmpty is the upstream server if there is none. The server appends the empty reply

@@ -62,6 +62,7 @@ type Config struct {
 
 	Manifest  kube.Manifest
 	Namespace string            // of objects in Manifest that have none
+	Complete  bool              // Manifest is the whole cluster: names that it lacks do not exist
 	Upstream  []upstream.Server // of the cluster DNS with the names of Manifest
 }
 
@@ -85,7 +86,7 @@ func New(c Config) (*Lookup, error) {
 	if l.cluster, err = newCluster(c.Node, c.Host, c.Upstream); err != nil {
 		return nil, err
 	}
-	l.Skipped = l.cluster.load(c.Manifest, c.Namespace)
+	l.Skipped = l.cluster.load(c.Manifest, c.Namespace, c.Complete)
 	return l, nil
 }
 

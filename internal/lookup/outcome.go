@@ -18,6 +18,9 @@ import (
 // errNotAsked is the error of a query that was not sent.
 var errNotAsked = errors.New("not asked")
 
+// errUnknown is the error of a query that the manifests do not decide.
+var errUnknown = errors.New("unknown")
+
 // outcome is the result of a lookup and what it depends on. If every query was answered,
 // the fields beside Result and forwarded are zero.
 type outcome struct {
@@ -31,6 +34,10 @@ type outcome struct {
 	// not exist, the library sends openQueries queries in all.
 	open        string
 	openQueries int
+
+	// absences are the reasons for names of the cluster that were not found, each once. There
+	// are none if the lookup succeeds.
+	absences []absence
 }
 
 // newOutcome determines what a lookup depends on. missing has, by query, the questions
@@ -50,7 +57,15 @@ func (c *cluster) newOutcome(name string, r libc.Result, missing [][]dns.Questio
 		}
 		o.Queries, missing = r.Queries[:last+1], missing[:last+1]
 	}
+	c.addAbsences(&o)
 	c.clearReplies(o.Queries, missing)
+	o.forwarded = c.addNotAsked(&o, missing)
+	return o
+}
+
+// addNotAsked sets the names that were not asked for, and returns the number of questions
+// that the cluster DNS would have forwarded.
+func (c *cluster) addNotAsked(o *outcome, missing [][]dns.Question) int {
 	var questions []dns.Question
 	for i, list := range missing {
 		for _, q := range list {
@@ -58,13 +73,12 @@ func (c *cluster) newOutcome(name string, r libc.Result, missing [][]dns.Questio
 			if !strings.EqualFold(q.Name, o.open) {
 				o.assumed = appendNew(o.assumed, q.Name)
 			}
-			if c.serves(o.Queries[i].Server) {
+			if c.serves(o.Queries[i].Server) && !c.catalog.explain(q.Name).unknown {
 				questions = appendNew(questions, q)
 			}
 		}
 	}
-	o.forwarded = len(questions)
-	return o
+	return len(questions)
 }
 
 // openQuery returns the index of the first query on whose missing answer the result
@@ -98,8 +112,44 @@ func (c *cluster) clearReplies(queries []libc.Query, missing [][]dns.Question) {
 		overtaken := errors.Is(q.Err, libc.ErrOvertaken) && !c.serves(q.Server)
 		if overtaken || missing[i] != nil && len(q.Reply.Answer) == 0 {
 			q.Reply, q.Err, q.Took = nil, errNotAsked, 0
+			if c.serves(q.Server) && c.allUnknown(missing[i]) {
+				q.Err = errUnknown
+			}
 		}
 	}
+}
+
+// allUnknown reports whether the manifests do not decide any of the questions.
+func (c *cluster) allUnknown(questions []dns.Question) bool {
+	return !slices.ContainsFunc(questions, func(q dns.Question) bool { return !c.catalog.explain(q.Name).unknown })
+}
+
+// addAbsences adds the reasons for names that were not found, if the lookup fails. Its result
+// is unknown if the search has continued after a name that may exist.
+func (c *cluster) addAbsences(o *outcome) {
+	if o.Error == "" {
+		return
+	}
+	o.absences = c.absences(o.Queries)
+	i := slices.IndexFunc(o.absences, func(a absence) bool { return a.unknown })
+	if o.open == "" && i >= 0 {
+		o.open = o.absences[i].name
+	}
+}
+
+// absences returns why the names of the cluster in queries do not exist.
+func (c *cluster) absences(queries []libc.Query) (list []absence) {
+	for _, q := range queries {
+		if q.Reply == nil || !c.serves(q.Server) || q.Reply.Rcode != dns.RcodeNameError {
+			continue
+		}
+		for _, name := range c.candidates(q.Name) {
+			if a := c.catalog.explain(name); a.reason != "" {
+				list = appendNew(list, a)
+			}
+		}
+	}
+	return list
 }
 
 // synthetic returns the addresses in the replies that no cluster has assigned.

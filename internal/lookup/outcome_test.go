@@ -117,5 +117,5 @@ func newTestCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	corp := fqdn.Join(fqdn.Root, "corp")
-	return &cluster{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp}, addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}
+	return &cluster{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp}, addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, catalog: &catalog{suffix: ".svc.cluster.local."}}
 }

@@ -50,10 +50,14 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 			Rcode: rcode(q), Answers: answers(q), Micros: q.Took.Microseconds(),
 		})
 	}
+	var absences []v1alpha1.LookupAbsence
+	for _, a := range r.absences {
+		absences = append(absences, v1alpha1.LookupAbsence{Name: a.name, Reason: a.reason, Unknown: a.unknown})
+	}
 	return v1alpha1.LookupResult{
 		Pod: r.pod, Name: r.question.Name, Type: r.question.typeName(), Libc: string(r.question.Library),
 		Queries: queries, Addresses: texts(r.Addresses), QueryCount: len(queries),
-		NotAsked: r.notAsked, Synthetic: texts(r.syntheticAddresses()),
+		NotAsked: r.notAsked, Synthetic: texts(r.syntheticAddresses()), Absences: absences,
 	}
 }
 
@@ -75,7 +79,7 @@ func rcode(q libc.Query) string {
 		}
 		return name
 	}
-	for _, known := range []error{errNotAsked, libc.ErrTimeout, libc.ErrOvertaken, libc.ErrMalformed} {
+	for _, known := range []error{errNotAsked, errUnknown, libc.ErrTimeout, libc.ErrOvertaken, libc.ErrMalformed} {
 		if errors.Is(q.Err, known) {
 			return known.Error()
 		}

@@ -44,7 +44,7 @@ func writeQuery(w io.Writer, n int, q libc.Query) {
 		network = " tcp"
 	}
 	took := fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
-	if errors.Is(q.Err, errNotAsked) {
+	if errors.Is(q.Err, errNotAsked) || errors.Is(q.Err, errUnknown) {
 		took = ""
 	}
 	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
@@ -86,6 +86,9 @@ func (r *Result) servers() string {
 // resultLines returns the lines with the program's result.
 func (r *Result) resultLines() []string {
 	if r.open != "" {
+		if i := slices.IndexFunc(r.absences, r.isOpen); i >= 0 {
+			return []string{"unknown: " + r.open + ": " + r.absences[i].reason}
+		}
 		return []string{"unknown: " + r.open + " was not asked for"}
 	}
 	if r.Error != "" {
@@ -106,6 +109,16 @@ func (r *Result) remarks() (list []string) {
 	if len(r.assumed) > 0 {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
 	}
+	unknown := false
+	for _, a := range r.absences {
+		unknown = unknown || a.unknown
+		if !r.isOpen(a) {
+			list = append(list, a.name+": "+a.reason)
+		}
+	}
+	if unknown {
+		list = append(list, "set --complete if the manifests are the whole cluster")
+	}
 	var others []netip.Addr
 	for _, q := range r.Queries {
 		if errors.Is(q.Err, errNotAsked) && !slices.Contains(r.cluster, q.Server) {
@@ -115,7 +128,7 @@ func (r *Result) remarks() (list []string) {
 	switch {
 	case len(others) > 0:
 		list = append(list, "not asked, not the cluster DNS: "+join(others)+": set --server to replace it")
-	case len(r.notAsked) > 0:
+	case r.forwarded > 0 && len(r.upstream) == 0:
 		list = append(list, "not asked, no upstream server: set --upstream or --server")
 	}
 	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
@@ -123,6 +136,9 @@ func (r *Result) remarks() (list []string) {
 	}
 	return list
 }
+
+// isOpen reports whether the result depends on a.
+func (r *Result) isOpen(a absence) bool { return a.unknown && strings.EqualFold(a.name, r.open) }
 
 func queryCount(n int) string {
 	if n == 1 {
