@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -30,7 +31,8 @@ func validateCommand() *cobra.Command {
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
 PodTemplate, List) in YAML or JSON: values that the API server or the node would refuse,
 that the node would truncate, and that no C library supports. So are the pod templates of
-custom resources, such as a Rollout or a JobSet. Other objects are ignored.
+custom resources, such as a Rollout or a JobSet. Services are checked, too, and that pods
+with a subdomain have one. Other objects are ignored.
 
 The result does not depend on this machine: the host's resolv.conf is only used if
 --resolv-conf is set. Exit code 1: there is an error, or a document cannot be read; warnings
@@ -85,14 +87,16 @@ func (v *validateFlags) run(cmd *cobra.Command, args []string) error {
 	output.WriteFindings(stderr, node.Findings)
 
 	m, readErr := v.manifests.Read(cmd.InOrStdin())
+	services, err := v.services(&m)
+	readErr = errors.Join(readErr, err)
 	output.WriteNotes(stderr, m)
-	if err := v.manifests.CheckPods(m); err != nil && readErr == nil {
+	if err := v.manifests.CheckPods(m); err != nil && readErr == nil && len(services) == 0 {
 		output.WriteError(stderr, err)
 	}
 	out := output.Validation{
 		Stdout: cmd.OutOrStdout(), Format: v.output, Color: isTerminal(cmd.OutOrStdout()), Verbose: v.verbose, Version: version(),
 	}
-	summary, err := v.check(cmd.Context(), m, rules, node.Name, &out)
+	summary, err := v.check(cmd.Context(), m, services, rules, node.Name, &out)
 	if err != nil {
 		return err
 	}
@@ -110,32 +114,82 @@ func (v *validateFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// services decodes the Services of m. The error joins those of invalid objects.
+func (v *validateFlags) services(m *kube.Manifest) ([]manifestService, error) {
+	objects, err := zonesync.DecodeManifest(*m, v.manifests.namespace)
+	errs := []error{err}
+	for _, u := range objects.Unknown {
+		if v.manifests.Strict {
+			errs = append(errs, u.InputError())
+		} else {
+			m.Unknown = append(m.Unknown, u)
+		}
+	}
+	m.Others = slices.DeleteFunc(m.Others, func(o kube.Object) bool { return o.APIVersion == "v1" && o.Kind == "Service" })
+	var list []manifestService
+	for _, s := range objects.Services() {
+		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
+		list = append(list, manifestService{s, admission.Service{
+			Namespace: s.Namespace, Name: s.Name, Path: s.Source.Path(), Headless: s.IsHeadless(),
+			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices && slices.ContainsFunc(objects.Pods(), near) && !slices.ContainsFunc(objects.Pods(), s.Selects),
+			IsExternalName: s.Spec.Type == "ExternalName", ExternalName: s.Spec.ExternalName,
+		}})
+	}
+	return list, errors.Join(errs...)
+}
+
+// manifestService is a Service, and what the rules need of it.
+type manifestService struct {
+	zonesync.Service
+	rules admission.Service
+}
+
 // check checks the objects of m, writes the findings to out and counts them.
-func (v *validateFlags) check(ctx context.Context, m kube.Manifest, rules *admission.Rules, node string, out *output.Validation) (output.Summary, error) {
+func (v *validateFlags) check(ctx context.Context, m kube.Manifest, services []manifestService, rules *admission.Rules, node string, out *output.Validation) (output.Summary, error) {
 	objects := v.objects(m.Workloads, node)
-	collisions := admission.Collisions(objects)
-	summary := output.Summary{Checked: len(objects), Others: m.Others, Notes: len(m.Notes), Found: map[policy.Severity]int{}}
+	var checked []admission.Service
+	for _, s := range services {
+		checked = append(checked, s.rules)
+	}
+	collisions, unresolved := admission.Collisions(objects), admission.CheckServices(objects, checked)
+	summary := output.Summary{Checked: len(objects) + len(services), Others: m.Others, Notes: len(m.Notes), Found: map[policy.Severity]int{}}
 	for i, o := range objects {
 		findings, err := rules.Check(ctx, o)
 		if err != nil {
 			return summary, err
 		}
-		found, ignored := v.withoutIgnored(append(findings, collisions[i]...), m.Workloads[i])
-		for _, f := range found {
-			summary.Found[f.Severity] += 1 + f.More
+		w := m.Workloads[i]
+		subject := output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At}
+		if err := v.report(out, &summary, subject, slices.Concat(findings, collisions[i], unresolved[i]), w.Annotations, w.Pod.Annotations); err != nil {
+			return summary, err
 		}
-		summary.Ignored += ignored
-		if err := out.Write(m.Workloads[i], found); err != nil {
-			return summary, fmt.Errorf("writing the result: %w", err)
+	}
+	for _, s := range services {
+		subject := output.Subject{Kind: s.Source.Kind, Namespace: s.Namespace, Name: s.Name, At: s.Source.At}
+		if err := v.report(out, &summary, subject, admission.CheckService(s.rules), s.Annotations); err != nil {
+			return summary, err
 		}
 	}
 	return summary, nil
 }
 
-// withoutIgnored returns the findings about w that neither --ignore nor the annotation
+// report writes the findings about an object with these annotations, and counts them.
+func (v *validateFlags) report(out *output.Validation, summary *output.Summary, s output.Subject, findings []policy.Finding, annotations ...map[string]string) error {
+	found, ignored := v.withoutIgnored(findings, annotations)
+	for _, f := range found {
+		summary.Found[f.Severity] += 1 + f.More
+	}
+	summary.Ignored += ignored
+	if err := out.Write(s, found); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+// withoutIgnored returns the findings that neither --ignore nor one of the annotations
 // ignores, and the number of the others.
-func (v *validateFlags) withoutIgnored(findings []policy.Finding, w kube.Workload) (rest []policy.Finding, ignored int) {
-	for _, f := range admission.WithoutIgnored(findings, w.Annotations, w.Pod.Annotations) {
+func (v *validateFlags) withoutIgnored(findings []policy.Finding, annotations []map[string]string) (rest []policy.Finding, ignored int) {
+	for _, f := range admission.WithoutIgnored(findings, annotations...) {
 		if !slices.Contains(v.ignore, string(f.Code)) {
 			rest = append(rest, f)
 		}

@@ -93,6 +93,9 @@ func (o Object) Decode(into any) (ignored []UnknownField, err error) {
 	return ignored, errors.Join(errs...)
 }
 
+// Path returns the path of the object in its document, such as "items[2]."; "" outside of lists.
+func (o Object) Path() string { return o.item }
+
 // InputError returns an *InputError for a field of the object.
 func (o Object) InputError(field string, err error, hint string) error {
 	return &InputError{o.At(o.path(field)), err, hint}

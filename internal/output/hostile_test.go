@@ -48,7 +48,7 @@ func writeHostile(t *testing.T, format, text string) string {
 	v := output.Validation{Stdout: &out, Format: format, Verbose: true, Version: "1"}
 	for _, s := range []policy.Severity{policy.SeverityError, policy.SeverityWarning, policy.SeverityInfo} {
 		f := policy.Finding{Code: "c", Severity: s, Field: "spec.hostname" + text, Message: text, Hint: text}
-		if err := v.Write(m.Workloads[0], []policy.Finding{f}); err != nil {
+		if err := v.Write(subjectOf(m.Workloads[0]), []policy.Finding{f}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,4 +155,8 @@ func checkSubset(t *testing.T, path string, part, all any) {
 			t.Errorf("%s is %v in the log, %v is known", path, part, all)
 		}
 	}
+}
+
+func subjectOf(w kube.Workload) output.Subject {
+	return output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At}
 }

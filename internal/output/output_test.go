@@ -63,7 +63,7 @@ func TestValidation_Annotations(t *testing.T) {
 	v := output.Validation{Stdout: &out, Format: "github"}
 	finding := policy.Finding{Code: "c", Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "100%\nof it", Hint: "h"}
 	v.Verbose = true
-	if err := v.Write(workload(t), []policy.Finding{finding}); err != nil {
+	if err := v.Write(subjectOf(workload(t)), []policy.Finding{finding}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.WriteUnreadable(errors.Join(errors.New("a,b"), &kube.InputError{
@@ -88,7 +88,7 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 // writeAll writes findings to a file that is full.
 func writeAll(t *testing.T, format string, findings []policy.Finding) error {
 	v := output.Validation{Stdout: failing{}, Format: format}
-	return errors.Join(v.Write(workload(t), findings), v.Close())
+	return errors.Join(v.Write(subjectOf(workload(t)), findings), v.Close())
 }
 
 func TestWrite_Errors(t *testing.T) {

@@ -66,12 +66,12 @@ func Findings(findings []policy.Finding) []v1alpha1.Finding {
 	return list
 }
 
-// findingsIn converts findings about w to their JSON form, with their places.
-func findingsIn(w kube.Workload, findings []policy.Finding) []v1alpha1.Finding {
+// findingsAt converts findings to their JSON form, with their places.
+func findingsAt(place func(field string) kube.Location, findings []policy.Finding) []v1alpha1.Finding {
 	list := Findings(findings)
 	for i, f := range findings {
 		if !aboutNode(f) {
-			at := w.At(f.Field)
+			at := place(f.Field)
 			list[i].Line, list[i].Column = at.Line, at.Column
 		}
 	}

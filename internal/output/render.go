@@ -79,7 +79,7 @@ func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
 		Options:     c.Options,
 		Hostname:    d.Hostname,
 		FQDN:        d.FQDN,
-		Findings:    findingsIn(w, d.Findings),
+		Findings:    findingsAt(w.At, d.Findings),
 		Error:       d.Error,
 	}
 }

@@ -38,20 +38,26 @@ type Validation struct {
 	results []sarifResult
 }
 
-// Write writes the findings about w.
-func (v *Validation) Write(w kube.Workload, findings []policy.Finding) error {
+// Subject is the object that findings are about.
+type Subject struct {
+	Kind, Namespace, Name string
+	At                    func(field string) kube.Location
+}
+
+// Write writes the findings about s.
+func (v *Validation) Write(s Subject, findings []policy.Finding) error {
 	if v.Format == formatJSON {
-		at := w.At("")
+		at := s.At("")
 		return json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
 			File: at.File, Document: at.Document, Line: at.Line, Column: at.Column, Source: at.Source,
-			Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, Findings: findingsIn(w, findings),
+			Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Findings: findingsAt(s.At, findings),
 		})
 	}
 	for _, f := range findings {
 		if f.Severity == policy.SeverityInfo && !v.Verbose {
 			continue
 		}
-		if err := v.finding(w.At(f.Field), f); err != nil {
+		if err := v.finding(s.At(f.Field), f); err != nil {
 			return err
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 // Service is a Service of a manifest.
 type Service struct {
-	kube.Object // where it is from
 	*corev1.Service
+	Source kube.Object
 
 	HasSlices bool // the manifest has EndpointSlices of the Service
 }
@@ -29,7 +29,7 @@ func (m Manifest) Services() (list []Service) {
 	}
 	for _, o := range m.objects {
 		if s, ok := o.object.(*corev1.Service); ok {
-			list = append(list, Service{o.source, s, slices[key{s.Namespace, s.Name}]})
+			list = append(list, Service{s, o.source, slices[key{s.Namespace, s.Name}]})
 		}
 	}
 	return list

@@ -1,0 +1,109 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// The codes of the findings about Services, and about pods that need one.
+const (
+	CodeServiceMissing      policy.Code = "service-missing"
+	CodeServiceNotHeadless  policy.Code = "service-not-headless"
+	CodeSubdomainNoService  policy.Code = "subdomain-without-service"
+	CodeSelectorNoMatch     policy.Code = "selector-matches-nothing"
+	CodeInvalidServiceName  policy.Code = "invalid-service-name"
+	CodeInvalidExternalName policy.Code = "invalid-external-name"
+	CodeExternalNameAddress policy.Code = "external-name-address"
+)
+
+// Service is a Service of manifests.
+type Service struct {
+	Namespace, Name string
+	Path            string // of the Service in the document, such as "items[2]."
+	Headless        bool
+	SelectsNothing  bool // it has a selector, and there are pods of its namespace, none of which it selects
+
+	IsExternalName bool
+	ExternalName   string
+}
+
+// CheckService returns the findings in s: what the API server refuses (validation.go,
+// ValidateService), and what leaves the name without addresses.
+func CheckService(s Service) []policy.Finding {
+	c := newCheck(&Object{})
+	// Newer API servers accept a digit at the start (RelaxedServiceNameValidation).
+	if p := labelProblem(s.Name); p != "" {
+		c.refuse(CodeInvalidServiceName, s.Path+"metadata.name", fmt.Sprintf("the name of the Service %q %s", clip(s.Name), p), labelHint(s.Name))
+	}
+	if s.IsExternalName {
+		c.checkExternalName(s.Path+"spec.externalName", strings.TrimSuffix(s.ExternalName, "."))
+	}
+	if s.Headless && s.SelectsNothing {
+		c.warn(CodeSelectorNoMatch, policy.EnforcedByDNSConfigurer, s.Path+"spec.selector",
+			"the headless Service selects no pod of the input: its name does not resolve", "compare the selector with the labels of the pods")
+	}
+	return c.findings
+}
+
+func (c *check) checkExternalName(field, name string) {
+	_, notAddress := netip.ParseAddr(name)
+	switch {
+	case name == "":
+		c.refuse(CodeInvalidExternalName, field, "a Service of type ExternalName without externalName", "set it to the name of a host")
+	case fqdn.SubdomainProblems(name) != nil:
+		c.refuse(CodeInvalidExternalName, field, fmt.Sprintf("externalName %q is not a DNS subdomain", clip(name)), "give the name of a host, without scheme, port and path")
+	case notAddress == nil:
+		c.warn(CodeExternalNameAddress, policy.EnforcedByDNSConfigurer, field,
+			fmt.Sprintf("externalName %s is an address: the Service is an alias of a name, and no name is like this", name),
+			"use a headless Service with an EndpointSlice")
+	}
+}
+
+// CheckServices returns, for each object, the findings that follow from the Services: the DNS
+// has names of pods only for a headless Service with the name of their subdomain. Namespaces
+// without a Service are not checked, as their Services are probably in another input.
+func CheckServices(objects []Object, services []Service) [][]policy.Finding {
+	byName := map[string]map[string]Service{}
+	for _, s := range services {
+		if byName[s.Namespace] == nil {
+			byName[s.Namespace] = map[string]Service{}
+		}
+		byName[s.Namespace][s.Name] = s
+	}
+	findings := make([][]policy.Finding, len(objects))
+	for i, o := range objects {
+		known := byName[o.Pod.Namespace]
+		if known == nil || o.Pod.Subdomain == "" || labelProblem(o.Pod.Subdomain) != "" {
+			continue
+		}
+		c := newCheck(&o)
+		s, exists := known[o.Pod.Subdomain]
+		c.checkSubdomain(s, exists)
+		findings[i] = c.findings
+	}
+	return findings
+}
+
+// checkSubdomain warns of the Service s with the name of the pods' subdomain.
+func (c *check) checkSubdomain(s Service, exists bool) {
+	name, field := c.o.Pod.Namespace+"/"+c.o.Pod.Subdomain, c.o.subdomainField()
+	switch {
+	case exists && s.Headless:
+	case exists:
+		c.warn(CodeServiceNotHeadless, policy.EnforcedByDNSConfigurer, field,
+			fmt.Sprintf("Service %s is not headless: the names of the pods do not resolve", name), "set clusterIP: None in the Service")
+	case c.o.Kind == kindStatefulSet:
+		c.warn(CodeServiceMissing, policy.EnforcedByDNSConfigurer, field,
+			fmt.Sprintf("no Service %s in the input: the names of the pods do not resolve", name), "add a headless Service, or correct the name")
+	default:
+		c.warn(CodeSubdomainNoService, policy.EnforcedByDNSConfigurer, field,
+			fmt.Sprintf("no Service %s in the input: the FQDN of the pods does not resolve", name), "add a headless Service, or correct the subdomain")
+	}
+}
