@@ -92,7 +92,7 @@ func (d *Decision) refuse(code Code, field, text, hint string) {
 func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
 	own := canonicalPolicy(pod.Policy)
 	if own == ClusterFirstWithAutopath && pod.Windows {
-		own = "" // no admission policy replaces it, because the shim does not run on Windows
+		own = "" // no admission policy replaces it, because dnsconfigurer does not run on Windows
 	}
 	if pod.Override == "" {
 		return own
@@ -105,7 +105,13 @@ func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
 	}
 	problem := "is not a DNS policy"
 	switch {
-	case override == ClusterFirstWithAutopath, override != "" && override == own, override != "" && slices.Contains(e.node.AllowedOverrides, override):
+	case override != "" && override == own:
+		return own
+	case override != "" && pod.Windows:
+		problem = "has no effect on Windows"
+		f.Code = CodeForbiddenOverride
+		f.Hint = "set spec.dnsPolicy: dnsconfigurer does not run on Windows"
+	case override == ClusterFirstWithAutopath, override != "" && slices.Contains(e.node.AllowedOverrides, override):
 		return override
 	case override != "":
 		problem = "is not an allowed override"

@@ -213,7 +213,7 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 			{Name: strings.Repeat("é", 125), Value: new("attempts:0")}, {Name: "attempts", Value: new("0" + strings.Repeat("é", 120))},
 		}[turn/7%15])
 	}
-	if turn%500 == 1 { // rare, too
+	if turn%499 == 1 { // rare, too, with each annotation
 		spec.OS, spec.DNSPolicy = &corev1.PodOS{Name: corev1.Windows}, corev1.DNSClusterFirstWithHostNet
 	}
 	template := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec}

@@ -99,9 +99,12 @@ func withoutAutopath(c *Case) {
 const autopath corev1.DNSPolicy = "ClusterFirstWithAutopath"
 
 // effective returns the policy that the engine applies: autopath if the annotation has it,
-// or else the pod's. Autopath applies only where it can work.
+// or else the pod's. Autopath applies only where it can work, which excludes Windows.
 func effective(c *Case) corev1.DNSPolicy {
 	p := c.Pod.Spec.DNSPolicy
+	if os := c.Pod.Spec.OS; os != nil && os.Name == corev1.Windows {
+		return c.effectivePolicy(p)
+	}
 	if o := corev1.DNSPolicy(c.Pod.Annotations[policy.OverrideAnnotation]); isAutopathName(o) {
 		p = o
 	}
