@@ -9,7 +9,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-e2e test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 # grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
@@ -54,7 +54,7 @@ test-real: ## run the suites with real components, one after another because the
 
 # The race detector needs a C compiler; so do the C programs of test/libc.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestNRI$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$|TestE2E$$)' -json ./...
+	@$(SUITE) $(GO) test -race -timeout 20m -skip '^(TestKubelet$$|TestNRI$$|TestAPIServer|TestRandom(Names|Packets)$$|TestFaults$$|TestHostile$$|TestE2E$$|TestSystemd$$)' -json ./...
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
 test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
@@ -91,6 +91,11 @@ test-chart: ## render and check the Helm chart with helm, with several sets of v
 # packages that they share are built once.
 test-e2e: ## run a cluster of one node with all components installed from image, chart and unit, and look up names in its pods
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) test -timeout 20m -count 1 -run '^TestE2E$$' -json ./test/e2e
+
+# It downloads a Debian, so it is not part of test. The packages are built from a clone without
+# linked worktrees.
+test-systemd: ## boot a Debian with systemd and containerd; install, upgrade, kill, bypass and remove the package of the shim there
+	@$(SUITE) -v $(GO) test -timeout 20m -count 1 -run '^TestSystemd$$' -json ./test/systemd
 
 # The attacks have fixed rates, so it runs alone, too.
 test-hostile: ## attack both DNS servers in 37 ways beside a well-behaved client, four minutes

@@ -114,6 +114,7 @@ var imports = map[string][]string{
 	"test/process":      {"std"},
 	"test/soak":         nil,
 	"test/summary":      {"std"},
+	"test/systemd":      nil,
 	"test/vectors":      {"std", "internal/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
