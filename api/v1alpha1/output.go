@@ -70,8 +70,8 @@ type LookupResult struct {
 	QueryCount int           `json:"queryCount"`
 
 	// NotAsked are the names outside the cluster for which no query was sent, because no
-	// server is configured for them, and those of Absences that are unknown. If Addresses is empty, it is unknown whether the name
-	// has addresses. Absent: there are none.
+	// server is configured for them, and those of Absences that are unknown. If Addresses is
+	// empty, it is unknown whether the name has addresses. Absent: there are none.
 	NotAsked []string `json:"notAsked,omitempty"`
 
 	// Absences are the reasons why names of the cluster do not exist, if the lookup fails.

@@ -38,8 +38,8 @@ or a workload of the manifests.
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
 2001:2::/48. A name whose namespace, or whose kind of object, is not in the manifests is
-unknown, unless --complete is set. No query leaves this machine unless --upstream or --server is set; the output
-lists the names that were not queried.
+unknown, unless --complete is set. No query leaves this machine unless --upstream or
+--server is set; the output lists the names that were not queried.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
