@@ -97,6 +97,9 @@ func fileURI(path string) string {
 }
 
 func newSARIFLog(version string, results []sarifResult) sarifLog {
+	if results == nil {
+		results = []sarifResult{} // null means that the tool did not run (SARIF 3.14.23)
+	}
 	rules := []sarifRule{}
 	for _, r := range results {
 		if rule := (sarifRule{r.RuleID, rulePage}); !slices.Contains(rules, rule) {
@@ -109,7 +112,7 @@ func newSARIFLog(version string, results []sarifResult) sarifLog {
 		Runs: []sarifRun{{
 			Tool:       sarifTool{sarifDriver{"dnsconfigurer", version, homepage, rules}},
 			ColumnKind: "unicodeCodePoints",
-			Results:    slices.Concat([]sarifResult{}, results),
+			Results:    results,
 		}},
 	}
 }
