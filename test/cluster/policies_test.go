@@ -393,7 +393,7 @@ func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk sche
 	}
 	gvr := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
 	attributes := admission.NewAttributesRecord(object, nil, gvk, meta.GetNamespace(), meta.GetName(), gvr, "", admission.Create, &metav1.CreateOptions{}, true, nil)
-	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object)}
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: object}
 	request := plugincel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(gvr), metav1.GroupVersionKind(gvk))
 	inputs := plugincel.OptionalVariableBindings{VersionedParams: &corev1.ConfigMap{Data: map[string]string{
 		"clusterDomain": n.ClusterDomain, "clusterDNS": strings.Join(n.ClusterDNS, ", "),

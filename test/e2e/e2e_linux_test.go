@@ -51,7 +51,7 @@ autopath: {enabled: true}
 func (c *cluster) render(t *testing.T, imageTag string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.Helm, "template", "dnsconfigurer", "../../deploy/chart", "--namespace", "kube-system",
-		"--kube-version", "1.37.0", "--values", "-", "--set", "image.tag="+imageTag)
+		"--kube-version", "1.36.0", "--values", "-", "--set", "image.tag="+imageTag)
 	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+c.Dir, "HELM_CACHE_HOME="+c.Dir, "HELM_DATA_HOME="+c.Dir)
 	var problems strings.Builder
 	cmd.Stdin, cmd.Stderr = strings.NewReader(values), &problems

@@ -185,7 +185,7 @@ spec:
   priorityClassName: system-node-critical
   containers:
   - name: %[1]s
-    image: registry.k8s.io/%[1]s:v1.37.1
+    image: registry.k8s.io/%[1]s:v1.36.1
     command: [%[1]s, --kubeconfig=/etc/kubernetes/%[1]s.conf, --leader-elect=true]
     resources: {requests: {cpu: 100m}}
 `, name)

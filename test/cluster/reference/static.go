@@ -145,4 +145,4 @@ func (l *refusalLog) Error(err error, _ string, kv ...any) {
 // noObserver replaces the kubelet's start-up metrics.
 type noObserver struct{}
 
-func (noObserver) ObservedPodOnWatch(logr.Logger, *corev1.Pod, time.Time) {}
+func (noObserver) ObservedPodOnWatch(*corev1.Pod, time.Time) {}
