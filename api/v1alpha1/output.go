@@ -110,7 +110,7 @@ type LookupQuery struct {
 	// Rcode is the rcode of the reply, such as NXDOMAIN. Without a reply it is in lower
 	// case: timeout, unreachable, overtaken (musl: another server replied first),
 	// malformed (musl: the name does not fit a query), not asked (see
-	// LookupResult.NotAsked).
+	// notAsked of the result).
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"
 	Micros  int64    `json:"micros"`  // until the reply or the timeout

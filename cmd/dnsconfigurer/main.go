@@ -42,25 +42,12 @@ var errReported = errors.New("reported")
 type usageError struct{ error }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
-		Use:           "dnsconfigurer",
-		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
-		Args:          cobra.ArbitraryArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q", args[0])}
-			}
-			return cmd.Help()
-		},
-	}
+	root := rootCommand(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(renderCommand(), validateCommand(), lookupCommand(), shimCommand(args), handoverCommand(), agentCommand(), nriCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(), dnsCommand(), nodeCacheCommand(), webhookCommand(), policiesCommand(), configCommand(), versionCommand())
 
 	cmd, err := root.ExecuteContextC(ctx)
 	if flags, ok := errors.AsType[config.FlagError](err); ok {
@@ -96,4 +83,30 @@ func oneArgument(name string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// rootCommand returns the command with its subcommands. args is the command line.
+func rootCommand(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "dnsconfigurer",
+		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
+			}
+			return cmd.Help()
+		},
+	}
+	root.AddCommand(
+		renderCommand(), validateCommand(), lookupCommand(),
+		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),
+		agentCommand(), nriCommand(),
+		dnsCommand(), nodeCacheCommand(),
+		webhookCommand(), policiesCommand(),
+		configCommand(), versionCommand(),
+	)
+	return root
 }
