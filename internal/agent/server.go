@@ -55,9 +55,9 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up and report
 	}
 	if c.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, s.ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, c.HTTP) }
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
 	s.Log.Info("serving", "listen", c.Listen)
 	return group.Run(ctx)

@@ -74,7 +74,7 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 			sockets.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return data.ready(z) }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return data.ready(z) }}
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.Serve(ctx, l) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())

@@ -14,11 +14,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
 
-// HTTP serves the endpoints /metrics, /livez and /readyz of a server.
+// HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its status page at /.
 type HTTP struct {
 	Metrics prometheus.Gatherer
+	Log     *slog.Logger // of the server, from [NewLogger] or a [LogWriter]
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
 	// error, and with ?verbose.
@@ -40,6 +43,9 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
+	mux.Handle("GET /{$}", &statuspage.Page{
+		Metrics: h.Metrics, Ready: h.Ready, Problems: statuspage.ProblemsOf(h.Log), Started: time.Now(),
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
@@ -70,7 +76,7 @@ const httpRetry = 10 * time.Second
 
 // KeepServing is Serve for servers that must not stop if metrics and health cannot be served.
 // It retries after an error, and logs each error once while it repeats.
-func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net.Listener, error), log *slog.Logger) error {
+func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
 	logged := ""
 	for ctx.Err() == nil {
 		l, err := listen(ctx)
@@ -82,7 +88,7 @@ func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net
 		}
 		if err.Error() != logged {
 			logged = err.Error()
-			log.Error("metrics and health not served, retrying", "error", err, "interval", httpRetry)
+			h.Log.Error("metrics and health not served, retrying", "error", err, "interval", httpRetry)
 		}
 		select {
 		case <-time.After(httpRetry):

@@ -34,9 +34,9 @@ func TestHTTP_PortInUse(t *testing.T) {
 	var log logbuffer.Buffer
 	ended := make(chan error)
 	go func() {
-		h := daemon.HTTP{Metrics: prometheus.NewRegistry()}
+		h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, l.Addr().String()) }
-		ended <- h.KeepServing(ctx, listen, slog.New(slog.NewTextHandler(&log, nil)))
+		ended <- h.KeepServing(ctx, listen)
 	}()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "retrying"); {
 		select {
@@ -64,10 +64,10 @@ func TestHTTP_KeepServingEnds(t *testing.T) {
 		stop()
 		return nil, errors.New("in use")
 	}
-	if err := (daemon.HTTP{}).KeepServing(ctx, listen, slog.New(slog.DiscardHandler)); err != nil || opened != 1 {
+	if err := (daemon.HTTP{Log: slog.New(slog.DiscardHandler)}).KeepServing(ctx, listen); err != nil || opened != 1 {
 		t.Errorf("opened %d times, want 1; %v", opened, err)
 	}
-	if err := (daemon.HTTP{}).KeepServing(ctx, listen, slog.New(slog.DiscardHandler)); err != nil || opened != 1 {
+	if err := (daemon.HTTP{Log: slog.New(slog.DiscardHandler)}).KeepServing(ctx, listen); err != nil || opened != 1 {
 		t.Errorf("opened %d times after the end, want 1; %v", opened, err)
 	}
 }
@@ -79,6 +79,7 @@ func TestHTTP_Ready(t *testing.T) {
 	}
 	ready := make(chan error, 1)
 	h := daemon.HTTP{
+		Log:     slog.New(slog.DiscardHandler),
 		Metrics: prometheus.NewRegistry(),
 		Ready:   func() ([]string, error) { return []string{"detail"}, <-ready },
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"k8s.io/klog/v2"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
 
 // NewLogger returns the logger of a server, in format text or json, and makes client-go log to
@@ -28,12 +30,13 @@ func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
 	return log, nil
 }
 
+// newHandler returns a handler that also keeps problems for the status page.
 func newHandler(w io.Writer, format string) (slog.Handler, error) {
 	switch format {
 	case "text":
-		return slog.NewTextHandler(w, nil), nil
+		return statuspage.Record(slog.NewTextHandler(w, nil)), nil
 	case "json":
-		return slog.NewJSONHandler(w, nil), nil
+		return statuspage.Record(slog.NewJSONHandler(w, nil)), nil
 	}
 	return nil, fmt.Errorf("log format %q: want text or json", format)
 }

@@ -79,14 +79,14 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 		Last:  []daemon.Task{reloader.Run}, // its background task has the TCP and TLS connections to upstream servers
 	}
 	if c.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) {
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {
 			details, err := guard.ready()
 			details = slices.Concat(own.omitted, details, server.ClusterStatus())
 			return details, errors.Join(err, cluster.ready())
 		}}
 		// The port is shared, too: like queries, probes get to the new instance.
 		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Forward.Cluster)
 	return group.Run(ctx)

@@ -56,9 +56,9 @@ func (s *Server) Run(ctx context.Context) error {
 	link.replay = s.plugin.replay
 	tasks := []daemon.Task{s.runPlugin, link.run}
 	if s.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, s.ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, s.HTTP) }
-		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen, s.Log) })
+		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
 	return daemon.RunAll(ctx, tasks...)
 }

@@ -76,8 +76,8 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
-		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen, s.Log) }))
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
+		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
 	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)

@@ -65,7 +65,7 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 			l.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Ready: func() ([]string, error) { return nil, server.Ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, server.Ready() }}
 		// Readiness is served until the last review.
 		group.Last = []daemon.Task{func(ctx context.Context) error { return http.Serve(ctx, health) }}
 	}
