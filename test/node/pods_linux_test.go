@@ -330,10 +330,6 @@ func (m *machine) testRestart(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("through the shim, containerd is not back: %v", err)
 	}
-	// The shim connects again after a second at most; a busy machine adds to that.
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("the shim connected to containerd after %v", took)
-	}
 	m.timings.add("reconnection of the shim to containerd", start)
 
 	v, err := s.view(ctx, container)
