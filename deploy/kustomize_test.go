@@ -73,7 +73,7 @@ func TestKustomize(t *testing.T) {
 		bases++
 		return nil
 	})
-	if err != nil || bases != 6 {
+	if err != nil || bases != 7 {
 		t.Errorf("%d bases, %v", bases, err)
 	}
 }

@@ -152,8 +152,8 @@ func TestMonitoring_Dashboard(t *testing.T) {
 }
 
 // exportedMetrics returns the labels of the servers' metrics, by name: those of the records that
-// the tests of the DNS servers compare with real processes, and those that the source of shim and
-// webhook registers.
+// the tests of the DNS servers compare with real processes, and those that the source of shim,
+// agent and webhook registers.
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -168,7 +168,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 		}
 	}
 	metric := regexp.MustCompile(`(?s)\bName:\s+"(dnsconfigurer_\w+)".*?\n\t*\}(?:, \[\]string\{([^}]*)\})?`)
-	for _, pattern := range []string{"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/events/*.go", "../internal/daemon/*.go", "../internal/admission/*/*.go"} {
+	for _, pattern := range []string{"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/agent/*.go", "../internal/events/*.go", "../internal/daemon/*.go", "../internal/admission/*/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %q, %v", pattern, files, err)

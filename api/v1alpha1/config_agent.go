@@ -28,6 +28,10 @@ type AgentConfiguration struct {
 	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
+	// InCluster looks pods up with the service account of the agent's own pod, instead of
+	// Kubeconfig.
+	InCluster bool `json:"inCluster,omitempty"`
+
 	// Manifests is the kubelet's directory of static pods. Empty: none.
 	Manifests string `json:"manifests,omitempty"`
 

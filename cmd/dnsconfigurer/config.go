@@ -65,6 +65,9 @@ its certificates, the sockets and the directories.
 For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
 limits that the kubelet checks when it starts, and lines that the kubelet ignores.
 
+With --no-files, check the fields of the file alone. This is for files of another machine,
+and for files whose missing fields are flags of the server.
+
 Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
@@ -72,17 +75,25 @@ Exit code 1 if the file or the resolv.conf has errors.`,
 		Args: oneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
+	cmd.Flags().BoolVar(&c.noFiles, "no-files", false, "check FILE without the files that it names, and without required fields")
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding per line)")
 	return cmd
 }
 
-type checker struct{ output string }
+type checker struct {
+	output  string
+	noFiles bool
+}
 
 func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err := checkOutput(c.output, "text", "json"); err != nil {
 		return err
 	}
-	found, problem := checkFile(path)
+	check := checkFile
+	if c.noFiles {
+		check = checkFields
+	}
+	found, problem := check(path)
 	err := c.print(cmd.OutOrStdout(), path, found)
 	if problem == nil || err != nil && !errors.Is(err, errReported) {
 		return err
@@ -139,6 +150,29 @@ func checkFile(path string) ([]policy.Finding, error) {
 		return nil, err
 	}
 	return node.Check()
+}
+
+// checkFields returns the errors in the fields of a configuration file. It has no findings:
+// these are about the host.
+func checkFields(path string) ([]policy.Finding, error) {
+	kind, err := config.ReadKind(path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case v1alpha1.KindDNS:
+		return nil, config.DNSKind().FromFile(path).CheckFields()
+	case v1alpha1.KindNodeCache:
+		return nil, config.NodeCacheKind().FromFile(path).CheckFields()
+	case v1alpha1.KindWebhook:
+		return nil, config.WebhookKind().FromFile(path).CheckFields()
+	case v1alpha1.KindAgent:
+		return nil, config.AgentKind().FromFile(path).CheckFields()
+	case v1alpha1.KindShim:
+		return nil, config.ShimKind().FromFile(path).CheckFields()
+	}
+	_, err = config.ReadNode(path, kind)
+	return nil, err
 }
 
 // print writes the findings about a file. It returns an error if one of them is an error.

@@ -76,7 +76,11 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	lookups, err := decision.NewLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name), "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
+	pods := decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)
+	if c.InCluster {
+		pods = decision.NewInClusterConfig(c.Manifests, c.Node.Name)
+	}
+	lookups, err := decision.NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
 	if err != nil {
 		return nil, err
 	}

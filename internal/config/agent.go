@@ -62,6 +62,16 @@ var agentFields = []Field[Agent]{
 		Usage: kubeconfigUsage,
 	},
 	{
+		Path: "inCluster", Flag: "in-cluster", At: func(c *Agent) any { return &c.InCluster },
+		Usage: "look pods up with the service account of the agent's own pod",
+		Check: func(c *Agent) error {
+			if c.InCluster && c.Kubeconfig != "" {
+				return conflictError{[]string{"kubeconfig"}}
+			}
+			return nil
+		},
+	},
+	{
 		Path: "manifests", Flag: "manifests", At: func(c *Agent) any { return &c.Manifests },
 		Usage: manifestsUsage,
 	},

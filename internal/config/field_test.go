@@ -150,6 +150,7 @@ var values = map[string]flagValue{
 	"kubelet-config":   {file: "/k"},
 
 	"kubelet-config-dir": {file: "/k.d"},
+	"in-cluster":         {file: "true"},
 	"node-ip":            {file: "[192.0.2.3]"},
 	"node-name":          {file: "worker"},
 	"tls-cert":           {file: "c"},

@@ -112,6 +112,26 @@ func (f *stubDomainFlag) String() string {
 // the error is a FlagError.
 func (s *Source[C]) Load() (C, error) {
 	var none C
+	c, err := s.load()
+	if err != nil {
+		return none, err
+	}
+	if err := s.finish(&c, s); err != nil {
+		return none, err
+	}
+	return c, nil
+}
+
+// CheckFields reads the configuration file, and none of the files that it names. It returns
+// the errors in its fields. A required field may be missing: a flag of the server may set it.
+func (s *Source[C]) CheckFields() error {
+	_, err := s.load()
+	return err
+}
+
+// load returns the configuration with valid fields.
+func (s *Source[C]) load() (C, error) {
+	var none C
 	s.files.reset()
 	c, err := s.read()
 	if err != nil {
@@ -123,9 +143,6 @@ func (s *Source[C]) Load() (C, error) {
 		if s.path == "" || !slices.ContainsFunc(problems, s.concernsFile) {
 			err = FlagError{err}
 		}
-		return none, err
-	}
-	if err := s.finish(&c, s); err != nil {
 		return none, err
 	}
 	return c, nil

@@ -26,6 +26,7 @@ import (
 type LookupConfig struct {
 	kubeconfig string
 	content    [sha256.Size]byte // of the kubeconfig
+	inCluster  bool              // with the service account of this pod
 	manifests  string
 	node       string
 }
@@ -42,6 +43,20 @@ func NewLookupConfig(kubeconfig, manifests, node string) LookupConfig {
 	return l
 }
 
+// NewInClusterConfig returns a configuration with the service account of this pod, which the
+// client reads again when it changes.
+func NewInClusterConfig(manifests, node string) LookupConfig {
+	return LookupConfig{inCluster: true, manifests: manifests, node: node}
+}
+
+// newClient returns the client of cfg. Without an API server it is nil.
+func (cfg LookupConfig) newClient(userAgent string) (rest.Interface, error) {
+	if cfg.inCluster {
+		return loadClient("", userAgent)
+	}
+	return NewClient(cfg.kubeconfig, userAgent)
+}
+
 // Lookups finds pods and reports outcomes.
 type Lookups struct {
 	Reporter  *events.Reporter
@@ -55,7 +70,7 @@ type Lookups struct {
 // be created, static pods are found all the same.
 func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
-	l.api, l.ClientErr = NewClient(cfg.kubeconfig, userAgent)
+	l.api, l.ClientErr = cfg.newClient(userAgent)
 	var err error
 	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Logger: log})
 	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
@@ -106,14 +121,19 @@ func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	if kubeconfig == "" {
 		return nil, nil
 	}
+	return loadClient(kubeconfig, userAgent)
+}
+
+// loadClient returns a client for pods and events. "" is the service account of this pod.
+func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	c, err := client.LoadConfig(kubeconfig, userAgent)
 	if err != nil {
 		return nil, err
 	}
 	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
 	api, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	if err != nil && kubeconfig != "" {
+		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	return api, nil
+	return api, err
 }

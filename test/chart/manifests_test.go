@@ -73,6 +73,7 @@ func TestChart_Manifests(t *testing.T) {
 		{"cluster-dns/*.yaml", "dns.enabled=true"},
 		{"cluster-dns/new-cluster/*.yaml", "dns.service.create=true"},
 		{"node-cache/*.yaml", "nodeCache.enabled=true"},
+		{"agent/*.yaml", "agent.enabled=true"},
 	} {
 		files, err := filepath.Glob(filepath.Join("../../deploy", c.files))
 		if err != nil || len(files) == 0 {

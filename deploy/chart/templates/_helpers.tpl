@@ -90,6 +90,105 @@ kind: NodeCacheConfiguration
 {{ mergeOverwrite $config (deepCopy .Values.nodeCache.config) | toYaml }}
 {{- end }}
 
+{{- define "dnsconfigurer.agent.serviceAccount" -}}
+{{- default (printf "%s-agent" (include "dnsconfigurer.fullname" .)) .Values.agent.serviceAccount.name }}
+{{- end }}
+
+{{- /* The AgentConfiguration: the chart's fields, then those of the values. */}}
+{{- define "dnsconfigurer.agent.config" -}}
+{{- $node := dict }}
+{{- if .Values.agent.kubeletConfig }}
+{{- $_ := set $node "kubeletConfig" .Values.agent.kubeletConfig }}
+{{- else }}
+{{- $_ := set $node "clusterDNS" (list .Values.clusterDNSAddress) }}
+{{- $_ := set $node "clusterDomain" .Values.clusterDomain }}
+{{- $_ := set $node "resolvConf" .Values.agent.resolvConf }}
+{{- end }}
+{{- $config := dict
+  "listen" "unix:///run/dnsconfigurer/nri/agent/agent.sock"
+  "http" "[::]:9351"
+  "inCluster" true
+  "sandboxDirectories" .Values.agent.sandboxDirectories
+  "node" $node
+  "logFormat" "json" }}
+{{- with .Values.agent.manifests }}
+{{- $_ := set $config "manifests" . }}
+{{- end }}
+{{- if .Values.nodeCache.enabled }}
+{{- $_ := set $config "autopath" (dict "nodeCache" (regexReplaceAll ":[0-9]+$" (first .Values.nodeCache.listen) "" | trimAll "[]")) }}
+{{- end }}
+apiVersion: dnsconfigurer.dev/v1alpha1
+kind: AgentConfiguration
+{{ mergeOverwrite $config (deepCopy .Values.agent.config) | toYaml }}
+{{- end }}
+
+{{- /* The pods of the agent and of its relay. */}}
+{{- define "dnsconfigurer.agent.pod" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+priorityClassName: {{ .Values.agent.priorityClassName }}
+dnsPolicy: Default # these pods need no cluster DNS
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- with .Values.agent.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.agent.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.agent.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  seccompProfile:
+    type: RuntimeDefault
+  {{- with .Values.agent.seLinuxOptions }}
+  seLinuxOptions:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- define "dnsconfigurer.agent.container" -}}
+{{- include "dnsconfigurer.container" .root }}
+ports:
+- name: metrics
+  containerPort: {{ .port }}
+# Not ready until relay and agent are connected, and the runtime has registered the relay.
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: metrics
+  periodSeconds: 5
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: metrics
+  timeoutSeconds: 5
+  failureThreshold: 5
+securityContext:
+  # Root owns the files and the sockets. It has no capabilities.
+  runAsUser: 0
+  runAsGroup: 0
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{- define "dnsconfigurer.agent.annotations" -}}
+{{- if not .root.Values.monitoring.podMonitor.enabled }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .port | quote }}
+{{- end }}
+{{- with .root.Values.agent.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- /* The WebhookConfiguration: the chart's fields, then those of the values. */}}
 {{- define "dnsconfigurer.webhook.config" -}}
 {{- $config := dict
