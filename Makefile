@@ -83,8 +83,9 @@ test-dns: ## compare the cluster DNS server with CoreDNS and the specification
 test-release: ## build image, packages and archives twice, compare and check them
 	@$(SUITE) -v $(GO) -C release test -timeout 20m -json ./...
 
-# helm is built here: about two minutes the first time.
-test-chart: ## render and check the Helm chart with helm, with several sets of values
+# helm is built here: about two minutes the first time. After test-apiserver, which has built
+# kube-apiserver.
+test-chart: ## render and check the Helm chart with helm, and install it on a real API server
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/chart test -timeout 20m -json ./...
 
 # After the suites that have built most of its programs. Without cgo, as these are built: the

@@ -69,8 +69,26 @@ func build(t testing.TB, program string) string {
 	}
 	start := time.Now()
 	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	path := run(t, filepath.Join(root, "test", "cluster"), "go", "tool", "-n", program)
+	path := buildIn(t, filepath.Join(root, "test", "cluster"), program)
 	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
+	return path
+}
+
+// buildIn returns the path of a program in Go's build cache. Its version is that of the module:
+// otherwise it is v0.0.0, which helm takes for an API server that is too old.
+func buildIn(t testing.TB, dir, program string) string {
+	t.Helper()
+	version := run(t, dir, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	// "go tool" has no linker flags. "go run" prints the path of a temporary file when it has
+	// linked the program, and the path in the cache from then on.
+	args := []string{
+		"go", "run", "-ldflags=-X=k8s.io/component-base/version.gitVersion=" + version, "-exec=echo",
+		"k8s.io/kubernetes/cmd/" + program,
+	}
+	path := run(t, dir, args...)
+	if _, err := os.Stat(path); err != nil {
+		path = run(t, dir, args...)
+	}
 	return path
 }
 

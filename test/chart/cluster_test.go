@@ -1,0 +1,247 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+)
+
+// operatorKinds are the resources of the Prometheus operator that the chart creates, without
+// their schema.
+const operatorKinds = `
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: podmonitors.monitoring.coreos.com}, spec: {
+  group: monitoring.coreos.com, scope: Namespaced, names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}, versions: [
+    {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: prometheusrules.monitoring.coreos.com}, spec: {
+  group: monitoring.coreos.com, scope: Namespaced, names: {kind: PrometheusRule, plural: prometheusrules, singular: prometheusrule}, versions: [
+    {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+`
+
+// namespace is the namespace of the release in the tests with an API server.
+const namespace = "dns-system"
+
+// cluster is an API server without controllers, and its clients.
+type cluster struct {
+	*testing.T
+	kubectl *apiserver.Kubectl
+	env     []string // of helm
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	server := apiserver.Start(t)
+	text, err := server.Kubeconfig(server.Address(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{T: t, kubectl: server.Kubectl(t), env: append(os.Environ(), "KUBECONFIG="+file)}
+	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
+		c.env = append(c.env, dir+"="+t.TempDir())
+	}
+	c.run(operatorKinds, "apply", "-f", "-")
+	c.run("", "wait", "--for=condition=Established", "--timeout=1m", "crd", "--all")
+	return c
+}
+
+// run runs kubectl and returns its output. A warning of the API server is an error.
+func (c *cluster) run(stdin string, args ...string) string {
+	c.Helper()
+	stdout, stderr, err := c.kubectl.Run(c.Context(), stdin, args...)
+	if err != nil || strings.Contains(stderr, "Warning:") {
+		c.Fatalf("kubectl %q: %v\n%s", args, err, stderr)
+	}
+	return stdout
+}
+
+// helm runs helm. A line of a warning is an error.
+func (c *cluster) helm(args ...string) {
+	c.Helper()
+	cmd := exec.CommandContext(c.Context(), helmPath, append(args, "--namespace", namespace)...)
+	cmd.Env = c.env
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	if _, err := cmd.Output(); err != nil || strings.Contains(strings.ToLower(problems.String()), "warning") {
+		c.Fatalf("helm %q: %v\n%s", args, err, &problems)
+	}
+}
+
+// TestCluster_DryRun checks with a real API server what the chart renders, with each set of
+// values: no unknown fields, no invalid values, no warnings.
+func TestCluster_DryRun(t *testing.T) {
+	c := newCluster(t)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, values := range append(files, filepath.Join(chartDir, "values.yaml")) {
+		out, err := helm(t, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system", "--kube-version", "1.36.0", "--values", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		applied := c.run(out, "apply", "--server-side", "--dry-run=server", "-f", "-")
+		if got, want := strings.Count(applied, "\n"), len(objects(t, out)); got != want {
+			t.Errorf("%s: the API server accepted %d objects of %d:\n%s", values, got, want, applied)
+		}
+	}
+}
+
+// previousChart returns a copy of the chart with an older version, other defaults, and one
+// component more.
+func previousChart(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "dnsconfigurer")
+	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
+		t.Fatal(err)
+	}
+	for file, edits := range map[string][]string{
+		"Chart.yaml":  {"version: 0.1.0", "version: 0.0.9"},
+		"values.yaml": {"  replicas: 2\n  # Fields of the DNSConfiguration", "  replicas: 3\n  # Fields of the DNSConfiguration"},
+	} {
+		path := filepath.Join(dir, file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := strings.Replace(string(text), edits[0], edits[1], 1)
+		if edited == string(text) {
+			t.Fatalf("%s has no %q", file, edits[0])
+		}
+		if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// list returns the objects of all kinds with their generation and resource version, by their
+// kind, namespace and name. Objects that the API server writes by itself are left out.
+func (c *cluster) list() map[string]version {
+	c.Helper()
+	kinds := strings.Fields(c.run("", "api-resources", "--verbs=list", "--output=name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool {
+		return slices.Contains([]string{"componentstatuses", "endpoints", "events", "events.events.k8s.io", "leases.coordination.k8s.io"}, kind)
+	})
+	var all struct {
+		Items []struct {
+			Kind     string
+			Metadata struct {
+				Namespace, Name, ResourceVersion string
+				Generation                       int
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(c.run("", "get", strings.Join(kinds, ","), "--all-namespaces", "--output=yaml")), &all); err != nil {
+		c.Fatal(err)
+	}
+	found := map[string]version{}
+	for _, o := range all.Items {
+		found[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace)+"/"+o.Metadata.Name] = version{o.Metadata.Generation, o.Metadata.ResourceVersion}
+	}
+	return found
+}
+
+// version is the state of an object.
+type version struct {
+	generation int
+	resource   string
+}
+
+// withoutReleases removes helm's records of its releases.
+func withoutReleases(objects map[string]version) map[string]version {
+	maps.DeleteFunc(objects, func(key string, _ version) bool {
+		return strings.HasPrefix(key, "Secret "+namespace+"/sh.helm.release.")
+	})
+	return objects
+}
+
+// added returns the sorted keys of after that before does not have.
+func added(before, after map[string]version) (keys []string) {
+	for key := range after {
+		if _, found := before[key]; !found {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (c *cluster) wantReplicas(want int) {
+	c.Helper()
+	if got := c.run("", "get", "deployment", "dnsconfigurer-dns", "--namespace", namespace, "--output=jsonpath={.spec.replicas}"); got != strconv.Itoa(want) {
+		c.Errorf("%s replicas, want %d", got, want)
+	}
+}
+
+// TestCluster_Lifecycle installs the chart with all components, installs it again, upgrades it
+// from an older version, rolls back, and uninstalls it.
+func TestCluster_Lifecycle(t *testing.T) {
+	c := newCluster(t)
+	before := c.list()
+	values := []string{"--values", "testdata/everything.yaml"}
+	upgrade := append([]string{"upgrade", "--install", "dnsconfigurer", chartDir}, values...)
+
+	c.helm(append([]string{"install", "dnsconfigurer", previousChart(t), "--create-namespace"}, values...)...)
+	c.wantReplicas(3)
+	old := added(before, withoutReleases(c.list()))
+
+	c.helm(upgrade...)
+	c.wantReplicas(2)
+	current := withoutReleases(c.list())
+	if got := added(before, current); !slices.Equal(got, old) {
+		t.Errorf("objects after the upgrade: %q, before: %q", got, old)
+	}
+
+	c.helm(upgrade...)
+	for key, v := range withoutReleases(c.list()) {
+		if v != current[key] {
+			t.Errorf("%s has changed without a change of the chart: %+v, before %+v", key, v, current[key])
+		}
+	}
+
+	c.helm(append(upgrade, "--set", "agent.enabled=false,nodeCache.enabled=false")...)
+	less := withoutReleases(c.list())
+	for _, key := range added(less, current) {
+		if !strings.Contains(key, "-agent") && !strings.Contains(key, "-nri") && !strings.Contains(key, "-node-cache") {
+			t.Errorf("%s was removed with agent and node cache", key)
+		}
+	}
+	if _, found := less["DaemonSet "+namespace+"/dnsconfigurer-agent"]; found || len(less) >= len(current) {
+		t.Error("the agent is still installed")
+	}
+
+	c.helm("rollback", "dnsconfigurer", "1")
+	c.wantReplicas(3)
+	if got := added(before, withoutReleases(c.list())); !slices.Equal(got, old) {
+		t.Errorf("objects after the rollback: %q, want %q", got, old)
+	}
+
+	// The server creates this Secret, so that helm does not know it.
+	c.run("", "create", "secret", "generic", "dnsconfigurer-webhook-tls", "--namespace", namespace)
+	c.helm("uninstall", "dnsconfigurer")
+	after := c.list()
+	want := []string{"Namespace/" + namespace, "Secret " + namespace + "/dnsconfigurer-webhook-tls"} // as docs/install.md says
+	if got := added(before, after); !slices.Equal(got, want) {
+		t.Errorf("left after the uninstallation: %q, want %q", got, want)
+	}
+	if lost := added(after, before); len(lost) > 0 {
+		t.Errorf("removed with the chart: %q", lost)
+	}
+}
