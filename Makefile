@@ -9,7 +9,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart packages release help demo test test-real test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart manifests packages release help demo test test-real test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 # grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
@@ -25,10 +25,13 @@ image: ## build the container image for amd64 and arm64: an OCI layout, and imag
 chart: ## build the Helm chart
 	$(GO) -C release run . chart
 
+manifests: ## render the chart for kubectl, with the digest of the image: install-*.yaml
+	$(GO) -C release run . manifests
+
 packages: ## build the deb and rpm packages of the shim for amd64 and arm64
 	$(GO) -C release run . packages
 
-release: ## build image, chart, packages, archives for each platform, SBOMs and checksums
+release: ## build image, chart, manifests, packages, archives for each platform, SBOMs and checksums
 	$(GO) -C release run . all
 
 help: ## list the commands

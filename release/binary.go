@@ -27,6 +27,7 @@ type release struct {
 	time     time.Time
 	binaries []binary
 	host     string // path of a binary that runs on this machine
+	digest   string // of the image, after buildImage
 }
 
 // A binary is the program for one platform.

@@ -57,6 +57,11 @@ func buildImage(_ context.Context, r *release) error {
 		}
 		boms = append(boms, bom)
 	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	r.digest = digest.String()
 	dir := filepath.Join(r.out, "image")
 	if err := os.RemoveAll(dir); err != nil {
 		return err

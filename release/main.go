@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-const usage = "usage: release [-out DIR] [-platforms OS/ARCH,..] image|chart|packages|all"
+const usage = "usage: release [-out DIR] [-platforms OS/ARCH,..] image|chart|manifests|packages|all"
 
 // allPlatforms are the platforms of the archives. Those of Linux are the ones of the image
 // and of the packages.
@@ -33,10 +33,11 @@ const allPlatforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/
 
 // builders are the steps of what can be built.
 var builders = map[string][]func(context.Context, *release) error{
-	"image":    {buildImage},
-	"chart":    {buildChart},
-	"packages": {buildPackages},
-	"all":      {buildImage, buildChart, buildPackages, buildArchives},
+	"image":     {buildImage},
+	"chart":     {buildChart},
+	"manifests": {buildImage, buildChart, buildManifests},
+	"packages":  {buildPackages},
+	"all":       {buildImage, buildChart, buildManifests, buildPackages, buildArchives},
 }
 
 func run(ctx context.Context, args []string) error {

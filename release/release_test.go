@@ -67,7 +67,7 @@ func TestRelease_Reproducible(t *testing.T) {
 	if again := string(read(t, filepath.Join(second.out, checksumsFile))); again != sums {
 		t.Errorf("checksums differ:\n%s\n%s", sums, again)
 	}
-	for _, suffix := range []string{".deb", ".rpm", ".tar.gz", ".spdx.json", "image.tar"} {
+	for _, suffix := range []string{".deb", ".rpm", ".tar.gz", ".spdx.json", "image.tar", "install-agent.yaml"} {
 		if !strings.Contains(sums, suffix+"\n") {
 			t.Errorf("no %s in:\n%s", suffix, sums)
 		}
@@ -75,6 +75,7 @@ func TestRelease_Reproducible(t *testing.T) {
 	testImage(t, first)
 	testArchive(t, first)
 	testChart(t, first)
+	testManifests(t, first)
 	testPackages(t, first)
 }
 
@@ -242,6 +243,37 @@ func testChart(t *testing.T, r *release) {
 	policy := read(t, filepath.Join(r.root, "deploy", "autopath", "policy.yaml"))
 	if !bytes.Equal(files["dnsconfigurer/files/autopath.yaml"], policy) {
 		t.Error("files/autopath.yaml is not deploy/autopath/policy.yaml")
+	}
+}
+
+// testManifests checks that the manifests for kubectl run the image of the release, and that they
+// do not claim to be helm's.
+func testManifests(t *testing.T, r *release) {
+	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := imageName + "@" + manifest.Manifests[0].Digest.String()
+	for file, want := range map[string]struct{ kinds, images int }{
+		"install-cluster-dns.yaml": {6, 1},
+		"install-node-cache.yaml":  {3, 1},
+		"install-policies.yaml":    {10, 0},
+		"install-agent.yaml":       {6, 2},
+	} {
+		text := string(read(t, filepath.Join(r.out, file)))
+		if got := strings.Count(text, "\nkind: "); got != want.kinds {
+			t.Errorf("%s has %d objects, want %d", file, got, want.kinds)
+		}
+		if got := strings.Count(text, "image: \""+image+"\"\n"); got != want.images || strings.Count(text, "image: ") != want.images {
+			t.Errorf("%s has %d times the image %s, want %d", file, got, image, want.images)
+		}
+		if strings.Contains(strings.ToLower(text), "helm") {
+			t.Errorf("%s mentions helm:\n%s", file, text)
+		}
 	}
 }
 
