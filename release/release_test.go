@@ -261,7 +261,7 @@ func testManifests(t *testing.T, r *release) {
 	for file, want := range map[string]struct{ kinds, images int }{
 		"install-cluster-dns.yaml": {6, 1},
 		"install-node-cache.yaml":  {3, 1},
-		"install-policies.yaml":    {10, 0},
+		"install-policies.yaml":    {8, 0},
 		"install-agent.yaml":       {6, 2},
 	} {
 		text := string(read(t, filepath.Join(r.out, file)))

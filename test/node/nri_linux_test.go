@@ -153,9 +153,13 @@ func (n *nri) throughShim(t *testing.T, pod *corev1.Pod) resolvconf.Config {
 	return v.config()
 }
 
+// unprivileged runs a command as the containers of deploy/agent do: root without capabilities,
+// which can neither read nor write what it does not own.
+const unprivileged = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
+
 func (n *nri) startAgent(t *testing.T) {
 	t.Helper()
-	n.agent = n.spawn(t, n.program+` agent --config "$DIR/agent.yaml"`, "agent.log")
+	n.agent = n.spawn(t, unprivileged+n.program+` agent --config "$DIR/agent.yaml"`, "agent.log")
 	if err := poll(func() error { _, err := get(&n.http, "http://"+agentAddress+"/livez"); return err }); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +167,7 @@ func (n *nri) startAgent(t *testing.T) {
 
 func (n *nri) startRelay(t *testing.T) {
 	t.Helper()
-	n.relay = n.spawn(t, n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
+	n.relay = n.spawn(t, unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
 	n.await(t, relayAddress)
 }
 
