@@ -1,0 +1,142 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+const agentPod = `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}
+spec: {nodeName: worker, containers: [{name: c, image: i}]}
+`
+
+const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: AgentConfiguration
+inCluster: true
+node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: ""}
+autopath: {nodeCache: 169.254.20.10}
+`
+
+// inPod runs a command with the credentials of a service account where a pod has them, and
+// without capabilities. Its mounts end with it.
+const inPod = `mount -t tmpfs tmpfs /run && mkdir -p /var/run/secrets/kubernetes.io/serviceaccount &&
+cp "$DIR/token" "$DIR/ca.crt" /var/run/secrets/kubernetes.io/serviceaccount/ &&
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
+
+// TestAPIServerAgent runs the agent with the service account and the role of deploy/agent: it
+// finds a pod, writes its file, and creates an event.
+func TestAPIServerAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: service accounts have a fixed path")
+	}
+	c := apiserver.Start(t)
+	kubectl := c.Kubectl(t)
+	run := func(stdin string, args ...string) string {
+		t.Helper()
+		out, _, err := kubectl.Run(t.Context(), stdin, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	run("", "apply", "-f", "../../deploy/agent/rbac.yaml")
+	run("", "create", "serviceaccount", "default")
+	run("apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n", "apply", "-f", "-")
+	run(agentPod, "apply", "-f", "-")
+
+	dir := t.TempDir()
+	path := filepath.Join(dir, "sandboxes", "5e1f", "resolv.conf")
+	authority, err := os.ReadFile(c.Authority())
+	if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "nri", "agent", "agent.sock")
+	for file, text := range map[string]string{
+		"ca.crt":     string(authority),
+		"token":      run("", "create", "token", "dnsconfigurer-agent", "--namespace", "kube-system"),
+		"agent.yaml": agentConfiguration + "listen: unix://" + socket + "\nsandboxDirectories: [" + filepath.Join(dir, "sandboxes") + "]\n",
+		"sandboxes/5e1f/resolv.conf": "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\n" +
+			"options ndots:5\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, port, err := net.SplitHostPort(c.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command("unshare", "--mount", "sh", "-c", inPod, "sh", process.Build(t, dir), "agent",
+		"--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker")
+	agent.Env = append(os.Environ(), "DIR="+dir, "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port)
+	var log strings.Builder
+	agent.Stderr = &log
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Wait() }()
+	t.Cleanup(func() {
+		_ = agent.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+
+	await := func(what string, condition func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not in a minute: %s", what)
+			}
+		}
+	}
+	var conn net.Conn
+	await("the agent's socket", func() bool {
+		conn, err = net.Dial("unix", socket)
+		return err == nil
+	})
+	defer conn.Close()
+	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory of the socket: %v, %v", info.Mode(), err)
+	}
+	sandbox := sandboxevent.Sandbox{
+		ID: "5e1f", Namespace: "default", Name: "web", UID: run("", "get", "pod", "web", "-o", "jsonpath={.metadata.uid}"),
+		Annotations: map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"},
+	}
+	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, {Kind: sandboxevent.Running, Sandbox: sandbox, Path: path}} {
+		if err := sandboxevent.Write(conn, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await("the file is written", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "nameserver 169.254.20.10\n")
+	})
+	await("an event of the pod", func() bool {
+		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonConfigured)
+	})
+	for _, right := range []string{"get secrets", "update pods", "list nodes"} {
+		verb, resource, _ := strings.Cut(right, " ")
+		out, _, _ := kubectl.Run(t.Context(), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:kube-system:dnsconfigurer-agent")
+		if strings.TrimSpace(out) != "no" {
+			t.Errorf("the agent can %s: %s", right, out)
+		}
+	}
+}
