@@ -85,12 +85,16 @@ func TestAgent_References(t *testing.T) {
 			t.Errorf("%s/%s: %v selects %v", set.Namespace, set.Name, selector, set.Spec.Template.Labels)
 		}
 	}
-	if s := m.binding.Subjects[0]; s.Name != m.account.Name || m.agent.Spec.Template.Spec.ServiceAccountName != s.Name || s.Namespace != m.agent.Namespace || m.binding.RoleRef.Name != m.role.Name {
-		t.Errorf("%s is bound to %+v, the pods have %s", m.role.Name, s, m.agent.Spec.Template.Spec.ServiceAccountName)
-	}
 	agent, relay := m.agent.Spec.Template.Spec, m.relay.Spec.Template.Spec
+	account := m.binding.Subjects[0]
+	if account.Name != m.account.Name || account.Namespace != m.agent.Namespace || m.binding.RoleRef.Name != m.role.Name {
+		t.Errorf("%s is bound to %+v", m.role.Name, account)
+	}
+	if agent.ServiceAccountName != account.Name {
+		t.Errorf("the pods have the account %s, the role %s", agent.ServiceAccountName, account.Name)
+	}
 	agentMounts, relayMounts := mounts(t, agent), mounts(t, relay)
-	args := agent.Containers[0].Args
+	args, relayArgs := agent.Containers[0].Args, relay.Containers[0].Args
 	file := args[slices.Index(args, "--config")+1]
 	if source := agentMounts[path.Dir(file)].source.ConfigMap; source == nil || source.Name != m.config.Name {
 		t.Fatalf("%s is in %v", file, source)
@@ -101,18 +105,21 @@ func TestAgent_References(t *testing.T) {
 	}
 	socket := strings.TrimPrefix(c.Listen, "unix://")
 	directory := path.Dir(path.Dir(socket)) // of the directory that the agent creates
-	nri := "/var/run/nri/nri.sock"
+	sandboxes, kubelet := agentMounts[c.SandboxDirectories[0]], agentMounts[c.Node.KubeletConfig]
+	const nri = "/var/run/nri"
+	name := agent.Containers[0].Env[0]
+	port := agent.Containers[0].Ports[0].ContainerPort
 	for name, ok := range map[string]bool{
-		"the relay's socket of the agent":      slices.Contains(relay.Containers[0].Args, "--agent="+socket),
+		"the relay's socket of the agent":      slices.Contains(relayArgs, "--agent="+socket),
 		"the socket's directory of the relay":  relayMounts[directory].ReadOnly && isHostPath(relayMounts[directory], directory),
 		"the socket's directory of the agent":  !agentMounts[directory].ReadOnly && isHostPath(agentMounts[directory], directory),
-		"the runtime's socket":                 slices.Contains(relay.Containers[0].Args, "--socket="+nri) && isHostPath(relayMounts[path.Dir(nri)], path.Dir(nri)),
-		"the directory of sandboxes":           isHostPath(agentMounts[c.SandboxDirectories[0]], c.SandboxDirectories[0]) && !agentMounts[c.SandboxDirectories[0]].ReadOnly,
-		"the kubelet's configuration":          isHostPath(agentMounts[c.Node.KubeletConfig], c.Node.KubeletConfig) && agentMounts[c.Node.KubeletConfig].ReadOnly,
+		"the runtime's socket":                 slices.Contains(relayArgs, "--socket="+nri+"/nri.sock") && isHostPath(relayMounts[nri], nri),
+		"the directory of sandboxes":           !sandboxes.ReadOnly && isHostPath(sandboxes, c.SandboxDirectories[0]),
+		"the kubelet's configuration":          kubelet.ReadOnly && isHostPath(kubelet, c.Node.KubeletConfig),
 		"the service account, not the kubelet": c.InCluster && c.Kubeconfig == "",
-		"the name of the node":                 slices.Contains(args, "$(NODE_NAME)") && agent.Containers[0].Env[0].ValueFrom.FieldRef.FieldPath == "spec.nodeName",
-		"the agent's port":                     netip.MustParseAddrPort(c.HTTP).Port() == uint16(agent.Containers[0].Ports[0].ContainerPort),
-		"the relay's port":                     slices.Contains(relay.Containers[0].Args, "--http=[::]:9352") && relay.Containers[0].Ports[0].ContainerPort == 9352,
+		"the name of the node":                 slices.Contains(args, "$("+name.Name+")") && name.ValueFrom.FieldRef.FieldPath == "spec.nodeName",
+		"the agent's port":                     netip.MustParseAddrPort(c.HTTP).Port() == uint16(port),
+		"the relay's port":                     slices.Contains(relayArgs, "--http=[::]:9352") && relay.Containers[0].Ports[0].ContainerPort == 9352,
 	} {
 		if !ok {
 			t.Errorf("differs: %s", name)
