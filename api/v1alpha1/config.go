@@ -130,6 +130,11 @@ type NodeConfiguration struct {
 	// may change a pod can give it another policy than spec.dnsPolicy, from its next
 	// sandbox on. ClusterFirstWithAutopath is always allowed. Empty: no other.
 	AllowedOverrides []string `json:"allowedOverrides,omitempty"`
+
+	// Rules change the DNS configuration of the pods that they match, at most 64. For each
+	// field, the first rule that matches and sets it applies. docs/node-rules.md describes the
+	// fields. Empty: pods get what the kubelet would give them.
+	Rules []NodeRule `json:"rules,omitempty"`
 }
 
 // AutopathConfiguration configures pods with the policy ClusterFirstWithAutopath.

@@ -119,6 +119,9 @@ func describe(path string, err error, name func(path string) string) error {
 	if item, ok := errors.AsType[itemError](err); ok {
 		return fmt.Errorf("%s: %w", name(fmt.Sprintf("%s[%d]", path, item.index)), item.error)
 	}
+	if below, ok := errors.AsType[belowError](err); ok {
+		return fmt.Errorf("%s: %w", name(path+below.path), below.error)
+	}
 	if other, ok := errors.AsType[conflictError](err); ok {
 		names := make([]string, len(other.paths))
 		for i, p := range other.paths {
@@ -135,6 +138,13 @@ func fieldPath(path string) string { return path }
 // An itemError is about one item of a list.
 type itemError struct {
 	index int
+	error
+}
+
+// A belowError is about a field of an item of a list; path is the rest of its path, such as
+// "[1].options[0]".
+type belowError struct {
+	path string
 	error
 }
 

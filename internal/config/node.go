@@ -152,6 +152,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	for _, p := range c.AllowedOverrides {
 		n.AllowedOverrides = append(n.AllowedOverrides, policy.Policy(p))
 	}
+	n.Rules = newNodeRules(c.Rules)
 	n.Autopath = policy.Autopath{Suffix: autopath.Suffix, ClusterDNSFallback: autopath.ClusterDNSFallback}
 	n.Autopath.NodeCache, _ = ParseAddr(autopath.NodeCache)
 	var err error
@@ -259,6 +260,10 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 		{
 			Path: "node.allowedOverrides", At: func(c *C) any { return &at(c).AllowedOverrides },
 			Check: func(c *C) error { return checkPolicies(at(c).AllowedOverrides) },
+		},
+		{
+			Path: "node.rules", At: func(c *C) any { return &at(c).Rules },
+			Check: func(c *C) error { return checkNodeRules(at(c).Rules) },
 		},
 	}
 }

@@ -105,6 +105,8 @@ func typeOf(at any) string {
 		return "number"
 	case *[]v1alpha1.StubDomain:
 		return "list of `{zone, servers}`"
+	case *[]v1alpha1.NodeRule:
+		return "list of rules"
 	}
 	panic(fmt.Sprintf("no name for %T", at))
 }
@@ -149,7 +151,7 @@ var (
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
 	docs, jsonNames := map[string]string{}, map[string]string{}
-	for _, name := range []string{"config.go", "config_agent.go", "config_webhook.go"} {
+	for _, name := range []string{"config.go", "config_agent.go", "config_node_rule.go", "config_webhook.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/"+name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

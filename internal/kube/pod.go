@@ -4,6 +4,8 @@
 package kube
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -16,6 +18,8 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		Namespace:        pod.Namespace,
 		Name:             pod.Name,
 		UID:              string(pod.UID),
+		Labels:           pod.Labels,
+		IPs:              podIPs(pod),
 		Policy:           policy.Policy(pod.Spec.DNSPolicy),
 		Override:         policy.Policy(pod.Annotations[policy.OverrideAnnotation]),
 		HostNetwork:      pod.Spec.HostNetwork,
@@ -41,6 +45,16 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		}
 	}
 	return p
+}
+
+// podIPs returns the addresses of a pod that has run: a new one has none yet.
+func podIPs(pod *corev1.Pod) (ips []netip.Addr) {
+	for _, ip := range pod.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			ips = append(ips, a)
+		}
+	}
+	return ips
 }
 
 // IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector

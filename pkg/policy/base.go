@@ -13,8 +13,8 @@ import (
 
 // applyBase adds the entries that pod's policy gives. It reports whether the pod can start;
 // it cannot if it needs the host's file and the kubelet refuses the file.
-func (e *Engine) applyBase(d *Decision, pod *Pod, host *resolvconf.File) bool {
-	rule := e.chooseBase(d, pod)
+func (e *Engine) applyBase(d *Decision, pod *Pod, policy Policy, host *resolvconf.File, c *changes) bool {
+	rule := e.chooseBase(d, pod, policy, c)
 	d.addStep(rule)
 	if rule == ruleBaseHost && host.Err != nil {
 		d.addStep(ruleHostRefused)
@@ -38,25 +38,31 @@ func (e *Engine) applyBase(d *Decision, pod *Pod, host *resolvconf.File) bool {
 	case ruleBaseNone:
 		d.allocate(pod.Config, 0, 0, 0, entryCount(host))
 		d.dropHostFile(host, ruleNoneWithoutHost)
+		return true
 	case ruleBaseHost:
-		e.applyHostBase(d, pod.Config, host)
+		e.applyHostBase(d, pod.Config, host, c)
+		d.dropUnreachable(pod, c)
 	case ruleBaseCluster:
-		e.applyClusterBase(d, pod, host)
+		e.applyClusterBase(d, pod, host, c)
 	case ruleBaseAutopath:
-		e.applyAutopathBase(d, pod, host)
+		e.applyAutopathBase(d, pod, host, c)
 	}
+	d.addOptions(c)
 	return true
 }
 
 // chooseBase returns one of the four ruleBase rules, by the rules P1, P2, P4, A1 and A2.
-func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
-	policy := e.effectivePolicy(d, pod)
+func (e *Engine) chooseBase(d *Decision, pod *Pod, policy Policy, c *changes) Rule {
 	switch {
 	case policy == None:
 		return ruleBaseNone
 	case policy == Default:
 		return ruleBaseHost
 	case policy == ClusterFirst && pod.HostNetwork:
+		if r := c[changeHostNetwork]; r != nil {
+			d.applyNodeRule(ruleHostNetworkAsCluster, r)
+			break
+		}
 		d.addStep(ruleHostNetworkAsDefault)
 		d.addFinding(Finding{
 			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
@@ -79,11 +85,11 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod) Rule {
 }
 
 // applyHostBase is rule P5.
-func (e *Engine) applyHostBase(d *Decision, config *DNSConfig, host *resolvconf.File) {
+func (e *Engine) applyHostBase(d *Decision, config *DNSConfig, host *resolvconf.File, c *changes) {
 	if e.node.ResolvConf != "" {
 		d.allocate(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
 		d.addHostEntries(host.Nameservers, KindNameserver, ruleHostEntry)
-		d.addHostEntries(host.Searches, KindSearch, ruleHostEntry)
+		d.addHostSearches(host.Searches, ruleHostEntry, c)
 		d.addHostEntries(host.Options, KindOption, ruleHostEntry)
 		return
 	}
@@ -102,26 +108,28 @@ func (e *Engine) applyHostBase(d *Decision, config *DNSConfig, host *resolvconf.
 
 // applyClusterBase is rule P3. If there is a cluster domain, duplicate search domains are
 // dropped; otherwise the host's search domains stay as they are.
-func (e *Engine) applyClusterBase(d *Decision, pod *Pod, host *resolvconf.File) {
+func (e *Engine) applyClusterBase(d *Decision, pod *Pod, host *resolvconf.File, c *changes) {
 	d.allocate(pod.Config, len(e.servers), 3+len(host.Searches), 1, len(host.Nameservers)+len(host.Options))
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
-		d.addHostEntries(host.Searches, KindSearch, ruleClusterHostDomain)
+		d.addHostSearches(host.Searches, ruleClusterHostDomain, c)
 	} else {
+		e.addSubdomain(d, pod, PlaceFirst, c)
 		d.add(Entry{pod.Namespace + "." + e.svcDomain, KindSearch, ruleClusterDomain, domain})
 		d.add(Entry{e.svcDomain, KindSearch, ruleClusterDomain, domain})
 		d.add(Entry{e.node.ClusterDomain, KindSearch, ruleClusterDomain, domain})
-		d.addHostEntries(host.Searches, KindSearch, ruleClusterHostDomain)
+		d.addHostSearches(host.Searches, ruleClusterHostDomain, c)
+		e.addSubdomain(d, pod, PlaceLast, c)
 		d.dedupe(KindSearch, MaxSearches)
 	}
 	d.add(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
 	d.dropHostEntries(host.Nameservers, KindNameserver, ruleClusterWithoutHost)
-	d.dropHostEntries(host.Options, KindOption, ruleClusterWithoutHost)
+	d.inheritOptions(host.Options, ruleClusterWithoutHost, c)
 }
 
 // applyAutopathBase is rule A1: one server, one search domain.
-func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File) {
+func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File, c *changes) {
 	d.allocate(pod.Config, 2, 1, 1, entryCount(host))
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
@@ -135,7 +143,9 @@ func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File)
 	}
 	d.add(Entry{e.autopathDomain(pod), KindSearch, ruleAutopathDomain, Source{Origin: FromClusterDomain}})
 	d.add(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
-	d.dropHostFile(host, ruleAutopathWithoutHost)
+	d.dropHostEntries(host.Nameservers, KindNameserver, ruleAutopathWithoutHost)
+	d.dropHostEntries(host.Searches, KindSearch, ruleAutopathWithoutHost)
+	d.inheritOptions(host.Options, ruleAutopathWithoutHost, c)
 }
 
 func (e *Engine) autopathDomain(pod *Pod) string {

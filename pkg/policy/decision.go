@@ -41,6 +41,9 @@ type Decision struct {
 	// Steps holds the rules that apply to the pod as a whole, in order.
 	Steps []Rule
 
+	// NodeRules holds the rules in Steps that node rules have applied, in order.
+	NodeRules []AppliedRule
+
 	// Findings is in the order in which the kubelet reports them. It has at most
 	// MaxFindings with the same code; Finding.More counts the others.
 	Findings []Finding

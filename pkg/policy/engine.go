@@ -19,13 +19,16 @@ import (
 //  3. hostname: the host name and the FQDN
 //  4. limits: entries beyond the kubelet's limits are dropped
 //
+// The rules of [Node.Rules] change the first two; without any, the result is the kubelet's.
+//
 // An Engine is immutable and safe for concurrent use. Create one with [New].
 type Engine struct {
 	node Node
 
 	servers   []Entry // the cluster's DNS servers
-	svcDomain string  // "svc." + cluster domain
-	suffix    string  // ".<cluster domain>.<autopath suffix>"
+	rules     []nodeRule
+	svcDomain string // "svc." + cluster domain
+	suffix    string // ".<cluster domain>.<autopath suffix>"
 }
 
 // New returns an Engine for n. The error is a *[NodeError] if a field of n would make the
@@ -41,6 +44,9 @@ func New(n Node) (*Engine, error) {
 	e := &Engine{node: n, svcDomain: "svc." + n.ClusterDomain, suffix: "." + n.ClusterDomain + "." + n.Autopath.Suffix}
 	for i, a := range n.ClusterDNS {
 		e.servers = append(e.servers, Entry{a.Unmap().String(), KindNameserver, ruleClusterServer, Source{FromClusterDNS, int32(i)}})
+	}
+	for i, r := range n.Rules {
+		e.rules = append(e.rules, newNodeRule(i, r))
 	}
 	return e, nil
 }
@@ -59,8 +65,12 @@ func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 	}
 	d.Ignored = host.Ignored
 
-	if e.applyBase(&d, &pod, &host) {
-		d.mergeConfig(pod.Config)
+	policy := e.effectivePolicy(&d, &pod)
+	c := e.changes(&pod, policy)
+	if e.applyBase(&d, &pod, policy, &host, &c) {
+		d.mergeConfig(pod.Config, &c)
+		d.dropDuplicates(&c)
+		d.selectFamilies(&pod, &c)
 		e.setHostname(&d, &pod)
 		d.applyLimits()
 		e.advise(&d, &pod)

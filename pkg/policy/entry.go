@@ -41,6 +41,7 @@ const (
 	FromNodeIP                      // Node.IPs; index in the slice
 	FromRule                        // the rule itself, such as ndots:5; always 0
 	FromPod                         // the list of the pod's DNSConfig; index in the slice
+	FromNodeRule                    // Node.Rules; index in the slice
 )
 
 // Source is the position that an entry comes from.
@@ -73,10 +74,15 @@ func (d *Decision) source(e Entry) string {
 		return "nodeIPs[" + index + "]"
 	case FromPod:
 		return d.path + dnsConfigField(e.Kind, e.Source.Index)
+	case FromNodeRule:
+		return nodeRuleField(int(e.Source.Index))
 	default:
 		return "built in"
 	}
 }
+
+// nodeRuleField returns the path of a node rule in the configuration of a node.
+func nodeRuleField(i int) string { return "node.rules[" + strconv.Itoa(i) + "]" }
 
 // dnsConfigField returns the path of an entry of a pod's dnsConfig.
 func dnsConfigField(k Kind, i int32) string {
@@ -90,6 +96,8 @@ func (e Entry) field() string {
 		return dnsConfigField(e.Kind, e.Source.Index)
 	case FromClusterDomain:
 		return "metadata.namespace" // New has checked the cluster domain
+	case FromNodeRule:
+		return "spec.subdomain" // New has checked the options of rules
 	default:
 		return FieldResolvConf
 	}

@@ -18,8 +18,14 @@ import (
 // change in any release.
 func (d *Decision) Explain() string {
 	var b strings.Builder
+	applied := d.NodeRules
 	for _, r := range d.Steps {
-		fmt.Fprintf(&b, "%-10s  %s %s\n", rules[r].stage, r, r.Text())
+		fmt.Fprintf(&b, "%-10s  %s %s", rules[r].stage, r, r.Text())
+		if len(applied) > 0 && applied[0].Rule == r {
+			b.WriteString(", " + nodeRuleField(applied[0].Index))
+			applied = applied[1:]
+		}
+		b.WriteByte('\n')
 	}
 	kept, dropped := d.keptRows(), d.droppedRows()
 	width := columnWidths(slices.Concat(kept, dropped))

@@ -92,14 +92,15 @@ func goldenNode(t *testing.T, text []byte) policy.Node {
 		NodeCache     netip.Addr   `json:"nodeCache"`
 		Fallback      bool         `json:"clusterDNSFallback"`
 
-		AllowedOverrides []policy.Policy `json:"allowedOverrides"`
-	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false, nil}
+		AllowedOverrides []policy.Policy   `json:"allowedOverrides"`
+		Rules            []policy.NodeRule `json:"rules"`
+	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false, nil, nil}
 	if err := yaml.UnmarshalStrict(text, &in); err != nil {
 		t.Fatal(err)
 	}
 	return policy.Node{
 		ClusterDNS: in.ClusterDNS, ClusterDomain: in.ClusterDomain, ResolvConf: in.ResolvConf, IPs: in.NodeIPs,
 		Autopath:         policy.Autopath{NodeCache: in.NodeCache, ClusterDNSFallback: in.Fallback},
-		AllowedOverrides: in.AllowedOverrides,
+		AllowedOverrides: in.AllowedOverrides, Rules: in.Rules,
 	}
 }

@@ -11,20 +11,25 @@ import (
 // mergeConfig is the rules M1 to M4. The pod's entries follow the base, duplicates are
 // dropped, and options are keyed by name. An empty dnsConfig, unlike nil, still drops the
 // duplicates of the base and rewrites its options.
-func (d *Decision) mergeConfig(c *DNSConfig) {
-	if c == nil {
+func (d *Decision) mergeConfig(config *DNSConfig, c *changes) {
+	if config == nil {
 		return
 	}
 	d.addStep(ruleMerge)
-	keys := d.rewriteOptions(len(c.Options))
-	for e := range c.entries {
+	d.rewriteOptions()
+	keys := indexOptions(d.Options, len(config.Options))
+	for e := range config.entries {
 		if e.Kind == KindOption {
-			d.setOption(&keys, c.Options[e.Source.Index].Name, e)
+			d.setOption(&keys, config.Options[e.Source.Index].Name, e)
 		} else {
 			d.add(e)
 		}
 	}
+	d.movePodFirst(c)
 	d.dedupe(KindNameserver, MaxNameservers)
+	if c[changeFamilies] != nil { // sorts the nameservers before they are cut
+		d.dedupe(KindNameserver, maxSorted)
+	}
 	d.dedupe(KindSearch, MaxSearches)
 }
 
@@ -87,16 +92,22 @@ func contains(entries []Entry, text string) bool {
 	return false
 }
 
-// rewriteOptions normalizes the options of the base ("ndots:" becomes "ndots") and returns
-// an index of their keys, with capacity for n more. A key ends at the first ":".
-func (d *Decision) rewriteOptions(n int) keyIndex {
-	keys := keyIndex{keys: make([]string, 0, len(d.Options)+n)}
+// rewriteOptions normalizes the options of the base: "ndots:" becomes "ndots".
+func (d *Decision) rewriteOptions() {
 	for i := range d.Options {
 		o := &d.Options[i]
-		key, _, _ := strings.Cut(o.Text, ":")
-		if len(o.Text) == len(key)+1 {
+		if key, value, found := strings.Cut(o.Text, ":"); found && value == "" {
 			o.Text = key
 		}
+	}
+}
+
+// indexOptions returns an index of the keys of options, with capacity for n more. A key ends
+// at the first ":".
+func indexOptions(options []Entry, n int) keyIndex {
+	keys := keyIndex{keys: make([]string, 0, len(options)+n)}
+	for i := range options {
+		key, _, _ := strings.Cut(options[i].Text, ":")
 		keys.add(key)
 	}
 	return keys

@@ -30,6 +30,9 @@ type Node struct {
 	// the annotation, which can be changed at any time, undo a spec.dnsPolicy that is
 	// immutable and that the cluster may restrict.
 	AllowedOverrides []Policy
+
+	// Rules change the result for pods, at most MaxNodeRules. Empty: it is the kubelet's.
+	Rules []NodeRule
 }
 
 // Autopath configures ClusterFirstWithAutopath on a node. With the zero value, pods query
@@ -71,6 +74,9 @@ func (n Node) validate() error {
 		if canonicalPolicy(p) == "" {
 			return nodeError(fmt.Sprintf("allowedOverrides[%d]", i), "%q is not a DNS policy", p)
 		}
+	}
+	for _, p := range CheckNodeRules(n.Rules) {
+		return &NodeError{"rules" + p.Field, p.Problem}
 	}
 	if isUnsafe(KindSearch, n.ClusterDomain) {
 		return nodeError("clusterDomain", "%q must be one word of a search line", n.ClusterDomain)

@@ -3,6 +3,8 @@
 
 package policy
 
+import "net/netip"
+
 // Policy is a pod's dnsPolicy. The kubelet treats any other value, and "", as
 // ClusterFirst, also on the host's network.
 type Policy string
@@ -26,6 +28,9 @@ type Pod struct {
 	Name      string
 	UID       string // used in the text of one event only
 	Path      string // prefix of Finding.Field, such as "spec.template." for the pod of a Deployment
+
+	Labels map[string]string // metadata.labels, for NodeRule.PodLabels
+	IPs    []netip.Addr      // the pod's addresses, for NodeRule.ServerFamilies; empty: unknown
 
 	Policy      Policy     // spec.dnsPolicy
 	Override    Policy     // value of the annotation OverrideAnnotation; "": none

@@ -5,8 +5,8 @@ package policy
 
 // Rule is a rule of the engine. Its String is a stable identifier, explained in
 // docs/rules.md. H, P, M, N and L are rules of the kubelet, A are the rules of
-// ClusterFirstWithAutopath, and D are differences from the kubelet. Several Rules may have
-// the same identifier.
+// ClusterFirstWithAutopath, R are node rules, and D are differences from the kubelet. Several
+// Rules may have the same identifier.
 type Rule uint8
 
 // The rules, in the order of the engine's stages. The rules of the limits are exported: they
@@ -63,6 +63,25 @@ const (
 	RuleSearchLimit
 	RuleDomainTooLong
 	RuleSearchLineTooLong
+
+	// The node rules.
+	ruleOptions
+	ruleOption
+	ruleReplacedOption
+	ruleHostOptions
+	ruleHostOption
+	ruleHostOptionOfBase
+	ruleHostSearches
+	ruleUnreachable
+	ruleUnreachableKept
+	ruleDuplicateAddress
+	rulePodFirst
+	ruleSubdomain
+	ruleHostNetworkAsCluster
+	ruleFamilies
+	ruleFamiliesSorted
+	ruleFamiliesKept
+	ruleFamiliesUnknown
 )
 
 // stage is a stage of an Engine.
@@ -120,6 +139,24 @@ var rules = [...]ruleInfo{
 	RuleSearchLimit:       {"L2", limits, "at most 32 search domains"},
 	RuleDomainTooLong:     {"L2", limits, "a search domain has at most 253 bytes"},
 	RuleSearchLineTooLong: {"L2", limits, "the search line has at most 2048 bytes, it is cut from its end"},
+
+	ruleOptions:              {"R1", base, "options of a node rule"},
+	ruleOption:               {"R1", base, "set by a node rule"},
+	ruleReplacedOption:       {"R1", base, "replaced by a node rule"},
+	ruleHostOptions:          {"R2", base, "the host's options are inherited"},
+	ruleHostOption:           {"R2", base, "inherited from the host"},
+	ruleHostOptionOfBase:     {"R2", base, "the cluster's option takes precedence over the host's"},
+	ruleHostSearches:         {"R3", base, "search domains of the host are left out"},
+	ruleUnreachable:          {"R4", base, "addresses of the node itself are left out"},
+	ruleUnreachableKept:      {"R4", base, "addresses of the node itself are kept: there is no other nameserver"},
+	ruleDuplicateAddress:     {"R5", merge, "a nameserver has the address of an earlier one"},
+	rulePodFirst:             {"R6", merge, "the pod's nameservers and search domains precede the node's"},
+	ruleSubdomain:            {"R7", base, "the domain of the pod's subdomain is searched"},
+	ruleHostNetworkAsCluster: {"R8", base, "ClusterFirst on the host's network is treated as ClusterFirstWithHostNet"},
+	ruleFamilies:             {"R9", merge, "nameservers of a family that the pod does not have are left out"},
+	ruleFamiliesSorted:       {"R9", merge, "nameservers are sorted by the families of the pod's addresses"},
+	ruleFamiliesKept:         {"R9", merge, "nameservers of a family that the pod does not have are kept: there is no other"},
+	ruleFamiliesUnknown:      {"R9", merge, "the pod's addresses are unknown: nameservers of all families are kept"},
 }
 
 // String returns the identifier, such as "P3", or "" if r is not a rule.

@@ -20,7 +20,7 @@ const module = "github.com/dnsconfigurer/dnsconfigurer"
 
 // values are the packages for pure computation: no files, no clock, no network, no
 // locks, no log.
-var values = []string{"bytes", "errors", "fmt", "io", "net/netip", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
+var values = []string{"bytes", "errors", "fmt", "io", "maps", "net/netip", "slices", "strconv", "strings", "unicode", "unicode/utf8"}
 
 // imports holds the packages that each package may import: "std" is the standard
 // library, "values" the packages above, a trailing "/..." a tree. Every package has a
