@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,5 +173,11 @@ func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
 }
 
 func criSandbox(s sandboxevent.Sandbox) cri.Sandbox {
-	return cri.Sandbox{Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: s.Annotations}
+	c := cri.Sandbox{Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: s.Annotations}
+	for _, ip := range s.IPs {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			c.IPs = append(c.IPs, a)
+		}
+	}
+	return c
 }

@@ -154,7 +154,7 @@ func describe(pod *api.PodSandbox) sandboxevent.Sandbox {
 		hostNetwork = hostNetwork && n.GetType() != "network"
 	}
 	return sandboxevent.Sandbox{
-		ID: pod.GetId(), Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid(), HostNetwork: hostNetwork,
+		ID: pod.GetId(), Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid(), HostNetwork: hostNetwork, IPs: pod.GetIps(),
 		Annotations: sandboxevent.BoundAnnotations(pod.GetAnnotations()),
 	}
 }

@@ -59,6 +59,7 @@ type Sandbox struct {
 	Name        string            `json:"name,omitempty"`
 	UID         string            `json:"uid,omitempty"`
 	HostNetwork bool              `json:"hostNetwork,omitempty"`
+	IPs         []string          `json:"ips,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"` // see BoundAnnotations
 }
 

@@ -232,6 +232,9 @@ func (h *Hook) decide(ctx context.Context, s Sandbox, r *Report) (Outcome, strin
 	if err != nil {
 		return lookupOutcome(err), err.Error()
 	}
+	if len(s.IPs) > 0 { // newer than the status of the pod
+		pod.IPs = s.IPs
+	}
 	host := h.HostFiles()
 	d := h.Engine.Decide(pod, host.Pods)
 	if h.Mode != Force || s.Unverified {

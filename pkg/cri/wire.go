@@ -6,6 +6,7 @@ package cri
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"unicode/utf8"
 
@@ -49,6 +50,7 @@ type Sandbox struct {
 	Hostname    string
 	HostNetwork bool
 	Annotations map[string]string
+	IPs         []netip.Addr // of the pod; empty: unknown, as in every request of a kubelet
 
 	// DNS is the configuration that the kubelet computed. HasDNS reports whether the
 	// request has one; runtimes distinguish none from an empty one.
