@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,28 +69,43 @@ limits that the kubelet checks when it starts, and lines that the kubelet ignore
 With --no-files, check the fields of the file alone. This is for files of another machine,
 and for files whose missing fields are flags of the server.
 
-Exit code 1 if the file or the resolv.conf has errors.`,
+With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
+AgentConfiguration change, and how (docs/node-rules.md).
+
+Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
+  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/ -R
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: oneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
 	cmd.Flags().BoolVar(&c.noFiles, "no-files", false, "check FILE without the files that it names, and without required fields")
-	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding per line)")
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding per line, then one changed pod per line)")
+	c.manifests.register(cmd.Flags())
 	return cmd
 }
 
 type checker struct {
-	output  string
-	noFiles bool
+	output    string
+	noFiles   bool
+	manifests manifestFlags
 }
 
 func (c *checker) run(cmd *cobra.Command, path string) error {
 	if err := checkOutput(c.output, "text", "json"); err != nil {
 		return err
 	}
-	check := checkFile
+	err := c.checkFile(cmd, path)
+	if len(c.manifests.Paths) == 0 || err != nil && !errors.Is(err, errReported) {
+		return err
+	}
+	return cmp.Or(c.printChanges(cmd, path), err)
+}
+
+// checkFile checks the configuration file at path and prints the findings.
+func (c *checker) checkFile(cmd *cobra.Command, path string) error {
+	check := findingsOf
 	if c.noFiles {
 		check = checkFields
 	}
@@ -113,9 +129,9 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 // codeInvalidConfig is the code of an error in a configuration file, in JSON output.
 const codeInvalidConfig = "invalid-configuration"
 
-// checkFile returns the findings about a configuration file, and the errors for which a server
+// findingsOf returns the findings about a configuration file, and the errors for which a server
 // would not use it.
-func checkFile(path string) ([]policy.Finding, error) {
+func findingsOf(path string) ([]policy.Finding, error) {
 	kind, err := config.ReadKind(path)
 	if err != nil {
 		return nil, err

@@ -181,8 +181,8 @@ func shimNodeFields() []Field[Shim] {
 }
 
 // NodeFlags are the node facts of the commands render, validate and lookup. A later source
-// overrides an earlier one: the defaults, the kubelet's file, the ShimConfiguration of
-// --config, the flags.
+// overrides an earlier one: the defaults, the kubelet's file, the ShimConfiguration or
+// AgentConfiguration of --config, the flags.
 type NodeFlags struct{ source *Source[Shim] }
 
 // Register adds the flags.
@@ -236,6 +236,7 @@ func explainKind(facts nodeFacts) *Kind[Shim] {
 		fields[i].Flag = ""
 	}
 	k := ShimKind()
+	k.parse = parseNodeFile
 	k.Fields = append(fields, shimNodeFields()...)
 	k.finish = func(c *Shim, s *Source[Shim]) error {
 		var err error
@@ -245,18 +246,29 @@ func explainKind(facts nodeFacts) *Kind[Shim] {
 	return k
 }
 
+// parseNodeFile parses a ShimConfiguration, or the node of an AgentConfiguration.
+func parseNodeFile(data []byte) (c Shim, err error) {
+	if t, err := v1alpha1.ReadTypeMeta(data); err != nil || t.Kind != v1alpha1.KindAgent {
+		c.ShimConfiguration, err = v1alpha1.ParseShim(data)
+		return c, err
+	}
+	a, err := v1alpha1.ParseAgent(data)
+	c.ShimConfiguration.Node, c.Autopath = a.Node, a.Autopath
+	return c, err
+}
+
 // Load returns the node.
 func (f *NodeFlags) Load() (Node, error) {
 	c, err := f.source.Load()
 	return c.Node, err
 }
 
-// ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration
-// or KubeletConfiguration.
+// ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration,
+// AgentConfiguration or KubeletConfiguration.
 func ReadNode(path, kind string) (Node, error) {
 	facts := nodeFacts{resolvConf: kube.DefaultResolvConf, domainOrigin: "clusterDomain"}
 	switch kind {
-	case v1alpha1.KindShim:
+	case v1alpha1.KindShim, v1alpha1.KindAgent:
 		c, err := explainKind(facts).FromFile(path).Load()
 		return c.Node, err
 	case kube.KubeletKind:
