@@ -503,3 +503,83 @@ func TestHook_FailUnknown(t *testing.T) {
 		})
 	}
 }
+
+// TestHook_NodeRules checks that the kubelet's DNS is compared without the node rules, and that
+// the pod gets the result of the rules.
+func TestHook_NodeRules(t *testing.T) {
+	labeled := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.ClusterFirst, Labels: map[string]string{"app": "web"}}
+	hostNetwork := labeled
+	hostNetwork.HostNetwork = true
+	hostDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"})
+	changed := dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:2"})
+	tests := []struct {
+		name string
+		mode Mode
+		pod  policy.Pod
+		dns  *runtimeapi.DNSConfig // what the kubelet computed
+		want *runtimeapi.DNSConfig // nil: the request is unchanged
+		out  Outcome
+	}{
+		{"the kubelet's DNS matches", Generate, labeled, kubeletDNS, changed, Edited},
+		{"no rule matches", Generate, plain, kubeletDNS, nil, Unchanged},
+		{"Observe", Observe, labeled, kubeletDNS, nil, Observed},
+		{"Force", Force, labeled, hostDNS, changed, Edited},
+		{"a kubelet with the result of the rules has other facts", Generate, labeled, changed, nil, FactsMismatch},
+		{"another cluster DNS", Generate, labeled, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
+		{"another host file", Generate, labeled, dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
+		{"host network as cluster", Generate, hostNetwork, hostDNS, changed, Edited},
+		{"host network, another host file", Generate, hostNetwork, dnsOf([]string{"192.0.2.54"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), nil, FactsMismatch},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, reports := newHook(t, tt.pod)
+			h.Mode = tt.mode
+			var err error
+			h.Engine, err = policy.New(policy.Node{
+				ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
+				Rules: []policy.NodeRule{{
+					PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2"}, HostSearches: []string{}, HostNetworkAsCluster: new(true),
+				}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := sandboxRequest(tt.pod, tt.dns)
+			if tt.pod.HostNetwork {
+				sent.Config.Hostname = ""
+			}
+			var got runtimeapi.RunPodSandboxRequest
+			unmarshal(t, edit(h, marshal(t, sent)), &got)
+			if tt.want != nil {
+				sent.Config.DnsConfig = tt.want
+			}
+			if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
+				t.Errorf("reports %+v, want one %q", *reports, tt.out)
+			}
+		})
+	}
+}
+
+// TestHook_Addresses checks that the addresses of a sandbox select the nameservers.
+func TestHook_Addresses(t *testing.T) {
+	h, _ := newHook(t, plain)
+	var err error
+	h.Engine, err = policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
+		Rules: []policy.NodeRule{{ServerFamilies: policy.FamiliesOnly}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Sandbox{Namespace: "shop", Name: "web", UID: "u1", Hostname: "web"}
+	if got := h.Decide(t.Context(), s).DNS.Nameservers; !slices.Equal(got, []string{"10.96.0.10", "fd00::a"}) {
+		t.Errorf("unknown addresses: %q", got)
+	}
+	s.IPs = []netip.Addr{netip.MustParseAddr("fd00:10:244::7")}
+	if got := h.Decide(t.Context(), s).DNS.Nameservers; !slices.Equal(got, []string{"fd00::a"}) {
+		t.Errorf("IPv6 only: %q", got)
+	}
+}

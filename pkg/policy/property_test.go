@@ -275,6 +275,8 @@ func sourceText(e policy.Entry) string {
 		return "clusterDomain "
 	case policy.FromNodeCache:
 		return "nodeCache "
+	case policy.FromNodeRule:
+		return fmt.Sprintf("node.rules[%d] ", e.Source.Index)
 	default:
 		return "built in "
 	}
