@@ -109,8 +109,10 @@ type NodeConfiguration struct {
 	ResolvConf *string `json:"resolvConf,omitempty"`
 
 	// HostResolver is "auto" to give pods the upstream servers of systemd-resolved if
-	// ResolvConf is its stub, which is a server on the node's loopback. The request is
-	// still compared with what the kubelet computes from ResolvConf. Empty: "never".
+	// ResolvConf is its stub, which is a server on the node's loopback, and those of
+	// NetworkManager, in /run/NetworkManager/no-stub-resolv.conf, if ResolvConf has other
+	// servers on the loopback only. The request is still compared with what the kubelet
+	// computes from ResolvConf. Empty: "never".
 	HostResolver string `json:"hostResolver,omitempty"`
 
 	// UplinkResolvConf is the path of the file in which systemd-resolved lists its

@@ -72,7 +72,7 @@ func (n Node) Check() ([]policy.Finding, error) {
 		return nil, err
 	}
 	host, uplink := n.Host()
-	found := slices.Concat(n.Findings, uplink)
+	found := slices.Concat(n.Findings, uplink, n.uplinkUsed(host))
 	if len(n.ClusterDNS) == 0 {
 		found = append(found, policy.Finding{
 			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
@@ -91,15 +91,27 @@ func (n Node) Check() ([]policy.Finding, error) {
 	return found, nil
 }
 
-// uplinkFindings reports a stub of systemd-resolved whose uplink file cannot be used.
+// uplinkUsed reports that pods get host, an uplink file, instead of the file of the kubelet.
+func (n Node) uplinkUsed(host resolvconf.File) []policy.Finding {
+	if n.uplinkMode == hostresolv.UplinkNever || host.Path == "" || host.Path == n.ResolvConf {
+		return nil
+	}
+	return []policy.Finding{{
+		Code: policy.CodeUplinkUsed, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByDNSConfigurer,
+		Message: fmt.Sprintf("pods get %s instead of %s, the file of a stub resolver on the node", host.Path, n.ResolvConf),
+		Field:   policy.FieldResolvConf, Hint: "nothing to do: node.hostResolver is auto",
+	}}
+}
+
+// uplinkFindings reports a stub whose uplink file cannot be used.
 func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	if !s.Stub || s.Uplink || s.Problem.Err == nil {
 		return nil
 	}
 	return []policy.Finding{{
 		Code: policy.CodeUplinkUnusable, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("%s is the stub of systemd-resolved, and pods get it unchanged: %v", s.Path, s.Problem.Err),
-		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved, or correct node.uplinkResolvConf",
+		Message: fmt.Sprintf("%s is the file of a stub resolver on the node, and pods get it unchanged: %v", s.Path, s.Problem.Err),
+		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved or NetworkManager, or correct node.uplinkResolvConf",
 	}}
 }
 

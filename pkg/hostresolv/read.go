@@ -18,17 +18,27 @@ import (
 // observation is the result of reading all files once.
 type observation struct {
 	kubelet reading  // Path
-	stub    bool     // kubelet is the stub file of systemd-resolved
+	stub    bool     // see Snapshot.Stub
 	uplink  *reading // nil if it is not used
+	writer  string   // of uplink, for messages
 }
 
 func (w *Watcher) observe() observation {
 	o := observation{kubelet: readFile(w.cfg.Path)}
 	o.stub = isStub(o.kubelet, w.cfg.UplinkPath)
-	if o.stub && w.cfg.Uplink == UplinkAuto {
-		r := readFile(w.cfg.UplinkPath)
-		o.uplink = &r
+	path := w.cfg.UplinkPath
+	switch {
+	case w.cfg.Uplink != UplinkAuto:
+		return o
+	case o.stub:
+		o.writer = "systemd-resolved"
+	case isLoopbackOnly(o.kubelet.file):
+		o.stub, o.writer, path = true, "NetworkManager", w.cfg.NoStubPath
+	default:
+		return o
 	}
+	r := readFile(path)
+	o.uplink = &r
 	return o
 }
 

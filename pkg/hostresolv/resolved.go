@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // stubFile is the file that makes a host use the stub resolver of systemd-resolved. It is in
@@ -29,6 +31,16 @@ func isStub(r reading, uplinkPath string) bool {
 		}
 	}
 	return len(r.file.Nameservers) > 0
+}
+
+// isLoopbackOnly reports whether f has nameservers, all on the loopback.
+func isLoopbackOnly(f resolvconf.File) bool {
+	for _, e := range f.Nameservers {
+		if !isLoopback(e.Text) {
+			return false
+		}
+	}
+	return len(f.Nameservers) > 0
 }
 
 // isLoopback reports whether nameserver is an address of the local host. Linux also sends

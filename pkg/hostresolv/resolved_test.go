@@ -113,3 +113,23 @@ func TestRefresh_UplinkAuto(t *testing.T) {
 		t.Errorf("path: got %+v", s)
 	}
 }
+
+// TestRun_NoStub changes the files like a host with NetworkManager and its dnsmasq.
+func TestRun_NoStub(t *testing.T) {
+	d := newTree(t)
+	d.write("etc/resolv.conf", "nameserver 127.0.0.1\nnameserver ::1\n")
+	noStub := d.path("run/no-stub-resolv.conf")
+	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: d.path("run/resolve/resolv.conf"), NoStubPath: noStub})
+
+	s := w.until("no file of NetworkManager yet", func(s Snapshot) bool { return s.Problem.Err != nil })
+	if !s.Stub || s.Uplink || len(s.Loopback()) != 2 || !strings.HasPrefix(s.Problem.Err.Error(), "uplink file of NetworkManager: ") {
+		t.Errorf("got %+v", s)
+	}
+	d.write("run/no-stub-resolv.conf", server(1))
+	s = w.until("NetworkManager starts", func(s Snapshot) bool { return serves(1)(s) && s.Stub && s.Uplink && s.Source == noStub })
+	if s.Kubelet.Path != d.path("etc/resolv.conf") || len(s.Kubelet.Nameservers) != 2 {
+		t.Errorf("the kubelet's file: %+v", s.Kubelet)
+	}
+	d.replace("etc/resolv.conf", "nameserver 127.0.0.1\n"+server(2))
+	w.until("a server beside the stub", func(s Snapshot) bool { return !s.Stub && !s.Uplink && len(s.Loopback()) == 1 })
+}

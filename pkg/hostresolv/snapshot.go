@@ -32,10 +32,11 @@ type Snapshot struct {
 	Since  time.Time         // when this text was first read from Source
 
 	// Stub reports whether the file at Path is the stub file of systemd-resolved, or names
-	// the addresses of the stub only.
+	// the addresses of the stub only. With UplinkAuto also whether all its servers are on the
+	// loopback.
 	Stub bool
 
-	// Uplink reports whether File is the uplink file of systemd-resolved.
+	// Uplink reports whether File is the uplink file of systemd-resolved or NetworkManager.
 	Uplink bool
 
 	// Problem is the reason why the current file is not used; the zero value if it is.
@@ -99,7 +100,7 @@ func (s Snapshot) next(o observation, now time.Time) Snapshot {
 		next.Stub, next.Uplink = o.stub, false
 	} // else 4
 	if problem == nil && uplinkProblem != nil {
-		problem = fmt.Errorf("uplink file of systemd-resolved: %w", uplinkProblem)
+		problem = fmt.Errorf("uplink file of %s: %w", o.writer, uplinkProblem)
 	}
 	next.Problem = s.Problem.next(problem, now)
 	return next

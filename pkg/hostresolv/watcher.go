@@ -17,6 +17,7 @@ import (
 // The defaults of a Config.
 const (
 	DefaultUplinkPath = "/run/systemd/resolve/resolv.conf"
+	DefaultNoStubPath = "/run/NetworkManager/no-stub-resolv.conf" // NetworkManager(8), "dns" of NetworkManager.conf(5)
 	DefaultDebounce   = 100 * time.Millisecond
 	DefaultPoll       = 30 * time.Second
 )
@@ -27,12 +28,16 @@ type Config struct {
 	// a link. It must not be empty: a kubelet with an empty path gives pods no file.
 	Path string
 
-	// Uplink is when the uplink file of systemd-resolved is read instead of Path.
+	// Uplink is when UplinkPath or NoStubPath is read instead of Path.
 	Uplink UplinkMode
 
 	// UplinkPath is the uplink file, in which systemd-resolved lists its own servers; "" is
 	// DefaultUplinkPath. The stub file is stub-resolv.conf in the same directory.
 	UplinkPath string
+
+	// NoStubPath is the uplink file of NetworkManager, which it writes without its own server
+	// on the loopback, such as dnsmasq; "" is DefaultNoStubPath.
+	NoStubPath string
 
 	// Debounce is how long the file must be unchanged before it is read; 0 is
 	// DefaultDebounce. A file that changes all the time is read after ten times Debounce.
@@ -45,17 +50,17 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// UplinkMode is when the uplink file of systemd-resolved is read instead of the file
-// that the kubelet reads.
+// UplinkMode is when an uplink file is read instead of the file that the kubelet reads.
 type UplinkMode uint8
 
 const (
 	// UplinkNever always reads the kubelet's file.
 	UplinkNever UplinkMode = iota
 
-	// UplinkAuto reads and watches the uplink file if the kubelet's file is the stub
-	// of systemd-resolved, whose server listens on the node's loopback, where pods
-	// cannot reach it. The stub is used until there has been a good uplink file.
+	// UplinkAuto reads and watches the uplink file if the kubelet's file is the stub of
+	// systemd-resolved, whose server listens on the node's loopback, where pods cannot reach
+	// it. If the file names other servers on the loopback only, it reads that of
+	// NetworkManager. The stub is used until there has been a good uplink file.
 	UplinkAuto
 )
 
@@ -102,6 +107,9 @@ func New(cfg Config) (*Watcher, error) {
 	}
 	if cfg.UplinkPath == "" {
 		cfg.UplinkPath = DefaultUplinkPath
+	}
+	if cfg.NoStubPath == "" {
+		cfg.NoStubPath = DefaultNoStubPath
 	}
 	if cfg.Debounce == 0 {
 		cfg.Debounce = DefaultDebounce

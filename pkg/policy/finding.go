@@ -122,6 +122,7 @@ const (
 	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"
 	CodeMisspelledField     Code = "misspelled-kubelet-field"
 	CodeUplinkUnusable      Code = "uplink-file-unusable"
+	CodeUplinkUsed          Code = "uplink-file-used"
 )
 
 // Reasons of the kubelet's events.

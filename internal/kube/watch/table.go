@@ -143,7 +143,7 @@ func (t *table) addLocked(obj any) error {
 	}
 	p := kube.FromPod(pod)
 	p.Override = "" // Lookup sets it
-	if configSize(p.Config) > maxConfig {
+	if configSize(p.Config)+labelSize(p.Labels) > maxConfig {
 		t.removeLocked(pod)
 		t.large[p.UID] = true
 		return nil
@@ -189,7 +189,7 @@ func (t *table) removeLocked(pod *corev1.Pod) {
 	}
 }
 
-// maxConfig is the size in bytes of the largest dnsConfig that is kept. With the API server's
+// maxConfig is the size in bytes of the largest dnsConfig and labels that are kept. With the API server's
 // limits, all but the options have 2.2 KiB. A pod with more is requested from the API server
 // when it starts: 100 pods with the options that fit into an object would take a gigabyte.
 const maxConfig = 16 << 10
@@ -208,6 +208,16 @@ func configSize(c *policy.DNSConfig) int {
 	}
 	for _, o := range c.Options {
 		size += 2*header + len(o.Name) + len(o.Value)
+	}
+	return size
+}
+
+// labelSize returns the memory of the texts of labels in bytes.
+func labelSize(labels map[string]string) int {
+	const header = 16 // of a string
+	size := 0
+	for name, value := range labels {
+		size += 2*header + len(name) + len(value)
 	}
 	return size
 }
