@@ -97,7 +97,7 @@ func TestSnapshotNext_File(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var s Snapshot
 			for i, step := range test.steps {
-				o := observation{kubelet: readingOf("path", step.path)}
+				o := observation{kubelet: readingOf("path", step.path), writer: "systemd-resolved"}
 				if step.observe != nil {
 					step.observe(&o)
 				}

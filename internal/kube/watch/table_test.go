@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,20 @@ func TestTable_LargePods(t *testing.T) {
 		if err := table.Update(pod(i, options)); err != nil || table.isLarge(fmt.Sprint("u", i)) != (i == 1) {
 			t.Errorf("%d options: large %t, %v", options, table.isLarge(fmt.Sprint("u", i)), err)
 		}
+	}
+	labeled := pod(0, 1)
+	labeled.Labels = map[string]string{}
+	for i := range 100 {
+		labeled.Labels[fmt.Sprint(i)] = strings.Repeat("v", 63)
+	}
+	if err := table.Update(labeled); err != nil || table.isLarge("u0") {
+		t.Errorf("100 labels: large %t, %v", table.isLarge("u0"), err)
+	}
+	for i := range 200 {
+		labeled.Labels[fmt.Sprint(i)] = strings.Repeat("v", 63)
+	}
+	if err := table.Update(labeled); err != nil || !table.isLarge("u0") {
+		t.Errorf("200 labels: large %t, %v", table.isLarge("u0"), err)
 	}
 	for i := range 100 {
 		if err := table.Delete(pod(i, 1)); err != nil {
