@@ -133,9 +133,8 @@ type NodeConfiguration struct {
 	// sandbox on. ClusterFirstWithAutopath is always allowed. Empty: no other.
 	AllowedOverrides []string `json:"allowedOverrides,omitempty"`
 
-	// Rules change the DNS configuration of the pods that they match, at most 64. For each
-	// field, the first rule that matches and sets it applies. docs/node-rules.md describes the
-	// fields. Empty: pods get what the kubelet would give them.
+	// Rules change the DNS configuration of the pods that they match, at most 64; see
+	// docs/node-rules.md. Empty: pods get what the kubelet would give them.
 	Rules []NodeRule `json:"rules,omitempty"`
 }
 

@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"internal/lookup": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/forward", "internal/kube", "internal/kube/zonesync", "internal/libc", "internal/spelling",
 		"pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache", "pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
-	"internal/output":   {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy"},
+	"internal/output":   {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy", "pkg/resolvconf"},
 	"internal/manifest": {"std", "internal/kube", "internal/multierr", "github.com/fsnotify/fsnotify"},
 	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
