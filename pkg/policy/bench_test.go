@@ -28,4 +28,16 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+	b.Run("64 rules", func(b *testing.B) {
+		node := kubeadm
+		for range policy.MaxNodeRules - 1 {
+			node.Rules = append(node.Rules, policy.NodeRule{Namespaces: []string{"team-*"}, PodLabels: map[string]string{"app": "web"}, DropDuplicates: new(true)})
+		}
+		node.Rules = append(node.Rules, policy.NodeRule{Options: []string{"ndots:2"}, HostSearches: []string{"*.example"}})
+		e, pod := newEngine(b, node), policy.Pod{Namespace: "shop", Name: "cart-0", Policy: policy.ClusterFirst}
+		b.ReportAllocs()
+		for b.Loop() {
+			e.Decide(pod, host)
+		}
+	})
 }

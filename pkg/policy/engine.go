@@ -37,6 +37,9 @@ func New(n Node) (*Engine, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
 	}
+	if problems := CheckNodeRules(n.Rules); problems != nil {
+		return nil, nodeError("rules"+problems[0].Field, "%s", problems[0].Problem)
+	}
 	n.IPs, n.AllowedOverrides = slices.Clone(n.IPs), slices.Clone(n.AllowedOverrides)
 	if n.Autopath.Suffix == "" {
 		n.Autopath.Suffix = DefaultAutopathSuffix

@@ -75,9 +75,6 @@ func (n Node) validate() error {
 			return nodeError(fmt.Sprintf("allowedOverrides[%d]", i), "%q is not a DNS policy", p)
 		}
 	}
-	for _, p := range CheckNodeRules(n.Rules) {
-		return &NodeError{"rules" + p.Field, p.Problem}
-	}
 	if isUnsafe(KindSearch, n.ClusterDomain) {
 		return nodeError("clusterDomain", "%q must be one word of a search line", n.ClusterDomain)
 	}
