@@ -247,14 +247,13 @@ func explainKind(facts nodeFacts) *Kind[Shim] {
 }
 
 // parseNodeFile parses a ShimConfiguration, or the node of an AgentConfiguration.
-func parseNodeFile(data []byte) (c Shim, err error) {
+func parseNodeFile(data []byte) (Shim, error) {
 	if t, err := v1alpha1.ReadTypeMeta(data); err != nil || t.Kind != v1alpha1.KindAgent {
-		c.ShimConfiguration, err = v1alpha1.ParseShim(data)
-		return c, err
+		c, err := v1alpha1.ParseShim(data)
+		return Shim{ShimConfiguration: c}, err
 	}
 	a, err := v1alpha1.ParseAgent(data)
-	c.ShimConfiguration.Node, c.Autopath = a.Node, a.Autopath
-	return c, err
+	return Shim{ShimConfiguration: v1alpha1.ShimConfiguration{Node: a.Node, Autopath: a.Autopath}}, err
 }
 
 // Load returns the node.

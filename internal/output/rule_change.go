@@ -42,7 +42,8 @@ func (r *RuleChanges) Write(w kube.Workload, before, after *policy.Decision) err
 	for _, applied := range after.NodeRules {
 		rules = append(rules, fmt.Sprintf("%s of node.rules[%d]", applied.Rule, applied.Index))
 	}
-	_, err := fmt.Fprintf(r.Stdout, "%s %s/%s: %s\n%s", w.Kind, visible(w.Pod.Namespace), visible(w.Name), strings.Join(rules, ", "), diff(a, b))
+	_, err := fmt.Fprintf(r.Stdout, "%s %s/%s: %s\n%s",
+		w.Kind, visible(w.Pod.Namespace), visible(w.Name), strings.Join(rules, ", "), diff(a, b))
 	return err
 }
 

@@ -327,8 +327,9 @@ func isLabelKey(key string) bool {
 
 // isQualified reports whether s has the form of a label's name and of its value.
 func isQualified(s string) bool {
+	isOther := func(r rune) bool { return !isGlobRune(r) || r == '*' }
 	isAlphanumeric := func(r rune) bool { return isGlobRune(r) && !strings.ContainsRune("-_.*", r) }
-	return s != "" && len(s) <= fqdn.MaxHostname && !strings.Contains(s, "*") && !strings.ContainsFunc(s, func(r rune) bool { return !isGlobRune(r) }) &&
+	return s != "" && len(s) <= fqdn.MaxHostname && !strings.ContainsFunc(s, isOther) &&
 		isAlphanumeric(rune(s[0])) && isAlphanumeric(rune(s[len(s)-1]))
 }
 

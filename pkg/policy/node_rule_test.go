@@ -159,7 +159,9 @@ func TestNew_NodeRuleLimits(t *testing.T) {
 		{"too many labels", []policy.NodeRule{{PodLabels: labels(policy.MaxNodeRuleItems + 1)}}, "rules[0].podLabels"},
 		{"longest pattern", []policy.NodeRule{{HostSearches: []string{strings.Repeat("a", policy.MaxDomain)}}}, ""},
 		{"pattern too long", []policy.NodeRule{{HostSearches: []string{strings.Repeat("a", policy.MaxDomain+1)}}}, "rules[0].hostSearches[0]"},
-		{"longest label", []policy.NodeRule{{PodLabels: map[string]string{"example.com/" + strings.Repeat("n", 63): strings.Repeat("v", 63)}}}, ""},
+		{"longest label", []policy.NodeRule{{PodLabels: map[string]string{
+			"example.com/" + strings.Repeat("n", 63): strings.Repeat("v", 63),
+		}}}, ""},
 		{"label too long", []policy.NodeRule{{PodLabels: map[string]string{strings.Repeat("n", 64): ""}}}, "rules[0].podLabels"},
 		{"label value with a star", []policy.NodeRule{{PodLabels: map[string]string{"app": "web-*"}}}, "rules[0].podLabels[app]"},
 		{"ndots 15", []policy.NodeRule{{Options: []string{"ndots:15", "timeout:1", "attempts:5", "rotate"}}}, ""},
@@ -187,7 +189,9 @@ func TestNew_NodeRuleLimits(t *testing.T) {
 // TestNew_NodeRulesCopied checks that an engine keeps its rules when the caller changes them.
 func TestNew_NodeRulesCopied(t *testing.T) {
 	node := kubeadm
-	node.Rules = []policy.NodeRule{{Options: []string{"ndots:2"}, Policies: []policy.Policy{policy.ClusterFirst}, PodLabels: map[string]string{"a": "b"}}}
+	node.Rules = []policy.NodeRule{{
+		Options: []string{"ndots:2"}, Policies: []policy.Policy{policy.ClusterFirst}, PodLabels: map[string]string{"a": "b"},
+	}}
 	e := newEngine(t, node)
 	node.Rules[0].Options[0], node.Rules[0].Policies[0], node.Rules[0].PodLabels["a"] = "ndots:9", policy.None, "c"
 	d := e.Decide(policy.Pod{Namespace: "a", Name: "b", Policy: policy.ClusterFirst, Labels: map[string]string{"a": "b"}}, resolvconf.File{})
@@ -204,9 +208,11 @@ func FuzzNodeRule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, key, value, name, option, search, place, families string, bits uint8) {
 		flag := func(i int) *bool { return new(bits>>i&1 == 1) }
 		rule := policy.NodeRule{
-			Namespaces: []string{namespace}, PodLabels: map[string]string{key: value}, Policies: []policy.Policy{policy.Policy(name)},
-			Options: []string{option}, HostSearches: []string{search}, HostOptions: flag(0), DropUnreachable: flag(1), DropDuplicates: flag(2),
-			PodFirst: flag(3), HostNetworkAsCluster: flag(4), SubdomainSearch: policy.Placement(place), ServerFamilies: policy.FamilyChoice(families),
+			Namespaces: []string{namespace}, PodLabels: map[string]string{key: value},
+			Policies: []policy.Policy{policy.Policy(name)}, Options: []string{option}, HostSearches: []string{search},
+			HostOptions: flag(0), DropUnreachable: flag(1), DropDuplicates: flag(2),
+			PodFirst: flag(3), HostNetworkAsCluster: flag(4),
+			SubdomainSearch: policy.Placement(place), ServerFamilies: policy.FamilyChoice(families),
 		}
 		node := kubeadm
 		node.Rules = []policy.NodeRule{rule}
@@ -218,7 +224,8 @@ func FuzzNodeRule(f *testing.F) {
 			return
 		}
 		pod := policy.Pod{
-			Namespace: strings.ReplaceAll(namespace, "*", "x"), Name: "web", Policy: policy.Policy(name), Labels: map[string]string{key: value}, Subdomain: "db",
+			Namespace: strings.ReplaceAll(namespace, "*", "x"), Name: "web", Policy: policy.Policy(name),
+			Labels: map[string]string{key: value}, Subdomain: "db",
 			HostNetwork: bits>>5&1 == 1, IPs: []netip.Addr{netip.MustParseAddr("fd00::7")},
 		}
 		d := e.Decide(pod, resolvconf.Parse("nameserver 127.0.0.53\nnameserver 192.0.2.53\nsearch a.corp.example b.example\noptions edns0\n"))
