@@ -5,10 +5,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // manifestFlags are the flags of commands that read manifests.
@@ -24,8 +26,11 @@ func (m *manifestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&m.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
 }
 
-// check checks that there is something to read. args are further paths.
+// check checks the flags. args are further paths.
 func (m *manifestFlags) check(args []string) error {
+	if m.namespace != "" && fqdn.LabelProblems(m.namespace) != nil {
+		return usageError{fmt.Errorf("--namespace %q: want a DNS label such as shop", m.namespace)}
+	}
 	if m.Paths = append(m.Paths, args...); len(m.Paths) == 0 {
 		return usageError{errors.New("no manifests: name files, or set -f")}
 	}

@@ -216,7 +216,13 @@ func (v *validateFlags) objects(workloads []kube.Workload, node string) []admiss
 
 // admissionObject converts a workload. With a node, a Pod is a static pod of that node.
 func admissionObject(w kube.Workload, node string) admission.Object {
-	o := admission.Object{Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != ""}
+	o := admission.Object{
+		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
+		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
+	}
+	for _, a := range w.Pod.Spec.HostAliases {
+		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
+	}
 	if w.Kind == admission.KindPod {
 		o.Node = node
 	}

@@ -14,13 +14,20 @@ import (
 // accepts (validation.go, validatePodHostName). The kubelet truncates it to one less.
 const maxOverride = 64
 
-// checkHostnames applies rule V4: the host names that the API server refuses.
-func (c *check) checkHostnames() {
+// checkHostnames applies rule V4: the host names that the API server refuses. Those that the
+// controller makes of the object's name follow from it: they are left out unless the name is
+// valid.
+func (c *check) checkHostnames(validName bool) {
 	pod := &c.o.Pod
-	if p := labelProblem(pod.Hostname); p != "" && c.o.Ordinal {
-		c.addGeneratedHostname(p)
-	} else if p != "" {
+	if h := c.o.TemplateHostname; labelProblem(h) != "" {
+		c.refuse(policy.CodeInvalidHostname, c.o.ofPod("spec.hostname"), fmt.Sprintf("host name %q %s", clip(h), labelProblem(h)), labelHint(h))
+	}
+	switch p := labelProblem(pod.Hostname); {
+	case p == "":
+	case !c.o.Ordinal:
 		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(), fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
+	case validName:
+		c.addGeneratedHostname(p)
 	}
 	if p := labelProblem(pod.Subdomain); p != "" {
 		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(), fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
@@ -91,11 +98,9 @@ func labelHint(s string) string {
 }
 
 // acceptedFirst reports whether the API server accepts o although it refuses the pods with
-// the generated names later. It validates a StatefulSet's name without the ordinal
-// (apps/validation, ValidateStatefulSetName).
-func acceptedFirst(o *Object) bool {
-	return o.Kind == kindCronJob || o.Kind == kindStatefulSet && labelProblem(o.Name) == ""
-}
+// the names later that its controller generates. It validates a StatefulSet's name without
+// the ordinal (apps/validation, ValidateStatefulSetName).
+func acceptedFirst(o *Object) bool { return o.Kind == kindCronJob || o.Kind == kindStatefulSet }
 
 // checkNode validates the name of a static pod's node, which its kubelet sets in spec.nodeName
 // (validation.go, ValidateNodeName).

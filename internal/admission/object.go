@@ -14,6 +14,7 @@ const KindPod = "Pod"
 
 const (
 	kindStatefulSet = "StatefulSet"
+	kindJob         = "Job"
 	kindCronJob     = "CronJob"
 )
 
@@ -34,6 +35,21 @@ type Object struct {
 
 	// GeneratedName is set if the object has metadata.generateName instead of a name.
 	GeneratedName bool
+
+	// GenerateName is metadata.generateName. The API server validates it even if there is a
+	// name.
+	GenerateName string
+
+	// ManualSelector is set if a Job has a selector of its own: its pods do not have its name
+	// in a label.
+	ManualSelector bool
+
+	// HostAliases is spec.hostAliases of the pod.
+	HostAliases []HostAlias
+
+	// TemplateHostname is spec.hostname of the template of an Indexed Job, which the API server
+	// validates although its controller replaces it.
+	TemplateHostname string
 
 	// Ordinal is set if the host names of the pods are Name and a number, like those of
 	// a StatefulSet or an Indexed Job. Pod has the highest number.

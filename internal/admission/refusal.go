@@ -38,7 +38,7 @@ func (r *Rules) AddRefusals(ctx context.Context, o Object, decided []policy.Find
 // which Check has an error of its own, at the field of the object that the value is from.
 func hasRefusal(code policy.Code) bool {
 	switch code {
-	case policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
+	case policy.CodeInvalidName, policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
 		return true
 	}
 	return false

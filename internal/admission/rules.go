@@ -31,6 +31,9 @@ const (
 	CodeRootSearch        policy.Code = "root-search-domain"
 	CodeAutopathNeeds     policy.Code = "autopath-needs-admission"
 	CodeInvalidNodeName   policy.Code = "invalid-node-name"
+	CodeInvalidName       policy.Code = "invalid-name" // of a pod it is [policy.CodeInvalidName]
+	CodeInvalidNamespace  policy.Code = "invalid-namespace"
+	CodeInvalidHostAlias  policy.Code = "invalid-host-alias"
 )
 
 // Unknown names the node facts that are defaults instead of the values of a cluster.
@@ -87,8 +90,9 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	}
 	c := newCheck(&o)
 	c.Rules = r
-	c.checkHostnames()
+	c.checkHostnames(c.checkNames())
 	c.checkNode()
+	c.checkHostAliases(ctx)
 	c.checkDNSConfig(ctx)
 	c.checkDNSPolicy()
 

@@ -112,5 +112,12 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 func objectOf(w kube.Workload) admission.Object {
 	pod := kube.FromPod(w.Pod)
 	pod.Path = w.Path
-	return admission.Object{Kind: w.Kind, Name: w.Name, Pod: pod, Ordinal: w.Ordinals.Base != ""}
+	o := admission.Object{
+		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName, Pod: pod, Ordinal: w.Ordinals.Base != "",
+		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
+	}
+	for _, a := range w.Pod.Spec.HostAliases {
+		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
+	}
+	return o
 }

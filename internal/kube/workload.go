@@ -40,6 +40,16 @@ type Workload struct {
 	// GeneratedName is set if the manifest has metadata.generateName instead of a name.
 	GeneratedName bool
 
+	// GenerateName is metadata.generateName; there may be a name beside it.
+	GenerateName string
+
+	// ManualSelector is set if a Job has a selector of its own.
+	ManualSelector bool
+
+	// TemplateHostname is spec.hostname of the template of an Indexed Job, whose pods get
+	// another one.
+	TemplateHostname string
+
 	// Pod is the pod, or an example of the pods of the template, with the API's defaults.
 	// A generated name has its maximum length, with an x for each random character.
 	Pod *corev1.Pod
@@ -225,7 +235,7 @@ func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error)
 		w := workload(&o)
 		w.GeneratedName = generated
 		if ok {
-			w.Annotations = m.GetAnnotations()
+			w.Annotations, w.GenerateName = m.GetAnnotations(), m.GetGenerateName()
 		}
 		return w, problems
 	}
@@ -243,16 +253,33 @@ func withTemplate(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podNa
 // jobWorkload returns the workload of a Job named name. The pods of an Indexed Job have
 // their index in the host name.
 func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workload {
-	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
-		return withTemplate(owner, spec.Template, path, generatedName(name+"-"))
+	n := jobOrdinals(name, spec)
+	base := name
+	if n.Base != "" {
+		base = n.lastHostname()
 	}
-	n := Ordinals{Base: name}
-	if spec.Completions != nil && *spec.Completions > 0 {
-		n.Last = *spec.Completions - 1
+	w := withTemplate(owner, spec.Template, path, generatedName(base+"-"))
+	w.ManualSelector = spec.ManualSelector != nil && *spec.ManualSelector
+	if n.Base != "" {
+		w.TemplateHostname = w.Pod.Spec.Hostname
+		w.Pod.Spec.Hostname, w.Ordinals = n.lastHostname(), n
 	}
-	w := withTemplate(owner, spec.Template, path, generatedName(n.lastHostname()+"-"))
-	w.Pod.Spec.Hostname, w.Ordinals = n.lastHostname(), n
 	return w
+}
+
+// jobOrdinals returns the ordinals of an Indexed Job. One without completions has no pods.
+func jobOrdinals(name string, spec batchv1.JobSpec) Ordinals {
+	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
+		return Ordinals{}
+	}
+	completions := int32(1) // the API server requires a number
+	if spec.Completions != nil {
+		completions = *spec.Completions
+	}
+	if completions <= 0 {
+		return Ordinals{}
+	}
+	return Ordinals{Base: name, Last: completions - 1}
 }
 
 // Parts of the names that controllers generate.

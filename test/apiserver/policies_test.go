@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
@@ -106,11 +107,16 @@ func (p policyTest) run(t *testing.T, stdin string, args ...string) {
 	}
 }
 
+// namespace creates a namespace, unless it exists. One with an invalid name cannot exist.
 func (p policyTest) namespace(t *testing.T, name string) {
 	t.Helper()
-	if !p.made[name] {
-		p.made[name] = true
-		p.run(t, "", "create", "namespace", name)
+	if p.made[name] {
+		return
+	}
+	p.made[name] = true
+	_, _, err := p.kubectl.Run(t.Context(), "", "create", "namespace", name)
+	if valid := fqdn.LabelProblems(name) == nil; valid != (err == nil) {
+		t.Fatalf("namespace %q: %v", name, err)
 	}
 }
 
