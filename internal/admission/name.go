@@ -30,9 +30,8 @@ func (c *check) checkNames() (valid bool) {
 	if p := labelProblem(c.o.Pod.Namespace); p != "" {
 		c.refuse(CodeInvalidNamespace, c.o.of("metadata.namespace"), fmt.Sprintf("namespace %q %s", clip(c.o.Pod.Namespace), p), labelHint(c.o.Pod.Namespace))
 	}
-	prefix := c.o.GenerateName
-	if p, hint := c.syntaxProblem(withoutDash(prefix)); prefix != "" && p != "" {
-		c.refuse(CodeInvalidName, c.o.of("metadata.generateName"), fmt.Sprintf("generateName %q %s", clip(prefix), p), hint)
+	if p, hint := c.prefixProblem(c.o.GenerateName); p != "" {
+		c.refuse(CodeInvalidName, c.o.of("metadata.generateName"), fmt.Sprintf("generateName %q %s", clip(c.o.GenerateName), p), hint)
 		return false
 	}
 	p, hint := c.nameProblem()
@@ -45,6 +44,16 @@ func (c *check) checkNames() (valid bool) {
 	}
 	c.refuse(code, c.o.nameField(), fmt.Sprintf("name %q %s", clip(c.o.Name), p), hint)
 	return false
+}
+
+// prefixProblem returns why the API server refuses a generateName, and how to correct it, or
+// "". Of a ReplicationController it validates the completed name only (core/validation,
+// ValidateReplicationController).
+func (c *check) prefixProblem(prefix string) (problem, hint string) {
+	if prefix == "" || c.o.Kind == kindReplicationController {
+		return "", ""
+	}
+	return c.syntaxProblem(withoutDash(prefix))
 }
 
 // nameProblem returns why the API server refuses the name of the object, and how to correct

@@ -13,9 +13,10 @@ import (
 const KindPod = "Pod"
 
 const (
-	kindStatefulSet = "StatefulSet"
-	kindJob         = "Job"
-	kindCronJob     = "CronJob"
+	kindStatefulSet           = "StatefulSet"
+	kindJob                   = "Job"
+	kindCronJob               = "CronJob"
+	kindReplicationController = "ReplicationController"
 )
 
 // Object is a pod, or an object that creates pods together with the one of these pods that

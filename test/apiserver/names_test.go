@@ -19,7 +19,7 @@ import (
 )
 
 // lengths are those on both sides of each limit of a name.
-var lengths = []int{1, 46, 47, 48, 51, 52, 53, 61, 62, 63, 64, 65, 252, 253, 254, 255}
+var lengths = []int{1, 47, 48, 52, 53, 61, 62, 63, 64, 65, 253, 254, 255}
 
 // spellings are names that are valid, or not, in other ways than by their length.
 var spellings = []string{
@@ -32,7 +32,7 @@ func names() []string {
 	all := spellings
 	for _, n := range lengths {
 		name := strings.Repeat("n", n)
-		all = append(all, name, strings.Repeat("n.", n/2)+"n", strings.Repeat("n", n-1)+"-", strings.Repeat("n", n-1)+"N")
+		all = append(all, name, strings.Repeat("n.", n/2)+"n", strings.Repeat("n", n-1)+"-")
 	}
 	return all
 }
@@ -46,7 +46,9 @@ func TestAPIServer_Names(t *testing.T) {
 		for _, name := range names() {
 			objects = append(objects, named(t, k, map[string]any{"name": name}, nil))
 			objects = append(objects, named(t, k, map[string]any{"generateName": name}, nil))
-			objects = append(objects, named(t, k, map[string]any{"name": "web", "generateName": name}, nil))
+			if len(name) < 8 || len(name) > 250 {
+				objects = append(objects, named(t, k, map[string]any{"name": "web", "generateName": name}, nil))
+			}
 			if k.name == "Pod" || k.name == "StatefulSet" || k.name == "Job" {
 				for _, field := range []string{"hostname", "subdomain", "hostnameOverride"} {
 					objects = append(objects, named(t, k, map[string]any{"name": "web"}, map[string]any{field: name}))
