@@ -1,0 +1,167 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// TestAPIServerWebhook_Lifecycle applies the output of `webhook manifests` with kubectl: an
+// installation before the server runs, upgrades, the loss of the server, the uninstallation in
+// the order of docs/webhook.md, and another installation. A client creates valid pods all the
+// time, and none is refused.
+func TestAPIServerWebhook_Lifecycle(t *testing.T) {
+	c := apiserver.Start(t, withoutAccounts)
+	w := newWebhookTest(t, c)
+	l := webhookLifecycle{w, c.Kubectl(t)}
+	stop := l.createValid(t)
+
+	l.apply(t, w.authority.PEM)
+	l.until(t, "an installation without a server", false)
+	serve := func() func() {
+		return w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))
+	}
+	stopServer := serve()
+	l.until(t, "an installation", true)
+
+	for _, flag := range []string{"--scale=false", "--scale", "--mutating=false", "--mutating"} {
+		l.apply(t, w.authority.PEM, flag)
+		l.until(t, flag, true)
+	}
+	before := w.authority.PEM
+	w.authority = certs.NewAuthority(t)
+	l.apply(t, append(append([]byte{}, before...), w.authority.PEM...)) // first the API server trusts both
+	w.issue(t, w.dir)
+	l.until(t, "another certificate", true)
+	l.apply(t, w.authority.PEM)
+	l.until(t, "without the former authority", true)
+
+	stopServer()
+	l.until(t, "the server is gone", false)
+	stopServer = serve()
+	l.until(t, "the server is back", true)
+
+	l.run(t, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "dnsconfigurer")
+	l.until(t, "no configuration", false)
+	stopServer()
+	l.run(t, l.manifests(t, w.authority.PEM), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
+	left, _, err := l.kubectl.Run(t.Context(), "", "get", "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings", "-o", "name")
+	if err != nil || strings.Contains(left, "dnsconfigurer") {
+		t.Errorf("after the uninstallation: %v\n%s", err, left)
+	}
+
+	defer serve()()
+	l.applyConfigurations(t, l.manifests(t, w.authority.PEM)) // no controller ends the namespace here
+	l.until(t, "another installation", true)
+	created, longest := stop()
+	t.Logf("%d valid pods, none refused; the slowest took %v", created, longest.Round(time.Millisecond))
+	if created < 100 {
+		t.Error("too few pods")
+	}
+}
+
+type webhookLifecycle struct {
+	*webhookTest
+
+	kubectl *apiserver.Kubectl
+}
+
+func (l webhookLifecycle) run(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	if _, _, err := l.kubectl.Run(t.Context(), stdin, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// service is how the configurations name the Service. There is no Service network here.
+var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port): .*\n)*( +path: (\S+)\n)(?: +(?:namespace|name|port): .*\n)*`)
+
+// manifests returns the output of the command, with the server's address instead of the Service.
+func (l webhookLifecycle) manifests(t *testing.T, authorities []byte, flags ...string) string {
+	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, authorities, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), l.binary, append([]string{"webhook", "manifests", "--ca-file", ca}, flags...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := service.ReplaceAllString(string(out), "${1}url: https://"+l.addr+"$3\n")
+	if strings.Contains(text, "path: /validate") {
+		t.Fatal("a Service is left")
+	}
+	return text
+}
+
+func (l webhookLifecycle) apply(t *testing.T, authorities []byte, flags ...string) {
+	t.Helper()
+	l.run(t, l.manifests(t, authorities, flags...), "apply", "-f", "-")
+}
+
+// applyConfigurations applies the webhook configurations of manifests.
+func (l webhookLifecycle) applyConfigurations(t *testing.T, manifests string) {
+	t.Helper()
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		if strings.Contains(document, "WebhookConfiguration\nmetadata:") {
+			l.run(t, document, "apply", "-f", "-")
+		}
+	}
+}
+
+// until waits until a pod whose FQDN is too long is denied, or is not.
+func (l webhookLifecycle) until(t *testing.T, what string, denied bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		s, err := l.create(t.Context(), []byte(tooLong), true)
+		return err == nil && strings.HasPrefix(s.refused, deniedBy) == denied
+	})
+}
+
+// validPod is a pod about which the API server asks the webhook.
+const validPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"valid","namespace":"default"},"spec":{"dnsConfig":{"options":[{"name":"ndots","value":"2"}]},"containers":[{"name":"c","image":"registry.example/c"}]}}`
+
+// createValid creates valid pods until stop is called, which returns their number and the
+// longest time of one. A pod that is refused, or does not get an answer, is an error.
+func (l webhookLifecycle) createValid(t *testing.T) (stop func() (created int, longest time.Duration)) {
+	t.Helper()
+	const lost = time.Minute // both webhooks have three seconds each
+	ctx, cancel := context.WithCancel(t.Context())
+	var creating sync.WaitGroup
+	created, longest := 0, time.Duration(0)
+	creating.Go(func() {
+		for ctx.Err() == nil {
+			start := time.Now()
+			request, done := context.WithTimeout(context.WithoutCancel(ctx), lost)
+			s, err := l.create(request, []byte(validPod), true)
+			done()
+			if err != nil || s.refused != "" {
+				t.Errorf("after %d pods: %q, %v", created, s.refused, err)
+			}
+			created++
+			longest = max(longest, time.Since(start))
+			time.Sleep(10 * time.Millisecond) // leaves the machine to the others
+		}
+	})
+	stop = sync.OnceValues(func() (int, time.Duration) {
+		cancel()
+		creating.Wait()
+		return created, longest
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
