@@ -72,9 +72,11 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 	for _, w := range m.Workloads {
 		w = w.OnNode(r.manifests.namespace, node.Name)
 		d := engine.Decide(w.PolicyPod(), host)
-		if d.Findings, err = rules.AddRefusals(cmd.Context(), admissionObject(w, node.Name), d.Findings); err != nil {
+		o := admissionObject(w, node.Name)
+		if d.Findings, err = rules.AddRefusals(cmd.Context(), o, d.Findings); err != nil {
 			return err
 		}
+		d.Error = cmp.Or(admission.ManifestError(o, d.Findings), d.Error)
 		failed = failed || !d.Starts() || slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.Write(w, &d); err != nil {
 			return fmt.Errorf("writing the result: %w", err)

@@ -55,7 +55,7 @@ func TestCheck_Charts(t *testing.T) {
 		for _, c := range all {
 			for _, w := range c.workloads(t) {
 				workloads++
-				c.checkFindings(t, vectors.Check(t, rules, objectOf(w)), reasons, used)
+				c.checkFindings(t, vectors.Check(t, rules, vectors.Object(w, "")), reasons, used)
 			}
 		}
 	}

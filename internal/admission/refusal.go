@@ -5,7 +5,9 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -32,6 +34,35 @@ func (r *Rules) AddRefusals(ctx context.Context, o Object, decided []policy.Find
 		}
 	}
 	return findings, nil
+}
+
+// ManifestError returns the error with which the kubelet refuses the manifest of the static pod
+// o, or "". findings are those of AddRefusals. Other pods have none: the API server refuses
+// them before a kubelet has them. The fields are the kubelet's (pkg/kubelet/config,
+// tryDecodeSinglePod), the reasons those of the findings.
+func ManifestError(o Object, findings []policy.Finding) string {
+	if o.Node == "" {
+		return ""
+	}
+	var reasons []string
+	more := 0
+	for _, f := range findings {
+		switch {
+		case f.EnforcedBy != policy.EnforcedByAPIServer || !f.IsError():
+		case len(reasons) == maxReasons:
+			more += 1 + f.More
+		default:
+			reasons = append(reasons, f.Field+": "+f.Message)
+			more += f.More
+		}
+	}
+	switch {
+	case reasons == nil:
+		return ""
+	case more > 0:
+		reasons = append(reasons, fmt.Sprintf("and %d more", more))
+	}
+	return "invalid pod: " + strings.Join(reasons, ", ")
 }
 
 // hasRefusal reports whether each finding of the engine with this code is about a value for

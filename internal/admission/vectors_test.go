@@ -104,20 +104,7 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 	if err != nil || len(m.Workloads) != 1 {
 		t.Fatalf("%d workloads, %v", len(m.Workloads), err)
 	}
-	o := objectOf(m.Workloads[0])
+	o := vectors.Object(m.Workloads[0], "")
 	o.Operation = admission.Operation(v.Operation)
-	return o
-}
-
-func objectOf(w kube.Workload) admission.Object {
-	pod := kube.FromPod(w.Pod)
-	pod.Path = w.Path
-	o := admission.Object{
-		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName, Pod: pod, Ordinal: w.Ordinals.Base != "",
-		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
-	}
-	for _, a := range w.Pod.Spec.HostAliases {
-		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
-	}
 	return o
 }
