@@ -40,6 +40,7 @@ func TestAPIServerAutopath(t *testing.T) {
 	t.Run("replaced", s.replaced)
 	t.Run("left alone", s.leftAlone)
 	t.Run("changed", s.changed)
+	t.Run("managers", s.managers)
 	t.Run("fixed", s.fixed)
 	t.Run("unknown", s.unknown)
 }
@@ -289,6 +290,38 @@ func (s *autopathTest) changed(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// managers tests the conflict that docs/autopath.md describes: another field manager, or
+// another way, sends a value that differs from the stored one. --force-conflicts moves the
+// field, and the annotation has no conflict.
+func (s *autopathTest) managers(t *testing.T) {
+	deployments := slices.DeleteFunc(templates(), func(k kind) bool { return k.name != "Deployment" })
+	serverSide := func(flags ...string) []string { return append([]string{"apply", "--server-side", "-f", "-"}, flags...) }
+	for name, steps := range map[string][2][]string{
+		"applied":  {{"apply", "-f", "-"}, serverSide()},
+		"created":  {{"create", "-f", "-"}, serverSide()},
+		"another":  {serverSide("--field-manager=a"), serverSide("--field-manager=b")},
+		"compared": {{"apply", "-f", "-"}, {"diff", "--server-side", "-f", "-"}},
+	} {
+		for policy, p := range map[string]pod{
+			"kep": {policy: kep}, "other": {policy: "ClusterFirst"}, "annotation": {annotations: map[string]string{"dnsconfigurer.dev/policy": api}},
+		} {
+			namespace := name + "-" + policy
+			s.namespace(t, namespace)
+			yaml := manifests(t, deployments, p)
+			s.run(t, namespace, yaml, steps[0]...)
+			_, _, err := s.kubectl.Run(t.Context(), yaml, append(slices.Clone(steps[1]), "--namespace="+namespace)...)
+			conflict := err != nil && strings.Contains(err.Error(), ".spec.template.spec.dnsPolicy")
+			if conflict != (policy == "kep") {
+				t.Errorf("%s: %v", namespace, err)
+			}
+			if conflict && name != "compared" {
+				s.run(t, namespace, yaml, append(steps[1], "--force-conflicts")...)
+				s.expect(t, namespace, yaml, autopath(nil))
+			}
 		}
 	}
 }
