@@ -116,6 +116,9 @@ type HostAlias struct {
 // spec.hostAliases (core/validation, ValidateHostAliases).
 func (c *check) checkHostAliases(ctx context.Context) {
 	for i, alias := range c.o.HostAliases {
+		if ctx.Err() != nil {
+			return
+		}
 		field := fmt.Sprintf("%s[%d]", c.o.ofPod("spec.hostAliases"), i)
 		if p := addressProblem(alias.IP); p != "" && !c.full(CodeInvalidHostAlias) {
 			c.refuse(CodeInvalidHostAlias, field+".ip", fmt.Sprintf("address %q %s", clip(alias.IP), p), "give an IPv4 or IPv6 address")
