@@ -27,8 +27,10 @@ const (
 // subdomains, that of a StatefulSet is a DNS label (core/validation, apps/validation and
 // batch/validation). valid is false if it refuses the name.
 func (c *check) checkNames() (valid bool) {
-	if p := labelProblem(c.o.Pod.Namespace); p != "" {
-		c.refuse(CodeInvalidNamespace, c.o.of("metadata.namespace"), fmt.Sprintf("namespace %q %s", clip(c.o.Pod.Namespace), p), labelHint(c.o.Pod.Namespace))
+	namespace := c.o.Pod.Namespace
+	if p := labelProblem(namespace); p != "" {
+		c.refuse(CodeInvalidNamespace, c.o.of("metadata.namespace"),
+			fmt.Sprintf("namespace %q %s", clip(namespace), p), labelHint(namespace))
 	}
 	if p, hint := c.prefixProblem(c.o.GenerateName); p != "" {
 		c.refuse(CodeInvalidName, c.o.of("metadata.generateName"), fmt.Sprintf("generateName %q %s", clip(c.o.GenerateName), p), hint)

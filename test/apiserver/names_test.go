@@ -23,7 +23,8 @@ var lengths = []int{1, 47, 48, 52, 53, 61, 62, 63, 64, 65, 253, 254, 255}
 
 // spellings are names that are valid, or not, in other ways than by their length.
 var spellings = []string{
-	"web.shop", "web..shop", ".web", "web.", "-web", "web-", "we--b", "Web", "web_shop", "web.-shop", "0", "-", "--", "a-", "a.-", "a.--", "A-", "wéb", "web shop", strings.Repeat("a.", 32) + "a",
+	"web.shop", "web..shop", ".web", "web.", "-web", "web-", "we--b", "Web", "web_shop", "web.-shop",
+	"0", "-", "--", "a-", "a.-", "a.--", "A-", "wéb", "web shop", strings.Repeat("a.", 32) + "a",
 }
 
 // names returns names below, at and above each limit, and names that end in a dash as those
@@ -96,7 +97,9 @@ func named(t *testing.T, k kind, metadata, fields map[string]any) []byte {
 	for key, value := range fields {
 		spec[key] = value
 	}
-	manifest := strings.NewReplacer(", ANNOTATIONS", "", "ANNOTATIONS", "", "metadata: {name: NAME}", "metadata: "+text(t, metadata), "metadata: {name: NAME, ANNOTATIONS}", "metadata: "+text(t, metadata),
+	meta := "metadata: " + text(t, metadata)
+	manifest := strings.NewReplacer(", ANNOTATIONS", "", "ANNOTATIONS", "",
+		"metadata: {name: NAME}", meta, "metadata: {name: NAME, ANNOTATIONS}", meta,
 		"NAME", "app", "SPEC", text(t, spec)).Replace(k.manifest)
 	return asJSON(t, manifest)
 }

@@ -59,7 +59,8 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	l.until(t, "no configuration", false)
 	stopServer()
 	l.run(t, l.manifests(t, w.authority.PEM), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
-	left, _, err := l.kubectl.Run(t.Context(), "", "get", "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings", "-o", "name")
+	const cluster = "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
+	left, _, err := l.kubectl.Run(t.Context(), "", "get", cluster, "-o", "name")
 	if err != nil || strings.Contains(left, "dnsconfigurer") {
 		t.Errorf("after the uninstallation: %v\n%s", err, left)
 	}
@@ -133,7 +134,8 @@ func (l webhookLifecycle) until(t *testing.T, what string, denied bool) {
 }
 
 // validPod is a pod about which the API server asks the webhook.
-const validPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"valid","namespace":"default"},"spec":{"dnsConfig":{"options":[{"name":"ndots","value":"2"}]},"containers":[{"name":"c","image":"registry.example/c"}]}}`
+const validPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"valid","namespace":"default"},
+	"spec":{"dnsConfig":{"options":[{"name":"ndots","value":"2"}]},"containers":[{"name":"c","image":"registry.example/c"}]}}`
 
 // createValid creates valid pods until stop is called, which returns their number and the
 // longest time of one. A pod that is refused, or does not get an answer, is an error.
