@@ -9,6 +9,10 @@ const (
 	DefaultNRISocket           = "/var/run/nri/nri.sock"
 	DefaultContainerdSandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes"
 	DefaultCRIOSandboxes       = "/run/containers/storage/overlay-containers"
+	DefaultRefresh             = "Off"
+	DefaultRefreshRate         = 200
+	DefaultVerifyInterval      = "5m"
+	DefaultStatusSocket        = "/run/dnsconfigurer/agent-status.sock"
 	DefaultK3sSandboxes        = "/var/lib/rancher/k3s/agent/containerd/io.containerd.grpc.v1.cri/sandboxes"
 )
 
@@ -38,6 +42,27 @@ type AgentConfiguration struct {
 	// SandboxDirectories lists the directories in which container runtimes keep the files of
 	// sandboxes. No other file is written. Empty: those of containerd, CRI-O and K3s.
 	SandboxDirectories []string `json:"sandboxDirectories,omitempty"`
+
+	// Refresh says which running pods get a new file when the host's resolv.conf, the node
+	// facts or the mode change. "Off": none. "DefaultPolicyOnly": those that use the
+	// nameservers of the host. "All": all. The annotation dnsconfigurer.dev/refresh of a pod,
+	// "always" or "never", overrides it. Empty: "Off".
+	Refresh string `json:"refresh,omitempty"`
+
+	// RefreshDryRun counts and logs the files that would be rewritten, and rewrites none.
+	RefreshDryRun bool `json:"refreshDryRun,omitempty"`
+
+	// RefreshRate is the average number of rewrites in a second, with jitter. 0: 200.
+	RefreshRate int `json:"refreshRate,omitempty"`
+
+	// VerifyInterval is the interval at which the files of all pods are compared with their
+	// decisions. "0s": never. Empty: "5m".
+	VerifyInterval string `json:"verifyInterval,omitempty"`
+
+	// StatusSocket is the path of the socket for the commands pods, refresh, restore and
+	// status, which only root can use. Absent: "/run/dnsconfigurer/agent-status.sock". "":
+	// none.
+	StatusSocket *string `json:"statusSocket,omitempty"`
 
 	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`

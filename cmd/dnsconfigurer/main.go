@@ -103,7 +103,7 @@ func rootCommand(args []string) *cobra.Command {
 	root.AddCommand(
 		renderCommand(), validateCommand(), lookupCommand(),
 		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),
-		agentCommand(), nriCommand(),
+		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
 		dnsCommand(), nodeCacheCommand(),
 		webhookCommand(), policiesCommand(),
 		configCommand(), versionCommand(),

@@ -53,9 +53,12 @@ const state = "/var/lib/dnsconfigurer"
 
 func (f *nodeFlags) path(path string) string { return filepath.Join(f.root, path) }
 
+// isThisMachine reports whether the node is this machine.
+func (f *nodeFlags) isThisMachine() bool { return filepath.Clean(f.root) == "/" }
+
 // live reports whether the node is this machine and runs systemd.
 func (f *nodeFlags) live() bool {
-	if filepath.Clean(f.root) != "/" {
+	if !f.isThisMachine() {
 		return false
 	}
 	_, err := os.Stat("/run/systemd/system") // sd_booted(3)

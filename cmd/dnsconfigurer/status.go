@@ -5,23 +5,27 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 )
 
 func statusCommand() *cobra.Command {
-	f, format := nodeFlags{}, ""
+	f, format, client := nodeFlags{}, "", nodestatus.Client{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print whether the kubelet of this node uses the shim, and whether the shim serves",
 		Long: `Print whether the kubelet is configured with the shim and by which file, whether the shim
 forwards calls to the container runtime, its mode, the problems that it reports (with http in
-its configuration), and whether the bypass is on.
+its configuration), and whether the bypass is on. If the node agent runs, print its mode and
+the state of its pods, too.
 
-Exit code 1 unless the kubelet is configured with a shim that serves without problems.`,
+Exit code 1 unless the kubelet is configured with a shim that serves without problems, or the
+kubelet is configured without the shim and an agent runs without problems.`,
 		Example: "  dnsconfigurer status\n  dnsconfigurer status -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,6 +39,13 @@ Exit code 1 unless the kubelet is configured with a shim that serves without pro
 			s := f.installer(e).Status(cmd.Context(), f.bypass(e), e.HTTP)
 			if c, err := config.ShimKind().FromFile(f.path(f.config)).Load(); err == nil {
 				s.Shim.Mode = string(c.Mode())
+			}
+			if f.isThisMachine() {
+				if agent, err := client.Status(cmd.Context()); err == nil {
+					s.Agent = &agent
+				} else if !errors.Is(err, nodestatus.ErrNotServed) {
+					s.AgentError = err.Error()
+				}
 			}
 			if format == "json" {
 				encoder := json.NewEncoder(cmd.OutOrStdout())
@@ -54,6 +65,7 @@ Exit code 1 unless the kubelet is configured with a shim that serves without pro
 	}
 	f.register(cmd)
 	f.registerKubelet(cmd)
+	registerSocket(cmd, &client)
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "`FORMAT`: text or json")
 	completeFlag(cmd, "output", "text", "json")
 	return cmd

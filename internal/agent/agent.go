@@ -14,9 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 const (
@@ -32,6 +34,15 @@ const (
 type Settings struct {
 	Hook        *cri.Hook // its Lookup is called in the background
 	Directories []string  // see sandboxfile.Open
+
+	Refresh     Scope         // the pods whose files follow changes
+	DryRun      bool          // files that would be rewritten are counted and logged only
+	RefreshRate int           // rewrites in a second; at least 1
+	Verify      time.Duration // interval at which all files are verified; 0: never
+
+	// Report is called for each file that was rewritten, and for each that differs when the
+	// difference is found. It must not block.
+	Report func(events.Refresh)
 }
 
 // Agent writes the resolv.conf of sandboxes. Call SetSettings before Handle.
@@ -41,6 +52,7 @@ type Agent struct {
 
 	settings atomic.Pointer[Settings]
 	tasks    sync.WaitGroup
+	queue    *queue // of files to refresh
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -59,10 +71,32 @@ type sandbox struct {
 	err      error // of the last lookup
 	reported cri.Outcome
 	finished bool // the outcome is final
+
+	// verified reports whether the file had the kubelet's text for the pod, or that of an
+	// agent: only then can it be replaced later.
+	verified  bool
+	known     resolvconf.Config // of the file when it was verified or written
+	want      resolvconf.Config // the last decision
+	drift     events.Drift      // why the file differs; "": it does not
+	refreshed time.Time         // the last rewrite; zero: none
+	restored  bool              // has the kubelet's text by command, and keeps it
 }
 
-// SetSettings applies settings to every decision from now on. Files that are written stay.
-func (a *Agent) SetSettings(s *Settings) { a.settings.Store(s) }
+// New returns an agent without sandboxes.
+func New(metrics *Metrics, log *slog.Logger) *Agent {
+	return &Agent{Metrics: metrics, Log: log, queue: newQueue()}
+}
+
+// SetSettings applies settings to every decision from now on. Pods that were decided before are
+// decided again, at the rate of refreshes.
+func (a *Agent) SetSettings(s *Settings) {
+	if a.settings.Swap(s) != nil {
+		a.refreshAll(causeSettings)
+	}
+}
+
+// HostChanged decides pods again, after a change of the host's resolv.conf.
+func (a *Agent) HostChanged() { a.refreshAll(causeHost) }
 
 // Handle processes an event. It returns when the file is written if the pod is known already.
 // Lookups and late writes run until ctx ends. A panic is contained.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -36,6 +37,7 @@ type agentTest struct {
 	directory string
 	settings  Settings
 	reports   chan cri.Report
+	refreshes chan events.Refresh
 	sandbox   sandboxevent.Sandbox
 }
 
@@ -48,11 +50,11 @@ func newAgentTest(t *testing.T) *agentTest {
 		t.Fatal(err)
 	}
 	a := &agentTest{
-		T: t, Agent: &Agent{Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)},
-		directory: t.TempDir(), reports: make(chan cri.Report, 100),
+		T: t, Agent: New(NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
+		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
 		sandbox: sandboxevent.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}
-	a.settings = Settings{Directories: []string{a.directory}, Hook: &cri.Hook{
+	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200, Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
 		Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
 		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
 			return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.ClusterFirstWithAutopath}, nil

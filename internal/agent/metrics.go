@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -17,6 +18,8 @@ type Metrics struct {
 	create    prometheus.Histogram
 	sandboxes prometheus.Gauge
 	connected prometheus.Gauge
+	refreshes *prometheus.CounterVec
+	refreshed prometheus.Gauge
 }
 
 // NewMetrics returns metrics that are registered with r. It panics if r has them already.
@@ -40,10 +43,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Connections of NRI relays.",
 		}),
 	}
-	for _, o := range append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.WriteFailed) {
-		m.outcomes.WithLabelValues(string(o)) // an alert needs the series before the first event
+	m.refreshes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_agent_refreshes_total",
+		Help: "Files of running pods that were compared with a new decision, by result.",
+	}, []string{"result"})
+	m.refreshed = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_agent_last_refresh_timestamp_seconds",
+		Help: "Time of the last rewrite of a file of a running pod, 0 if there was none.",
+	})
+	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.WriteFailed, cri.Restored)
+	for _, o := range outcomes { // an alert needs the series before the first event
+		m.outcomes.WithLabelValues(string(o))
 	}
-	r.MustRegister(m.outcomes, m.create, m.sandboxes, m.connected)
+	for _, result := range events.RefreshResults() {
+		m.refreshes.WithLabelValues(string(result))
+	}
+	r.MustRegister(m.outcomes, m.create, m.sandboxes, m.connected, m.refreshes, m.refreshed)
 	return m
 }
 
@@ -51,3 +66,10 @@ func (m *Metrics) count(o cri.Outcome)              { m.outcomes.WithLabelValues
 func (m *Metrics) observeCreate(took time.Duration) { m.create.Observe(took.Seconds()) }
 func (m *Metrics) setSandboxes(n int)               { m.sandboxes.Set(float64(n)) }
 func (m *Metrics) addConnections(change int)        { m.connected.Add(float64(change)) }
+
+func (m *Metrics) countRefresh(r events.RefreshResult) {
+	m.refreshes.WithLabelValues(string(r)).Inc()
+	if r == events.Refreshed {
+		m.refreshed.SetToCurrentTime()
+	}
+}

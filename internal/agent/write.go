@@ -100,21 +100,28 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 		return failed(err)
 	}
 	switch sandboxfile.OriginOf(text) {
-	case sandboxfile.Written: // by an agent before this one
+	case sandboxfile.Written:
+		a.adopt(settings, s, text)
 		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
 		return failed(sandboxfile.ErrChanged)
+	case sandboxfile.Restored:
+		s.restored, s.verified = true, true
+		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: cri.Restored}
 	}
 	request := criSandbox(s.Sandbox)
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
 	r := hook.Decide(ctx, request)
 	if r.Outcome != cri.Edited {
+		s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed
+		s.known, s.want = request.DNS, normalize(r.DNS)
 		return r
 	}
-	if err := f.Replace(text, r.DNS.String()); err != nil {
+	if err := f.Replace(text, r.DNS.String(), text); err != nil {
 		return failed(err)
 	}
+	s.verified, s.known, s.want = true, normalize(r.DNS), normalize(r.DNS)
 	if !first {
 		r.Outcome = cri.Late
 		time.Sleep(touchDelay)
@@ -123,6 +130,25 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 		}
 	}
 	return r
+}
+
+// adopt keeps the text that an agent before this one has written, and verifies it later: the
+// facts may have changed since.
+func (a *Agent) adopt(settings *Settings, s *sandbox, text []byte) {
+	s.known = resolvconf.Parse(string(text)).Config()
+	if s.err != nil {
+		return
+	}
+	d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
+	s.verified, s.want = true, normalize(d.Config())
+	if !s.known.Equal(s.want) {
+		a.queue.push(s.ID, causeVerify)
+	}
+}
+
+// normalize returns c as it is read from a file: without duplicates and trailing dots.
+func normalize(c resolvconf.Config) resolvconf.Config {
+	return resolvconf.Parse(c.String()).Config()
 }
 
 // failure returns the outcome of an error of package sandboxfile.

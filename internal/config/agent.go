@@ -4,10 +4,12 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -20,6 +22,7 @@ type Agent struct {
 
 	Node   Node
 	Engine *policy.Engine
+	Verify time.Duration // VerifyInterval
 }
 
 // AgentKind describes the file of the command agent.
@@ -46,6 +49,14 @@ func AgentKind() *Kind[Agent] {
 
 // Mode returns the mode of the agent.
 func (c *Agent) Mode() cri.Mode { return cri.Mode(c.AgentConfiguration.Mode) }
+
+const (
+	maxRefreshRate = 10_000      // in a second; a rewrite takes 50 us
+	minVerify      = time.Second // reading the files of 110 pods takes some milliseconds
+)
+
+// refreshScopes are the values of AgentConfiguration.Refresh.
+var refreshScopes = []string{"Off", "DefaultPolicyOnly", "All"}
 
 var agentFields = []Field[Agent]{
 	{
@@ -88,6 +99,48 @@ var agentFields = []Field[Agent]{
 				}
 			}
 			return errors.Join(problems...)
+		},
+	},
+	{
+		Path: "refresh", At: func(c *Agent) any { return &c.Refresh }, Values: refreshScopes,
+		Check: func(c *Agent) error { return setDefault(&c.Refresh, v1alpha1.DefaultRefresh) },
+	},
+	{Path: "refreshDryRun", At: func(c *Agent) any { return &c.RefreshDryRun }},
+	{
+		Path: "refreshRate", At: func(c *Agent) any { return &c.RefreshRate },
+		Check: func(c *Agent) error {
+			c.RefreshRate = cmp.Or(c.RefreshRate, v1alpha1.DefaultRefreshRate)
+			if c.RefreshRate < 1 || c.RefreshRate > maxRefreshRate {
+				return fmt.Errorf("%d: want 1 to %d", c.RefreshRate, maxRefreshRate)
+			}
+			return nil
+		},
+	},
+	{
+		Path: "verifyInterval", At: func(c *Agent) any { return &c.VerifyInterval },
+		Check: func(c *Agent) (err error) {
+			c.Verify, err = parseDuration(&c.VerifyInterval, v1alpha1.DefaultVerifyInterval)
+			if err == nil && c.Verify > 0 && c.Verify < minVerify {
+				err = fmt.Errorf("%q: want 0s, or at least %v", c.VerifyInterval, minVerify)
+			}
+			return err
+		},
+	},
+	{
+		Path: "statusSocket", Restart: true, At: func(c *Agent) any { return &c.StatusSocket },
+		Check: func(c *Agent) error {
+			if c.StatusSocket == nil {
+				c.StatusSocket = new(v1alpha1.DefaultStatusSocket)
+			}
+			if *c.StatusSocket == "" {
+				return nil
+			}
+			socket := *c.StatusSocket
+			if err := parseSocket(&socket, ""); err != nil {
+				return err
+			}
+			c.StatusSocket = new(SocketPath(socket))
+			return nil
 		},
 	},
 	{

@@ -29,6 +29,26 @@ func RunHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
 	return w.Run
 }
 
+// NotifyHost returns a task that calls notify when the file of w has changed since the call of
+// NotifyHost. A nil w has no file.
+func NotifyHost(w *hostresolv.Watcher, notify func()) func(context.Context) error {
+	if w == nil {
+		return daemon.NoTask
+	}
+	_, newer := w.Current()
+	return func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-newer:
+			}
+			_, newer = w.Current()
+			notify()
+		}
+	}
+}
+
 // HostFiles returns a cri.Hook.HostFiles that reads the files of w. A nil w has no files.
 func HostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 	return func() cri.HostFiles {

@@ -10,13 +10,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // Reasons of the events on pods.
@@ -47,12 +45,12 @@ func (r *Reporter) Run(ctx context.Context) error { return r.events.Run(ctx) }
 func (r *Reporter) Report(p cri.Report) {
 	s := p.Sandbox
 	log := r.log.With("pod", name(s.Namespace)+"/"+name(s.Name), "podUID", name(s.UID), "outcome", p.Outcome)
-	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.Name, UID: types.UID(s.UID)}
+	pod := podReference(s)
 	switch p.Outcome {
 	case cri.UnknownPod, cri.LookupTimeout, cri.LookupFailed:
 		r.reportUnknown(p, pod, log)
 	case cri.Edited, cri.Late:
-		dns := resolvconf.Config{Nameservers: excerpt.List(p.DNS.Nameservers), Searches: excerpt.List(p.DNS.Searches), Options: excerpt.List(p.DNS.Options)}
+		dns := excerptConfig(p.DNS)
 		log.Info("sandbox edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 		if !s.HasDNS || !s.DNS.Equal(p.DNS) { // not only the order of options
 			r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured, fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", dns.String()))

@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 )
 
@@ -19,6 +22,9 @@ type Status struct {
 	Kubelet KubeletStatus  `json:"kubelet"`
 	Shim    ShimStatus     `json:"shim"`
 	Bypass  *bypass.Record `json:"bypass"` // null: off
+
+	Agent      *v1alpha1.AgentStatus `json:"agent"` // null: none runs
+	AgentError string                `json:"agentError,omitempty"`
 }
 
 // KubeletStatus is what the kubelet's files configure; a running kubelet read them when it
@@ -40,8 +46,12 @@ type ShimStatus struct {
 	Problems []string `json:"problems"`
 }
 
-// OK reports whether the kubelet uses a shim without problems.
+// OK reports whether the kubelet uses a shim without problems, or none and an agent runs without
+// problems.
 func (s *Status) OK() bool {
+	if s.Agent != nil && !s.Kubelet.UsesShim && s.Kubelet.Error == "" {
+		return len(s.Agent.Problems) == 0 && s.AgentError == ""
+	}
 	return s.Kubelet.UsesShim && s.Shim.Serves && len(s.Shim.Problems) == 0 && s.Bypass == nil
 }
 
@@ -133,5 +143,24 @@ func (s *Status) String() string {
 	for _, p := range s.Shim.Problems {
 		line("problem:", "%s", p)
 	}
+	s.writeAgent(line)
 	return out.String()
+}
+
+// writeAgent writes the state of the agent with line.
+func (s *Status) writeAgent(line func(name, format string, args ...any)) {
+	if s.AgentError != "" {
+		line("agent:", "%s", s.AgentError)
+	}
+	a := s.Agent
+	if a == nil {
+		return
+	}
+	line("agent:", "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
+	for _, drift := range slices.Sorted(maps.Keys(a.Drift)) {
+		line("drift:", "%d pods: %s", a.Drift[drift], drift)
+	}
+	for _, p := range a.Problems {
+		line("problem:", "agent: %s", p)
+	}
 }

@@ -27,6 +27,17 @@ type File struct{ f *os.File }
 // for one of directories. No link below the directory is followed. The file must be a regular
 // file without another name.
 func Open(directories []string, sandbox, path string) (*File, error) {
+	return open(directories, sandbox, path, 0)
+}
+
+// Create creates the file at path, which must not exist, in a directory of the sandbox that
+// exists. Containers that run keep the file that was removed; those that are created later get
+// the new one.
+func Create(directories []string, sandbox, path string) (*File, error) {
+	return open(directories, sandbox, path, unix.O_CREAT|unix.O_EXCL)
+}
+
+func open(directories []string, sandbox, path string, create int) (*File, error) {
 	directory, names, err := split(directories, sandbox, path)
 	if err != nil {
 		return nil, err
@@ -38,10 +49,10 @@ func Open(directories []string, sandbox, path string) (*File, error) {
 		}
 		flags := unix.O_PATH | unix.O_DIRECTORY
 		if i == len(names)-1 {
-			flags = unix.O_RDWR | unix.O_NONBLOCK // the open of a FIFO does not block
+			flags = unix.O_RDWR | unix.O_NONBLOCK | create // the open of a FIFO does not block
 		}
 		parent := fd
-		fd, err = unix.Openat(parent, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err = unix.Openat(parent, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 		unix.Close(parent)
 	}
 	if err != nil {
@@ -102,15 +113,31 @@ func (f *File) Read() ([]byte, error) {
 	return text[:n], nil
 }
 
-// Replace replaces the text old by dns, in place. If it fails, the file has not changed.
+// Replace replaces the text old by dns, in place, and records original, the text of the
+// container runtime. If it fails, the file has not changed.
 //
 // A change of the pod between the last comparison and the write is lost: there is no lock that
 // a pod takes. The time between both is that of two system calls.
-func (f *File) Replace(old []byte, dns string) error {
-	text, err := compose(dns, old)
+func (f *File) Replace(old []byte, dns string, original []byte) error {
+	text, err := compose(dns, original, len(old))
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
+	return f.overwrite(old, text)
+}
+
+// Restore replaces the text old by original, the text of the container runtime, in place. The
+// file keeps its size or grows. If it fails, the file has not changed.
+func (f *File) Restore(old, original []byte) error {
+	text, err := composeRestored(original, len(old))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.f.Name(), err)
+	}
+	return f.overwrite(old, text)
+}
+
+// overwrite replaces the text old by text, which is not shorter.
+func (f *File) overwrite(old, text []byte) error {
 	// The space is reserved before the write, which then cannot fail on a full disk.
 	if err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(text))); err != nil {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}

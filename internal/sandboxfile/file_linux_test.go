@@ -6,18 +6,23 @@ package sandboxfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 const (
@@ -36,7 +41,7 @@ func newFile(t *testing.T, directory, text string) (path string) {
 	return path
 }
 
-func open(t *testing.T, directory, path string) *File {
+func openFile(t *testing.T, directory, path string) *File {
 	t.Helper()
 	f, err := Open([]string{"/nonexistent", directory}, sandbox, path)
 	if err != nil {
@@ -53,17 +58,17 @@ func TestReplace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, directory, path)
+	f := openFile(t, directory, path)
 	for _, dns := range []string{firstDNS, otherDNS} {
 		old, err := f.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(f.Replace(old, dns), f.Touch()); err != nil {
+		if err := errors.Join(f.Replace(old, dns, []byte(kubeletText)), f.Touch()); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)
-		if err != nil || !strings.HasPrefix(string(text), dns) || OriginOf(text) != Written {
+		if err != nil || !parsesAs(text, dns) || OriginOf(text) != Written {
 			t.Errorf("%v, the file:\n%s", err, text)
 		}
 	}
@@ -73,11 +78,73 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// parsesAs reports whether text has the configuration dns.
+func parsesAs(text []byte, dns string) bool {
+	return resolvconf.Parse(string(text)).Config().Equal(resolvconf.Parse(dns).Config())
+}
+
+// TestRestore writes the kubelet's text back after some rewrites, and then replaces it again.
+func TestRestore(t *testing.T) {
+	for _, kubelet := range []string{kubeletText, strings.TrimSuffix(kubeletText, "\n")} {
+		directory := t.TempDir()
+		path := newFile(t, directory, kubelet)
+		f := openFile(t, directory, path)
+		original := []byte(kubelet)
+		for i, dns := range []string{firstDNS, otherDNS, firstDNS, "", otherDNS} {
+			old, err := f.Read()
+			if i > 0 {
+				var ok bool
+				if original, ok = Original(old); !ok || string(original) != kubelet {
+					t.Fatalf("original %q, %t, want %q", original, ok, kubelet)
+				}
+			}
+			if dns == "" {
+				err = errors.Join(err, f.Restore(old, original))
+			} else {
+				err = errors.Join(err, f.Replace(old, dns, original))
+			}
+			text, readErr := os.ReadFile(path)
+			if err := errors.Join(err, readErr); err != nil || len(text) < len(old) {
+				t.Fatalf("%v, %d bytes, before %d", err, len(text), len(old))
+			}
+			if dns == "" && (OriginOf(text) != Restored || !bytes.HasPrefix(text, []byte(kubelet + "\n")[:len(kubeletText)]) || !parsesAs(text, kubelet)) {
+				t.Errorf("the restored file:\n%s", text)
+			}
+		}
+	}
+}
+
+// TestCreate creates a file that is missing, and no directory.
+func TestCreate(t *testing.T) {
+	directory := t.TempDir()
+	path := newFile(t, directory, kubeletText)
+	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file that exists: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Create([]string{directory}, sandbox, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a sandbox that was removed: %v", err)
+	}
+}
+
 // TestReplace_Changed: a text that the pod changed is not replaced.
 func TestReplace_Changed(t *testing.T) {
 	directory := t.TempDir()
 	path := newFile(t, directory, "nameserver 203.0.113.66\n")
-	if err := open(t, directory, path).Replace([]byte(kubeletText), firstDNS); !errors.Is(err, ErrChanged) {
+	if err := openFile(t, directory, path).Replace([]byte(kubeletText), firstDNS, []byte(kubeletText)); !errors.Is(err, ErrChanged) {
 		t.Errorf("got %v, want %v", err, ErrChanged)
 	}
 	if text, err := os.ReadFile(path); string(text) != "nameserver 203.0.113.66\n" {
@@ -163,10 +230,10 @@ func TestOpen_Path(t *testing.T) {
 func TestReplace_Large(t *testing.T) {
 	directory := t.TempDir()
 	for n, want := range map[int]error{MaxSize: nil, MaxSize + 1: ErrTooLarge} {
-		f := open(t, directory, newFile(t, directory, strings.Repeat("#\n", MaxSize)[:n]))
+		f := openFile(t, directory, newFile(t, directory, strings.Repeat("#\n", MaxSize)[:n]))
 		old, err := f.Read()
 		if err == nil {
-			err = f.Replace(old, firstDNS)
+			err = f.Replace(old, firstDNS, old)
 		}
 		if !errors.Is(err, want) {
 			t.Errorf("%d bytes: got %v, want %v", n, err, want)
@@ -208,7 +275,7 @@ func TestReplace_FullDisk(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(directory, "fill"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 				t.Fatalf("the file system is not full: %v", err)
 			}
-			if err := open(t, directory, path).Replace([]byte(c.text), firstDNS); !errors.Is(err, c.want) {
+			if err := openFile(t, directory, path).Replace([]byte(c.text), firstDNS, []byte(c.text)); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			text, err := os.ReadFile(path)
@@ -231,22 +298,28 @@ func TestReplace_ReadOnly(t *testing.T) {
 	}
 }
 
-// TestReplace_Readers reads in the patterns of glibc (4,096 bytes) and musl (248 bytes) while
-// the file is replaced. A read may have a part of both texts, but is never empty or cut short.
+// minReads is the number of reads of TestReplace_Readers for each kind of reader.
+const minReads = 50_000
+
+// TestReplace_Readers reads as glibc (4,096 bytes) and musl (256 bytes) do, at full speed, while
+// the file is replaced a thousand times. No read is empty or cut short, and every text has a
+// nameserver of one of both texts. A mixture of both is possible; they are counted.
 func TestReplace_Readers(t *testing.T) {
 	directory := t.TempDir()
 	path := newFile(t, directory, kubeletText)
-	f := open(t, directory, path)
-	if err := f.Replace([]byte(kubeletText), firstDNS); err != nil { // the size is final from here on
+	f := openFile(t, directory, path)
+	if err := f.Replace([]byte(kubeletText), firstDNS, []byte(kubeletText)); err != nil { // the size is final from here on
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
+	var reads [2]atomic.Int64
+	var mixtures atomic.Int64
 	var readers sync.WaitGroup
-	for _, piece := range []int{4096, 248} {
+	done := make(chan struct{})
+	for i, piece := range []int{4096, 256} {
 		readers.Go(func() {
 			for {
 				select {
@@ -254,25 +327,52 @@ func TestReplace_Readers(t *testing.T) {
 					return
 				default:
 				}
-				if text, err := readPieces(path, piece); err != nil || len(text) != int(info.Size()) || !bytes.HasPrefix(text, []byte("nameserver ")) {
-					t.Errorf("pieces of %d bytes: %v\n%q", piece, err, text)
+				text, err := readPieces(path, piece)
+				if problem := checkRead(text, int(info.Size())); err != nil || problem != "" {
+					t.Errorf("pieces of %d bytes: %v, %s\n%q", piece, err, problem, text)
 					return
+				}
+				reads[i].Add(1)
+				if !parsesAs(text, firstDNS) && !parsesAs(text, otherDNS) {
+					mixtures.Add(1)
 				}
 			}
 		})
 	}
-	for i := range 2000 {
-		replaceNext(t, f, i)
+	changes := 0
+	for ; !t.Failed() && (changes < 1000 || reads[0].Load() < minReads || reads[1].Load() < minReads); changes++ {
+		replaceNext(t, f, changes)
 	}
 	close(done)
 	readers.Wait()
+	t.Logf("%d changes, reads as glibc %d, as musl %d: 0 empty, 0 that do not parse, %d mixtures of two configurations",
+		changes, reads[0].Load(), reads[1].Load(), mixtures.Load())
+}
+
+// checkRead returns a problem of a text that was read while the file was replaced: the three
+// resolvers must find a nameserver in it, and no line that they do not understand.
+func checkRead(text []byte, size int) string {
+	servers := resolvconf.Parse(string(text)).Config().Nameservers
+	switch {
+	case len(text) != size:
+		return fmt.Sprintf("%d bytes, want %d", len(text), size)
+	case len(servers) != 1 || servers[0] != "169.254.20.10" && servers[0] != "10.96.0.10":
+		return fmt.Sprintf("nameservers %q", servers)
+	}
+	for line := range strings.Lines(string(text)) {
+		keyword, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(keyword, "#") && !slices.Contains([]string{"", "nameserver", "search", "options"}, keyword) {
+			return fmt.Sprintf("line %q", line)
+		}
+	}
+	return ""
 }
 
 // replaceNext replaces the text by one of two.
 func replaceNext(t *testing.T, f *File, i int) {
 	old, err := f.Read()
 	if err == nil {
-		err = f.Replace(old, []string{firstDNS, otherDNS}[i%2])
+		err = f.Replace(old, []string{firstDNS, otherDNS}[i%2], []byte(kubeletText))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +402,7 @@ const killedVariable = "SANDBOXFILE_KILLED"
 // has a whole text.
 func TestReplace_Killed(t *testing.T) {
 	if path := os.Getenv(killedVariable); path != "" {
-		f := open(t, filepath.Dir(filepath.Dir(path)), path)
+		f := openFile(t, filepath.Dir(filepath.Dir(path)), path)
 		_, _ = os.Stdout.WriteString("ready\n")
 		for i := 0; ; i++ {
 			replaceNext(t, f, i)

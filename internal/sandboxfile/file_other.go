@@ -13,6 +13,9 @@ type File struct{}
 // Open fails: containers have these files on Linux.
 func Open([]string, string, string) (*File, error) { return nil, errors.ErrUnsupported }
 
+// Create fails, like Open.
+func Create([]string, string, string) (*File, error) { return nil, errors.ErrUnsupported }
+
 // Close does nothing.
 func (f *File) Close() error { return nil }
 
@@ -20,7 +23,10 @@ func (f *File) Close() error { return nil }
 func (f *File) Read() ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // Replace fails.
-func (f *File) Replace([]byte, string) error { return errors.ErrUnsupported }
+func (f *File) Replace([]byte, string, []byte) error { return errors.ErrUnsupported }
+
+// Restore fails.
+func (f *File) Restore([]byte, []byte) error { return errors.ErrUnsupported }
 
 // Touch fails.
 func (f *File) Touch() error { return errors.ErrUnsupported }

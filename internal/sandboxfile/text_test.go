@@ -29,14 +29,14 @@ func TestCompose(t *testing.T) {
 		"original not ASCII":         {"nameserver 10.96.0.10\n", "search b\u00fccher.example\n", 512, false},
 		"original does not fit":      {"search " + strings.Repeat("a", 2050) + "\n", "search " + strings.Repeat("b", 2050) + "\n", 2560, false},
 		"does not shrink":            {"nameserver 10.96.0.10\n", strings.Repeat("#\n", 1000), 2048, false},
-		"a full step":                {strings.Repeat("#", 512-digestLine), "", 512, false},
-		"one byte more than a step":  {strings.Repeat("#", 513-digestLine), "", 1024, false},
+		"a full step":                {"nameserver 10.96.0.10\n", strings.Repeat("a", 220) + "\n", 512, true},
+		"one byte more than a step":  {"nameserver 10.96.0.10\n", strings.Repeat("a", 221) + "\n", 1024, true},
 		"a full page":                {strings.Repeat("a", MaxSize-digestLine), "", MaxSize, false},
 		"one byte more than a page":  {strings.Repeat("a", MaxSize-digestLine+1), "", 0, false},
 		"contains a digest of a pod": {digestPrefix, "", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := compose(c.dns, []byte(c.original))
+			text, err := compose(c.dns, []byte(c.original), len(c.original))
 			if c.size == 0 {
 				if err == nil {
 					t.Errorf("got %q, want an error", text)
@@ -55,7 +55,7 @@ func TestCompose(t *testing.T) {
 
 // TestOriginOf_Changed changes each byte of a text.
 func TestOriginOf_Changed(t *testing.T) {
-	text, err := compose("nameserver 10.96.0.10\n", []byte(kubeletText))
+	text, err := compose("nameserver 10.96.0.10\n", []byte(kubeletText), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +87,15 @@ func FuzzCompose(f *testing.F) {
 		if dns != "" && !strings.HasSuffix(dns, "\n") {
 			dns += "\n"
 		}
-		text, err := compose(dns, []byte(original))
+		text, err := compose(dns, []byte(original), len(original))
 		if err != nil {
 			return
 		}
-		if !strings.HasPrefix(string(text), dns) || len(text)%sizeStep != 0 || len(text) > MaxSize || len(text) < len(original) || OriginOf(text) != Written {
+		if len(text)%sizeStep != 0 || len(text) > MaxSize || len(text) < len(original) || OriginOf(text) != Written {
 			t.Fatalf("%q and %q give %q", dns, original, text)
+		}
+		if got, ok := Original(text); ok && string(got) != original {
+			t.Errorf("original %q, want %q", got, original)
 		}
 		if diff := cmp.Diff(resolvconf.Parse(dns).Config(), resolvconf.Parse(string(text)).Config()); diff != "" {
 			t.Errorf("the kubelet's reader (-DNS +file):\n%s", diff)
@@ -106,6 +109,39 @@ func FuzzCompose(f *testing.F) {
 			if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
 				t.Errorf("%s (-DNS +file):\n%s", name, diff)
 			}
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add("nameserver 10.96.0.10\nsearch a b\noptions ndots:5\n", kubeletText)
+	f.Add("", "search a\n# before: b")
+	f.Add("nameserver 10.96.0.10\n", "# dnsconfigurer: restored\n")
+	f.Fuzz(func(t *testing.T, dns, original string) {
+		if dns != "" && !strings.HasSuffix(dns, "\n") {
+			dns += "\n"
+		}
+		written, err := compose(dns, []byte(original), len(original))
+		if err != nil {
+			return
+		}
+		recorded, ok := Original(written)
+		if !ok {
+			return
+		}
+		again, err := compose("nameserver 192.0.2.1\n", recorded, len(written))
+		if err != nil || len(again) < len(written) {
+			t.Fatalf("%q gives %q, %v", written, again, err)
+		}
+		if recorded, ok = Original(again); !ok || string(recorded) != original {
+			t.Fatalf("original %q, %t, want %q", recorded, ok, original)
+		}
+		restored, err := composeRestored(recorded, len(again))
+		if err != nil || OriginOf(restored) != Restored || len(restored) < len(again) || !strings.HasPrefix(string(restored), original) {
+			t.Fatalf("%q gives %q, %v", again, restored, err)
+		}
+		if diff := cmp.Diff(resolvconf.Parse(original).Config(), resolvconf.Parse(string(restored)).Config()); diff != "" {
+			t.Errorf("the kubelet's reader (-original +restored):\n%s", diff)
 		}
 	})
 }

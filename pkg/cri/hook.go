@@ -78,6 +78,7 @@ const (
 	ForeignFile Outcome = "foreign_file" // not the runtime's file of the sandbox, or larger than one page
 	PodChanged  Outcome = "pod_changed"  // the pod has changed the file
 	WriteFailed Outcome = "write_failed"
+	Restored    Outcome = "restored" // has the kubelet's text by command
 )
 
 var outcomes = []Outcome{

@@ -1,0 +1,88 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+)
+
+func refreshCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "refresh NAMESPACE/NAME | --all",
+		Short: "Rewrite the resolv.conf of running pods of this node",
+		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
+in place. The fields refresh and refreshDryRun of the agent and the annotation
+dnsconfigurer.dev/refresh do not matter. A file that the pod has changed is replaced, and a
+restored one is managed again.
+
+With --all, rewrite the files that differ, except those of pods with the annotation "never",
+restored ones, and files that the pod has changed.
+
+Exit code 1 if a file cannot be written. Run it as root on the node, while dnsconfigurer
+agent runs.`,
+		Example: "  dnsconfigurer refresh shop/web-0\n  dnsconfigurer refresh --all",
+	}
+	runForPods(cmd, nodestatus.Client.Refresh)
+	return cmd
+}
+
+// podsFunc is a call of the agent for a pod, NAMESPACE/NAME, or for all pods if it is "".
+type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
+
+// runForPods makes cmd a command that calls the agent for one pod or for all.
+func runForPods(cmd *cobra.Command, call podsFunc) {
+	client, all := nodestatus.Client{}, false
+	registerSocket(cmd, &client)
+	cmd.Flags().BoolVar(&all, "all", false, "all pods of the node")
+	cmd.Args = atMostOnePod
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if all == (len(args) == 1) {
+			return usageError{errors.New("want one NAMESPACE/NAME, or --all")}
+		}
+		results, err := call(client, cmd.Context(), strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		failed := false
+		for _, r := range results {
+			line := fmt.Sprintf("%s/%s: %s", r.Namespace, r.Name, r.Result)
+			if r.Detail != "" {
+				line += ": " + r.Detail
+			}
+			printf(cmd, "%s", line)
+			failed = failed || r.Result == string(events.Failed)
+		}
+		if failed {
+			return errReported
+		}
+		return nil
+	}
+}
+
+// registerSocket adds the flag for the socket of the agent.
+func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
+	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the agent's status socket")
+}
+
+// atMostOnePod accepts no argument or one NAMESPACE/NAME.
+func atMostOnePod(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usageError{fmt.Errorf("want one NAMESPACE/NAME, got %d arguments", len(args))}
+	}
+	for _, a := range args {
+		if namespace, name, found := strings.Cut(a, "/"); !found || namespace == "" || name == "" {
+			return usageError{fmt.Errorf("%q is not NAMESPACE/NAME", a)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// Scope is the pods whose files follow changes while they run.
+type Scope string
+
+// The scopes. "" is Off.
+const (
+	ScopeOff     Scope = "Off"
+	ScopeDefault Scope = "DefaultPolicyOnly" // pods that use the host's nameservers
+	ScopeAll     Scope = "All"
+)
+
+// RefreshAnnotation overrides the scope for a pod: "always" or "never". Other values are
+// ignored.
+const RefreshAnnotation = "dnsconfigurer.dev/refresh"
+
+// Run refreshes files until ctx ends: those in the queue, and all at the interval of the
+// settings. It must be called once.
+func (a *Agent) Run(ctx context.Context) error {
+	verified := time.Now()
+	for ctx.Err() == nil {
+		if id, c, ok := a.queue.pop(); ok {
+			a.refreshQueued(ctx, id, c)
+			continue
+		}
+		var verify <-chan time.Time
+		if interval := a.settings.Load().Verify; interval > 0 {
+			verify = time.After(time.Until(verified.Add(interval)))
+		}
+		select {
+		case <-a.queue.wake:
+		case <-verify:
+			verified = time.Now()
+			a.refreshAll(causeVerify)
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// refreshAll queues all sandboxes.
+func (a *Agent) refreshAll(c cause) {
+	for _, s := range a.list() {
+		a.queue.push(s.ID, c)
+	}
+}
+
+// list returns the sandboxes in the order of their pods' names.
+func (a *Agent) list() []*sandbox {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*sandbox, 0, len(a.sandboxes))
+	for _, s := range a.sandboxes {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(x, y *sandbox) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	return list
+}
+
+// refreshQueued refreshes the file of a sandbox, and waits after a rewrite, so that the rate is
+// not exceeded. Half of the pause is random: pods of several nodes that read their files again
+// do not send their queries at the same time.
+func (a *Agent) refreshQueued(ctx context.Context, id string, c cause) {
+	a.mu.Lock()
+	s := a.sandboxes[id]
+	a.mu.Unlock()
+	if s == nil {
+		return // it was removed
+	}
+	defer a.recoverPanic(s.Sandbox)
+	next := time.After(a.pause())
+	if result, _ := a.refresh(ctx, s, c); result != events.Refreshed {
+		return
+	}
+	select {
+	case <-next:
+	case <-ctx.Done():
+	}
+}
+
+// pause returns the time from one rewrite to the next, by the rate of the settings on average.
+func (a *Agent) pause() time.Duration {
+	mean := time.Second / time.Duration(a.settings.Load().RefreshRate)
+	return mean/2 + rand.N(mean)
+}
+
+// refresh compares the file of s with a new decision, and rewrites it if that is permitted. The
+// result is "" if the agent does not decide the pod's DNS; detail is the reason.
+func (a *Agent) refresh(ctx context.Context, s *sandbox, c cause) (result events.RefreshResult, detail string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	settings := a.settings.Load()
+	if c >= causeSettings && s.undecided() {
+		s.finished = false
+		a.finish(s, a.write(ctx, s, false))
+	}
+	if reason := s.ignored(c); reason != "" {
+		return "", reason
+	}
+	result, detail = a.compare(settings, s, c)
+	a.Metrics.countRefresh(result)
+	return result, detail
+}
+
+// undecided reports whether other settings may lead to the first write of the file.
+func (s *sandbox) undecided() bool {
+	return s.path != "" && s.lookedUp && s.err == nil && (!s.verified || s.reported == cri.Observed)
+}
+
+// ignored returns why the file of s is not refreshed, or "".
+func (s *sandbox) ignored(c cause) string {
+	switch {
+	case s.path == "":
+		return "the pod has no container yet"
+	case s.Annotations[cri.SkipAnnotation] == "true":
+		return "the pod has the annotation " + cri.SkipAnnotation
+	case s.err != nil || !s.lookedUp:
+		return "the pod was not found"
+	case !s.verified:
+		return "the file is left unchanged: " + string(s.reported)
+	case s.restored && c != causeCommand:
+		return "the file was restored"
+	}
+	return ""
+}
+
+// compare is refresh for a pod whose DNS the agent decides.
+func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
+	host := settings.Hook.HostFiles()
+	d := settings.Hook.Engine.Decide(s.pod, host.Pods)
+	r := events.Refresh{Sandbox: criSandbox(s.Sandbox), DNS: d.Config()}
+	if d.Error != "" || len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
+		r.Result, r.Detail = events.Refused, d.Error
+		return r.Result, r.Detail // the file stays, and follows when there is a decision again
+	}
+	s.want = normalize(r.DNS)
+	f := openContent(settings, s)
+	defer f.close()
+	previous := s.drift
+	s.drift = f.drift(s)
+	switch {
+	case s.drift == "" && f.origin != sandboxfile.Restored:
+		s.known = s.want
+		return events.UpToDate, ""
+	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
+		r.Result, r.Detail = events.Failed, f.err.Error()
+	default:
+		r.Result = permit(settings, s, &d, f, c)
+	}
+	r.Drift = s.drift
+	if r.Result == events.Refreshed {
+		if err := rewrite(settings, s, f, r.DNS, host); err != nil {
+			r.Result, r.Detail = events.Failed, err.Error()
+		}
+	}
+	r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
+	if r.Result == events.Refreshed || r.Drift != previous || c != causeVerify && r.Result == events.DryRun {
+		settings.Report(r)
+	}
+	return r.Result, r.Detail
+}
+
+// permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one
+// pod overrides everything except the mode.
+func permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
+	always := s.Annotations[RefreshAnnotation] == "always"
+	never := s.Annotations[RefreshAnnotation] == "never"
+	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
+	switch {
+	case settings.Hook.Mode == cri.Observe:
+		return events.NotPermitted
+	case c == causeCommand:
+		return events.Refreshed
+	case f.modified(s) && !always:
+		return events.Modified
+	case never, !always && !inScope && c != causeAll:
+		return events.NotPermitted
+	case settings.DryRun && c != causeAll:
+		return events.DryRun
+	}
+	return events.Refreshed
+}
+
+// usesHost reports whether the pod has nameservers of the host.
+func usesHost(d *policy.Decision) bool {
+	return slices.ContainsFunc(d.Nameservers, func(e policy.Entry) bool { return e.Source.Origin == policy.FromHost })
+}
+
+// rewrite writes the decision dns for s.
+func rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, host cri.HostFiles) (err error) {
+	if f.file == nil {
+		if f.file, err = sandboxfile.Create(settings.Directories, s.ID, s.path); err != nil {
+			return err
+		}
+	}
+	original := f.original
+	if original == nil { // the pod has removed it
+		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host.Kubelet).String())
+	}
+	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
+		return err
+	}
+	s.known, s.drift, s.refreshed, s.restored = s.want, "", time.Now(), false
+	time.Sleep(touchDelay)
+	return f.file.Touch()
+}
+
+// content is the file of a sandbox as it is.
+type content struct {
+	file     *sandboxfile.File // nil: it cannot be opened
+	err      error             // why it cannot be opened or read
+	text     []byte
+	dns      resolvconf.Config
+	origin   sandboxfile.Origin
+	original []byte // the text of the runtime; nil: not recorded
+}
+
+// openContent opens and reads the file of s.
+func openContent(settings *Settings, s *sandbox) *content {
+	c := new(content)
+	if c.file, c.err = sandboxfile.Open(settings.Directories, s.ID, s.path); c.err != nil {
+		c.file = nil
+		return c
+	}
+	if c.text, c.err = c.file.Read(); c.err != nil {
+		return c
+	}
+	c.dns, c.origin = resolvconf.Parse(string(c.text)).Config(), sandboxfile.OriginOf(c.text)
+	switch {
+	case c.origin != sandboxfile.Runtime:
+		c.original, _ = sandboxfile.Original(c.text)
+	case c.dns.Equal(s.known):
+		c.original = c.text
+	}
+	return c
+}
+
+func (c *content) close() {
+	if c.file != nil {
+		c.file.Close()
+	}
+}
+
+// drift returns how the file differs from the decision for s.
+func (c *content) drift(s *sandbox) events.Drift {
+	switch {
+	case errors.Is(c.err, fs.ErrNotExist):
+		return events.Missing
+	case c.err != nil:
+		return events.Unreadable
+	case c.dns.Equal(s.want):
+		return ""
+	case len(c.text) == 0:
+		return events.Empty
+	case c.modified(s):
+		return events.Different
+	}
+	return events.Outdated
+}
+
+// modified reports whether the pod has changed the file.
+func (c *content) modified(s *sandbox) bool {
+	switch c.origin {
+	case sandboxfile.Changed:
+		return true
+	case sandboxfile.Runtime:
+		return len(c.text) > 0 && !c.dns.Equal(s.known)
+	}
+	return false
+}
+
+// errNoOriginal is the error of a file without the kubelet's text.
+var errNoOriginal = errors.New("the file does not have the kubelet's text: restart the pod")
+
+// restore writes the kubelet's text back into the file of s, and leaves the file alone from
+// then on.
+func (a *Agent) restore(s *sandbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.path == "" {
+		return errors.New("the pod has no container yet")
+	}
+	settings := a.settings.Load()
+	f := openContent(settings, s)
+	defer f.close()
+	switch {
+	case f.err != nil:
+		return f.err
+	case f.origin == sandboxfile.Restored:
+		return nil
+	case f.original == nil:
+		return errNoOriginal
+	}
+	if err := f.file.Restore(f.text, f.original); err != nil {
+		return fmt.Errorf("restoring: %w", err)
+	}
+	s.restored, s.drift, s.known = true, "", resolvconf.Parse(string(f.original)).Config()
+	a.Metrics.countRefresh(events.WrittenBack)
+	settings.Report(events.Refresh{Sandbox: criSandbox(s.Sandbox), Result: events.WrittenBack})
+	time.Sleep(touchDelay)
+	return f.file.Touch()
+}
