@@ -1,0 +1,390 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const (
+	hostText  = "nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1\n"
+	otherHost = "nameserver 192.0.2.54\nnameserver 192.0.2.55\nsearch corp.example lab.example\n"
+)
+
+// refreshTest is an agent with a pod whose DNS comes from the host.
+type refreshTest struct {
+	*agentTest
+	host resolvconf.File
+}
+
+// newRefreshTest returns an agent that has decided the pod, whose file has text.
+func newRefreshTest(t *testing.T, p policy.Policy, text string, change func(*agentTest)) *refreshTest {
+	a := &refreshTest{agentTest: newAgentTest(t), host: resolvconf.Parse(hostText)}
+	engine, err := policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.settings.Refresh = ScopeAll
+	a.settings.Hook.Engine = engine
+	a.settings.Hook.HostFiles = func() cri.HostFiles { return cri.HostFiles{Pods: a.host, Kubelet: a.host} }
+	a.settings.Hook.Lookup = func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+		return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: p}, nil
+	}
+	if change != nil {
+		change(a.agentTest)
+	}
+	a.write(text)
+	a.start()
+	a.create(true)
+	<-a.reports
+	return a
+}
+
+// refreshNow refreshes the file of the pod.
+func (a *refreshTest) refreshNow(c cause) events.RefreshResult {
+	result, _ := a.refresh(a.ctx, a.sandboxes[a.agentTest.sandbox.ID], c)
+	return result
+}
+
+func (a *refreshTest) read() []byte {
+	text, err := os.ReadFile(a.path())
+	if err != nil {
+		a.Fatal(err)
+	}
+	return text
+}
+
+func annotate(value string) func(*agentTest) {
+	return func(a *agentTest) { a.sandbox.Annotations = map[string]string{RefreshAnnotation: value} }
+}
+
+const clusterText = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\noptions ndots:5\n"
+
+// TestRefresh_Host changes the host's file, for pods of several policies, settings and
+// annotations.
+func TestRefresh_Host(t *testing.T) {
+	scope := func(s Scope) func(*agentTest) { return func(a *agentTest) { a.settings.Refresh = s } }
+	for name, c := range map[string]struct {
+		policy policy.Policy
+		change func(*agentTest)
+		want   events.RefreshResult
+	}{
+		"all":                        {policy.Default, nil, events.Refreshed},
+		"default only":               {policy.Default, scope(ScopeDefault), events.Refreshed},
+		"default only, ClusterFirst": {policy.ClusterFirst, scope(ScopeDefault), events.NotPermitted},
+		"all, ClusterFirst":          {policy.ClusterFirst, nil, events.Refreshed}, // search domains of the host
+		"off":                        {policy.Default, scope(ScopeOff), events.NotPermitted},
+		"off, always": {policy.Default, func(a *agentTest) {
+			a.settings.Refresh = ScopeOff
+			annotate("always")(a)
+		}, events.Refreshed},
+		"never":            {policy.Default, annotate("never"), events.NotPermitted},
+		"other annotation": {policy.Default, annotate("sometimes"), events.Refreshed},
+		"dry run":          {policy.Default, func(a *agentTest) { a.settings.DryRun = true }, events.DryRun},
+		"dry run, always": {policy.Default, func(a *agentTest) {
+			a.settings.DryRun = true
+			annotate("always")(a)
+		}, events.DryRun},
+		"observe": {policy.Default, func(a *agentTest) { a.settings.Hook.Mode = cri.Observe }, events.NotPermitted},
+		"skip": {policy.Default, func(a *agentTest) {
+			a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := hostText
+			if c.policy == policy.ClusterFirst {
+				before = clusterText
+			}
+			a := newRefreshTest(t, c.policy, before, c.change)
+			a.host = resolvconf.Parse(otherHost)
+			if got := a.refreshNow(causeHost); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			text := a.read()
+			written := sandboxfile.OriginOf(text) == sandboxfile.Written
+			if written != (c.want == events.Refreshed) || !written && string(text) != before {
+				t.Errorf("%s, and the file has\n%s", c.want, text)
+			}
+			if original, ok := sandboxfile.Original(text); written && (!ok || string(original) != before) {
+				t.Errorf("original %q, want %q", original, before)
+			}
+			if reported := len(a.refreshes) > 0; reported != (c.want == events.Refreshed || c.want == events.DryRun || c.want == events.NotPermitted) {
+				t.Errorf("%d reports", len(a.refreshes))
+			}
+			if c.want == events.Refreshed && a.refreshNow(causeHost) != events.UpToDate {
+				t.Error("a second refresh does something")
+			}
+		})
+	}
+}
+
+// TestRefresh_Sequence changes the host's file again and again, restarts the agent, and restores
+// the kubelet's text.
+func TestRefresh_Sequence(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	for i := range 5 {
+		a.host = resolvconf.Parse(fmt.Sprintf("nameserver 192.0.2.%d\n", i+1))
+		if got := a.refreshNow(causeHost); got != events.Refreshed {
+			t.Fatalf("change %d: %s", i, got)
+		}
+	}
+	other := &refreshTest{agentTest: newAgentTest(t), host: resolvconf.Parse(otherHost)}
+	other.directory, other.settings = a.directory, a.settings
+	other.settings.Report = func(r events.Refresh) { other.refreshes <- r }
+	other.settings.Hook = &cri.Hook{
+		Engine: a.settings.Hook.Engine, Mode: cri.Generate, Lookup: a.settings.Hook.Lookup, Report: func(r cri.Report) { other.reports <- r },
+		HostFiles: func() cri.HostFiles { return cri.HostFiles{Pods: other.host, Kubelet: other.host} },
+	}
+	other.running()
+	if r := <-other.reports; r.Outcome != cri.Unchanged {
+		t.Errorf("after a restart: %+v", r)
+	}
+	id, c, ok := other.queue.pop()
+	if !ok || c != causeVerify || id != other.agentTest.sandbox.ID {
+		t.Fatalf("the file of the previous agent is not verified: %q, %v, %t", id, c, ok)
+	}
+	if got := other.refreshNow(c); got != events.Refreshed {
+		t.Errorf("after a restart: %s", got)
+	}
+	results, err := other.RestorePods(t.Context(), "shop", "web")
+	if err != nil || len(results) != 1 || results[0].Result != "restored" {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	if text := other.read(); !bytes.HasPrefix(text, []byte(hostText)) || sandboxfile.OriginOf(text) != sandboxfile.Restored {
+		t.Errorf("restored:\n%s", text)
+	}
+	for _, c := range []cause{causeVerify, causeHost, causeSettings, causeAll} {
+		if got := other.refreshNow(c); got != "" {
+			t.Errorf("a restored file: cause %d: %s", c, got)
+		}
+	}
+	if got := other.refreshNow(causeCommand); got != events.Refreshed {
+		t.Errorf("a restored file: command: %s", got)
+	}
+}
+
+// TestRefresh_Restored: an agent leaves a file that another one has restored alone.
+func TestRefresh_Restored(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	a.host = resolvconf.Parse(otherHost)
+	a.refreshNow(causeHost)
+	if _, err := a.RestorePods(t.Context(), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
+	a.running()
+	if r := <-a.reports; r.Outcome != cri.Restored {
+		t.Errorf("%+v", r)
+	}
+	if got := a.refreshNow(causeAll); got != "" {
+		t.Errorf("got %s", got)
+	}
+	if p := a.Pods(); len(p) != 1 || !p[0].Restored || p[0].Drift != "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestRefresh_PodChanged: a file that the pod has changed is replaced only if the pod or a
+// command wants that.
+func TestRefresh_PodChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		text     string
+		annotate func(*agentTest)
+		cause    cause
+		want     events.RefreshResult
+		drift    events.Drift
+	}{
+		"verify":       {ownText, nil, causeVerify, events.Modified, events.Different},
+		"host":         {ownText, nil, causeHost, events.Modified, events.Different},
+		"always":       {ownText, annotate("always"), causeVerify, events.Refreshed, ""},
+		"command":      {ownText, annotate("never"), causeCommand, events.Refreshed, ""},
+		"all":          {ownText, nil, causeAll, events.Modified, events.Different},
+		"empty":        {"", nil, causeVerify, events.Refreshed, ""},
+		"empty, never": {"", annotate("never"), causeVerify, events.NotPermitted, events.Empty},
+		"missing":      {"-", nil, causeVerify, events.Refreshed, ""},
+		"large":        {strings.Repeat("#\n", sandboxfile.MaxSize), annotate("always"), causeVerify, events.Failed, events.Unreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newRefreshTest(t, policy.Default, hostText, c.annotate)
+			a.host = resolvconf.Parse(otherHost)
+			if err := os.WriteFile(a.path(), []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if c.text == "-" {
+				if err := os.Remove(a.path()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // a second time changes and reports nothing
+				if got := a.refreshNow(c.cause); got != c.want && got != events.UpToDate {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+			}
+			if n := len(a.refreshes); n != 1 {
+				t.Errorf("%d reports, want 1", n)
+			}
+			if text := a.read(); c.want == events.Refreshed && !resolvconf.Parse(string(text)).Config().Equal(resolvconf.Parse(otherHost).Config()) ||
+				c.want != events.Refreshed && string(text) != c.text {
+				t.Errorf("the file:\n%s", text)
+			}
+			if p := a.Pods()[0]; p.Drift != string(c.drift) {
+				t.Errorf("drift %q, want %q", p.Drift, c.drift)
+			}
+		})
+	}
+}
+
+// TestRefresh_Mismatch: no command replaces a file that was never the kubelet's.
+func TestRefresh_Mismatch(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, ownText, annotate("always"))
+	for c := causeVerify; c <= causeCommand; c++ {
+		if got := a.refreshNow(c); got != "" {
+			t.Errorf("cause %d: %s", c, got)
+		}
+	}
+	if text := a.read(); string(text) != ownText {
+		t.Errorf("the file:\n%s", text)
+	}
+	if _, err := a.RefreshPods(t.Context(), "shop", "other"); !errors.Is(err, nodestatus.ErrUnknownPod) {
+		t.Errorf("another pod: %v", err)
+	}
+}
+
+// TestRefresh_UnusableHost: a host file that gives no DNS configuration changes nothing.
+func TestRefresh_UnusableHost(t *testing.T) {
+	for _, host := range []resolvconf.File{{Err: fs.ErrNotExist}, resolvconf.Parse("")} {
+		a := newRefreshTest(t, policy.Default, hostText, nil)
+		a.host = host
+		if got := a.refreshNow(causeHost); got != events.Refused {
+			t.Errorf("got %s", got)
+		}
+		if text := a.read(); string(text) != hostText {
+			t.Errorf("the file:\n%s", text)
+		}
+	}
+}
+
+// TestRefresh_Mode applies another mode and another configuration to a pod that was decided.
+func TestRefresh_Mode(t *testing.T) {
+	a := newAgentTest(t)
+	a.settings.Hook.Mode = cri.Observe
+	a.agentRun()
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Observed)
+	next := a.settings
+	hook := &cri.Hook{
+		Engine: a.settings.Hook.Engine, Mode: cri.Generate, HostFiles: a.settings.Hook.HostFiles,
+		Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report,
+	}
+	next.Hook, next.Refresh = hook, ScopeAll
+	a.SetSettings(&next)
+	a.want(cri.Late)
+	engine, err := policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := next
+	third.Hook = &cri.Hook{
+		Engine: engine, Mode: cri.Generate, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: hook.Report,
+	}
+	a.SetSettings(&third)
+	if r := <-a.refreshes; r.Result != events.Refreshed || r.DNS.Nameservers[0] != "10.96.0.99" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// agentRun runs the agent until the test ends.
+func (a *agentTest) agentRun() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	a.SetSettings(&a.settings)
+	go func() {
+		defer close(done)
+		_ = a.Agent.Run(ctx)
+	}()
+	a.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// TestRun_Rate rewrites the files of 110 pods at the rate of the settings, and verifies them on
+// the timer. The time is that of the bubble.
+func TestRun_Rate(t *testing.T) {
+	const pods = 110
+	directory := t.TempDir()
+	host := hostText
+	synctest.Test(t, func(t *testing.T) {
+		a := newRefreshTest(t, policy.Default, hostText, func(a *agentTest) {
+			a.directory, a.settings.Directories, a.settings.Verify = directory, []string{directory}, time.Minute
+			a.settings.Refresh = ScopeDefault
+		})
+		a.settings.Hook.Report = func(cri.Report) {}
+		a.settings.Hook.HostFiles = func() cri.HostFiles {
+			f := resolvconf.Parse(host)
+			return cri.HostFiles{Pods: f, Kubelet: f}
+		}
+		for i := 1; i < pods; i++ {
+			path := filepath.Join(directory, fmt.Sprint(i), "resolv.conf")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(hostText), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Path: path,
+				Sandbox: sandboxevent.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}})
+		}
+		a.Wait()
+		a.agentRun()
+		host = otherHost
+		began := time.Now()
+		a.HostChanged()
+		for range pods {
+			if r := <-a.refreshes; r.Result != events.Refreshed {
+				t.Fatalf("%+v", r)
+			}
+		}
+		mean := time.Second / time.Duration(a.settings.RefreshRate)
+		took := time.Since(began)
+		t.Logf("%d pods in %v of the bubble's time", pods, took)
+		if took < (pods-1)*mean/2 || took > pods*(mean*3/2+touchDelay) {
+			t.Errorf("took %v at %d in a second", took, a.settings.RefreshRate)
+		}
+		if err := os.WriteFile(a.path(), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		if r := <-a.refreshes; r.Drift != events.Empty || r.Result != events.Refreshed || time.Since(began) > time.Minute {
+			t.Errorf("verified after %v: %+v", time.Since(began), r)
+		}
+		if n := testutil.ToFloat64(a.Metrics.refreshes.WithLabelValues(string(events.Refreshed))); n != pods+1 {
+			t.Errorf("%v refreshes are counted", n)
+		}
+	})
+}
