@@ -83,7 +83,7 @@ var imports = map[string][]string{
 	// The servers: what a command calls with its configuration.
 	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/multierr",
 		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
-	"internal/decision": {"std", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest"},
+	"internal/decision":   {"std", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest"},
 	"internal/nodestatus": {"std", "api/v1alpha1"},
 	"internal/agent": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/excerpt", "internal/nodestatus", "internal/sandboxevent", "internal/sandboxfile",
 		"pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus"},

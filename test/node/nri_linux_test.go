@@ -33,6 +33,8 @@ kind: AgentConfiguration
 listen: unix://DIR/agent.sock
 manifests: DIR/manifests
 http: ` + agentAddress + `
+refresh: All
+statusSocket: DIR/status.sock
 node:
   clusterDNS: [10.96.0.10]
   clusterDomain: cluster.local
@@ -79,6 +81,7 @@ func TestNRI(t *testing.T) {
 			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
 		}
 	})
+	t.Run("refresh", n.testRefresh)
 	t.Run("faults", n.testFaults)
 	t.Run("changed by the pod", n.testChanged)
 	t.Run("restart of containerd", func(t *testing.T) {

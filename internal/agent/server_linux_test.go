@@ -1,0 +1,174 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const serverConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: AgentConfiguration
+listen: unix://DIR/agent.sock
+statusSocket: DIR/status.sock
+manifests: DIR/manifests
+sandboxDirectories: [DIR/sandboxes]
+refresh: DefaultPolicyOnly
+node:
+  clusterDNS: [10.96.0.10]
+  clusterDomain: cluster.local
+  resolvConf: DIR/resolv.conf
+  nodeName: node1
+`
+
+const serverPod = `apiVersion: v1
+kind: Pod
+metadata: {name: "%d", namespace: shop}
+spec: {dnsPolicy: Default, containers: [{name: c, image: i}]}
+`
+
+// TestServer_Refresh changes the host's file of an agent with 110 pods, and prints how long the
+// first and the last file take to follow. The relay is simulated.
+func TestServer_Refresh(t *testing.T) {
+	const pods = 110
+	dir, err := os.MkdirTemp("", "agent") // the path of a socket is limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("agent.yaml", strings.ReplaceAll(serverConfiguration, "DIR", dir))
+	write("resolv.conf", hostText)
+	for i := range pods {
+		write(fmt.Sprintf("manifests/%d.yaml", i), fmt.Sprintf(serverPod, i))
+		write(fmt.Sprintf("sandboxes/%d/resolv.conf", i), hostText)
+	}
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	for i := range pods {
+		if err := sandboxevent.Write(relay, sandboxevent.Event{
+			Kind: sandboxevent.Running, Path: filepath.Join(dir, fmt.Sprintf("sandboxes/%d/resolv.conf", i)),
+			Sandbox: sandboxevent.Sandbox{
+				ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprintf("%d-node1", i), UID: fmt.Sprint(i),
+				Annotations: map[string]string{"kubernetes.io/config.source": "file"},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
+	count := func(outcome, drift, text string) (n int) {
+		t.Helper()
+		list, err := client.Pods(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := resolvconf.Parse(text).Config()
+		for _, p := range list.Pods {
+			if p.Outcome == outcome && p.Drift == drift && resolvconf.Parse(p.Actual).Config().Equal(want) {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, func() bool { return count("unchanged", "", hostText) == pods })
+	began := time.Now()
+	write("resolv.conf", otherHost)
+	var first time.Duration
+	await(t, func() bool {
+		n := count("unchanged", "", otherHost)
+		if n > 0 && first == 0 {
+			first = time.Since(began)
+		}
+		return n == pods
+	})
+	t.Logf("%d pods: the first file after %v, the last after %v", pods, first.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+
+	if _, err := client.Refresh(t.Context(), "shop/unknown"); err == nil || !strings.Contains(err.Error(), "unknown pod: shop/unknown") {
+		t.Errorf("an unknown pod: %v", err)
+	}
+	results, err := client.Restore(t.Context(), "")
+	if err != nil || len(results) != pods || results[0].Result != "restored" {
+		t.Errorf("%d results, %v", len(results), err)
+	}
+	if n := count("unchanged", "", hostText); n != pods {
+		t.Errorf("%d restored files", n)
+	}
+	status, err := client.Status(t.Context())
+	if err != nil || status.Pods != pods || status.Relays != 1 || len(status.Problems) != 0 {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if info, err := os.Stat(client.Socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+}
+
+// startServer runs an agent until the test ends.
+func startServer(t *testing.T, file string) {
+	source := config.AgentKind().FromFile(file)
+	c, err := source.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := daemon.NewLogWriter(io.Discard, "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := writer.Start()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		s := Server{Source: source, Version: "test", Log: writer.Logger(), Writer: writer}
+		ended <- s.Run(ctx, c)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+	for _, socket := range []string{"agent.sock", "status.sock"} {
+		await(t, func() bool {
+			_, err := os.Stat(filepath.Join(filepath.Dir(file), socket))
+			return err == nil
+		})
+	}
+}
+
+// await returns when done is true.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for range 6000 {
+		if done() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("no change in time")
+}
