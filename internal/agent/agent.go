@@ -40,6 +40,11 @@ type Settings struct {
 	RefreshRate int           // rewrites in a second; at least 1
 	Verify      time.Duration // interval at which all files are verified; 0: never
 
+	// Annotations returns the annotations FollowedAnnotations of a running pod as the API server
+	// has them now, which replace those that the sandbox was created with. nil: these do not
+	// change.
+	Annotations func(uid string) (values map[string]string, ok bool)
+
 	// Report is called for each file that was rewritten, and for each that differs when the
 	// difference is found. It must not block.
 	Report func(events.Refresh)
@@ -64,6 +69,7 @@ type sandbox struct {
 	cancel context.CancelFunc // of the lookup
 
 	mu       sync.Mutex
+	current  map[string]string // the annotations of now; nil: those of Sandbox
 	path     string            // "": no container yet
 	original [sha256.Size]byte // of the file before the first container; zero: not known
 	lookedUp bool
@@ -79,6 +85,7 @@ type sandbox struct {
 	want      resolvconf.Config // the last decision
 	drift     events.Drift      // why the file differs; "": it does not
 	refreshed time.Time         // the last rewrite; zero: none
+	delayed   bool              // a change of the annotations waits for podInterval
 	restored  bool              // has the kubelet's text by command, and keeps it
 }
 
@@ -178,19 +185,22 @@ func (a *Agent) runTask(s *sandbox, task func()) {
 
 func (a *Agent) recoverPanic(s sandboxevent.Sandbox) {
 	if p := recover(); p != nil {
-		a.report(cri.Report{Sandbox: criSandbox(s), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
+		a.report(cri.Report{Sandbox: newSandbox(s, s.Annotations), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
 	}
 }
 
 // lookUp looks up the pod of s until it is found, does not exist, or ctx ends.
 func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
-		pod, err := a.settings.Load().Hook.Lookup(ctx, criSandbox(s.Sandbox))
+		pod, err := a.settings.Load().Hook.Lookup(ctx, newSandbox(s.Sandbox, s.Annotations))
 		if ctx.Err() != nil {
 			return // the sandbox was removed
 		}
 		s.mu.Lock()
 		s.pod, s.err, s.lookedUp = pod, err, true
+		if err == nil {
+			s.updateAnnotations(a.settings.Load())
+		}
 		path := s.path
 		s.mu.Unlock()
 		if path != "" {
@@ -206,8 +216,18 @@ func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
 	}
 }
 
-func criSandbox(s sandboxevent.Sandbox) cri.Sandbox {
-	c := cri.Sandbox{Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: s.Annotations}
+// describe returns the sandbox with the annotations of now. s.mu must be held.
+func (s *sandbox) describe() cri.Sandbox {
+	if s.current != nil {
+		return newSandbox(s.Sandbox, s.current)
+	}
+	return newSandbox(s.Sandbox, s.Annotations)
+}
+
+func newSandbox(s sandboxevent.Sandbox, annotations map[string]string) cri.Sandbox {
+	c := cri.Sandbox{
+		Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: annotations,
+	}
 	for _, ip := range s.IPs {
 		if a, err := netip.ParseAddr(ip); err == nil {
 			c.IPs = append(c.IPs, a)

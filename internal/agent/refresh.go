@@ -91,6 +91,9 @@ func (a *Agent) refreshQueued(ctx context.Context, id string, c cause) {
 		return // it was removed
 	}
 	defer a.recoverPanic(s.Sandbox)
+	if c == causePod && a.delay(s) {
+		return
+	}
 	next := time.After(a.pause())
 	if result, _ := a.refresh(ctx, s, c); result != events.Refreshed {
 		return
@@ -113,7 +116,10 @@ func (a *Agent) refresh(ctx context.Context, s *sandbox, c cause) (result events
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	settings := a.settings.Load()
-	if c >= causeSettings && s.undecided() {
+	if s.err == nil {
+		s.updateAnnotations(settings)
+	}
+	if c >= causePod && s.undecided() {
 		s.finished = false
 		a.finish(s, a.write(ctx, s, false))
 	}
@@ -125,7 +131,7 @@ func (a *Agent) refresh(ctx context.Context, s *sandbox, c cause) (result events
 	return result, detail
 }
 
-// undecided reports whether other settings may lead to the first write of the file.
+// undecided reports whether other settings or annotations may lead to the first write of the file.
 func (s *sandbox) undecided() bool {
 	return s.path != "" && s.lookedUp && s.err == nil && (!s.verified || s.reported == cri.Observed)
 }
@@ -135,7 +141,7 @@ func (s *sandbox) ignored(c cause) string {
 	switch {
 	case s.path == "":
 		return "the pod has no container yet"
-	case s.Annotations[cri.SkipAnnotation] == "true":
+	case s.annotation(cri.SkipAnnotation) == "true":
 		return "the pod has the annotation " + cri.SkipAnnotation
 	case s.err != nil || !s.lookedUp:
 		return "the pod was not found"
@@ -151,7 +157,7 @@ func (s *sandbox) ignored(c cause) string {
 func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
 	host := settings.Hook.HostFiles()
 	d := settings.Hook.Engine.Decide(s.pod, host.Pods)
-	r := events.Refresh{Sandbox: criSandbox(s.Sandbox), DNS: d.Config()}
+	r := events.Refresh{Sandbox: s.describe(), DNS: d.Config()}
 	if d.Error != "" || len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
 		r.Result, r.Detail = events.Refused, d.Error
 		return r.Result, r.Detail // the file stays, and follows when there is a decision again
@@ -186,8 +192,8 @@ func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.Refresh
 // permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one
 // pod overrides everything except the mode.
 func permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
-	always := s.Annotations[RefreshAnnotation] == "always"
-	never := s.Annotations[RefreshAnnotation] == "never"
+	always := s.annotation(RefreshAnnotation) == "always"
+	never := s.annotation(RefreshAnnotation) == "never"
 	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
 	switch {
 	case settings.Hook.Mode == cri.Observe:
@@ -319,7 +325,7 @@ func (a *Agent) restore(s *sandbox) error {
 	}
 	s.restored, s.drift, s.known = true, "", resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)
-	settings.Report(events.Refresh{Sandbox: criSandbox(s.Sandbox), Result: events.WrittenBack})
+	settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})
 	time.Sleep(touchDelay)
 	return f.file.Touch()
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,7 +342,8 @@ func (a *agentTest) agentRun() {
 func TestRun_Rate(t *testing.T) {
 	const pods = 110
 	directory := t.TempDir()
-	host := hostText
+	var host atomic.Pointer[resolvconf.File]
+	host.Store(new(resolvconf.Parse(hostText)))
 	synctest.Test(t, func(t *testing.T) {
 		a := newRefreshTest(t, policy.Default, hostText, func(a *agentTest) {
 			a.directory, a.settings.Directories, a.settings.Verify = directory, []string{directory}, time.Minute
@@ -349,8 +351,7 @@ func TestRun_Rate(t *testing.T) {
 		})
 		a.settings.Hook.Report = func(cri.Report) {}
 		a.settings.Hook.HostFiles = func() cri.HostFiles {
-			f := resolvconf.Parse(host)
-			return cri.HostFiles{Pods: f, Kubelet: f}
+			return cri.HostFiles{Pods: *host.Load(), Kubelet: *host.Load()}
 		}
 		for i := 1; i < pods; i++ {
 			path := filepath.Join(directory, fmt.Sprint(i), "resolv.conf")
@@ -362,7 +363,7 @@ func TestRun_Rate(t *testing.T) {
 		}
 		a.Wait()
 		a.agentRun()
-		host = otherHost
+		host.Store(new(resolvconf.Parse(otherHost)))
 		began := time.Now()
 		a.HostChanged()
 		for range pods {
@@ -385,6 +386,51 @@ func TestRun_Rate(t *testing.T) {
 		}
 		if n := testutil.ToFloat64(a.Metrics.refreshes.WithLabelValues(string(events.Refreshed))); n != pods+1 {
 			t.Errorf("%v refreshes are counted", n)
+		}
+	})
+}
+
+// TestRefresh_Annotations changes the annotations of a running pod.
+func TestRefresh_Annotations(t *testing.T) {
+	directory := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentTest(t)
+		a.directory = directory
+		var now atomic.Pointer[map[string]string]
+		now.Store(&map[string]string{})
+		a.settings.Directories, a.settings.Refresh = []string{directory}, ScopeAll
+		a.settings.Annotations = func(string) (map[string]string, bool) { return *now.Load(), true }
+		a.settings.Hook.Lookup = func(context.Context, cri.Sandbox) (policy.Pod, error) {
+			return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst}, nil
+		}
+		a.agentRun()
+		a.write(kubeletText)
+		a.start()
+		a.create(true)
+		if r := <-a.reports; r.Outcome != cri.Unchanged {
+			t.Fatalf("%+v", r)
+		}
+		change := func(values map[string]string) {
+			now.Store(&values)
+			a.PodChanged("u")
+		}
+		change(map[string]string{policy.OverrideAnnotation: string(policy.ClusterFirstWithAutopath)})
+		if r := <-a.refreshes; r.Result != events.Refreshed || !strings.HasPrefix(r.DNS.Searches[0], "search.shop.") {
+			t.Errorf("%+v", r)
+		}
+		began := time.Now()
+		change(map[string]string{RefreshAnnotation: "always"})
+		change(map[string]string{})
+		if r := <-a.refreshes; r.Result != events.Refreshed || r.DNS.Searches[0] != "shop.svc.cluster.local" {
+			t.Errorf("%+v", r)
+		}
+		if wait := time.Since(began); wait < podInterval-time.Second {
+			t.Errorf("a second rewrite for the pod after %v, want %v", wait, podInterval)
+		}
+		change(map[string]string{RefreshAnnotation: "never", policy.OverrideAnnotation: string(policy.ClusterFirstWithAutopath)})
+		time.Sleep(2 * podInterval)
+		if n := len(a.refreshes); n != 1 || (<-a.refreshes).Result != events.NotPermitted {
+			t.Errorf("%d rewrites of a pod that does not permit them", n)
 		}
 	})
 }

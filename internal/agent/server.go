@@ -155,10 +155,12 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if hook.Mode == cri.Force {
 		hook.Lookup = lookups.LookupForced
 	}
+	lookups.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
 	notify := decision.NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
 	s.agent.SetSettings(&Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
 		RefreshRate: c.RefreshRate, Verify: c.Verify, Report: lookups.Reporter.ReportRefresh,
+		Annotations: lookups.Annotations,
 	})
 	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {

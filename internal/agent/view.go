@@ -58,7 +58,7 @@ func (s *sandbox) view(settings *Settings) v1alpha1.NodePod {
 
 // scope returns the refresh scope that applies to s.
 func (s *sandbox) scope(settings *Settings) string {
-	switch v := s.Annotations[RefreshAnnotation]; v {
+	switch v := s.annotation(RefreshAnnotation); v {
 	case "always", "never":
 		return v
 	}

@@ -88,7 +88,7 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) { return s.pod, s.err },
 	}
 	failed := func(err error) cri.Report {
-		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: failure(err), Detail: err.Error()}
+		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: failure(err), Detail: err.Error()}
 	}
 	f, err := sandboxfile.Open(settings.Directories, s.ID, s.path)
 	if err != nil {
@@ -102,14 +102,14 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 	switch sandboxfile.OriginOf(text) {
 	case sandboxfile.Written:
 		a.adopt(settings, s, text)
-		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: cri.Unchanged}
+		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
 		return failed(sandboxfile.ErrChanged)
 	case sandboxfile.Restored:
 		s.restored, s.verified = true, true
-		return cri.Report{Sandbox: criSandbox(s.Sandbox), Mode: hook.Mode, Outcome: cri.Restored}
+		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
 	}
-	request := criSandbox(s.Sandbox)
+	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
 	r := hook.Decide(ctx, request)

@@ -89,6 +89,18 @@ func (l *Lookups) Synced() <-chan struct{} {
 	return l.pods.Synced()
 }
 
+// FollowAnnotations makes Annotations return names, and calls changed with the UID of a pod for
+// which they have changed. changed must not block. It must be called before Run.
+func (l *Lookups) FollowAnnotations(names []string, changed func(uid string)) {
+	l.pods.FollowAnnotations(names, changed)
+}
+
+// Annotations returns the followed annotations of a pod as the API server has them now. ok is
+// false if they are not known.
+func (l *Lookups) Annotations(uid string) (values map[string]string, ok bool) {
+	return l.pods.Annotations(uid)
+}
+
 // Run keeps the pods up to date and sends events until ctx ends.
 func (l *Lookups) Run(ctx context.Context) error {
 	return daemon.RunAll(ctx, l.pods.Run, l.Reporter.Run)

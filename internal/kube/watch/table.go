@@ -36,6 +36,8 @@ type table struct {
 	manifests map[types.NamespacedName]policy.Pod
 	large     map[string]bool          // UIDs of pods of the API that are not kept
 	waiting   map[string]chan struct{} // one waiter a UID; receives a token when the pod may have arrived
+
+	annotations annotations
 }
 
 func newTable() *table {
@@ -141,10 +143,11 @@ func (t *table) addLocked(obj any) error {
 	if !ok {
 		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
+	t.annotations.set(pod)
 	p := kube.FromPod(pod)
 	p.Override = "" // Lookup sets it
 	if configSize(p.Config)+labelSize(p.Labels) > maxConfig {
-		t.removeLocked(pod)
+		t.removePodLocked(pod)
 		t.large[p.UID] = true
 		return nil
 	}
@@ -176,11 +179,12 @@ func (t *table) Delete(obj any) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removeLocked(pod)
+	t.removePodLocked(pod)
+	t.annotations.remove(string(pod.UID))
 	return nil
 }
 
-func (t *table) removeLocked(pod *corev1.Pod) {
+func (t *table) removePodLocked(pod *corev1.Pod) {
 	uid, name := string(pod.UID), types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	delete(t.pods, uid)
 	delete(t.large, uid)
@@ -227,11 +231,14 @@ func (t *table) Replace(objs []any, _ string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pods, t.mirrors, t.large = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}, map[string]bool{}
+	uids := make(map[string]bool, len(objs))
 	for _, obj := range objs {
 		if err := t.addLocked(obj); err != nil {
 			return err
 		}
+		uids[string(obj.(*corev1.Pod).UID)] = true
 	}
+	t.annotations.keep(uids)
 	if !t.isSynced() {
 		close(t.synced)
 	}
