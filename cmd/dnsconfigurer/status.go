@@ -4,13 +4,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 )
 
@@ -41,20 +44,9 @@ kubelet is configured without the shim and an agent runs without problems.`,
 				s.Shim.Mode = string(c.Mode())
 			}
 			if f.isThisMachine() {
-				if agent, err := client.Status(cmd.Context()); err == nil {
-					s.Agent = &agent
-				} else if !errors.Is(err, nodestatus.ErrNotServed) {
-					s.AgentError = err.Error()
-				}
+				addAgent(cmd.Context(), &s, client)
 			}
-			if format == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(s)
-			} else {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), s.String())
-			}
-			if err != nil {
+			if err := writeStatus(cmd.OutOrStdout(), &s, format); err != nil {
 				return fmt.Errorf("writing the result: %w", err)
 			}
 			if !s.OK() {
@@ -69,4 +61,25 @@ kubelet is configured without the shim and an agent runs without problems.`,
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "`FORMAT`: text or json")
 	completeFlag(cmd, "output", "text", "json")
 	return cmd
+}
+
+// addAgent adds the state of the agent to s if one runs.
+func addAgent(ctx context.Context, s *install.Status, client nodestatus.Client) {
+	agent, err := client.Status(ctx)
+	switch {
+	case err == nil:
+		s.Agent = &agent
+	case !errors.Is(err, nodestatus.ErrNotServed):
+		s.AgentError = err.Error()
+	}
+}
+
+func writeStatus(out io.Writer, s *install.Status, format string) error {
+	if format == "text" {
+		_, err := fmt.Fprint(out, s.String())
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(s)
 }

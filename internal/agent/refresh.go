@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -126,8 +128,9 @@ func (a *Agent) refresh(ctx context.Context, s *sandbox, c cause) (result events
 	if reason := s.ignored(c); reason != "" {
 		return "", reason
 	}
-	result, detail = a.compare(settings, s, c)
-	a.Metrics.countRefresh(result)
+	if result, detail = a.compare(settings, s, c); result != "" {
+		a.Metrics.countRefresh(result)
+	}
 	return result, detail
 }
 
@@ -165,6 +168,10 @@ func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.Refresh
 	s.want = normalize(r.DNS)
 	f := openContent(settings, s)
 	defer f.close()
+	if s.isGone(f) {
+		a.remove(s.ID)
+		return "", "the sandbox was removed"
+	}
 	previous := s.drift
 	s.drift = f.drift(s)
 	switch {
@@ -223,7 +230,7 @@ func rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, 
 		}
 	}
 	original := f.original
-	if original == nil { // the pod has removed it
+	if original == nil && f.origin != sandboxfile.Written { // the pod has removed it
 		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host.Kubelet).String())
 	}
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
@@ -268,6 +275,16 @@ func (c *content) close() {
 	if c.file != nil {
 		c.file.Close()
 	}
+}
+
+// isGone reports whether the directory of the file does not exist: the runtime has removed the
+// sandbox. It does not announce that for sandboxes from before its restart.
+func (s *sandbox) isGone(c *content) bool {
+	if !errors.Is(c.err, fs.ErrNotExist) {
+		return false
+	}
+	_, err := os.Lstat(filepath.Dir(s.path))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // drift returns how the file differs from the decision for s.
@@ -316,6 +333,9 @@ func (a *Agent) restore(s *sandbox) error {
 	case f.err != nil:
 		return f.err
 	case f.origin == sandboxfile.Restored:
+		return nil
+	case f.origin == sandboxfile.Runtime && !s.verified: // never written, and not to be
+		s.restored = true
 		return nil
 	case f.original == nil:
 		return errNoOriginal

@@ -275,6 +275,17 @@ func TestRefresh_Mismatch(t *testing.T) {
 	}
 }
 
+// TestRefresh_Gone: a sandbox whose directory was removed is forgotten, and not reported.
+func TestRefresh_Gone(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	if err := os.RemoveAll(filepath.Dir(a.path())); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.refreshNow(causeVerify); got != "" || len(a.refreshes) > 0 || len(a.Pods()) > 0 {
+		t.Errorf("got %q, %d reports, %d pods", got, len(a.refreshes), len(a.Pods()))
+	}
+}
+
 // TestRefresh_UnusableHost: a host file that gives no DNS configuration changes nothing.
 func TestRefresh_UnusableHost(t *testing.T) {
 	for _, host := range []resolvconf.File{{Err: fs.ErrNotExist}, resolvconf.Parse("")} {

@@ -39,7 +39,7 @@ func (s *sandbox) view(settings *Settings) v1alpha1.NodePod {
 		}
 	}
 	if !s.refreshed.IsZero() {
-		p.LastRefresh = &s.refreshed
+		p.LastRefresh = new(s.refreshed)
 	}
 	if s.path == "" {
 		return p
