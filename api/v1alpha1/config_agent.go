@@ -52,7 +52,8 @@ type AgentConfiguration struct {
 	// RefreshDryRun counts and logs the files that would be rewritten, and rewrites none.
 	RefreshDryRun bool `json:"refreshDryRun,omitempty"`
 
-	// RefreshRate is the average number of rewrites in a second, with jitter. 0: 200.
+	// RefreshRate is the average number of rewrites in a second, with jitter, at most 200.
+	// 0: 200.
 	RefreshRate int `json:"refreshRate,omitempty"`
 
 	// VerifyInterval is the interval at which the files of all pods are compared with their

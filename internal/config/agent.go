@@ -51,7 +51,7 @@ func AgentKind() *Kind[Agent] {
 func (c *Agent) Mode() cri.Mode { return cri.Mode(c.AgentConfiguration.Mode) }
 
 const (
-	maxRefreshRate = 10_000      // in a second; a rewrite takes 50 us
+	maxRefreshRate = 200         // in a second: the agent waits 5 ms after each write
 	minVerify      = time.Second // reading the files of 110 pods takes some milliseconds
 )
 
