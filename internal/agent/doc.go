@@ -13,6 +13,11 @@
 // it. If not, the container starts with the kubelet's file, which is replaced when the pod is
 // found: outcome late. The runtime never waits for a lookup.
 //
+// The pods that are in its scope are decided again when the host's resolv.conf, the settings or
+// their annotations change, and their files are rewritten in place, at a limited rate. All files
+// are verified on a timer. A file is rewritten only if it had the kubelet's text before, or that
+// of an agent, and not after a change by the pod.
+//
 // The kubelet has already computed DNS for the pod, so the unchanged file is always safe. It
 // stays whenever something goes wrong, as in package cri.
 package agent

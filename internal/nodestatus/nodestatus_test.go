@@ -58,7 +58,7 @@ func TestClient(t *testing.T) {
 	c := serve(t, &Server{
 		Status: func() v1alpha1.AgentStatus { return v1alpha1.AgentStatus{Pods: 3} },
 		Pods: func() []v1alpha1.NodePod {
-			return []v1alpha1.NodePod{{Name: "a", Actual: strings.Repeat("<", maxTexts)}, {Name: "b", Actual: "x"}, {Name: "c"}}
+			return []v1alpha1.NodePod{{Name: "a", Actual: strings.Repeat("x", maxTexts)}, {Name: "b", Actual: "x"}, {Name: "c"}}
 		},
 		Refresh: command("refresh"), Restore: command("restore"),
 	})

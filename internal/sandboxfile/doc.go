@@ -12,6 +12,10 @@
 //     disk is full. The file is never truncated and never shrinks.
 //   - The size is a multiple of 512 from the first write on, so that a reader during a write
 //     finds neither an empty file nor the end of an older text.
+//   - Each line is at the start of a slot of 64 bytes, at the same offset in the old and the new
+//     text. A read during a write gets most lines from one of both texts, and all of them parse.
+//   - Comments record the text of the container runtime, over any number of writes. [Original]
+//     returns it, and [File.Restore] writes it back.
 //   - The last line is a comment with the digest of all bytes before it. A later change by the
 //     pod is recognized, and the file is then left unchanged.
 //
