@@ -106,6 +106,7 @@ kind: NodeCacheConfiguration
 {{- end }}
 {{- $config := dict
   "listen" "unix:///run/dnsconfigurer/nri/agent/agent.sock"
+  "statusSocket" "/run/dnsconfigurer/nri/agent/status.sock"
   "http" "[::]:9351"
   "inCluster" true
   "sandboxDirectories" .Values.agent.sandboxDirectories
