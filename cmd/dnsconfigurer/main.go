@@ -101,7 +101,7 @@ func rootCommand(args []string) *cobra.Command {
 		},
 	}
 	root.AddCommand(
-		renderCommand(), validateCommand(), lookupCommand(),
+		renderCommand(), validateCommand(), lookupCommand(), doctorCommand(),
 		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),
 		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
 		dnsCommand(), nodeCacheCommand(),

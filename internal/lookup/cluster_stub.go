@@ -112,7 +112,7 @@ func (s *clusterStub) exchange(network string) libc.Exchange {
 		case !s.serves(server):
 			return new(dns.Msg).SetRcode(query, dns.RcodeNameError), nil
 		case len(s.upstream) > 0:
-			return exchange(ctx, network, s.addr, query)
+			return Exchange(ctx, network, s.addr, query)
 		}
 		return s.exchangeOffline(ctx, network, query)
 	}
@@ -123,7 +123,7 @@ func (s *clusterStub) exchange(network string) libc.Exchange {
 func (s *clusterStub) exchangeOffline(ctx context.Context, network string, query *dns.Msg) (*dns.Msg, error) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	reply, err := exchange(ctx, network, s.addr, query)
+	reply, err := Exchange(ctx, network, s.addr, query)
 	forwarded := s.takeForwarded()
 	if reply == nil || forwarded == nil {
 		return reply, err

@@ -22,22 +22,22 @@ const tcpTimeout = 30 * time.Second
 func serverNetwork(server netip.AddrPort) libc.Network {
 	return libc.Network{
 		UDP: func(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
-			return exchange(ctx, "udp", server, query)
+			return Exchange(ctx, "udp", server, query)
 		},
 		TCP: func(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
 			ctx, cancel := context.WithTimeout(ctx, tcpTimeout)
 			defer cancel()
-			return exchange(ctx, "tcp", server, query)
+			return Exchange(ctx, "tcp", server, query)
 		},
 	}
 }
 
-// exchange sends query to server and waits for the reply until ctx ends. Invalid messages
-// and replies to other queries are ignored, as the C libraries do.
+// Exchange sends query to server over network, udp or tcp, and waits for the reply until ctx
+// ends. Invalid messages and replies to other queries are ignored, as the C libraries do.
 //
 // dns.Client is not used: it returns the first message that it cannot parse as an error,
 // and its reads end at its timeouts only, not when ctx is cancelled.
-func exchange(ctx context.Context, network string, server netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
+func Exchange(ctx context.Context, network string, server netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, network, server.String())
 	if err != nil {

@@ -59,7 +59,7 @@ func TestExchange_IgnoresInvalidAndForeignReplies(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := exchange(ctx, "udp", server, query)
+	r, err := Exchange(ctx, "udp", server, query)
 	if err != nil || r.Rcode != dns.RcodeNameError || r.Id != query.Id {
 		t.Errorf("got %v, %v", r, err)
 	}
@@ -70,7 +70,7 @@ func TestExchange_EndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	start := time.Now()
-	if r, err := exchange(ctx, "udp", server, new(dns.Msg).SetQuestion("a.", dns.TypeA)); err == nil || time.Since(start) > time.Minute {
+	if r, err := Exchange(ctx, "udp", server, new(dns.Msg).SetQuestion("a.", dns.TypeA)); err == nil || time.Since(start) > time.Minute {
 		t.Errorf("got %v, %v after %v", r, err, time.Since(start))
 	}
 }

@@ -29,6 +29,21 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	return cfg, nil
 }
 
+// LoadUserConfig returns the client configuration that kubectl would use: of the kubeconfig
+// file, or if it is "" of $KUBECONFIG, ~/.kube/config or the pod's service account, in the
+// named context, or if it is "" in the current one.
+func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg.UserAgent = userAgent
+	return cfg, nil
+}
+
 // New returns a client for types of one version of one API group. To list objects, types
 // must include their list type. Unless cfg sets a content type, the client prefers
 // protobuf and accepts JSON. Clients that are created from one cfg share its connections.

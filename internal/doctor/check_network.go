@@ -1,0 +1,261 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// networkChecks are about NetworkPolicies between pods and the cluster DNS. Policies are
+// enforced behind the address of a Service: they see the address and the port of the pod.
+func networkChecks() []Check {
+	needs := []need{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}
+	const next = "kubectl -n $NS get networkpolicies -o yaml; permit egress to the pods of the cluster DNS on their port, UDP and TCP"
+	return []Check{
+		{
+			Code: "network-policy-udp", Severity: policy.SeverityError, What: "NetworkPolicies deny pods the cluster DNS over UDP",
+			cause: "once a NetworkPolicy with egress rules selects a pod, it reaches only what such a policy permits",
+			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolUDP) },
+		},
+		{
+			Code: "network-policy-tcp", Severity: policy.SeverityWarning, What: "NetworkPolicies permit pods the cluster DNS over UDP, and deny it over TCP",
+			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
+			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) },
+		},
+		{
+			Code: "network-policy-ingress", Severity: policy.SeverityError, What: "NetworkPolicies deny other namespaces the cluster DNS",
+			cause: "a NetworkPolicy with ingress rules selects the pods of the cluster DNS, and none permits queries of all namespaces",
+			next:  "kubectl -n $NS get networkpolicies -o yaml", needs: needs, find: findDeniedIngress,
+		},
+	}
+}
+
+// needEndpoints are endpoints of the cluster DNS and their pods, which the peers of a policy
+// select; their absence is a finding of its own.
+func needEndpoints(v *view) (string, bool) { return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 }
+
+// selectsPod reports whether a NetworkPolicy of a type selects a pod of its namespace.
+func selectsPod(n *networkingv1.NetworkPolicy, p *corev1.Pod, direction networkingv1.PolicyType) bool {
+	return slices.Contains(n.Spec.PolicyTypes, direction) && matches(&n.Spec.PodSelector, p.Labels)
+}
+
+func podLabels(p *corev1.Pod) k8slabels.Set { return p.Labels }
+
+// matches reports whether a selector selects labels; nil selects nothing.
+func matches(s *metav1.LabelSelector, set map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(k8slabels.Set(set))
+}
+
+// policiesOf returns the NetworkPolicies with rules in a direction that select a pod.
+func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType) (list []*networkingv1.NetworkPolicy) {
+	for i := range v.Networks {
+		if n := &v.Networks[i]; n.Namespace == p.Namespace && selectsPod(n, p, direction) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// deniedEgress returns the pods that cannot query the cluster DNS over a protocol. A pod that
+// cannot do so over UDP has no finding for TCP, too.
+func (v *view) deniedEgress(protocol corev1.Protocol) (hits []hit) {
+	for _, p := range v.inScope() {
+		list := v.policiesOf(p, networkingv1.PolicyTypeEgress)
+		if len(list) == 0 || p.Spec.HostNetwork || slices.Contains(v.dnsPods, p) || p.Spec.DNSPolicy == corev1.DNSNone || p.Spec.DNSPolicy == corev1.DNSDefault {
+			continue
+		}
+		udp := v.permitsEgress(list, corev1.ProtocolUDP)
+		if protocol == corev1.ProtocolUDP && udp || protocol == corev1.ProtocolTCP && (!udp || v.permitsEgress(list, protocol)) {
+			continue
+		}
+		h := hit{object: podObject(p), message: fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol)}
+		for _, n := range list {
+			h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d egress rules, none permits %s to %s",
+				n.Namespace, n.Name, len(n.Spec.Egress), protocol, v.endpointText(protocol)))
+		}
+		hits = append(hits, h)
+	}
+	return hits
+}
+
+// port returns the port for a protocol. If the Service does not have it, which is a finding of
+// its own, the port of the other protocol is likely.
+func (e endpoint) port(protocol corev1.Protocol) int32 {
+	if protocol == corev1.ProtocolUDP {
+		return cmp.Or(e.udp, e.tcp)
+	}
+	return cmp.Or(e.tcp, e.udp)
+}
+
+func (v *view) endpointText(protocol corev1.Protocol) string {
+	return netip.AddrPortFrom(v.endpoints[0].addr, uint16(v.endpoints[0].port(protocol))).String()
+}
+
+// permitsEgress reports whether one of the policies permits queries to an endpoint of the
+// cluster DNS, or to the node cache. One that a network plugin enforces before the address of
+// the Service is translated would permit port 53 of this address.
+func (v *view) permitsEgress(list []*networkingv1.NetworkPolicy, protocol corev1.Protocol) bool {
+	for _, n := range list {
+		for _, rule := range n.Spec.Egress {
+			for _, e := range v.endpoints {
+				if v.permitsPort(rule.Ports, protocol, e) && v.permitsPeer(rule.To, n.Namespace, e.addr, v.dnsPod(e)) {
+					return true
+				}
+			}
+			if v.permitsNodeCache(rule, protocol) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (v *view) permitsNodeCache(rule networkingv1.NetworkPolicyEgressRule, protocol corev1.Protocol) bool {
+	for _, a := range v.clusterDNS {
+		cache := endpoint{addr: a, udp: dnsPort, tcp: dnsPort}
+		if a.IsLinkLocalUnicast() && v.permitsPort(rule.Ports, protocol, cache) && v.permitsPeer(rule.To, "", a, nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// dnsPod returns the pod of an endpoint, nil if it is unknown.
+func (v *view) dnsPod(e endpoint) *corev1.Pod {
+	for _, p := range v.dnsPods {
+		if p.Name == e.pod {
+			return p
+		}
+	}
+	return nil
+}
+
+// permitsPort reports whether the ports of a rule include that of an endpoint; none: all.
+func (v *view) permitsPort(ports []networkingv1.NetworkPolicyPort, protocol corev1.Protocol, e endpoint) bool {
+	if len(ports) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		own := corev1.ProtocolTCP
+		if p.Protocol != nil {
+			own = *p.Protocol
+		}
+		switch {
+		case own != protocol:
+			return false
+		case p.Port == nil:
+			return true
+		case p.Port.StrVal != "":
+			return v.namedPort(e, p.Port.StrVal, protocol)
+		case p.EndPort != nil:
+			return p.Port.IntVal <= e.port(protocol) && e.port(protocol) <= *p.EndPort
+		}
+		return p.Port.IntVal == e.port(protocol)
+	})
+}
+
+// namedPort reports whether a port of this name in the pod of an endpoint is its DNS port.
+func (v *view) namedPort(e endpoint, name string, protocol corev1.Protocol) bool {
+	p := v.dnsPod(e)
+	if p == nil {
+		return false
+	}
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name == name && port.ContainerPort == e.port(protocol) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// permitsPeer reports whether the peers of a rule include an address and the pod that has it;
+// none: all. namespace is that of the policy.
+func (v *view) permitsPeer(peers []networkingv1.NetworkPolicyPeer, namespace string, addr netip.Addr, p *corev1.Pod) bool {
+	if len(peers) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+		switch {
+		case peer.IPBlock != nil:
+			return blockContains(peer.IPBlock, addr)
+		case p == nil:
+			return false
+		case peer.NamespaceSelector == nil && p.Namespace != namespace:
+			return false
+		case peer.NamespaceSelector != nil && !matches(peer.NamespaceSelector, v.namespaceLabels(p.Namespace)):
+			return false
+		}
+		return peer.PodSelector == nil || matches(peer.PodSelector, p.Labels)
+	})
+}
+
+func blockContains(b *networkingv1.IPBlock, addr netip.Addr) bool {
+	contains := func(cidr string) bool {
+		p, err := netip.ParsePrefix(cidr)
+		return err == nil && p.Contains(addr)
+	}
+	return contains(b.CIDR) && !slices.ContainsFunc(b.Except, contains)
+}
+
+// namespaceLabels returns the labels of a namespace. Every one has its name as a label.
+func (v *view) namespaceLabels(name string) map[string]string {
+	set := map[string]string{corev1.LabelMetadataName: name}
+	for i := range v.Namespaces {
+		if v.Namespaces[i].Name == name {
+			maps.Copy(set, v.Namespaces[i].Labels)
+		}
+	}
+	return set
+}
+
+func findDeniedIngress(v *view) []hit {
+	for _, e := range v.endpoints {
+		p := v.dnsPod(e)
+		if p == nil {
+			continue
+		}
+		list := v.policiesOf(p, networkingv1.PolicyTypeIngress)
+		if len(list) == 0 || v.permitsIngress(list, e) {
+			continue
+		}
+		h := hit{object: podObject(p), message: "NetworkPolicies permit no queries of other namespaces"}
+		for _, n := range list {
+			h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)))
+		}
+		return []hit{h}
+	}
+	return nil
+}
+
+// permitsIngress reports whether one of the policies permits queries of some other namespace,
+// or of addresses.
+func (v *view) permitsIngress(list []*networkingv1.NetworkPolicy, e endpoint) bool {
+	for _, n := range list {
+		for _, rule := range n.Spec.Ingress {
+			if !v.permitsPort(rule.Ports, corev1.ProtocolUDP, e) {
+				continue
+			}
+			if len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(p networkingv1.NetworkPolicyPeer) bool {
+				return p.IPBlock != nil || p.NamespaceSelector != nil
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}

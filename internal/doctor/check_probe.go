@@ -1,0 +1,312 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// slowReply is the time of a reply about a name of the cluster above which there is a
+// finding. Servers have these names in memory: in a cluster a reply takes a few milliseconds,
+// and glibc repeats a query after five seconds.
+const slowReply = 200 * time.Millisecond
+
+// The outcome of a query with and without an error, as dns.RcodeToString has it.
+const (
+	rcodeSuccess  = "NOERROR"
+	rcodeNXDomain = "NXDOMAIN"
+)
+
+// The protocols of a probe.
+const (
+	UDP = "udp"
+	TCP = "tcp"
+)
+
+// probeChecks are about the replies of the DNS servers.
+func probeChecks() []Check {
+	needs := []need{needReplies}
+	return []Check{
+		{
+			Code: "probe-no-reply", Severity: policy.SeverityError, What: "a DNS server does not reply, neither over UDP nor over TCP, and another one does",
+			cause: "a pod that hangs, a node whose network fails, or an endpoint that does not exist anymore",
+			next:  "kubectl get endpointslices -A -o wide; kubectl -n kube-system get pods -o wide", needs: needs, find: findNoReply,
+		},
+		{
+			Code: "probe-ipv6", Severity: policy.SeverityError, What: "the IPv6 address of the cluster DNS does not reply, and the IPv4 address does",
+			cause: "pods with both families may query either; the server does not listen on IPv6, or the network does not carry it",
+			next:  "kubectl -n kube-system get endpointslices -o wide", needs: needs, find: findIPv6,
+		},
+		{
+			Code: "probe-udp", Severity: policy.SeverityError, What: "a DNS server replies over TCP and not over UDP",
+			cause: "a firewall, a NetworkPolicy, or stale entries of the connection tracking on the node drop UDP packets to port 53",
+			next:  "on the node: conntrack -L -p udp --dport 53; iptables-save | grep ':53'", needs: needs, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
+		},
+		{
+			Code: "probe-tcp", Severity: policy.SeverityError, What: "a DNS server replies over UDP and not over TCP",
+			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
+			next:  "kubectl get networkpolicies -A; permit port 53/TCP", needs: needs, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
+		},
+		{
+			Code: "probe-servfail", Severity: policy.SeverityError, What: "a DNS server fails for a name of the cluster",
+			cause: "the server has not loaded the names, because it cannot reach the API server or has no permission to list Services",
+			next:  nextSystemLogs, needs: needs, find: findServfail,
+		},
+		{
+			Code: "probe-wrong-address", Severity: policy.SeverityError, What: "a DNS server has another address for a Service than the API server",
+			cause: "the server has stale names, serves another cluster domain, or another server replies in its place",
+			next:  nextSystemLogs, needs: append(needs, read(Services)), find: findWrongAddress,
+		},
+		{
+			Code: "probe-replicas-disagree", Severity: policy.SeverityError, What: "the pods of the cluster DNS give different answers",
+			cause: "one of them has lost its connection to the API server and serves stale names",
+			next:  "kubectl -n kube-system delete pod of the stale replica; " + nextSystemLogs, needs: needs, find: findDisagreement,
+		},
+		{
+			Code: "probe-aaaa-nxdomain", Severity: policy.SeverityError, What: "a name with an A record gets NXDOMAIN for AAAA",
+			cause: "musl and others take NXDOMAIN for the whole name; a template or a firewall answers AAAA",
+			next:  "kubectl -n kube-system get configmap coredns -o yaml", needs: needs, find: findAAAA,
+		},
+		{
+			Code: "probe-external", Severity: policy.SeverityError, What: "names outside the cluster fail, and names of the cluster resolve",
+			cause: "the servers to which the cluster DNS forwards do not reply, or refuse; the network from its pods to them is blocked",
+			next:  "kubectl -n kube-system get configmap coredns -o yaml; query the servers after forward from a node", needs: needs, find: findExternal,
+		},
+		{
+			Code: "probe-slow", Severity: policy.SeverityWarning, What: "a name of the cluster takes more than 200 ms",
+			cause: "the server is overloaded or throttled, or the way to it loses packets",
+			next:  "kubectl -n kube-system top pods", needs: needs, find: findSlow,
+		},
+	}
+}
+
+const nextSystemLogs = "kubectl -n kube-system logs -l k8s-app=kube-dns --prefix"
+
+// probesOf returns the probes of each server, in the order of the servers.
+func (v *view) probesOf() (servers []string, byServer map[string][]v1alpha1.DoctorProbe) {
+	byServer = map[string][]v1alpha1.DoctorProbe{}
+	for _, p := range v.Probes {
+		if byServer[p.Server] == nil {
+			servers = append(servers, p.Server)
+		}
+		byServer[p.Server] = append(byServer[p.Server], p)
+	}
+	return servers, byServer
+}
+
+func serverObject(server string) object { return object{kind: "DNS server", name: server} }
+
+// probeLine is the evidence of a probe.
+func probeLine(p v1alpha1.DoctorProbe) string {
+	line := fmt.Sprintf("%s %s @%s over %s: ", p.Name, p.Type, p.Server, p.Protocol)
+	took := " after " + millis(p.Micros)
+	switch {
+	case p.RCode == "":
+		return line + "no reply" + took + ": " + p.Error
+	case len(p.Answers) == 0:
+		return line + p.RCode + ", no records" + took
+	}
+	return line + p.RCode + ", " + strings.Join(p.Answers, " ") + took
+}
+
+func millis(micros int64) string { return fmt.Sprintf("%.1f ms", float64(micros)/1000) }
+
+func replied(p v1alpha1.DoctorProbe) bool { return p.RCode != "" }
+
+func lines(probes []v1alpha1.DoctorProbe, which func(v1alpha1.DoctorProbe) bool) (list []string) {
+	for _, p := range probes {
+		if which(p) {
+			list = append(list, probeLine(p))
+		}
+	}
+	return list
+}
+
+func isIPv6(server string) bool {
+	a, err := netip.ParseAddrPort(server)
+	return err == nil && a.Addr().Is6()
+}
+
+// silent returns the servers without any reply, with their probes.
+func (v *view) silent(which func(server string) bool) (hits []hit) {
+	servers, all := v.probesOf()
+	for _, s := range servers {
+		if which(s) && !slices.ContainsFunc(all[s], replied) {
+			hits = append(hits, hit{object: serverObject(s), message: "it does not reply", evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })})
+		}
+	}
+	return hits
+}
+
+// repliesOverIPv4 reports whether a server with an IPv4 address replied.
+func (v *view) repliesOverIPv4() bool {
+	return slices.ContainsFunc(v.Probes, func(p v1alpha1.DoctorProbe) bool { return replied(p) && !isIPv6(p.Server) })
+}
+
+func findNoReply(v *view) []hit {
+	ipv4 := v.repliesOverIPv4()
+	return v.silent(func(server string) bool { return !isIPv6(server) || !ipv4 })
+}
+
+func findIPv6(v *view) []hit {
+	if !v.repliesOverIPv4() {
+		return nil
+	}
+	return v.silent(isIPv6)
+}
+
+// silentProtocol returns the servers that reply over one protocol only.
+func (v *view) silentProtocol(silent, other string) (hits []hit) {
+	servers, all := v.probesOf()
+	for _, s := range servers {
+		over := func(protocol string) (n int) {
+			for _, p := range all[s] {
+				if p.Protocol == protocol && replied(p) {
+					n++
+				}
+			}
+			return n
+		}
+		asked := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
+		if asked && over(silent) == 0 && over(other) > 0 {
+			hits = append(hits, hit{
+				object: serverObject(s), message: fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent)),
+				evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true }),
+			})
+		}
+	}
+	return hits
+}
+
+// isClusterName reports whether a probe is about a name of the cluster.
+func (v *view) isClusterName(p v1alpha1.DoctorProbe) bool {
+	return isWithin(strings.TrimSuffix(p.Name, "."), v.domain)
+}
+
+// eachServer returns the servers with probes that are bad, with the bad probes as evidence.
+func (v *view) eachServer(message string, bad func(v1alpha1.DoctorProbe) bool) (hits []hit) {
+	servers, all := v.probesOf()
+	for _, s := range servers {
+		if evidence := lines(all[s], bad); len(evidence) > 0 {
+			hits = append(hits, hit{object: serverObject(s), message: message, evidence: evidence})
+		}
+	}
+	return hits
+}
+
+func findServfail(v *view) []hit {
+	return v.eachServer("it fails for names of the cluster", func(p v1alpha1.DoctorProbe) bool {
+		return v.isClusterName(p) && replied(p) && p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain
+	})
+}
+
+// wants returns the addresses of the Service that a probe is about; ok is false if the probe
+// is not about one with an address.
+func (v *view) wants(p v1alpha1.DoctorProbe) (addrs []string, ok bool) {
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(p.Name, "."), ".svc."+v.domain)
+	name, namespace, _ := strings.Cut(rest, ".")
+	service := v.services[namespace+"/"+name]
+	if !ok || service == nil || len(service.Spec.ClusterIPs) == 0 || isHeadless(service) {
+		return nil, false
+	}
+	for _, text := range service.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(text); err == nil && a.Is4() == (p.Type == "A") {
+			addrs = append(addrs, a.String())
+		}
+	}
+	slices.Sort(addrs)
+	return addrs, true
+}
+
+func findWrongAddress(v *view) []hit {
+	hits := v.eachServer("it has other addresses than the API server", func(p v1alpha1.DoctorProbe) bool {
+		want, ok := v.wants(p)
+		return ok && len(want) > 0 && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain) && !slices.Equal(sorted(p.Answers), want)
+	})
+	for i, h := range hits {
+		for _, p := range v.Probes {
+			want, ok := v.wants(p)
+			if ok && slices.Contains(h.evidence, probeLine(p)) {
+				hits[i].evidence = append(hits[i].evidence, "the API server has "+strings.Join(want, " ")+" for "+p.Name)
+				break
+			}
+		}
+	}
+	return hits
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// findDisagreement compares the replies of the endpoints to the same questions.
+func findDisagreement(v *view) (hits []hit) {
+	type question struct{ name, qtype string }
+	first := map[question]v1alpha1.DoctorProbe{}
+	seen := map[question]bool{}
+	for _, p := range v.Probes {
+		q := question{p.Name, p.Type}
+		if p.Role != RoleEndpoint || !replied(p) || !v.isClusterName(p) || seen[q] {
+			continue
+		}
+		f, ok := first[q]
+		if !ok {
+			first[q] = p
+			continue
+		}
+		if f.RCode != p.RCode || !slices.Equal(sorted(f.Answers), sorted(p.Answers)) {
+			seen[q] = true
+			hits = append(hits, hit{object: serverObject(p.Server), message: fmt.Sprintf("it and %s give different answers for %s", f.Server, p.Name), evidence: []string{probeLine(f), probeLine(p)}})
+		}
+	}
+	return hits
+}
+
+func findAAAA(v *view) []hit {
+	exists := map[string]bool{}
+	for _, p := range v.Probes {
+		if p.Type == "A" && p.RCode == rcodeSuccess && len(p.Answers) > 0 {
+			exists[p.Server+p.Name] = true
+		}
+	}
+	return v.eachServer("it answers NXDOMAIN for AAAA of a name that exists", func(p v1alpha1.DoctorProbe) bool {
+		return p.Type == "AAAA" && p.RCode == rcodeNXDomain && exists[p.Server+p.Name]
+	})
+}
+
+func findExternal(v *view) (hits []hit) {
+	servers, all := v.probesOf()
+	for _, s := range servers {
+		works := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == UDP && v.isClusterName(p) && p.RCode == rcodeSuccess })
+		outside := func(p v1alpha1.DoctorProbe) bool { return !v.isClusterName(p) }
+		resolved := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
+			return outside(p) && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain)
+		})
+		if evidence := lines(all[s], outside); works && !resolved && len(evidence) > 0 {
+			hits = append(hits, hit{object: serverObject(s), message: "it resolves no name outside the cluster", evidence: evidence})
+		}
+	}
+	return hits
+}
+
+// findSlow returns the servers whose fastest reply about a name of the cluster is slow: one
+// slow reply may be a lost packet, or this machine.
+func findSlow(v *view) (hits []hit) {
+	servers, all := v.probesOf()
+	for _, s := range servers {
+		fast := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) <= slowReply })
+		slow := lines(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) > slowReply })
+		if !fast && len(slow) > 0 {
+			hits = append(hits, hit{object: serverObject(s), message: "each reply took more than " + slowReply.String(), evidence: slow})
+		}
+	}
+	return hits
+}
+
+func took(p v1alpha1.DoctorProbe) time.Duration { return time.Duration(p.Micros) * time.Microsecond }

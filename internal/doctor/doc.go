@@ -1,0 +1,16 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor finds what is wrong with the DNS of a cluster.
+//
+//	API server --gather--> Snapshot --Check--> findings, each with its evidence
+//	DNS servers --probe--------^
+//
+// It exists for the moment at which DNS is broken and the cause may be anywhere: in a
+// Service, in a NetworkPolicy, in a Corefile, on a node. The package is pure: it knows
+// neither the API server nor a socket, so that each fault is a test with manifests. What
+// could not be read is part of the Snapshot, and a check that needs it is reported as not
+// checked, never as passed.
+//
+// It works with any cluster DNS: CoreDNS, kube-dns and the command dns.
+package doctor

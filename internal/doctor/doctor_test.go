@@ -1,0 +1,266 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+)
+
+// snapshotOf returns the snapshot of a cluster with these objects, and healthy DNS servers.
+func snapshotOf(t testing.TB, objects dnsfaults.Objects) *Snapshot {
+	t.Helper()
+	s := &Snapshot{Unread: map[Kind]string{}, Probes: healthyProbes()}
+	for _, key := range slices.Sorted(func(yield func(string) bool) {
+		for key := range objects {
+			if !yield(key) {
+				return
+			}
+		}
+	}) {
+		addObject(t, s, objects[key])
+	}
+	return s
+}
+
+func addObject(t testing.TB, s *Snapshot, o dnsfaults.Object) {
+	t.Helper()
+	switch o["kind"] {
+	case "Service":
+		decode(t, &s.Services, o)
+	case "EndpointSlice":
+		decode(t, &s.Slices, o)
+	case "Pod":
+		decode(t, &s.Pods, o)
+	case "Node":
+		decode(t, &s.Nodes, o)
+	case "Namespace":
+		decode(t, &s.Namespaces, o)
+	case "Event":
+		decode(t, &s.Events, o)
+	case "Deployment":
+		decode(t, &s.Deployments, o)
+	case "DaemonSet":
+		decode(t, &s.DaemonSets, o)
+	case "PodDisruptionBudget":
+		decode(t, &s.Budgets, o)
+	case "NetworkPolicy":
+		decode(t, &s.Networks, o)
+	case "ValidatingAdmissionPolicy":
+		decode(t, &s.Policies, o)
+	case "ValidatingAdmissionPolicyBinding":
+		decode(t, &s.Bindings, o)
+	case "ValidatingWebhookConfiguration":
+		decode(t, &s.Validating, o)
+	case "MutatingWebhookConfiguration":
+		decode(t, &s.Mutating, o)
+	case "ConfigMap":
+		decode(t, &s.ConfigMaps, o)
+	default:
+		t.Fatalf("unknown kind %v", o["kind"])
+	}
+}
+
+func decode[T any](t testing.TB, into *[]T, o dnsfaults.Object) {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var item T
+	if err := json.Unmarshal(text, &item); err != nil {
+		t.Fatalf("%s: %v", o.Key(), err)
+	}
+	*into = append(*into, item)
+}
+
+const (
+	service   = "10.96.0.10:53"
+	replica1  = "10.244.1.2:53"
+	replica2  = "10.244.2.2:53"
+	apiName   = "kubernetes.default.svc.cluster.local."
+	webName   = "web.shop.svc.cluster.local."
+	otherName = "example.com."
+)
+
+func healthyProbes() (list []v1alpha1.DoctorProbe) {
+	for _, server := range []string{service, replica1, replica2} {
+		role := RoleEndpoint
+		if server == service {
+			role = RoleService
+		}
+		add := func(protocol, name, qtype string, answers ...string) {
+			list = append(list, v1alpha1.DoctorProbe{Server: server, Role: role, Protocol: protocol, Name: name, Type: qtype, RCode: rcodeSuccess, Answers: answers, Micros: 900})
+		}
+		add(UDP, apiName, "A", "10.96.0.1")
+		add(UDP, apiName, "AAAA")
+		add(TCP, apiName, "A", "10.96.0.1")
+		add(UDP, webName, "A", "10.96.5.1")
+		add(UDP, otherName, "A", "192.0.2.80")
+	}
+	return list
+}
+
+func healthy(t testing.TB) dnsfaults.Objects {
+	t.Helper()
+	objects, _, err := dnsfaults.Healthy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kubernetes","namespace":"default"},"spec":{"clusterIP":"10.96.0.1","clusterIPs":["10.96.0.1"],"ports":[{"port":443}]}}`
+	var o dnsfaults.Object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	objects[o.Key()] = o
+	return objects
+}
+
+func TestRun_Healthy(t *testing.T) {
+	r := Run(snapshotOf(t, healthy(t)))
+	for _, f := range r.Findings {
+		t.Errorf("%+v", f)
+	}
+	if len(r.NotChecked) > 0 || r.Passed != len(Checks()) || HasErrors(r) {
+		t.Errorf("%d of %d checks passed, not checked: %+v", r.Passed, len(Checks()), r.NotChecked)
+	}
+}
+
+// codes returns the codes of the findings, without repetitions.
+func codes(r v1alpha1.DoctorResult) []string {
+	var list []string
+	for _, f := range r.Findings {
+		list = append(list, f.Code)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// TestRun_Faults applies each fault to the healthy cluster.
+func TestRun_Faults(t *testing.T) {
+	faults, err := dnsfaults.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := healthy(t)
+	for _, f := range faults {
+		t.Run(f.Name, func(t *testing.T) {
+			objects, err := f.Apply(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Run(snapshotOf(t, objects))
+			checkFault(t, r, f.Finds, f.Evidence)
+		})
+	}
+}
+
+// checkFault checks the codes of all findings, and the evidence of the first of finds.
+func checkFault(t *testing.T, r v1alpha1.DoctorResult, finds []string, evidence string) {
+	t.Helper()
+	if diff := cmp.Diff(slices.Sorted(slices.Values(finds)), codes(r)); diff != "" {
+		t.Errorf("codes (-want +got)\n%s%+v", diff, r.Findings)
+	}
+	found := false
+	for _, f := range r.Findings {
+		found = found || f.Code == finds[0] && strings.Contains(strings.Join(f.Evidence, "\n"), evidence)
+		if f.Object == "" || f.Message == "" || f.Cause == "" || f.Next == "" || len(f.Evidence) == 0 || strings.Contains(f.Next, "$N") {
+			t.Errorf("incomplete: %+v", f)
+		}
+	}
+	if !found {
+		t.Errorf("no finding %s with the evidence %q: %+v", finds[0], evidence, r.Findings)
+	}
+}
+
+// TestRun_Probes changes the replies of the servers of the healthy cluster.
+func TestRun_Probes(t *testing.T) {
+	silence := func(p *v1alpha1.DoctorProbe) { p.RCode, p.Answers, p.Error = "", nil, "timeout" }
+	tests := []struct {
+		name     string
+		finds    []string
+		evidence string
+		change   func(*v1alpha1.DoctorProbe)
+	}{
+		{"one replica is silent", []string{"probe-no-reply"}, "@10.244.2.2:53 over tcp: no reply", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica2 {
+				silence(p)
+			}
+		}},
+		{"UDP is dropped", []string{"probe-udp"}, "over udp: no reply", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == service && p.Protocol == UDP {
+				silence(p)
+			}
+		}},
+		{"TCP is dropped", []string{"probe-tcp"}, "over tcp: no reply", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == service && p.Protocol == TCP {
+				silence(p)
+			}
+		}},
+		{"SERVFAIL", []string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica1 && p.Name != otherName {
+				p.RCode, p.Answers = "SERVFAIL", nil
+			}
+		}},
+		{"wrong address", []string{"probe-wrong-address"}, "the API server has 10.96.0.1 for " + apiName, func(p *v1alpha1.DoctorProbe) {
+			if p.Name == apiName && p.Type == "A" {
+				p.Answers = []string{"10.0.0.1"}
+			}
+		}},
+		{"stale replica", []string{"probe-replicas-disagree", "probe-wrong-address"}, "@10.244.2.2:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica2 && p.Name == webName {
+				p.RCode, p.Answers = rcodeNXDomain, nil
+			}
+		}},
+		{"no AAAA", []string{"probe-aaaa-nxdomain"}, "AAAA @10.96.0.10:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
+			if p.Type == "AAAA" {
+				p.RCode = rcodeNXDomain
+			}
+		}},
+		{"upstream is down", []string{"probe-external"}, "example.com. A @10.96.0.10:53 over udp: SERVFAIL", func(p *v1alpha1.DoctorProbe) {
+			if p.Name == otherName {
+				p.RCode, p.Answers = "SERVFAIL", nil
+			}
+		}},
+		{"slow", []string{"probe-slow"}, "after 350.0 ms", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica1 {
+				p.Micros = 350_000
+			}
+		}},
+		{"one slow reply", nil, "", func(p *v1alpha1.DoctorProbe) {
+			if p.Protocol == TCP {
+				p.Micros = 350_000
+			}
+		}},
+		{"IPv6 is silent", []string{"probe-ipv6"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica2 {
+				p.Server = "[fd00::10]:53"
+				silence(p)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, healthy(t))
+			for i := range s.Probes {
+				tt.change(&s.Probes[i])
+			}
+			r := Run(s)
+			if len(tt.finds) == 0 {
+				if len(r.Findings) > 0 {
+					t.Errorf("%+v", r.Findings)
+				}
+				return
+			}
+			checkFault(t, r, tt.finds, tt.evidence)
+		})
+	}
+}

@@ -1,0 +1,9 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gather reads from the API server what package doctor checks.
+//
+// It only gets and lists, page by page and up to a number of objects, so that it can be run
+// against a large cluster in the middle of an incident. A kind that it may not read is
+// recorded in the snapshot; the others are read nevertheless.
+package gather

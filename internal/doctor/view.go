@@ -1,0 +1,265 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+const defaultDomain = "cluster.local"
+
+// view is a snapshot with what follows from it.
+type view struct {
+	*Snapshot
+
+	dns       *corev1.Service // nil: there is none
+	dnsPods   []*corev1.Pod
+	endpoints []endpoint // of dns
+
+	kubelet    *kube.KubeletConfiguration // nil: unknown
+	kubeletErr string                     // why kubelet is nil
+	clusterDNS []netip.Addr               // of kubelet
+
+	corefile *corefileSource // nil: the cluster DNS has none, or it was not read
+	domain   string          // of the cluster, in lower case, without final dot
+
+	nodeCaches []appsv1.DaemonSet
+
+	byNamespace map[string][]*corev1.Pod // pods that have not ended
+	services    map[string]*corev1.Service
+}
+
+// endpoint is an endpoint of the cluster DNS.
+type endpoint struct {
+	addr     netip.Addr
+	ready    bool
+	pod      string
+	node     string
+	udp, tcp int32 // port; 0: none
+}
+
+// corefileSource is the Corefile of the cluster DNS.
+type corefileSource struct {
+	config   *corev1.ConfigMap
+	text     string
+	blocks   []corefile.Block
+	problems []corefile.Problem
+}
+
+func newView(s *Snapshot) *view {
+	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{}, services: map[string]*corev1.Service{}}
+	for i := range s.Pods {
+		if p := &s.Pods[i]; !hasEnded(p) {
+			v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
+		}
+	}
+	for i := range s.Services {
+		v.services[s.Services[i].Namespace+"/"+s.Services[i].Name] = &s.Services[i]
+	}
+	v.dnsPods = DNSPods(v.dns, s.Pods)
+	v.endpoints = endpointsOf(v.dns, s.Slices)
+	v.readKubelet()
+	v.readCorefile()
+	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain(), v.corefileDomain(), defaultDomain)
+	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
+	for _, d := range s.DaemonSets {
+		if isNodeCache(&d) {
+			v.nodeCaches = append(v.nodeCaches, d)
+		}
+	}
+	return v
+}
+
+// endpointsOf returns the endpoints of a Service, by address.
+func endpointsOf(service *corev1.Service, all []discoveryv1.EndpointSlice) []endpoint {
+	byAddr := map[netip.Addr]endpoint{}
+	for _, s := range all {
+		if service == nil || s.Namespace != service.Namespace || s.Labels[discoveryv1.LabelServiceName] != service.Name {
+			continue
+		}
+		udp, tcp := slicePorts(service, s.Ports)
+		for _, e := range s.Endpoints {
+			for _, text := range e.Addresses {
+				addr, err := netip.ParseAddr(text)
+				if err != nil {
+					continue
+				}
+				p := byAddr[addr]
+				p.addr, p.udp, p.tcp = addr, max(p.udp, udp), max(p.tcp, tcp)
+				p.ready = p.ready || e.Conditions.Ready == nil || *e.Conditions.Ready
+				if e.TargetRef != nil {
+					p.pod = e.TargetRef.Name
+				}
+				if e.NodeName != nil {
+					p.node = *e.NodeName
+				}
+				byAddr[addr] = p
+			}
+		}
+	}
+	var list []endpoint
+	for _, e := range byAddr {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b endpoint) int { return a.addr.Compare(b.addr) })
+	return list
+}
+
+// slicePorts returns the ports of a slice for the DNS ports of its Service, which have the
+// same names.
+func slicePorts(service *corev1.Service, ports []discoveryv1.EndpointPort) (udp, tcp int32) {
+	for _, p := range ports {
+		if p.Port == nil || !isDNSPort(service, p) {
+			continue
+		}
+		if p.Protocol != nil && *p.Protocol == corev1.ProtocolUDP {
+			udp = *p.Port
+		} else {
+			tcp = *p.Port
+		}
+	}
+	return udp, tcp
+}
+
+func isDNSPort(service *corev1.Service, p discoveryv1.EndpointPort) bool {
+	name, protocol := "", corev1.ProtocolTCP
+	if p.Name != nil {
+		name = *p.Name
+	}
+	if p.Protocol != nil {
+		protocol = *p.Protocol
+	}
+	return slices.ContainsFunc(service.Spec.Ports, func(s corev1.ServicePort) bool {
+		return s.Port == dnsPort && s.Name == name && cmp.Or(s.Protocol, corev1.ProtocolTCP) == protocol
+	})
+}
+
+// readKubelet parses the configuration that kubeadm keeps for its kubelets.
+func (v *view) readKubelet() {
+	c := v.configMap(systemNamespace, KubeletConfigMap)
+	if c == nil {
+		v.kubeletErr = cmp.Or(v.Unread[ConfigMaps], "there is no ConfigMap kube-system/kubelet-config: this installer does not keep the kubelets' configuration in the API")
+		return
+	}
+	k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"]))
+	if err != nil {
+		v.kubeletErr = fmt.Sprintf("ConfigMap kube-system/kubelet-config: %v", err)
+		return
+	}
+	v.kubelet = &k
+	for _, text := range k.ClusterDNS {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			v.clusterDNS = append(v.clusterDNS, addr.Unmap())
+		}
+	}
+}
+
+func (v *view) kubeletDomain() string {
+	if v.kubelet == nil {
+		return ""
+	}
+	return v.kubelet.ClusterDomain
+}
+
+func (v *view) configMap(namespace, name string) *corev1.ConfigMap {
+	i := slices.IndexFunc(v.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Namespace == namespace && c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &v.ConfigMaps[i]
+}
+
+// readCorefile parses the Corefile that the pods of the cluster DNS mount.
+func (v *view) readCorefile() {
+	for _, p := range v.dnsPods {
+		for _, name := range MountedConfigMaps(p) {
+			c := v.configMap(p.Namespace, name)
+			if c == nil || c.Data["Corefile"] == "" {
+				continue
+			}
+			v.corefile = &corefileSource{config: c, text: c.Data["Corefile"]}
+			v.corefile.blocks, v.corefile.problems = corefile.Parse(v.corefile.text)
+			return
+		}
+	}
+}
+
+// corefileDomain returns the first zone of the plugin kubernetes that is not a reverse zone.
+func (v *view) corefileDomain() string {
+	if v.corefile == nil {
+		return ""
+	}
+	for _, zone := range v.corefile.kubernetesZones() {
+		if !isReverse(zone) && zone != "." {
+			return strings.TrimSuffix(zone, ".")
+		}
+	}
+	return ""
+}
+
+// isNodeCache reports whether d is a DNS cache on each node.
+func isNodeCache(d *appsv1.DaemonSet) bool {
+	return d.Labels["k8s-app"] == "node-local-dns" || d.Name == "node-local-dns" || d.Labels["app.kubernetes.io/name"] == "dnsconfigurer-node-cache"
+}
+
+// serviceDomain returns the domain of a Service's name, without final dot.
+func (v *view) serviceDomain(s *corev1.Service) string {
+	return s.Name + "." + s.Namespace + ".svc." + v.domain
+}
+
+// inScope returns one pod of each controller in the scope, which represents its siblings: they
+// have the same template.
+func (v *view) inScope() (list []*corev1.Pod) {
+	seen := map[string]bool{}
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		owner := ownerOf(p)
+		if hasEnded(p) || !v.Scope.hasPod(p) || seen[owner] {
+			continue
+		}
+		seen[owner] = true
+		list = append(list, p)
+	}
+	return list
+}
+
+// ownerOf returns the controller of a pod, or the pod.
+func ownerOf(p *corev1.Pod) string {
+	for _, o := range p.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return p.Namespace + "/" + o.Kind + "/" + o.Name
+		}
+	}
+	return p.Namespace + "/Pod/" + p.Name
+}
+
+// isReady reports whether a pod is ready.
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// isWithin reports whether name is domain or below it; both without final dot.
+func isWithin(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
+}
+
+// hasValidDomain reports whether the domain of the cluster can be part of a name.
+func (v *view) hasValidDomain() bool {
+	_, err := fqdn.ParseName(v.domain)
+	return err == nil
+}

@@ -1,0 +1,131 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsfaults
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed testdata/healthy.yaml testdata/faults.yaml
+var files embed.FS
+
+// Object is an object of the API as JSON.
+type Object map[string]any
+
+// Objects are the objects of a cluster by key: "Kind namespace/name" or "Kind name".
+type Objects map[string]Object
+
+// Fault is a change of the healthy cluster.
+type Fault struct {
+	Name     string   `json:"fault"`
+	Finds    []string `json:"finds"`    // the codes of all findings
+	Evidence string   `json:"evidence"` // a part of one line of the evidence of the first code
+
+	Merge  map[string]Object `json:"merge"`  // by key: JSON merge patches (RFC 7396)
+	Delete []string          `json:"delete"` // keys
+	Create []Object          `json:"create"`
+
+	// Refused is set if an API server does not accept the change: it is that of a static pod,
+	// or of an older API server.
+	Refused bool `json:"refused"`
+}
+
+// Healthy returns the objects of the healthy cluster, and their keys in the order in which they
+// can be created.
+func Healthy() (objects Objects, order []string, err error) {
+	text, err := files.ReadFile("testdata/healthy.yaml")
+	if err != nil {
+		return nil, nil, err
+	}
+	objects = Objects{}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var o Object
+		if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+			return nil, nil, err
+		}
+		key := o.Key()
+		if objects[key] != nil {
+			return nil, nil, fmt.Errorf("%s twice", key)
+		}
+		objects[key] = o
+		order = append(order, key)
+	}
+	return objects, order, nil
+}
+
+// Load returns the faults.
+func Load() (faults []Fault, err error) {
+	text, err := files.ReadFile("testdata/faults.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return faults, yaml.UnmarshalStrict(text, &faults)
+}
+
+// Key returns the kind, the namespace and the name of an object.
+func (o Object) Key() string {
+	metadata, _ := o["metadata"].(map[string]any)
+	kind, name := fmt.Sprint(o["kind"]), fmt.Sprint(metadata["name"])
+	if namespace, ok := metadata["namespace"].(string); ok {
+		return kind + " " + namespace + "/" + name
+	}
+	return kind + " " + name
+}
+
+// Apply returns the objects with the fault. It does not change objects.
+func (f Fault) Apply(objects Objects) (Objects, error) {
+	changed := maps.Clone(objects)
+	for key, patch := range f.Merge {
+		if changed[key] == nil {
+			return nil, fmt.Errorf("fault %q: there is no %s", f.Name, key)
+		}
+		changed[key] = merge(map[string]any(changed[key]), map[string]any(patch)).(map[string]any)
+	}
+	for _, key := range f.Delete {
+		if changed[key] == nil {
+			return nil, fmt.Errorf("fault %q: there is no %s", f.Name, key)
+		}
+		delete(changed, key)
+	}
+	for _, o := range f.Create {
+		changed[o.Key()] = o
+	}
+	return changed, nil
+}
+
+// Changed returns the keys of the objects in which two sets differ because of f, in order.
+func (f Fault) Changed() []string {
+	keys := slices.Concat(slices.Collect(maps.Keys(f.Merge)), f.Delete)
+	for _, o := range f.Create {
+		keys = append(keys, o.Key())
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// merge applies a JSON merge patch without changing target.
+func merge(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	result := map[string]any{}
+	if fields, ok := target.(map[string]any); ok {
+		maps.Copy(result, fields)
+	}
+	for name, value := range changes {
+		if value == nil {
+			delete(result, name)
+			continue
+		}
+		result[name] = merge(result[name], value)
+	}
+	return result
+}
