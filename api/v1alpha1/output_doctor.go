@@ -21,9 +21,9 @@ type DoctorFinding struct {
 	Object   string `json:"object"`   // such as "Service kube-system/kube-dns"
 	Message  string `json:"message"`  // what is wrong
 
-	Evidence []string `json:"evidence"` // the values, lines or queries that show it
-	Cause    string   `json:"cause"`    // why, or what follows from it
-	Next     string   `json:"next"`     // the command to run next
+	Evidence []string `json:"evidence"`       // the values, lines or queries that show it
+	Cause    string   `json:"cause"`          // why, or what follows from it
+	Next     string   `json:"next"`           // the command to run next
 	More     int      `json:"more,omitempty"` // further findings with this code that are left out
 }
 

@@ -87,7 +87,7 @@ const noReplies = "no DNS server of the cluster replied to this machine: run doc
 
 // Checks returns the table of checks, in the order in which they run.
 func Checks() []Check {
-	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), nodeChecks(), podChecks(), networkChecks(),
+	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), nodeChecks(), podChecks(), networkChecks(),
 		nameChecks(), admissionChecks(), probeChecks())
 }
 

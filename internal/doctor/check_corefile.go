@@ -24,7 +24,7 @@ const (
 )
 
 // corefileChecks are about the configuration of CoreDNS: what keeps it from starting, and
-// which names it does not serve.
+// which names of the cluster it does not serve.
 func corefileChecks() []Check {
 	needs := []need{needDNS, needCorefile}
 	return []Check{
@@ -63,6 +63,13 @@ func corefileChecks() []Check {
 			cause: "the short names of Services do not resolve",
 			next:  nextEdit, needs: append(needs, needKubelet), find: findDomain,
 		},
+	}
+}
+
+// corefileHabits are about Corefiles with which CoreDNS starts, and which have a cost.
+func corefileHabits() []Check {
+	needs := []need{needDNS, needCorefile}
+	return []Check{
 		{
 			Code: "corefile-no-forward", Severity: policy.SeverityWarning, What: "the Corefile forwards no names outside the cluster",
 			cause: "such names get SERVFAIL or REFUSED",
@@ -133,6 +140,7 @@ func findSyntax(v *view) []hit {
 }
 
 func findUnknownPlugin(v *view) (hits []hit) {
+	plugins := strings.Fields(pluginNames)
 	for _, b := range v.corefile.blocks {
 		for _, d := range b.Directives {
 			if slices.Contains(plugins, d.Name) {

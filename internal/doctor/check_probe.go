@@ -175,8 +175,8 @@ func (v *view) silentProtocol(silent, other string) (hits []hit) {
 			}
 			return n
 		}
-		asked := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
-		if asked && over(silent) == 0 && over(other) > 0 {
+		queried := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
+		if queried && over(silent) == 0 && over(other) > 0 {
 			hits = append(hits, hit{
 				object: serverObject(s), message: fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent)),
 				evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true }),
@@ -283,7 +283,9 @@ func findAAAA(v *view) []hit {
 func findExternal(v *view) (hits []hit) {
 	servers, all := v.probesOf()
 	for _, s := range servers {
-		works := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == UDP && v.isClusterName(p) && p.RCode == rcodeSuccess })
+		works := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
+			return p.Protocol == UDP && v.isClusterName(p) && p.RCode == rcodeSuccess
+		})
 		outside := func(p v1alpha1.DoctorProbe) bool { return !v.isClusterName(p) }
 		resolved := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
 			return outside(p) && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain)

@@ -12,12 +12,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
 )
 
-// plugins are those of a CoreDNS as it is released (plugin.cfg of v1.15.0), and the words that
-// are read as one.
-var plugins = strings.Fields(`acl any auto autopath azure bind bufsize cache cancel chaos clouddns debug dns64 dnssec dnstap
-	erratic errors etcd file forward geoip grpc grpc_server header health hosts https https3 import k8s_external kubernetes
-	loadbalance local log loop metadata minimal multisocket nomad nsid on pprof prometheus quic ready reload rewrite root route53
-	secondary sign template timeouts tls trace transfer tsig view whoami`)
+// pluginNames are the plugins of a CoreDNS as it is released (plugin.cfg of v1.15.0), and the
+// words that are read as one.
+const pluginNames = `acl any auto autopath azure bind bufsize cache cancel chaos clouddns debug dns64 dnssec dnstap
+erratic errors etcd file forward geoip grpc grpc_server header health hosts https https3 import k8s_external kubernetes
+loadbalance local log loop metadata minimal multisocket nomad nsid on pprof prometheus quic ready reload rewrite root route53
+secondary sign template timeouts tls trace transfer tsig view whoami`
 
 // located is a directive and the block in which it is.
 type located struct {

@@ -78,7 +78,7 @@ var imports = map[string][]string{
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
 	"internal/doctor": {"values", "cmp", "context", "maps", "path", "time", "api/v1alpha1", "internal/admission", "internal/doctor/corefile", "internal/excerpt", "internal/kube", "internal/libc",
 		"internal/spelling", "pkg/fqdn", "pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/...", "k8s.io/apimachinery/..."},
-	"internal/doctor/corefile": {"values", "unicode"},
+	"internal/doctor/corefile": {"values"},
 	"internal/doctor/gather":   {"std", "internal/doctor", "internal/kube/client", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 	"internal/doctor/probe":    {"std", "api/v1alpha1", "internal/doctor", "internal/lookup", "github.com/miekg/dns"},
 	"internal/output":          {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy", "pkg/resolvconf"},

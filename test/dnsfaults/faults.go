@@ -25,7 +25,8 @@ type Objects map[string]Object
 // Fault is a change of the healthy cluster.
 type Fault struct {
 	Name     string   `json:"fault"`
-	Finds    []string `json:"finds"`    // the codes of all findings
+	Finds    []string `json:"finds"`    // the codes of all findings in the objects
+	Probes   []string `json:"probes"`   // the codes of further findings, if the servers are queried
 	Evidence string   `json:"evidence"` // a part of one line of the evidence of the first code
 
 	Merge  map[string]Object `json:"merge"`  // by key: JSON merge patches (RFC 7396)
