@@ -128,17 +128,17 @@ func (d *doctorTest) replica(t *testing.T, listen ...string) *process.Process {
 }
 
 func (d *doctorTest) run(t *testing.T) {
-	stop := serveAt(t, dnsUpstream, dnstest.Reply(dnstest.Records(t, "*.example.com. 60 IN A 192.0.2.80")))
-	defer stop()
+	upstream := func() (stop func()) {
+		return serveAt(t, dnsUpstream, dnstest.Reply(dnstest.Records(t, "*.example.com. 60 IN A 192.0.2.80")))
+	}
+	stop := upstream()
 	d.waitHealthy(t)
 	t.Run("faults", d.faults)
 	t.Run("servers", d.servers)
-	t.Run("upstream", func(t *testing.T) {
-		stop()
-		d.check(t, "the servers outside the cluster are down", []string{"probe-external"}, "SERVFAIL")
-		defer serveAt(t, dnsUpstream, dnstest.Reply(dnstest.Records(t, "*.example.com. 60 IN A 192.0.2.80")))()
-		d.waitHealthy(t)
-	})
+	stop()
+	d.check(t, "the servers outside the cluster are down", []string{"probe-external"}, "SERVFAIL")
+	defer upstream()()
+	d.waitHealthy(t)
 	t.Run("permissions", d.permissions)
 	t.Run("pod", d.pod)
 	t.Run("page", d.page)
@@ -244,7 +244,7 @@ func (d *doctorTest) replace(t *testing.T, keys []string, old, objects dnsfaults
 	t.Helper()
 	for _, key := range keys {
 		if o := old[key]; o != nil {
-			d.request(t, http.MethodDelete, collection(o)+"/"+nameOf(o)+"?gracePeriodSeconds=0", nil)
+			d.request(t, http.MethodDelete, collection(o)+"/"+nameOf(o), dnsfaults.Object{"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 		}
 	}
 	for _, key := range keys {
@@ -321,13 +321,7 @@ func serveAt(t *testing.T, address string, h dnstest.Handler) (stop func()) {
 		t.Fatal(err)
 	}
 	s := dnstest.Serve(udp, tcp, h)
-	stopped := false
-	return func() {
-		if !stopped {
-			stopped = true
-			_ = s.Close()
-		}
-	}
+	return func() { _ = s.Close() }
 }
 
 // servers replaces the second replica by servers that are wrong.
