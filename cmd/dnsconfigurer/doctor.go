@@ -94,14 +94,7 @@ func (d *doctorFlags) run(cmd *cobra.Command) error {
 	if d.pod != "" && !slices.ContainsFunc(s.Pods, d.scope.Has) {
 		return fmt.Errorf("--pod %s: pod not found", d.pod)
 	}
-	if len(servers) == 0 {
-		servers = doctor.Servers(s)
-	}
-	if plan := doctor.Plan(s, servers, d.external, time.Now()); len(plan) > 0 {
-		s.Probes = probe.Run(ctx, plan)
-	} else {
-		s.Unread[doctor.Probes] = "no address of a DNS server is known: set --dns-server"
-	}
+	d.probe(ctx, s, servers)
 	result := doctor.Run(s)
 	if err := output.WriteDoctor(cmd.OutOrStdout(), d.output, result); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
@@ -110,6 +103,22 @@ func (d *doctorFlags) run(cmd *cobra.Command) error {
 		return errReported
 	}
 	return nil
+}
+
+// probe queries servers, or those of the cluster if there are none. If the time is over before
+// the end, a missing reply is not a finding.
+func (d *doctorFlags) probe(ctx context.Context, s *doctor.Snapshot, servers []doctor.Server) {
+	if len(servers) == 0 {
+		servers = doctor.Servers(s)
+	}
+	plan := doctor.Plan(s, servers, d.external, time.Now())
+	s.Probes = probe.Run(ctx, plan)
+	switch {
+	case len(plan) == 0:
+		s.Unread[doctor.Probes] = "no address of a DNS server is known: set --dns-server"
+	case ctx.Err() != nil:
+		s.Unread[doctor.Probes] = "not all DNS servers were queried in " + d.timeout.String() + ": set --timeout"
+	}
 }
 
 // parse validates the flags, and returns the servers of --dns-server.

@@ -144,7 +144,7 @@ func findCrashLoop(v *view) (hits []hit) {
 		}
 		h := hit{object: podObject(p), message: fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount), evidence: []string{"waiting: " + c.State.Waiting.Message}}
 		if last := c.LastTerminationState.Terminated; last != nil {
-			h.evidence = append(h.evidence, fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message))
+			h.evidence = append(h.evidence, strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))
 		}
 		if v.corefile != nil && len(v.corefile.find("loop")) > 0 {
 			h.cause = "the log of the previous container has the reason: a Corefile that CoreDNS refuses, or a forwarding loop, which its plugin loop detects when it starts"

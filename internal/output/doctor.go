@@ -92,6 +92,6 @@ func doctorSummary(r v1alpha1.DoctorResult) string {
 			replies++
 		}
 	}
-	return fmt.Sprintf("%d errors, %d warnings, %d notes; %d checks passed, %d not checked; %d of %d queries had a reply",
+	return fmt.Sprintf("errors: %d, warnings: %d, notes: %d; checks passed: %d, not checked: %d; queries with a reply: %d of %d",
 		bySeverity["error"], bySeverity["warning"], bySeverity["info"], r.Passed, notChecked, replies, len(r.Probes))
 }

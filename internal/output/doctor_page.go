@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
@@ -16,8 +17,7 @@ import (
 var doctorPage embed.FS
 
 const (
-	chartWidth = 700 // pixels of the timeline
-	rowHeight  = 18
+	chartWidth = 240 // pixels of the timeline
 
 	// maxBars bounds the page: with 16 servers there are about 100 probes.
 	maxBars = 500
@@ -26,17 +26,18 @@ const (
 // bar is a probe in the timeline.
 type bar struct {
 	v1alpha1.DoctorProbe
-	X, Y, Width int // pixels
-	Label       string
-	Millis      string
+	X, Width int // pixels
+	Label    string
+	Millis   string
 }
 
 // page is the data of doctor.html.
 type page struct {
 	v1alpha1.DoctorResult
-	Summary       string
-	Bars          []bar
-	Width, Height int
+	Summary    string
+	Bars       []bar
+	MoreProbes int // without a bar
+	Width      int
 }
 
 // writeDoctorPage writes a page without scripts and other files, so that it can be attached to
@@ -48,7 +49,7 @@ func writeDoctorPage(w io.Writer, r v1alpha1.DoctorResult) error {
 	}
 	p := page{DoctorResult: visibleResult(r), Summary: doctorSummary(r), Width: chartWidth}
 	p.Bars = bars(p.Probes)
-	p.Height = len(p.Bars) * rowHeight
+	p.MoreProbes = len(r.Probes) - len(p.Bars)
 	return t.Execute(w, p)
 }
 
@@ -58,8 +59,8 @@ func bars(probes []v1alpha1.DoctorProbe) (list []bar) {
 	for _, p := range probes {
 		end = max(end, p.StartMicros+p.Micros)
 	}
-	for i, p := range probes {
-		b := bar{DoctorProbe: p, X: int(p.StartMicros * chartWidth / end), Y: i * rowHeight, Millis: fmt.Sprintf("%.1f ms", float64(p.Micros)/1000)}
+	for _, p := range probes {
+		b := bar{DoctorProbe: p, X: int(p.StartMicros * chartWidth / end), Millis: fmt.Sprintf("%.1f ms", float64(p.Micros)/1000)}
 		b.Width = max(2, int(p.Micros*chartWidth/end))
 		b.Label = p.RCode
 		if p.RCode == "" {
@@ -73,14 +74,29 @@ func bars(probes []v1alpha1.DoctorProbe) (list []bar) {
 // visibleResult returns r with invisible characters escaped: some change the order in which a
 // browser shows text.
 func visibleResult(r v1alpha1.DoctorResult) v1alpha1.DoctorResult {
-	out := r
-	out.Findings = make([]v1alpha1.DoctorFinding, len(r.Findings))
+	findings := make([]v1alpha1.DoctorFinding, len(r.Findings))
 	for i, f := range r.Findings {
-		f.Object, f.Message, f.Cause, f.Next = visible(f.Object), visible(f.Message), visible(f.Cause), visible(f.Next)
-		f.Evidence = visibleAll(f.Evidence)
-		out.Findings[i] = f
+		f.Object, f.Message, f.Cause, f.Next, f.Evidence = visible(f.Object), visible(f.Message), visible(f.Cause), visible(f.Next), visibleAll(f.Evidence)
+		findings[i] = f
 	}
-	return out
+	notChecked := make([]v1alpha1.DoctorNotChecked, len(r.NotChecked))
+	for i, n := range r.NotChecked {
+		notChecked[i] = v1alpha1.DoctorNotChecked{Checks: n.Checks, Why: visible(n.Why)}
+	}
+	probes := make([]v1alpha1.DoctorProbe, len(r.Probes))
+	for i, p := range r.Probes {
+		p.Name, p.Error, p.Answers = visible(p.Name), visible(p.Error), visibleAll(p.Answers)
+		probes[i] = p
+	}
+	r.Findings, r.NotChecked, r.Probes = findings, notChecked, probes
+	if r.Pod != nil {
+		pod := *r.Pod
+		pod.Name, pod.Policy, pod.Hostname, pod.FQDN, pod.Notes = visible(pod.Name), visible(pod.Policy), visible(pod.Hostname), visible(pod.FQDN), visibleAll(pod.Notes)
+		lines := visibleAll(strings.Split(pod.ResolvConf, "\n"))
+		pod.ResolvConf = strings.Join(lines, "\n")
+		r.Pod = &pod
+	}
+	return r
 }
 
 func visibleAll(list []string) []string {

@@ -6,6 +6,8 @@ package probe
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -82,12 +84,20 @@ func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorP
 	case ctx.Err() != nil && reply == nil:
 		p.Error = "timeout"
 	case err != nil:
-		p.Error = err.Error()
+		p.Error = reason(err)
 	default:
 		p.RCode = cmp.Or(dns.RcodeToString[reply.Rcode], strconv.Itoa(reply.Rcode))
 		p.Answers = addresses(reply)
 	}
 	return p
+}
+
+// reason returns why there is no reply, without the addresses of the sockets.
+func reason(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return err.Error()
 }
 
 // maxAnswers bounds the addresses of a reply that are kept.
