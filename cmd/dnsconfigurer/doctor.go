@@ -126,15 +126,8 @@ func (d *doctorFlags) parse() (servers []doctor.Server, err error) {
 	if err := checkOutput(d.output, output.DoctorFormats...); err != nil {
 		return nil, err
 	}
-	if d.pod != "" {
-		namespace, name, ok := strings.Cut(d.pod, "/")
-		if !ok || namespace == "" || name == "" {
-			return nil, fmt.Errorf("--pod %q: want NAMESPACE/NAME", d.pod)
-		}
-		if d.scope.Namespace != "" && d.scope.Namespace != namespace {
-			return nil, errors.New("--namespace: cannot be combined with a --pod of another namespace")
-		}
-		d.scope.Namespace, d.scope.PodName = namespace, name
+	if err := d.parsePod(); err != nil {
+		return nil, err
 	}
 	for _, text := range d.servers {
 		at, err := parseDNSServer(text)
@@ -155,6 +148,22 @@ func (d *doctorFlags) parse() (servers []doctor.Server, err error) {
 		return nil, errors.New("--timeout and --max-objects: must be positive")
 	}
 	return servers, nil
+}
+
+// parsePod sets the scope to the pod of --pod.
+func (d *doctorFlags) parsePod() error {
+	if d.pod == "" {
+		return nil
+	}
+	namespace, name, ok := strings.Cut(d.pod, "/")
+	if !ok || namespace == "" || name == "" {
+		return fmt.Errorf("--pod %q: want NAMESPACE/NAME", d.pod)
+	}
+	if d.scope.Namespace != "" && d.scope.Namespace != namespace {
+		return errors.New("--namespace: cannot be combined with a --pod of another namespace")
+	}
+	d.scope.Namespace, d.scope.PodName = namespace, name
+	return nil
 }
 
 // parseDNSServer parses an address with or without a port.

@@ -28,8 +28,8 @@ func admissionChecks() []Check {
 			needs: []need{read(Policies, Bindings)}, find: findUnbound,
 		},
 		{
-			Code: "webhook-unreachable", Severity: policy.SeverityError, What: "an admission webhook for pods that must succeed has no ready endpoint",
-			cause: "no pod can be created, also not those of the cluster DNS, until the webhook replies",
+			Code: "webhook-unreachable", Severity: policy.SeverityError, What: "an admission webhook for pods with failurePolicy Fail has no ready endpoint",
+			cause: "a pod that the webhook selects cannot be created until it replies; that may be one of the cluster DNS",
 			next:  "kubectl get endpointslices -A; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations $NAME -o yaml",
 			needs: []need{read(Validating, Mutating, Services, Slices)}, find: findWebhooks(admissionv1.Fail),
 		},

@@ -133,14 +133,15 @@ func (v *view) permitsNodeCache(rule networkingv1.NetworkPolicyEgressRule, proto
 	return false
 }
 
-// dnsPod returns the pod of an endpoint, nil if it is unknown.
+// dnsPod returns the pod of an endpoint. If the endpoint does not name one, it is like the
+// others that the Service selects.
 func (v *view) dnsPod(e endpoint) *corev1.Pod {
 	for _, p := range v.dnsPods {
 		if p.Name == e.pod {
 			return p
 		}
 	}
-	return nil
+	return v.dnsPods[0]
 }
 
 // permitsPort reports whether the ports of a rule include that of an endpoint; none: all.
@@ -169,11 +170,7 @@ func (v *view) permitsPort(ports []networkingv1.NetworkPolicyPort, protocol core
 
 // namedPort reports whether a port of this name in the pod of an endpoint is its DNS port.
 func (v *view) namedPort(e endpoint, name string, protocol corev1.Protocol) bool {
-	p := v.dnsPod(e)
-	if p == nil {
-		return false
-	}
-	for _, c := range p.Spec.Containers {
+	for _, c := range v.dnsPod(e).Spec.Containers {
 		for _, port := range c.Ports {
 			if port.Name == name && port.ContainerPort == e.port(protocol) {
 				return true
@@ -226,9 +223,6 @@ func (v *view) namespaceLabels(name string) map[string]string {
 func findDeniedIngress(v *view) []hit {
 	for _, e := range v.endpoints {
 		p := v.dnsPod(e)
-		if p == nil {
-			continue
-		}
 		list := v.policiesOf(p, networkingv1.PolicyTypeIngress)
 		if len(list) == 0 || v.permitsIngress(list, e) {
 			continue

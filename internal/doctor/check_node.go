@@ -69,6 +69,9 @@ func findNodeCacheNotReady(v *view) (hits []hit) {
 				continue
 			}
 			line := lines[n.Name]
+			if line == "" && hasAffinity(&d) {
+				continue // which may exclude the node
+			}
 			if line == "" {
 				line = fmt.Sprintf("no pod of DaemonSet %s/%s on the node", d.Namespace, d.Name)
 			}
@@ -76,6 +79,11 @@ func findNodeCacheNotReady(v *view) (hits []hit) {
 		}
 	}
 	return hits
+}
+
+func hasAffinity(d *appsv1.DaemonSet) bool {
+	a := d.Spec.Template.Spec.Affinity
+	return a != nil && a.NodeAffinity != nil
 }
 
 // podsOf returns the nodes with a ready pod of a DaemonSet, and the states of the others.

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -219,10 +220,10 @@ func findSingleReplica(v *view) []hit {
 	pods := map[string]bool{} // a pod has an address in each family
 	for _, e := range v.endpoints {
 		if e.ready {
-			pods[e.pod] = true
+			pods[cmp.Or(e.pod, e.addr.String())] = true
 		}
 	}
-	if len(pods) != 1 || len(v.Nodes) < 2 || len(v.endpoints) > 2 {
+	if len(pods) != 1 || len(v.Nodes) < 2 {
 		return nil
 	}
 	o := serviceObject(v.dns)

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -86,36 +87,38 @@ func newView(s *Snapshot) *view {
 // endpointsOf returns the endpoints of a Service, by address.
 func endpointsOf(service *corev1.Service, all []discoveryv1.EndpointSlice) []endpoint {
 	byAddr := map[netip.Addr]endpoint{}
-	for _, s := range all {
+	for i := range all {
+		s := &all[i]
 		if service == nil || s.Namespace != service.Namespace || s.Labels[discoveryv1.LabelServiceName] != service.Name {
 			continue
 		}
 		udp, tcp := slicePorts(service, s.Ports)
 		for _, e := range s.Endpoints {
-			for _, text := range e.Addresses {
-				addr, err := netip.ParseAddr(text)
-				if err != nil {
-					continue
-				}
-				p := byAddr[addr]
-				p.addr, p.udp, p.tcp = addr, max(p.udp, udp), max(p.tcp, tcp)
-				p.ready = p.ready || e.Conditions.Ready == nil || *e.Conditions.Ready
-				if e.TargetRef != nil {
-					p.pod = e.TargetRef.Name
-				}
-				if e.NodeName != nil {
-					p.node = *e.NodeName
-				}
-				byAddr[addr] = p
-			}
+			addEndpoint(byAddr, e, udp, tcp)
 		}
 	}
-	var list []endpoint
-	for _, e := range byAddr {
-		list = append(list, e)
+	return slices.SortedFunc(maps.Values(byAddr), func(a, b endpoint) int { return a.addr.Compare(b.addr) })
+}
+
+// addEndpoint adds an endpoint to those that are already known. It may be in two slices while
+// it moves from one to the other.
+func addEndpoint(byAddr map[netip.Addr]endpoint, e discoveryv1.Endpoint, udp, tcp int32) {
+	for _, text := range e.Addresses {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			continue
+		}
+		p := byAddr[addr]
+		p.addr, p.udp, p.tcp = addr, max(p.udp, udp), max(p.tcp, tcp)
+		p.ready = p.ready || e.Conditions.Ready == nil || *e.Conditions.Ready
+		if e.TargetRef != nil {
+			p.pod = e.TargetRef.Name
+		}
+		if e.NodeName != nil {
+			p.node = *e.NodeName
+		}
+		byAddr[addr] = p
 	}
-	slices.SortFunc(list, func(a, b endpoint) int { return a.addr.Compare(b.addr) })
-	return list
 }
 
 // slicePorts returns the ports of a slice for the DNS ports of its Service, which have the

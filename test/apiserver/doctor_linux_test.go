@@ -186,15 +186,10 @@ func (d *doctorTest) output(t *testing.T, args ...string) (out []byte, exit int)
 // waitHealthy waits until the servers have loaded the names: a healthy cluster has no finding.
 func (d *doctorTest) waitHealthy(t *testing.T) {
 	t.Helper()
-	var last v1alpha1.DoctorResult
 	eventually(t, "a healthy cluster", func() bool {
 		r, exit := d.doctor(t)
-		last = r
 		return len(r.Findings)+len(r.NotChecked)+exit == 0 && len(r.Probes) > 0
 	})
-	if t.Failed() {
-		t.Fatalf("%+v", last)
-	}
 }
 
 // check runs the command and compares the codes of its findings.
@@ -339,8 +334,13 @@ func serveAt(t *testing.T, address string, h dnstest.Handler) (stop func()) {
 
 // servers replaces the second replica by servers that are wrong.
 func (d *doctorTest) servers(t *testing.T) {
-	good := dnstest.Records(t, "kubernetes.default.svc.cluster.local. 5 IN A 10.96.0.1\n*.example.com. 60 IN A 192.0.2.80")
-	stale := dnstest.Records(t, "kubernetes.default.svc.cluster.local. 5 IN A 10.96.0.99\n*.example.com. 60 IN A 192.0.2.80")
+	const names = `*.example.com. 60 IN A 192.0.2.80
+kube-dns.kube-system.svc.cluster.local. 5 IN A 10.96.0.10
+web.shop.svc.cluster.local. 5 IN A 10.96.5.1
+dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
+`
+	good := dnstest.Records(t, names+"kubernetes.default.svc.cluster.local. 5 IN A 10.96.0.1")
+	stale := dnstest.Records(t, names+"kubernetes.default.svc.cluster.local. 5 IN A 10.96.0.99")
 	over := func(protocol string) dnstest.Handler {
 		reply := dnstest.Reply(good)
 		return func(network string, query *dns.Msg) []dnstest.Message {

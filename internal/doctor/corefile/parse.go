@@ -123,33 +123,18 @@ func (p *parser) line() []token {
 func (p *parser) blocks() (blocks []Block) {
 	for len(p.tokens) > 0 {
 		line := p.line()
-		if line[0].isBrace("}") {
-			p.problem(line[0].line, "unexpected }")
-			continue
-		}
 		// A line that ends with a comma continues.
 		for endsWithComma(line) && len(p.tokens) > 0 {
 			line = append(slices.Clip(line), p.line()...)
 		}
-		opened := line[len(line)-1].isBrace("{")
-		if opened {
-			line = line[:len(line)-1]
-		}
-		b := Block{Keys: keys(line)}
-		if len(line) > 0 {
-			b.Line = line[0].line
-		}
 		switch {
-		case len(line) > 0 && line[0].text == "import" && !opened:
+		case line[0].isBrace("}"):
+			p.problem(line[0].line, "unexpected }")
 			continue
-		case len(line) == 0:
-			p.problem(firstLine(p.tokens), "a block without a zone")
+		case line[0].text == "import" && !line[len(line)-1].isBrace("{"):
+			continue
 		}
-		if opened {
-			b.Directives = p.directives(b.Line, 1)
-		} else { // a file with a single block may omit its braces
-			b.Directives = p.unbraced()
-		}
+		b := p.block(line)
 		if len(b.Keys) > 0 && !strings.HasPrefix(b.Keys[0], "(") {
 			blocks = append(blocks, b)
 		}
@@ -157,16 +142,28 @@ func (p *parser) blocks() (blocks []Block) {
 	return blocks
 }
 
+// block returns the block that begins with a line.
+func (p *parser) block(line []token) Block {
+	b := Block{Line: line[0].line}
+	opened := line[len(line)-1].isBrace("{")
+	if opened {
+		line = line[:len(line)-1]
+	}
+	b.Keys = keys(line)
+	if len(line) == 0 {
+		p.problem(b.Line, "a block without a zone")
+	}
+	if opened {
+		b.Directives = p.directives(b.Line, 1)
+	} else { // a file with a single block may omit its braces
+		b.Directives = p.unbraced()
+	}
+	return b
+}
+
 func endsWithComma(line []token) bool {
 	last := line[len(line)-1]
 	return !last.quoted && strings.HasSuffix(last.text, ",")
-}
-
-func firstLine(tokens []token) int {
-	if len(tokens) == 0 {
-		return 1
-	}
-	return tokens[0].line
 }
 
 func keys(line []token) (keys []string) {

@@ -62,7 +62,7 @@ func TestParse_Problems(t *testing.T) {
 		{"on one line", ".:53 {\n  health { lameduck 5s }\n}\n", "is not at the end", 2},
 		{"text after", ".:53 {\n} more\n", "text after", 2},
 		{"quotes", ". {\n  log \"a\n}\n", "quotation", 2},
-		{"without a zone", "{\n errors\n}\n", "without a zone", 2},
+		{"without a zone", "{\n errors\n}\n", "without a zone", 1},
 		{"nested", ". {\n" + strings.Repeat("a {\n", 20), "too deeply", 9},
 		{"words", strings.Repeat("a ", maxTokens+1), "too many words", 1},
 		{"long", strings.Repeat("a", maxText+1), "the limit", 1},
