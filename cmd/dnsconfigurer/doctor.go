@@ -91,7 +91,7 @@ func (d *doctorFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	s.ClusterDomain = d.domain
-	if d.pod != "" && !slices.ContainsFunc(s.Pods, d.scope.Has) {
+	if d.pod != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, d.scope.Has) {
 		return fmt.Errorf("--pod %s: pod not found", d.pod)
 	}
 	d.probe(ctx, s, servers)

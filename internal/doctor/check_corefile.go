@@ -45,7 +45,7 @@ func corefileChecks() []Check {
 		},
 		{
 			Code: "corefile-loop", Severity: policy.SeverityError, What: "the cluster DNS forwards to itself or to a loopback address",
-			cause: "in a pod a loopback address is the pod itself: each query outside the cluster returns to the server until it fails",
+			cause: "each query for a name outside the cluster returns to the server until it fails: in a pod a loopback address is the pod itself",
 			next:  nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
 		},
 		{

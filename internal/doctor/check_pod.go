@@ -101,7 +101,10 @@ func (v *view) eventsOf(reason string) (list []*corev1.Event) {
 func eventHit(e *corev1.Event, message string) hit {
 	return hit{
 		object: object{"Pod", e.InvolvedObject.Namespace, e.InvolvedObject.Name}, message: message,
-		evidence: []string{fmt.Sprintf("event %s: %s (%d times, last %s)", e.Reason, e.Message, max(1, e.Count), timeText(e.LastTimestamp.Time))},
+		evidence: []string{
+			fmt.Sprintf("event %s: %s", e.Reason, e.Message),
+			fmt.Sprintf("%d times, last %s", max(1, e.Count), timeText(e.LastTimestamp.Time)),
+		},
 	}
 }
 
