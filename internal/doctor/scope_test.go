@@ -204,6 +204,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := map[string]bool{}
 	for _, f := range faults {
 		if row := fmt.Sprintf("\n| %s | %s | ", f.Name, f.Finds[0]); !f.Refused && !strings.Contains(string(text), row) {
 			t.Errorf("docs/doctor.md lacks the row%s", row)
@@ -212,6 +213,12 @@ func TestDocumentation(t *testing.T) {
 			if !seen[code] {
 				t.Errorf("%s: there is no check %s", f.Name, code)
 			}
+			found[code] = true
+		}
+	}
+	for _, c := range Checks() {
+		if !found[c.Code] && !strings.HasPrefix(c.Code, "probe-") { // see TestRun_Probes
+			t.Errorf("no fault tests %s", c.Code)
 		}
 	}
 }
