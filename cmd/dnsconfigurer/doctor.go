@@ -47,7 +47,12 @@ Exit code 1: there is a finding of severity error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&d.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
+	f.StringVar(
+		&d.kubeconfig,
+		"kubeconfig",
+		"",
+		"kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account",
+	)
 	f.StringVar(&d.context, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
 	f.StringVarP(&d.scope.Namespace, "namespace", "n", "", "check pods and Services of this `NAMESPACE`; empty: all")
 	f.StringVar(&d.pod, "pod", "", "check the pod `NAMESPACE/NAME`, and print what it should have")
@@ -55,7 +60,12 @@ Exit code 1: there is a finding of severity error.`,
 	f.StringVarP(&d.output, "output", "o", "text", "`FORMAT`: text, json or html")
 	f.StringArrayVar(&d.servers, "dns-server", nil, "`IP[:PORT]` of a DNS server to query instead of those of the cluster; repeatable")
 	f.StringVar(&d.external, "external-name", "example.com", "`NAME` outside the cluster to query; empty: none")
-	f.StringVar(&d.domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
+	f.StringVar(
+		&d.domain,
+		"cluster-domain",
+		"",
+		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local",
+	)
 	f.DurationVar(&d.timeout, "timeout", time.Minute, "`DURATION` after which what was not read or queried is not checked")
 	f.IntVar(&d.maxObjects, "max-objects", 50_000, "`NUMBER` of objects of each kind that are read")
 	completeFlag(cmd, "output", output.DoctorFormats...)

@@ -28,7 +28,8 @@ func admissionChecks() []Check {
 			needs: []need{read(Policies, Bindings)}, find: findUnbound,
 		},
 		{
-			Code: "webhook-unreachable", Severity: policy.SeverityError, What: "an admission webhook for pods with failurePolicy Fail has no ready endpoint",
+			Code: "webhook-unreachable", Severity: policy.SeverityError,
+			What:  "an admission webhook for pods with failurePolicy Fail has no ready endpoint",
 			cause: "a pod that the webhook selects cannot be created until it replies; that may be one of the cluster DNS",
 			next:  "kubectl get endpointslices -A; kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations $NAME -o yaml",
 			needs: []need{read(Validating, Mutating, Services, Slices)}, find: findWebhooks(admissionv1.Fail),
@@ -51,7 +52,10 @@ func admissionChecks() []Check {
 func findUnbound(v *view) (hits []hit) {
 	for i := range v.Policies {
 		name := v.Policies[i].Name
-		if !strings.HasPrefix(name, ownPrefix) || slices.ContainsFunc(v.Bindings, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name }) {
+		isBound := slices.ContainsFunc(v.Bindings, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			return b.Spec.PolicyName == name
+		})
+		if !strings.HasPrefix(name, ownPrefix) || isBound {
 			continue
 		}
 		hits = append(hits, hit{object: object{"ValidatingAdmissionPolicy", "", name}, message: "it is not enforced", evidence: []string{
@@ -73,12 +77,18 @@ type webhook struct {
 func (v *view) webhooks() (list []webhook) {
 	for _, c := range v.Validating {
 		for _, w := range c.Webhooks {
-			list = append(list, webhook{object{"ValidatingWebhookConfiguration", "", c.Name}, w.Name, w.ClientConfig.Service, w.FailurePolicy, w.Rules})
+			list = append(
+				list,
+				webhook{object{"ValidatingWebhookConfiguration", "", c.Name}, w.Name, w.ClientConfig.Service, w.FailurePolicy, w.Rules},
+			)
 		}
 	}
 	for _, c := range v.Mutating {
 		for _, w := range c.Webhooks {
-			list = append(list, webhook{object{"MutatingWebhookConfiguration", "", c.Name}, w.Name, w.ClientConfig.Service, w.FailurePolicy, w.Rules})
+			list = append(
+				list,
+				webhook{object{"MutatingWebhookConfiguration", "", c.Name}, w.Name, w.ClientConfig.Service, w.FailurePolicy, w.Rules},
+			)
 		}
 	}
 	return list
@@ -122,7 +132,10 @@ func (v *view) hasReadyEndpoint(r *admissionv1.ServiceReference) bool {
 	if service == nil {
 		return false
 	}
-	return service.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(endpointsOf(service, v.Slices), func(e endpoint) bool { return e.ready })
+	return service.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(
+		endpointsOf(service, v.Slices),
+		func(e endpoint) bool { return e.ready },
+	)
 }
 
 func findVersionSkew(v *view) []hit {

@@ -49,9 +49,11 @@ func corefileChecks() []Check {
 			next:  nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
 		},
 		{
-			Code: "corefile-stub-resolver", Severity: policy.SeverityError, What: "the cluster DNS forwards to the servers of a resolv.conf that names a local stub",
+			Code: "corefile-stub-resolver", Severity: policy.SeverityError,
+			What:  "the cluster DNS forwards to the servers of a resolv.conf that names a local stub",
 			cause: "127.0.0.53 is systemd-resolved on the node; in a pod nothing listens there",
-			next:  "set resolvConf: /run/systemd/resolve/resolv.conf in the KubeletConfiguration of the nodes", needs: append(needs, needKubelet), find: findStubResolver,
+			next:  "set resolvConf: /run/systemd/resolve/resolv.conf in the KubeletConfiguration of the nodes",
+			needs: append(needs, needKubelet), find: findStubResolver,
 		},
 		{
 			Code: "corefile-no-kubernetes", Severity: policy.SeverityError, What: "no server block of the Corefile serves the names of the cluster",
@@ -59,7 +61,8 @@ func corefileChecks() []Check {
 			next:  nextEdit, needs: needs, find: findNoKubernetes,
 		},
 		{
-			Code: "corefile-domain", Severity: policy.SeverityError, What: "the cluster DNS serves another domain than the kubelets give pods to search",
+			Code: "corefile-domain", Severity: policy.SeverityError,
+			What:  "the cluster DNS serves another domain than the kubelets give pods to search",
 			cause: "the short names of Services do not resolve",
 			next:  nextEdit, needs: append(needs, needKubelet), find: findDomain,
 		},
@@ -101,12 +104,14 @@ func corefileHabits() []Check {
 			next:  nextEdit, needs: needs, find: missing("reload"),
 		},
 		{
-			Code: "corefile-not-reloaded", Severity: policy.SeverityWarning, What: "the Corefile changed after the pods of the cluster DNS had started, and they do not reload it",
+			Code: "corefile-not-reloaded", Severity: policy.SeverityWarning,
+			What:  "the Corefile changed after the pods of the cluster DNS had started, and they do not reload it",
 			cause: "the pods serve the previous Corefile",
 			next:  "kubectl -n kube-system rollout restart deployment coredns", needs: needs, find: findNotReloaded,
 		},
 		{
-			Code: "corefile-reverse-fallthrough", Severity: policy.SeverityWarning, What: "reverse names of addresses outside the cluster do not resolve",
+			Code: "corefile-reverse-fallthrough", Severity: policy.SeverityWarning,
+			What:  "reverse names of addresses outside the cluster do not resolve",
 			cause: "without fallthrough the plugin kubernetes answers NXDOMAIN for every address that it does not know",
 			next:  nextEdit + "; add: fallthrough in-addr.arpa ip6.arpa", needs: needs, find: findReverseFallthrough,
 		},
@@ -194,7 +199,14 @@ func findLoop(v *view) (hits []hit) {
 			case isAddr && addr.IsLoopback():
 				hits = append(hits, v.corefileHit("it forwards to the loopback address "+addr.String(), f.evidence()))
 			case isAddr && slices.Contains(own, addr):
-				hits = append(hits, v.corefileHit(fmt.Sprintf("it forwards to %s, the address of the cluster DNS itself", addr), f.evidence(), "spec.clusterIPs: "+strings.Join(v.dns.Spec.ClusterIPs, ", ")))
+				hits = append(
+					hits,
+					v.corefileHit(
+						fmt.Sprintf("it forwards to %s, the address of the cluster DNS itself", addr),
+						f.evidence(),
+						"spec.clusterIPs: "+strings.Join(v.dns.Spec.ClusterIPs, ", "),
+					),
+				)
 			case !isAddr && path.IsAbs(to):
 				hits = append(hits, v.ownFileHits(f)...)
 			}
@@ -244,7 +256,8 @@ func findNoKubernetes(v *view) []hit {
 func findDomain(v *view) []hit {
 	want := strings.ToLower(strings.TrimSuffix(v.kubelet.ClusterDomain, ".")) + "."
 	zones := v.corefile.kubernetesZones()
-	if want == "." || len(zones) == 0 || slices.ContainsFunc(zones, func(z string) bool { return isWithin(want, strings.TrimPrefix(z, ".")) || z == "." }) {
+	serves := func(zone string) bool { return zone == "." || isWithin(want, zone) }
+	if want == "." || len(zones) == 0 || slices.ContainsFunc(zones, serves) {
 		return nil
 	}
 	evidence := []string{"ConfigMap kube-system/kubelet-config, clusterDomain: " + v.kubelet.ClusterDomain}
@@ -260,7 +273,10 @@ func findNoForward(v *view) []hit {
 	case v.corefile.imports():
 		return nil
 	case b == nil:
-		return []hit{v.corefileHit("no server block serves names outside the cluster", evidenceLine(1, strings.SplitN(v.corefile.text, "\n", 2)[0]))}
+		return []hit{v.corefileHit(
+			"no server block serves names outside the cluster",
+			evidenceLine(1, strings.SplitN(v.corefile.text, "\n", 2)[0]),
+		)}
 	case len(b.Find("forward"))+len(b.Find("grpc")) == 0:
 		return []hit{v.corefileHit("no forward in the block of the zone .", blockLine(b))}
 	}

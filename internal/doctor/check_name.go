@@ -25,8 +25,10 @@ func nameChecks() []Check {
 			needs: []need{read(Services, Pods)}, find: findSelectsNothing,
 		},
 		{
-			Code: "headless-not-ready", Severity: policy.SeverityWarning, What: "no pod of a headless Service is ready, so that its names do not exist",
-			cause: "a pod that is not ready has no name, unless the Service has publishNotReadyAddresses; members of a cluster that wait for each other need it",
+			Code: "headless-not-ready", Severity: policy.SeverityWarning,
+			What: "no pod of a headless Service is ready, so that its names do not exist",
+			cause: "a pod that is not ready has no name, unless the Service has publishNotReadyAddresses; members " +
+				"of a cluster that wait for each other need it",
 			next:  "kubectl -n $NS get service $NAME -o yaml",
 			needs: []need{read(Services, Pods)}, find: findHeadlessNotReady,
 		},
@@ -49,7 +51,8 @@ func nameChecks() []Check {
 			needs: []need{read(Services)}, find: findExternalLoop,
 		},
 		{
-			Code: "external-name-missing", Severity: policy.SeverityError, What: "the externalName of a Service is a name of the cluster that does not exist",
+			Code: "external-name-missing", Severity: policy.SeverityError,
+			What:  "the externalName of a Service is a name of the cluster that does not exist",
 			cause: "the Service was removed, or the name has a typing error",
 			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
 			needs: []need{read(Services)}, find: findExternalMissing,
@@ -184,7 +187,10 @@ func findExternalLoop(v *view) (hits []hit) {
 func findExternalMissing(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
 		if key := v.target(s); key != "" && v.services[key] == nil {
-			hits = append(hits, hit{object: serviceObject(s), message: "there is no Service " + key, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}})
+			hits = append(
+				hits,
+				hit{object: serviceObject(s), message: "there is no Service " + key, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}},
+			)
 		}
 	})
 	return hits

@@ -30,7 +30,8 @@ func networkChecks() []Check {
 			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolUDP) },
 		},
 		{
-			Code: "network-policy-tcp", Severity: policy.SeverityWarning, What: "NetworkPolicies permit pods the cluster DNS over UDP, and deny it over TCP",
+			Code: "network-policy-tcp", Severity: policy.SeverityWarning,
+			What:  "NetworkPolicies permit pods the cluster DNS over UDP, and deny it over TCP",
 			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
 			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) },
 		},
@@ -74,7 +75,8 @@ func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType) (lis
 func (v *view) deniedEgress(protocol corev1.Protocol) (hits []hit) {
 	for _, p := range v.inScope() {
 		list := v.policiesOf(p, networkingv1.PolicyTypeEgress)
-		if len(list) == 0 || p.Spec.HostNetwork || slices.Contains(v.dnsPods, p) || p.Spec.DNSPolicy == corev1.DNSNone || p.Spec.DNSPolicy == corev1.DNSDefault {
+		needsDNS := !p.Spec.HostNetwork && p.Spec.DNSPolicy != corev1.DNSNone && p.Spec.DNSPolicy != corev1.DNSDefault
+		if len(list) == 0 || !needsDNS || slices.Contains(v.dnsPods, p) {
 			continue
 		}
 		udp := v.permitsEgress(list, corev1.ProtocolUDP)
@@ -229,7 +231,10 @@ func findDeniedIngress(v *view) []hit {
 		}
 		h := hit{object: podObject(p), message: "NetworkPolicies permit no queries of other namespaces"}
 		for _, n := range list {
-			h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)))
+			h.evidence = append(
+				h.evidence,
+				fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)),
+			)
 		}
 		return []hit{h}
 	}

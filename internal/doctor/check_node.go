@@ -24,7 +24,8 @@ func nodeChecks() []Check {
 			needs: []need{needKubelet}, find: findNoClusterDNS,
 		},
 		{
-			Code: "nodecache-missing", Severity: policy.SeverityError, What: "the kubelets give pods the address of a node cache that does not exist",
+			Code: "nodecache-missing", Severity: policy.SeverityError,
+			What:  "the kubelets give pods the address of a node cache that does not exist",
 			cause: "a link-local address is served by a DNS cache on each node; without it no server replies there",
 			next:  "kubectl -n kube-system get daemonsets; install the node cache, or set clusterDNS to the address of the DNS Service",
 			needs: []need{needKubelet, read(DaemonSets)}, find: findNodeCacheMissing,
@@ -52,7 +53,10 @@ func findNodeCacheMissing(v *view) (hits []hit) {
 	for _, a := range v.clusterDNS {
 		if a.IsLinkLocalUnicast() && len(v.nodeCaches) == 0 {
 			hits = append(hits, hit{
-				object: object{"ConfigMap", systemNamespace, KubeletConfigMap}, message: fmt.Sprintf("clusterDNS is %s, and no DaemonSet is a node cache", a),
+				object: object{"ConfigMap", systemNamespace, KubeletConfigMap}, message: fmt.Sprintf(
+					"clusterDNS is %s, and no DaemonSet is a node cache",
+					a,
+				),
 				evidence: []string{"clusterDNS: " + a.String(), "no DaemonSet node-local-dns or dnsconfigurer-node-cache"},
 			})
 		}

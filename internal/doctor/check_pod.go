@@ -40,13 +40,15 @@ func EventReasons() []string { return []string{reasonDNS, reasonSandbox} }
 func podChecks() []Check {
 	return []Check{
 		{
-			Code: "pod-sandbox", Severity: policy.SeverityError, What: "the kubelet cannot start a pod because of its DNS configuration or its host name",
+			Code: "pod-sandbox", Severity: policy.SeverityError,
+			What:  "the kubelet cannot start a pod because of its DNS configuration or its host name",
 			cause: "the event has the reason; docs/rules.md explains the rules of the kubelet",
 			next:  "kubectl -n $NS describe pod $NAME",
 			needs: []need{read(Events, Pods)}, find: findSandbox,
 		},
 		{
-			Code: "pod-hostname", Severity: policy.SeverityError, What: "the host name or the FQDN of a pod exceeds a limit, and the kubelet refuses it",
+			Code: "pod-hostname", Severity: policy.SeverityError,
+			What:  "the host name or the FQDN of a pod exceeds a limit, and the kubelet refuses it",
 			cause: "the FQDN of a pod with setHostnameAsFQDN must fit in 64 bytes",
 			next:  "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer render -o explain -f -",
 			needs: []need{read(Pods)}, find: findHostname,
@@ -66,11 +68,13 @@ func podChecks() []Check {
 		{
 			Code: "pod-search-cost", Severity: policy.SeverityWarning, What: "a lookup of a name outside the cluster sends more than 16 queries",
 			cause: "a name with fewer dots than ndots is first tried in every search domain, for both address families",
-			next:  "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; set ndots, or use autopath (docs/autopath.md)",
+			next: "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; " +
+				"set ndots, or use autopath (docs/autopath.md)",
 			needs: []need{read(Pods)}, find: findSearchCost,
 		},
 		{
-			Code: "pod-host-network", Severity: policy.SeverityInfo, What: "a pod on the host's network has the policy ClusterFirst, which means Default there",
+			Code: "pod-host-network", Severity: policy.SeverityInfo,
+			What:  "a pod on the host's network has the policy ClusterFirst, which means Default there",
 			cause: "it resolves no Services; ClusterFirstWithHostNet would",
 			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.hostNetwork} {.spec.dnsPolicy}'",
 			needs: []need{read(Pods)}, find: findHostNetwork,
@@ -158,7 +162,12 @@ func findHostname(v *view) (hits []hit) {
 		if d.Error != "" {
 			hits = append(hits, hit{object: podObject(p), message: "the kubelet refuses its host name", evidence: []string{
 				d.Error,
-				fmt.Sprintf("hostname %q, subdomain %q, setHostnameAsFQDN %t", p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN),
+				fmt.Sprintf(
+					"hostname %q, subdomain %q, setHostnameAsFQDN %t",
+					p.Spec.Hostname,
+					p.Spec.Subdomain,
+					p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN,
+				),
 			}})
 		}
 	})
@@ -168,7 +177,14 @@ func findHostname(v *view) (hits []hit) {
 func findNoNameserver(v *view) (hits []hit) {
 	for _, p := range v.inScope() {
 		if p.Spec.DNSPolicy == corev1.DNSNone && (p.Spec.DNSConfig == nil || len(p.Spec.DNSConfig.Nameservers) == 0) {
-			hits = append(hits, hit{object: podObject(p), message: "dnsPolicy None without nameservers", evidence: []string{"spec.dnsPolicy: None", "spec.dnsConfig.nameservers: none"}})
+			hits = append(
+				hits,
+				hit{
+					object:   podObject(p),
+					message:  "dnsPolicy None without nameservers",
+					evidence: []string{"spec.dnsPolicy: None", "spec.dnsConfig.nameservers: none"},
+				},
+			)
 		}
 	}
 	return hits
@@ -178,7 +194,14 @@ func findHostNetwork(v *view) (hits []hit) {
 	for _, p := range v.inScope() {
 		// The components of kube-system are on the host's network because they run without DNS.
 		if p.Namespace != systemNamespace && p.Spec.HostNetwork && p.Spec.DNSPolicy == corev1.DNSClusterFirst {
-			hits = append(hits, hit{object: podObject(p), message: "ClusterFirst means Default on the host's network", evidence: []string{"spec.hostNetwork: true", "spec.dnsPolicy: ClusterFirst"}})
+			hits = append(
+				hits,
+				hit{
+					object:   podObject(p),
+					message:  "ClusterFirst means Default on the host's network",
+					evidence: []string{"spec.hostNetwork: true", "spec.dnsPolicy: ClusterFirst"},
+				},
+			)
 		}
 	}
 	return hits
@@ -208,7 +231,12 @@ func searchCost(d *policy.Decision) (n int, names []string) {
 	absent := func(_ context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
 		return new(dns.Msg).SetRcode(query, dns.RcodeNameError), nil
 	}
-	s := libc.Simulator{Library: libc.Glibc, Resolver: libc.Glibc.Read(d.Config().String()), Network: libc.Network{UDP: absent, TCP: absent}, Hostname: d.Hostname}
+	s := libc.Simulator{
+		Library:  libc.Glibc,
+		Resolver: libc.Glibc.Read(d.Config().String()),
+		Network:  libc.Network{UDP: absent, TCP: absent},
+		Hostname: d.Hostname,
+	}
 	result, err := s.Lookup(context.Background(), costName, libc.Both)
 	if err != nil {
 		return 0, nil // never: the context does not end
@@ -235,7 +263,10 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 		return pod
 	}
 	if v.kubelet == nil {
-		pod.Notes = append(pod.Notes, "the kubelet's configuration is unknown: the address of the DNS Service and the domain "+v.domain+" are assumed")
+		pod.Notes = append(
+			pod.Notes,
+			"the kubelet's configuration is unknown: the address of the DNS Service and the domain "+v.domain+" are assumed",
+		)
 	}
 	d := engine.Decide(kube.FromPod(p), resolvconf.File{})
 	pod.Hostname, pod.FQDN = d.Hostname, d.FQDN
@@ -252,8 +283,15 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	}
 	n, _ := searchCost(&d)
 	pod.Notes = append(pod.Notes, fmt.Sprintf("glibc sends %d queries for %s", n, costName))
-	if c := v.configMap(systemNamespace, KubeletConfigMap); c != nil && p.Status.StartTime != nil && lastChange(c).After(p.Status.StartTime.Time) {
-		pod.Notes = append(pod.Notes, fmt.Sprintf("kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain until it is created again", timeText(lastChange(c))))
+	c := v.configMap(systemNamespace, KubeletConfigMap)
+	if c != nil && p.Status.StartTime != nil && lastChange(c).After(p.Status.StartTime.Time) {
+		pod.Notes = append(
+			pod.Notes,
+			fmt.Sprintf(
+				"kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain until it is created again",
+				timeText(lastChange(c)),
+			),
+		)
 	}
 	return pod
 }

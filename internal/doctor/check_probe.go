@@ -36,24 +36,28 @@ func probeChecks() []Check {
 	needs := []need{needReplies}
 	return []Check{
 		{
-			Code: "probe-no-reply", Severity: policy.SeverityError, What: "a DNS server does not reply, neither over UDP nor over TCP, and another one does",
+			Code: "probe-no-reply", Severity: policy.SeverityError,
+			What:  "a DNS server does not reply, neither over UDP nor over TCP, and another one does",
 			cause: "a pod that hangs, a node whose network fails, or an endpoint that does not exist anymore",
 			next:  "kubectl get endpointslices -A -o wide; kubectl -n kube-system get pods -o wide", needs: needs, find: findNoReply,
 		},
 		{
-			Code: "probe-ipv6", Severity: policy.SeverityError, What: "the IPv6 address of the cluster DNS does not reply, and the IPv4 address does",
+			Code: "probe-ipv6", Severity: policy.SeverityError,
+			What:  "the IPv6 address of the cluster DNS does not reply, and the IPv4 address does",
 			cause: "pods with both families may query either; the server does not listen on IPv6, or the network does not carry it",
 			next:  "kubectl -n kube-system get endpointslices -o wide", needs: needs, find: findIPv6,
 		},
 		{
 			Code: "probe-udp", Severity: policy.SeverityError, What: "a DNS server replies over TCP and not over UDP",
 			cause: "a firewall, a NetworkPolicy, or stale entries of the connection tracking on the node drop UDP packets to port 53",
-			next:  "on the node: conntrack -L -p udp --dport 53; iptables-save | grep ':53'", needs: needs, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
+			next:  "on the node: conntrack -L -p udp --dport 53; iptables-save | grep ':53'",
+			needs: needs, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
 		},
 		{
 			Code: "probe-tcp", Severity: policy.SeverityError, What: "a DNS server replies over UDP and not over TCP",
 			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
-			next:  "kubectl get networkpolicies -A; permit port 53/TCP", needs: needs, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
+			next:  "kubectl get networkpolicies -A; permit port 53/TCP",
+			needs: needs, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
 		},
 		{
 			Code: "probe-servfail", Severity: policy.SeverityError, What: "a DNS server fails for a name of the cluster",
@@ -78,7 +82,8 @@ func probeChecks() []Check {
 		{
 			Code: "probe-external", Severity: policy.SeverityError, What: "names outside the cluster fail, and names of the cluster resolve",
 			cause: "the servers to which the cluster DNS forwards do not reply, or refuse; the network from its pods to them is blocked",
-			next:  "kubectl -n kube-system get configmap coredns -o yaml; query the servers after forward from a node", needs: needs, find: findExternal,
+			next:  "kubectl -n kube-system get configmap coredns -o yaml; query the servers after forward from a node",
+			needs: needs, find: findExternal,
 		},
 		{
 			Code: "probe-slow", Severity: policy.SeverityWarning, What: "a name of the cluster takes more than 200 ms",
@@ -140,7 +145,10 @@ func (v *view) silent(which func(server string) bool) (hits []hit) {
 	servers, all := v.probesOf()
 	for _, s := range servers {
 		if which(s) && !slices.ContainsFunc(all[s], replied) {
-			hits = append(hits, hit{object: serverObject(s), message: "it does not reply", evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })})
+			hits = append(
+				hits,
+				hit{object: serverObject(s), message: "it does not reply", evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })},
+			)
 		}
 	}
 	return hits
@@ -262,7 +270,14 @@ func findDisagreement(v *view) (hits []hit) {
 		}
 		if f.RCode != p.RCode || !slices.Equal(sorted(f.Answers), sorted(p.Answers)) {
 			seen[q] = true
-			hits = append(hits, hit{object: serverObject(p.Server), message: fmt.Sprintf("it and %s give different answers for %s", f.Server, p.Name), evidence: []string{probeLine(f), probeLine(p)}})
+			hits = append(
+				hits,
+				hit{
+					object:   serverObject(p.Server),
+					message:  fmt.Sprintf("it and %s give different answers for %s", f.Server, p.Name),
+					evidence: []string{probeLine(f), probeLine(p)},
+				},
+			)
 		}
 	}
 	return hits

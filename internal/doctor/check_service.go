@@ -33,7 +33,8 @@ func serviceChecks() []Check {
 		{
 			Code: "dns-service-address", Severity: policy.SeverityError, What: "the kubelets give pods another DNS address than that of the Service",
 			cause: "the Service was created again with another address, or clusterDNS of the kubelets is wrong",
-			next:  "kubectl -n kube-system get configmap kubelet-config -o yaml; create the Service with this clusterIP, or correct clusterDNS on the nodes",
+			next: "kubectl -n kube-system get configmap kubelet-config -o yaml; " +
+				"create the Service with this clusterIP, or correct clusterDNS on the nodes",
 			needs: []need{needDNS, needKubelet, read(DaemonSets)}, find: findServiceAddress,
 		},
 		{
@@ -211,7 +212,10 @@ func findNotReady(v *view) (hits []hit) {
 		if e.pod != "" {
 			o = object{"Pod", v.dns.Namespace, e.pod}
 		}
-		hits = append(hits, hit{object: o, message: fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), evidence: v.endpointLines()})
+		hits = append(
+			hits,
+			hit{object: o, message: fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), evidence: v.endpointLines()},
+		)
 	}
 	return hits
 }
@@ -252,5 +256,9 @@ func findOneNode(v *view) []hit {
 	if len(v.dnsPods) < 2 || len(nodes) != 1 || nodes[""] || usable < 2 {
 		return nil
 	}
-	return []hit{{object: serviceObject(v.dns), message: fmt.Sprintf("all %d pods are on one node of %d", len(v.dnsPods), len(v.Nodes)), evidence: evidence}}
+	return []hit{{
+		object:   serviceObject(v.dns),
+		message:  fmt.Sprintf("all %d pods are on one node of %d", len(v.dnsPods), len(v.Nodes)),
+		evidence: evidence,
+	}}
 }

@@ -50,14 +50,16 @@ func workloadChecks() []Check {
 			needs: []need{needDNS, read(Pods)}, find: findCrashLoop,
 		},
 		{
-			Code: "dns-oom-killed", Severity: policy.SeverityError, What: "a container of the cluster DNS was killed because it reached its memory limit",
+			Code: "dns-oom-killed", Severity: policy.SeverityError,
+			What:  "a container of the cluster DNS was killed because it reached its memory limit",
 			cause: "the memory grows with the pods and Services of the cluster, and with the queries in flight",
 			next:  "kubectl -n $NS describe pod $NAME; raise resources.limits.memory",
 			needs: []need{needDNS, read(Pods)}, find: findOOMKilled,
 		},
 		{
 			Code: "dns-image-pull", Severity: policy.SeverityError, What: "the image of the cluster DNS cannot be pulled",
-			cause: "the name or the tag is wrong, the registry is not reachable, or it needs credentials; a node that resolves the registry through the cluster DNS cannot pull it either",
+			cause: "the name or the tag is wrong, the registry is not reachable, or it needs credentials; a node " +
+				"that resolves the registry through the cluster DNS cannot pull it either",
 			next:  "kubectl -n $NS describe pod $NAME",
 			needs: []need{needDNS, read(Pods)}, find: findImagePull,
 		},
@@ -74,7 +76,8 @@ func workloadChecks() []Check {
 			needs: []need{needDNS, read(Pods, Nodes)}, find: findNodeNotReady,
 		},
 		{
-			Code: "dns-memory", Severity: policy.SeverityWarning, What: "the memory limit of the cluster DNS is below 70 MiB, or it has no memory request",
+			Code: "dns-memory", Severity: policy.SeverityWarning,
+			What:  "the memory limit of the cluster DNS is below 70 MiB, or it has no memory request",
 			cause: "it is killed under load, or evicted before pods that matter less",
 			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.containers[*].resources}'",
 			needs: []need{needDNS, read(Pods)}, find: findMemory,
@@ -97,7 +100,10 @@ func workloadChecks() []Check {
 // dnsDeployments returns the Deployments whose pods the DNS Service selects.
 func (v *view) dnsDeployments() (list []appsv1.Deployment) {
 	for _, d := range v.Deployments {
-		if v.dns != nil && d.Namespace == v.dns.Namespace && len(v.dns.Spec.Selector) > 0 && selects(v.dns.Spec.Selector, d.Spec.Template.Labels) {
+		if v.dns == nil || d.Namespace != v.dns.Namespace || len(v.dns.Spec.Selector) == 0 {
+			continue
+		}
+		if selects(v.dns.Spec.Selector, d.Spec.Template.Labels) {
 			list = append(list, d)
 		}
 	}
@@ -108,7 +114,10 @@ func findScaledToZero(v *view) (hits []hit) {
 	deployments := v.dnsDeployments()
 	for _, d := range deployments {
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && len(deployments) == 1 {
-			hits = append(hits, hit{object: object{"Deployment", d.Namespace, d.Name}, message: "scaled to 0 replicas", evidence: []string{"spec.replicas: 0"}})
+			hits = append(
+				hits,
+				hit{object: object{"Deployment", d.Namespace, d.Name}, message: "scaled to 0 replicas", evidence: []string{"spec.replicas: 0"}},
+			)
 		}
 	}
 	return hits
@@ -118,7 +127,14 @@ func findPodsRefused(v *view) (hits []hit) {
 	for _, d := range v.dnsDeployments() {
 		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				hits = append(hits, hit{object: object{"Deployment", d.Namespace, d.Name}, message: "its pods cannot be created", evidence: []string{c.Reason + ": " + c.Message}})
+				hits = append(
+					hits,
+					hit{
+						object:   object{"Deployment", d.Namespace, d.Name},
+						message:  "its pods cannot be created",
+						evidence: []string{c.Reason + ": " + c.Message},
+					},
+				)
 			}
 		}
 	}
@@ -142,12 +158,17 @@ func findCrashLoop(v *view) (hits []hit) {
 		if c.State.Waiting == nil || c.State.Waiting.Reason != "CrashLoopBackOff" {
 			return
 		}
-		h := hit{object: podObject(p), message: fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount), evidence: []string{"waiting: " + c.State.Waiting.Message}}
+		h := hit{
+			object:   podObject(p),
+			message:  fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount),
+			evidence: []string{"waiting: " + c.State.Waiting.Message},
+		}
 		if last := c.LastTerminationState.Terminated; last != nil {
 			h.evidence = append(h.evidence, strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))
 		}
 		if v.corefile != nil && len(v.corefile.find("loop")) > 0 {
-			h.cause = "the log of the previous container has the reason: a Corefile that CoreDNS refuses, or a forwarding loop, which its plugin loop detects when it starts"
+			h.cause = "the log of the previous container has the reason: a Corefile that CoreDNS refuses, " +
+				"or a forwarding loop, which its plugin loop detects when it starts"
 		}
 		hits = append(hits, h)
 	})
@@ -187,7 +208,10 @@ func findImagePull(v *view) (hits []hit) {
 		if w == nil || !slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, w.Reason) {
 			return
 		}
-		hits = append(hits, hit{object: podObject(p), message: "the image " + c.Image + " cannot be pulled", evidence: []string{w.Reason + ": " + w.Message}})
+		hits = append(
+			hits,
+			hit{object: podObject(p), message: "the image " + c.Image + " cannot be pulled", evidence: []string{w.Reason + ": " + w.Message}},
+		)
 	})
 	return hits
 }
@@ -196,7 +220,10 @@ func findUnschedulable(v *view) (hits []hit) {
 	for _, p := range v.dnsPods {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-				hits = append(hits, hit{object: podObject(p), message: "the pod is pending: no node fits", evidence: []string{c.Reason + ": " + c.Message}})
+				hits = append(
+					hits,
+					hit{object: podObject(p), message: "the pod is pending: no node fits", evidence: []string{c.Reason + ": " + c.Message}},
+				)
 			}
 		}
 	}
@@ -222,7 +249,10 @@ func findNodeNotReady(v *view) (hits []hit) {
 			}
 		}
 		if len(evidence) > 0 {
-			hits = append(hits, hit{object: object{"Node", "", n.Name}, message: "a node with a pod of the cluster DNS is not ready", evidence: evidence})
+			hits = append(
+				hits,
+				hit{object: object{"Node", "", n.Name}, message: "a node with a pod of the cluster DNS is not ready", evidence: evidence},
+			)
 		}
 	}
 	return hits
@@ -297,7 +327,14 @@ func findBudgetZero(v *view) (hits []hit) {
 			}
 		}
 		if line, zero := permitsNone(b, matched); zero && matched > 0 {
-			hits = append(hits, hit{object: object{"PodDisruptionBudget", b.Namespace, b.Name}, message: "no pod of the cluster DNS may be evicted", evidence: []string{line, fmt.Sprintf("%d pods match", matched)}})
+			hits = append(
+				hits,
+				hit{
+					object:   object{"PodDisruptionBudget", b.Namespace, b.Name},
+					message:  "no pod of the cluster DNS may be evicted",
+					evidence: []string{line, fmt.Sprintf("%d pods match", matched)},
+				},
+			)
 		}
 	}
 	return hits

@@ -98,7 +98,19 @@ func healthyProbes() (list []v1alpha1.DoctorProbe) {
 			role = RoleService
 		}
 		add := func(protocol, name, qtype string, answers ...string) {
-			list = append(list, v1alpha1.DoctorProbe{Server: server, Role: role, Protocol: protocol, Name: name, Type: qtype, RCode: rcodeSuccess, Answers: answers, Micros: 900})
+			list = append(
+				list,
+				v1alpha1.DoctorProbe{
+					Server:   server,
+					Role:     role,
+					Protocol: protocol,
+					Name:     name,
+					Type:     qtype,
+					RCode:    rcodeSuccess,
+					Answers:  answers,
+					Micros:   900,
+				},
+			)
 		}
 		add(UDP, apiName, "A", "10.96.0.1")
 		add(UDP, apiName, "AAAA")

@@ -18,7 +18,24 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
 )
 
-var kinds = []Kind{Services, Slices, Pods, Nodes, Namespaces, Events, Deployments, DaemonSets, Budgets, Networks, Policies, Bindings, Validating, Mutating, ConfigMaps, Probes}
+var kinds = []Kind{
+	Services,
+	Slices,
+	Pods,
+	Nodes,
+	Namespaces,
+	Events,
+	Deployments,
+	DaemonSets,
+	Budgets,
+	Networks,
+	Policies,
+	Bindings,
+	Validating,
+	Mutating,
+	ConfigMaps,
+	Probes,
+}
 
 // TestRun_Unread: what was not read is not healthy, and not a finding.
 func TestRun_Unread(t *testing.T) {
@@ -139,7 +156,16 @@ func TestRun_Pod(t *testing.T) {
 		want []string
 		none string
 	}{
-		{"shop/db-0", []string{"nameserver 10.96.0.10", "search shop.svc.cluster.local svc.cluster.local cluster.local", "FQDN db-0.db.shop.svc.cluster.local", "glibc sends 8 queries"}, "assumed"},
+		{
+			"shop/db-0",
+			[]string{
+				"nameserver 10.96.0.10",
+				"search shop.svc.cluster.local svc.cluster.local cluster.local",
+				"FQDN db-0.db.shop.svc.cluster.local",
+				"glibc sends 8 queries",
+			},
+			"assumed",
+		},
 		{"kube-system/coredns-1", []string{"has the resolv.conf of its node a"}, "nameserver 10"},
 	}
 	for _, tt := range tests {
@@ -165,7 +191,12 @@ func TestFindDNSService(t *testing.T) {
 		return s
 	}
 	all := []corev1.Service{
-		service("kube-system", "kube-dns-upstream", "kube-dns", "10.96.0.9"), service("shop", "kube-dns", "kube-dns", "10.96.0.8"), service("kube-system", "node-local-dns", "kube-dns", "None"),
+		service("kube-system", "kube-dns-upstream", "kube-dns", "10.96.0.9"), service("shop", "kube-dns", "kube-dns", "10.96.0.8"), service(
+			"kube-system",
+			"node-local-dns",
+			"kube-dns",
+			"None",
+		),
 		service("kube-system", "coredns", "", "10.96.0.7"), service("kube-system", "rke2-coredns", "kube-dns", "10.96.0.6"),
 		service("openshift-dns", "dns-default", "", "172.30.0.10"), service("kube-system", "kube-dns", "", "10.96.0.10"),
 	}

@@ -154,7 +154,10 @@ func isDNSPort(service *corev1.Service, p discoveryv1.EndpointPort) bool {
 func (v *view) readKubelet() {
 	c := v.configMap(systemNamespace, KubeletConfigMap)
 	if c == nil {
-		v.kubeletErr = cmp.Or(v.Unread[ConfigMaps], "there is no ConfigMap kube-system/kubelet-config: this installer does not keep the kubelets' configuration in the API")
+		v.kubeletErr = cmp.Or(
+			v.Unread[ConfigMaps],
+			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the kubelets' configuration in the API",
+		)
 		return
 	}
 	k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"]))
@@ -215,7 +218,8 @@ func (v *view) corefileDomain() string {
 
 // isNodeCache reports whether d is a DNS cache on each node.
 func isNodeCache(d *appsv1.DaemonSet) bool {
-	return d.Labels["k8s-app"] == "node-local-dns" || d.Name == "node-local-dns" || d.Labels["app.kubernetes.io/name"] == "dnsconfigurer-node-cache"
+	const upstream, own = "node-local-dns", "dnsconfigurer-node-cache"
+	return d.Labels["k8s-app"] == upstream || d.Name == upstream || d.Labels["app.kubernetes.io/name"] == own
 }
 
 // serviceDomain returns the domain of a Service's name, without final dot.

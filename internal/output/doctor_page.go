@@ -76,7 +76,8 @@ func bars(probes []v1alpha1.DoctorProbe) (list []bar) {
 func visibleResult(r v1alpha1.DoctorResult) v1alpha1.DoctorResult {
 	findings := make([]v1alpha1.DoctorFinding, len(r.Findings))
 	for i, f := range r.Findings {
-		f.Object, f.Message, f.Cause, f.Next, f.Evidence = visible(f.Object), visible(f.Message), visible(f.Cause), visible(f.Next), visibleAll(f.Evidence)
+		f.Object, f.Message, f.Evidence = visible(f.Object), visible(f.Message), visibleAll(f.Evidence)
+		f.Cause, f.Next = visible(f.Cause), visible(f.Next)
 		findings[i] = f
 	}
 	notChecked := make([]v1alpha1.DoctorNotChecked, len(r.NotChecked))
@@ -91,7 +92,8 @@ func visibleResult(r v1alpha1.DoctorResult) v1alpha1.DoctorResult {
 	r.Findings, r.NotChecked, r.Probes = findings, notChecked, probes
 	if r.Pod != nil {
 		pod := *r.Pod
-		pod.Name, pod.Policy, pod.Hostname, pod.FQDN, pod.Notes = visible(pod.Name), visible(pod.Policy), visible(pod.Hostname), visible(pod.FQDN), visibleAll(pod.Notes)
+		pod.Name, pod.Policy, pod.Notes = visible(pod.Name), visible(pod.Policy), visibleAll(pod.Notes)
+		pod.Hostname, pod.FQDN = visible(pod.Hostname), visible(pod.FQDN)
 		lines := visibleAll(strings.Split(pod.ResolvConf, "\n"))
 		pod.ResolvConf = strings.Join(lines, "\n")
 		r.Pod = &pod

@@ -21,15 +21,58 @@ import (
 func doctorResult() v1alpha1.DoctorResult {
 	return v1alpha1.DoctorResult{
 		Findings: []v1alpha1.DoctorFinding{
-			{Code: "dns-no-endpoints", Severity: "error", Object: "Service kube-system/kube-dns", Message: "the Service has no endpoints", Evidence: []string{"a", "b"}, Cause: "no pod", Next: "kubectl get pods"},
-			{Code: "service-selects-nothing", Severity: "warning", Object: "Service shop/web", Message: "the selector matches no pod", Evidence: []string{"app=wbe"}, Cause: "c", Next: "n", More: 3},
+			{
+				Code:     "dns-no-endpoints",
+				Severity: "error",
+				Object:   "Service kube-system/kube-dns",
+				Message:  "the Service has no endpoints",
+				Evidence: []string{"a", "b"},
+				Cause:    "no pod",
+				Next:     "kubectl get pods",
+			},
+			{
+				Code:     "service-selects-nothing",
+				Severity: "warning",
+				Object:   "Service shop/web",
+				Message:  "the selector matches no pod",
+				Evidence: []string{"app=wbe"},
+				Cause:    "c",
+				Next:     "n",
+				More:     3,
+			},
 		},
 		NotChecked: []v1alpha1.DoctorNotChecked{{Checks: []string{"dns-memory", "dns-one-node"}, Why: "no permission to list pods"}},
 		Passed:     60,
-		Pod:        &v1alpha1.DoctorPod{Namespace: "shop", Name: "db-0", Policy: "ClusterFirst", ResolvConf: "nameserver 10.96.0.10\n", Hostname: "db-0", FQDN: "db-0.db", Notes: []string{"8 queries"}},
+		Pod: &v1alpha1.DoctorPod{
+			Namespace:  "shop",
+			Name:       "db-0",
+			Policy:     "ClusterFirst",
+			ResolvConf: "nameserver 10.96.0.10\n",
+			Hostname:   "db-0",
+			FQDN:       "db-0.db",
+			Notes:      []string{"8 queries"},
+		},
 		Probes: []v1alpha1.DoctorProbe{
-			{Server: "10.96.0.10:53", Role: "service", Protocol: "udp", Name: "example.com.", Type: "A", RCode: "NOERROR", Answers: []string{"192.0.2.80"}, Micros: 1200},
-			{Server: "10.96.0.10:53", Role: "service", Protocol: "tcp", Name: "example.com.", Type: "A", Error: "timeout", StartMicros: 1200, Micros: 3_000_000},
+			{
+				Server:   "10.96.0.10:53",
+				Role:     "service",
+				Protocol: "udp",
+				Name:     "example.com.",
+				Type:     "A",
+				RCode:    "NOERROR",
+				Answers:  []string{"192.0.2.80"},
+				Micros:   1200,
+			},
+			{
+				Server:      "10.96.0.10:53",
+				Role:        "service",
+				Protocol:    "tcp",
+				Name:        "example.com.",
+				Type:        "A",
+				Error:       "timeout",
+				StartMicros: 1200,
+				Micros:      3_000_000,
+			},
 		},
 	}
 }
@@ -79,7 +122,13 @@ func TestWriteDoctor_JSON(t *testing.T) {
 }
 
 // hostileTexts are what authors of objects may write.
-var hostileTexts = []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "\x1b[2J\u202e", `</pre></body>`}
+var hostileTexts = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	"javascript:alert(1)",
+	"\x1b[2J\u202e",
+	`</pre></body>`,
+}
 
 // TestWriteDoctor_Hostile: no text becomes an element, an attribute or a control character.
 func TestWriteDoctor_Hostile(t *testing.T) {

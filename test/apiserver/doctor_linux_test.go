@@ -78,7 +78,13 @@ type doctorTest struct {
 // newDoctorTest starts the healthy cluster.
 func newDoctorTest(t *testing.T, binary string) *doctorTest {
 	t.Helper()
-	netns.Run(t, "ip link set lo up", "ip addr add 10.96.0.10/32 dev lo", "ip addr add 10.244.1.2/32 dev lo", "ip addr add 10.244.2.2/32 dev lo")
+	netns.Run(
+		t,
+		"ip link set lo up",
+		"ip addr add 10.96.0.10/32 dev lo",
+		"ip addr add 10.244.1.2/32 dev lo",
+		"ip addr add 10.244.2.2/32 dev lo",
+	)
 	d := &doctorTest{binary: binary, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), cluster: apiserver.Start(t, withoutAccounts)}
 	config, err := d.cluster.Config()
 	if err != nil {
@@ -119,7 +125,11 @@ func (d *doctorTest) writeKubeconfig(t *testing.T, file, as string) {
 
 func (d *doctorTest) replica(t *testing.T, listen ...string) *process.Process {
 	t.Helper()
-	p := &process.Process{Program: d.binary, LogFile: filepath.Join(t.TempDir(), "log"), Args: []string{"dns", "--kubeconfig", d.kubeconfig, "--upstream", dnsUpstream}}
+	p := &process.Process{
+		Program: d.binary,
+		LogFile: filepath.Join(t.TempDir(), "log"),
+		Args:    []string{"dns", "--kubeconfig", d.kubeconfig, "--upstream", dnsUpstream},
+	}
 	for _, address := range listen {
 		p.Args = append(p.Args, "--listen", address)
 	}
@@ -252,7 +262,12 @@ func (d *doctorTest) replace(t *testing.T, keys []string, old, objects dnsfaults
 	t.Helper()
 	for _, key := range keys {
 		if o := old[key]; o != nil {
-			d.request(t, http.MethodDelete, collection(o)+"/"+nameOf(o), dnsfaults.Object{"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+			d.request(
+				t,
+				http.MethodDelete,
+				collection(o)+"/"+nameOf(o),
+				dnsfaults.Object{"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0},
+			)
 		}
 	}
 	for _, key := range keys {
@@ -362,7 +377,12 @@ dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
 		{"a pod of the cluster DNS has not loaded the names", []string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 			return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
 		})},
-		{"a pod of the cluster DNS has stale names", []string{"probe-replicas-disagree", "probe-wrong-address"}, "NOERROR, 10.96.0.99", dnstest.Reply(stale)},
+		{
+			"a pod of the cluster DNS has stale names",
+			[]string{"probe-replicas-disagree", "probe-wrong-address"},
+			"NOERROR, 10.96.0.99",
+			dnstest.Reply(stale),
+		},
 		{"a server answers AAAA with NXDOMAIN", []string{"probe-aaaa-nxdomain", "probe-replicas-disagree"}, "AAAA @10.244.2.2:53 over udp: NXDOMAIN", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 			if q.Question[0].Qtype == dns.TypeAAAA {
 				return new(dns.Msg).SetRcode(q, dns.RcodeNameError)

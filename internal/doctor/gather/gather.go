@@ -64,17 +64,37 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r.list(ctx, request{kind: doctor.Namespaces, version: core, list: &corev1.NamespaceList{}}, collect(&s.Namespaces))
 	for _, reason := range doctor.EventReasons() {
 		selector := fields.OneTermEqualSelector("reason", reason)
-		r.list(ctx, request{kind: doctor.Events, version: core, list: &corev1.EventList{}, namespace: c.Scope.Namespace, fields: selector}, collect(&s.Events))
+		r.list(
+			ctx,
+			request{kind: doctor.Events, version: core, list: &corev1.EventList{}, namespace: c.Scope.Namespace, fields: selector},
+			collect(&s.Events),
+		)
 	}
-	r.list(ctx, request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}}, collect(&s.Slices))
+	r.list(
+		ctx,
+		request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}},
+		collect(&s.Slices),
+	)
 	r.list(ctx, request{kind: doctor.Deployments, version: appsv1.SchemeGroupVersion, list: &appsv1.DeploymentList{}}, collect(&s.Deployments))
 	r.list(ctx, request{kind: doctor.DaemonSets, version: appsv1.SchemeGroupVersion, list: &appsv1.DaemonSetList{}}, collect(&s.DaemonSets))
-	r.list(ctx, request{kind: doctor.Budgets, version: policyv1.SchemeGroupVersion, list: &policyv1.PodDisruptionBudgetList{}}, collect(&s.Budgets))
-	r.list(ctx, request{kind: doctor.Networks, version: networkingv1.SchemeGroupVersion, list: &networkingv1.NetworkPolicyList{}}, collect(&s.Networks))
+	r.list(
+		ctx,
+		request{kind: doctor.Budgets, version: policyv1.SchemeGroupVersion, list: &policyv1.PodDisruptionBudgetList{}},
+		collect(&s.Budgets),
+	)
+	r.list(
+		ctx,
+		request{kind: doctor.Networks, version: networkingv1.SchemeGroupVersion, list: &networkingv1.NetworkPolicyList{}},
+		collect(&s.Networks),
+	)
 	own := admissionv1.SchemeGroupVersion
 	r.list(ctx, request{kind: doctor.Policies, version: own, list: &admissionv1.ValidatingAdmissionPolicyList{}}, collect(&s.Policies))
 	r.list(ctx, request{kind: doctor.Bindings, version: own, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}}, collect(&s.Bindings))
-	r.list(ctx, request{kind: doctor.Validating, version: own, list: &admissionv1.ValidatingWebhookConfigurationList{}}, collect(&s.Validating))
+	r.list(
+		ctx,
+		request{kind: doctor.Validating, version: own, list: &admissionv1.ValidatingWebhookConfigurationList{}},
+		collect(&s.Validating),
+	)
 	r.list(ctx, request{kind: doctor.Mutating, version: own, list: &admissionv1.MutatingWebhookConfigurationList{}}, collect(&s.Mutating))
 	r.configMaps(ctx)
 	return s, nil

@@ -54,7 +54,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch resource {
 	case "services":
-		items = append(items, map[string]any{"metadata": map[string]string{"namespace": "kube-system", "name": "kube-dns"}, "spec": map[string]any{"clusterIP": "10.96.0.10", "selector": map[string]string{"k8s-app": "kube-dns"}}})
+		items = append(
+			items,
+			map[string]any{
+				"metadata": map[string]string{"namespace": "kube-system", "name": "kube-dns"},
+				"spec":     map[string]any{"clusterIP": "10.96.0.10", "selector": map[string]string{"k8s-app": "kube-dns"}},
+			},
+		)
 	case "pods":
 		limit, err := strconv.Atoi(query.Get("limit"))
 		if err != nil {
@@ -64,15 +70,26 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		last := min(first+limit, a.pods)
 		for i := range last - first {
 			items = append(items, map[string]any{
-				"metadata": map[string]any{"namespace": "kube-system", "name": fmt.Sprint("p", first+i), "labels": map[string]string{"k8s-app": "kube-dns"}},
-				"spec":     map[string]any{"volumes": []any{map[string]any{"name": "c", "configMap": map[string]string{"name": fmt.Sprint("c", (first+i)%30)}}}},
+				"metadata": map[string]any{
+					"namespace": "kube-system",
+					"name":      fmt.Sprint("p", first+i),
+					"labels":    map[string]string{"k8s-app": "kube-dns"},
+				},
+				"spec": map[string]any{"volumes": []any{map[string]any{
+					"name":      "c",
+					"configMap": map[string]string{"name": fmt.Sprint("c", (first+i)%30)},
+				}}},
 			})
 		}
 		if last < a.pods {
 			metadata["continue"] = strconv.Itoa(last)
 		}
 	case "configmaps":
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "metadata": map[string]string{"name": path.Base(r.URL.Path), "namespace": "kube-system"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"kind":       "ConfigMap",
+			"apiVersion": "v1",
+			"metadata":   map[string]string{"name": path.Base(r.URL.Path), "namespace": "kube-system"},
+		})
 		return
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": metadata, "items": items})

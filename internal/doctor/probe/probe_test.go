@@ -35,7 +35,13 @@ func TestRun(t *testing.T) {
 	want := []struct {
 		rcode   string
 		answers []string
-	}{{"NOERROR", []string{"192.0.2.1"}}, {"", nil}, {"NOERROR", []string{"192.0.2.1"}}, {"NOERROR", []string{"2001:db8::1"}}, {"NXDOMAIN", nil}}
+	}{
+		{"NOERROR", []string{"192.0.2.1"}},
+		{"", nil},
+		{"NOERROR", []string{"192.0.2.1"}},
+		{"NOERROR", []string{"2001:db8::1"}},
+		{"NXDOMAIN", nil},
+	}
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
 	}
