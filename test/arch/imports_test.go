@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"internal/lookup": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/forward", "internal/kube", "internal/kube/zonesync", "internal/libc", "internal/spelling",
 		"pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache", "pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
-	"internal/doctor": {"values", "cmp", "context", "maps", "path", "time", "api/v1alpha1", "internal/admission", "internal/doctor/corefile", "internal/excerpt", "internal/kube", "internal/libc",
+	"internal/doctor": {"values", "cmp", "context", "path", "time", "api/v1alpha1", "internal/admission", "internal/doctor/corefile", "internal/excerpt", "internal/kube", "internal/libc",
 		"internal/spelling", "pkg/fqdn", "pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"internal/doctor/corefile": {"values"},
 	"internal/doctor/gather":   {"std", "internal/doctor", "internal/kube/client", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
