@@ -40,6 +40,10 @@ type Settings struct {
 	RefreshRate int           // rewrites in a second; at least 1
 	Verify      time.Duration // interval at which all files are verified; 0: never
 
+	// Facts identifies the node facts. When they differ from those of the settings before, files
+	// of running pods are rewritten only after a pod has confirmed them, except in mode Force.
+	Facts string
+
 	// Annotations returns the annotations FollowedAnnotations of a running pod as the API server
 	// has them now, which replace those that the sandbox was created with. nil: these do not
 	// change.
@@ -58,6 +62,7 @@ type Agent struct {
 	settings atomic.Pointer[Settings]
 	tasks    sync.WaitGroup
 	queue    *queue // of files to refresh
+	facts    confirmation
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -97,6 +102,7 @@ func New(metrics *Metrics, log *slog.Logger) *Agent {
 // SetSettings applies settings to every decision from now on. Pods that were decided before are
 // decided again, at the rate of refreshes.
 func (a *Agent) SetSettings(s *Settings) {
+	a.facts.reset(s.Facts)
 	if a.settings.Swap(s) != nil {
 		a.refreshAll(causeSettings)
 	}

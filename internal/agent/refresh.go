@@ -181,7 +181,10 @@ func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.Refresh
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
 		r.Result, r.Detail = events.Failed, f.err.Error()
 	default:
-		r.Result = permit(settings, s, &d, f, c)
+		r.Result = a.permit(settings, s, &d, f, c)
+	}
+	if r.Result == events.Unconfirmed {
+		r.Detail = "no new pod has confirmed the node facts yet"
 	}
 	r.Drift = s.drift
 	if r.Result == events.Refreshed {
@@ -198,7 +201,7 @@ func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.Refresh
 
 // permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one
 // pod overrides everything except the mode.
-func permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
+func (a *Agent) permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
 	always := s.annotation(RefreshAnnotation) == "always"
 	never := s.annotation(RefreshAnnotation) == "never"
 	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
@@ -213,6 +216,8 @@ func permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c ca
 		return events.NotPermitted
 	case settings.DryRun && c != causeAll:
 		return events.DryRun
+	case settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
+		return events.Unconfirmed
 	}
 	return events.Refreshed
 }

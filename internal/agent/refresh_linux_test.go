@@ -168,6 +168,10 @@ func TestRefresh_Sequence(t *testing.T) {
 	if !ok || c != causeVerify || id != other.agentTest.sandbox.ID {
 		t.Fatalf("the file of the previous agent is not verified: %q, %v, %t", id, c, ok)
 	}
+	if got := other.refreshNow(c); got != events.Unconfirmed {
+		t.Errorf("after a restart, with facts that no pod has confirmed: %s", got)
+	}
+	other.facts.confirm(nodeFacts)
 	if got := other.refreshNow(c); got != events.Refreshed {
 		t.Errorf("after a restart: %s", got)
 	}
@@ -331,6 +335,64 @@ func TestRefresh_Mode(t *testing.T) {
 	a.SetSettings(&third)
 	if r := <-a.refreshes; r.Result != events.Refreshed || r.DNS.Nameservers[0] != "10.96.0.99" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRefresh_Facts applies other node facts. They reach running pods when the kubelet's DNS for a
+// new pod agrees with them, and never if it does not.
+func TestRefresh_Facts(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy policy.Policy
+		text   string // of the kubelet, for a new pod
+		want   events.RefreshResult
+	}{
+		"confirmed":            {policy.ClusterFirst, "search shop.svc.new.example svc.new.example new.example corp.example\nnameserver 10.96.0.99\noptions ndots:5\n", events.Refreshed},
+		"wrong":                {policy.ClusterFirst, clusterText, events.Unconfirmed},
+		"of other entries":     {policy.Default, hostText, events.Unconfirmed},
+		"other pod, no change": {policy.None, "nameserver 192.0.2.99\n", events.Unconfirmed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newRefreshTest(t, policy.ClusterFirst, clusterText, nil)
+			engine, err := policy.New(policy.Node{
+				ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "new.example", ResolvConf: "/etc/resolv.conf",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := a.settings
+			hook := &cri.Hook{
+				Engine: engine, Mode: cri.Generate, HostFiles: a.settings.Hook.HostFiles,
+				Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report,
+			}
+			next.Facts, next.Hook = "other", hook
+			a.SetSettings(&next)
+			if got := a.refreshNow(causeSettings); got != events.Unconfirmed {
+				t.Fatalf("before another pod: %s", got)
+			}
+			before := a.read()
+
+			hook.Lookup = func(context.Context, cri.Sandbox) (policy.Pod, error) {
+				p := policy.Pod{Namespace: "shop", Name: "new", UID: "v", Policy: c.policy}
+				if c.policy == policy.None {
+					p.Config = &policy.DNSConfig{Nameservers: []string{"192.0.2.99"}}
+				}
+				return p, nil
+			}
+			running := a.agentTest.sandbox
+			a.agentTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
+			a.write(c.text)
+			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.agentTest.sandbox})
+			a.Wait()
+			a.create(true)
+			<-a.reports
+			a.agentTest.sandbox = running
+			if got := a.refreshNow(causeHost); got != c.want {
+				t.Errorf("after another pod: %s, want %s", got, c.want)
+			}
+			if changed := !bytes.Equal(a.read(), before); changed != (c.want == events.Refreshed) {
+				t.Errorf("%s, and the file has\n%s", c.want, a.read())
+			}
+		})
 	}
 }
 

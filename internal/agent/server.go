@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -161,6 +162,7 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
 		RefreshRate: c.RefreshRate, Verify: c.Verify, Report: lookups.Reporter.ReportRefresh,
 		Annotations: lookups.Annotations,
+		Facts:       fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
 	})
 	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {

@@ -113,6 +113,9 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
 	r := hook.Decide(ctx, request)
+	if r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited {
+		a.confirmBy(settings, s)
+	}
 	if r.Outcome != cri.Edited {
 		s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed
 		s.known, s.want = request.DNS, normalize(r.DNS)
@@ -141,9 +144,18 @@ func (a *Agent) adopt(settings *Settings, s *sandbox, text []byte) {
 	}
 	d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
 	s.verified, s.want = true, normalize(d.Config())
+	if original, ok := sandboxfile.Original(text); ok && settings.computes(s.pod, original) {
+		a.confirmBy(settings, s)
+	}
 	if !s.known.Equal(s.want) {
 		a.queue.push(s.ID, causeVerify)
 	}
+}
+
+// computes reports whether a kubelet with the node facts of s computes text for pod.
+func (s *Settings) computes(pod policy.Pod, text []byte) bool {
+	expected := s.Hook.Engine.KubeletConfig(pod, s.Hook.HostFiles().Kubelet)
+	return resolvconf.Parse(string(text)).Config().Equal(normalize(expected))
 }
 
 // normalize returns c as it is read from a file: without duplicates and trailing dots.

@@ -33,12 +33,13 @@ const (
 	UpToDate     RefreshResult = "unchanged"     // the file has the decision
 	DryRun       RefreshResult = "dry_run"       // Refreshed, but for the setting
 	NotPermitted RefreshResult = "not_permitted" // by mode, setting or annotation
+	Unconfirmed  RefreshResult = "unconfirmed"   // the node facts are new, and no pod has confirmed them yet
 	Modified     RefreshResult = "pod_changed"   // the pod has changed the file
 	Refused      RefreshResult = "refused"       // there is no DNS configuration for the pod
 	Failed       RefreshResult = "failed"        // the file cannot be read or written
 )
 
-var refreshResults = []RefreshResult{Refreshed, WrittenBack, UpToDate, DryRun, NotPermitted, Modified, Refused, Failed}
+var refreshResults = []RefreshResult{Refreshed, WrittenBack, UpToDate, DryRun, NotPermitted, Unconfirmed, Modified, Refused, Failed}
 
 // RefreshResults returns all results.
 func RefreshResults() []RefreshResult { return slices.Clone(refreshResults) }
@@ -86,7 +87,7 @@ func (r *Reporter) ReportRefresh(p Refresh) {
 			"resolv.conf of the running pod has the kubelet's text again, by command")
 	case p.Result == DryRun:
 		log.Info("resolv.conf would be refreshed", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
-	case p.Drift == Outdated && p.Result == NotPermitted: // as with the kubelet
+	case p.Drift == Outdated && (p.Result == NotPermitted || p.Result == Unconfirmed): // as with the kubelet
 	default:
 		log.Warn("resolv.conf differs from the decision", "drift", p.Drift, "detail", p.Detail)
 		r.events.Record(podReference(s), corev1.EventTypeWarning, ReasonDrift,

@@ -1,0 +1,75 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"sync"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// facts is the set of node facts that a decision depends on, a bit for each policy.Origin.
+type facts uint
+
+// nodeFacts are the origins that the kubelet's own DNS can confirm.
+const nodeFacts facts = 1<<policy.FromHost | 1<<policy.FromClusterDNS | 1<<policy.FromClusterDomain | 1<<policy.FromNodeIP
+
+// factsOf returns the node facts that the nameservers and search domains of d come from.
+func factsOf(d *policy.Decision) (f facts) {
+	for _, entries := range [][]policy.Entry{d.Nameservers, d.Searches} {
+		for _, e := range entries {
+			f |= 1 << e.Source.Origin
+		}
+	}
+	return f & nodeFacts
+}
+
+// confirmation is what is known about the node facts of the settings: those that the DNS which
+// the kubelet computed for a pod has confirmed. Facts of a wrong file would otherwise reach
+// every running pod at once, and no other text than ours is left to compare with.
+type confirmation struct {
+	mu        sync.Mutex
+	of        string // Settings.Facts
+	confirmed facts
+	awaited   facts // of files that were not rewritten
+}
+
+// reset forgets what was confirmed if the node facts differ.
+func (c *confirmation) reset(of string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of != of {
+		c.of, c.confirmed, c.awaited = of, 0, 0
+	}
+}
+
+// confirm adds facts, and reports whether a file waits for one of them.
+func (c *confirmation) confirm(f facts) (awaited bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	awaited = f&c.awaited != 0
+	c.confirmed |= f
+	c.awaited &^= f
+	return awaited
+}
+
+// covers reports whether all facts of f are confirmed. If not, the file waits for the others.
+func (c *confirmation) covers(f facts) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := f &^ c.confirmed
+	c.awaited |= missing
+	return missing == 0
+}
+
+// confirmBy records that the DNS which the kubelet has computed for the pod of s follows from the
+// node facts. Pods that wait for it are refreshed. s.mu must be held.
+func (a *Agent) confirmBy(settings *Settings, s *sandbox) {
+	pod := s.pod
+	pod.Override = "" // the kubelet does not know it
+	d := settings.Hook.Engine.Decide(pod, settings.Hook.HostFiles().Pods)
+	if a.facts.confirm(factsOf(&d)) {
+		a.refreshAll(causeHost)
+	}
+}
