@@ -40,23 +40,26 @@ var sections = []section{
 
 const namespace = "dnsconfigurer_"
 
-// row is a time series.
-type row struct {
-	labels string
-	value  string
-	zero   bool
-}
+// sectionView, metricView and rowView are the data of page.html for sections, metrics and time
+// series.
+type (
+	sectionView struct {
+		Title   string
+		Metrics []metricView
+	}
+	metricView struct {
+		Name, Help string
+		Single     string // the value of a metric without labels; "": see Rows
+		Rows       []rowView
+		Zeros      string // how many other time series are zero; "": none
+	}
+	rowView struct{ Labels, Value string }
+)
 
-// metric is a metric with its values.
-type metric struct {
-	name, help string
-	rows       []row
-}
-
-// arrange returns the metrics of each section. Those of the Go runtime and of the process are
+// arrange returns the sections that have metrics. Those of the Go runtime and of the process are
 // left out: they are for monitoring.
-func arrange(families []*dto.MetricFamily) [][]metric {
-	arranged := make([][]metric, len(sections))
+func arrange(families []*dto.MetricFamily) (list []sectionView) {
+	arranged := make([][]metricView, len(sections))
 	for _, f := range families {
 		name, isServer := strings.CutPrefix(f.GetName(), namespace)
 		if !isServer || name == "build_info" {
@@ -65,20 +68,41 @@ func arrange(families []*dto.MetricFamily) [][]metric {
 		i := slices.IndexFunc(sections, func(s section) bool {
 			return slices.ContainsFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 		})
-		arranged[i] = append(arranged[i], metric{name: f.GetName(), help: f.GetHelp(), rows: rowsOf(f)})
+		arranged[i] = append(arranged[i], newMetricView(f))
 	}
-	return arranged
+	for i, metrics := range arranged {
+		if len(metrics) > 0 {
+			list = append(list, sectionView{sections[i].title, metrics})
+		}
+	}
+	return list
 }
 
-// rowsOf returns the time series of a metric, those with the largest values first.
-func rowsOf(f *dto.MetricFamily) []row {
+// newMetricView returns a metric with its time series, those with the largest values first.
+// Series that are zero are counted only.
+func newMetricView(f *dto.MetricFamily) metricView {
+	v := metricView{Name: f.GetName(), Help: f.GetHelp()}
 	series := slices.Clone(f.GetMetric())
-	slices.SortStableFunc(series, func(a, b *dto.Metric) int { return cmp.Compare(size(b), size(a)) })
-	rows := make([]row, 0, len(series))
-	for _, m := range series[:min(len(series), maxSeries)] {
-		rows = append(rows, row{labels: labelsOf(m), value: valueOf(f.GetName(), m), zero: size(m) == 0})
+	if len(series) == 1 && len(series[0].GetLabel()) == 0 {
+		v.Single = valueOf(v.Name, series[0])
+		return v
 	}
-	return rows
+	slices.SortStableFunc(series, func(a, b *dto.Metric) int { return cmp.Compare(size(b), size(a)) })
+	zeros := 0
+	for _, m := range series[:min(len(series), maxSeries)] {
+		if size(m) == 0 {
+			zeros++
+			continue
+		}
+		v.Rows = append(v.Rows, rowView{labelsOf(m), valueOf(v.Name, m)})
+	}
+	switch {
+	case zeros > 0 && len(v.Rows) == 0:
+		v.Zeros = fmt.Sprintf("all %d series", zeros)
+	case zeros > 0:
+		v.Zeros = fmt.Sprintf("%d other series", zeros)
+	}
+	return v
 }
 
 // size returns the value of a time series, of a histogram its count.
@@ -112,7 +136,7 @@ func valueOf(name string, m *dto.Metric) string {
 	case strings.HasSuffix(name, "_seconds"):
 		return seconds(v)
 	case strings.HasSuffix(name, "_bytes") || strings.HasSuffix(name, "_octets"):
-		return bytes(v)
+		return octets(v)
 	}
 	return number(v)
 }
@@ -158,8 +182,8 @@ func seconds(v float64) string {
 	return d.Round(time.Second).String()
 }
 
-// bytes returns a number of bytes with a unit of 1024.
-func bytes(v float64) string {
+// octets returns a number of bytes with a unit of 1024.
+func octets(v float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB"} {
 		if math.Abs(v) < 1024 {
 			return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) + " " + unit
