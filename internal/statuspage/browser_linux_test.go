@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
@@ -28,7 +29,9 @@ func TestPage_Browser(t *testing.T) {
 	netns.Install(t, "chromium", "chromium")
 	log := slog.New(statuspage.Record(slog.DiscardHandler))
 	log.Error("upstream server failed", "server", "192.0.2.53:53", "error", "timeout")
-	server := httptest.NewServer(&statuspage.Page{Metrics: testRegistry(), Ready: ready, Problems: statuspage.ProblemsOf(log)})
+	server := httptest.NewServer(&statuspage.Page{
+		Metrics: testRegistry(), Ready: ready, Problems: statuspage.ProblemsOf(log), Started: time.Now(),
+	})
 	defer server.Close()
 
 	profile := t.TempDir()
