@@ -8,6 +8,7 @@ const (
 	DefaultWebhookListen    = ":8443"
 	DefaultWebhookNamespace = "dnsconfigurer"
 	DefaultWebhookLameduck  = "5s"
+	DefaultDenyOn           = "error"
 )
 
 // WebhookConfiguration configures the admission webhook.
@@ -35,6 +36,14 @@ type WebhookConfiguration struct {
 	// Namespace is the namespace of the Secret and the Service for SelfSigned. Empty:
 	// "dnsconfigurer".
 	Namespace string `json:"namespace,omitempty"`
+
+	// Ignore lists the codes of findings that are not reported, such as "old-glibc-search".
+	// Codes of errors are allowed: a pod with such an error is created.
+	Ignore []string `json:"ignore,omitempty"`
+
+	// DenyOn is the lowest severity of a finding for which a pod is denied: "error",
+	// "warning", or "never" to report errors as warnings. Empty: "error".
+	DenyOn string `json:"denyOn,omitempty"`
 
 	// Lameduck is the time for which the server accepts connections after the signal to
 	// terminate, until the API servers stop using it. Empty: "5s".

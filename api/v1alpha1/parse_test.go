@@ -93,7 +93,7 @@ func TestDefaults(t *testing.T) {
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\nlocalNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\nautopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
 		"limits: {maxConcurrent: 4096, reverseShare: 10, searchShare: 25, searchRate: 1000, searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128}\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
-		"listen: ':8443'\nnamespace: dnsconfigurer\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
+		"listen: ':8443'\nnamespace: dnsconfigurer\nignore: []\ndenyOn: error\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
 		"listen: ['169.254.20.10:53']\nnotrack: auto\nclusterDNS: []\nclusterDomain: cluster.local\nreverseCIDRs: []\nupstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\nlocalNames: {specialUse: true}\n"+
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\n"+

@@ -157,6 +157,8 @@ var values = map[string]flagValue{
 	"tls-key":            {file: "k"},
 	"self-signed":        {file: "true"},
 	"namespace":          {file: "ns"},
+	"ignore":             {file: "[old-glibc-search]"},
+	"deny-on":            {file: "never"},
 }
 
 // flagValue is one value of a flag: in the file, and on the command line if that differs.

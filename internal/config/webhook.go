@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // Webhook is a validated WebhookConfiguration.
@@ -25,6 +26,7 @@ type Webhook struct {
 	LameduckTime time.Duration
 	Node         Node
 	Rules        *admission.Rules
+	Report       admission.Report
 }
 
 // WebhookKind describes the file of the command webhook.
@@ -153,6 +155,26 @@ var webhookFields = []Field[Webhook]{
 				return fmt.Errorf("%q is not a DNS label", c.Namespace)
 			}
 			return nil
+		},
+	},
+	{
+		Path: "ignore", Flag: "ignore", At: func(c *Webhook) any { return &c.Ignore },
+		Usage: "`CODE` of findings that are not reported, such as old-glibc-search; repeatable",
+		Check: func(c *Webhook) error {
+			c.Report.Ignore = nil
+			for _, code := range c.Ignore {
+				c.Report.Ignore = append(c.Report.Ignore, policy.Code(code))
+			}
+			return nil
+		},
+	},
+	{
+		Path: "denyOn", Flag: "deny-on", At: func(c *Webhook) any { return &c.DenyOn },
+		Usage:  "lowest `SEVERITY` of a finding for which a pod is denied: error, warning or never",
+		Values: []string{string(admission.DenyOnError), string(admission.DenyOnWarning), string(admission.DenyNever)},
+		Check: func(c *Webhook) error {
+			c.Report.DenyOn = admission.DenyOn(cmp.Or(c.DenyOn, v1alpha1.DefaultDenyOn))
+			return setDefault(&c.DenyOn, v1alpha1.DefaultDenyOn)
 		},
 	},
 	{

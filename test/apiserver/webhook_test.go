@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
@@ -260,7 +261,7 @@ func (w *webhookTest) vectors(t *testing.T) {
 			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
 		}
 		judged++
-		h.SetRules(v.Node.Rules(t))
+		h.SetRules(v.Node.Rules(t), admission.Report{})
 		s, err := w.create(t.Context(), object, true)
 		if err != nil {
 			t.Errorf("%s: %v", v.Name, err)

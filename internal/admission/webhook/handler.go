@@ -30,6 +30,7 @@ const (
 // Config configures a [Handler].
 type Config struct {
 	Rules    *admission.Rules // required; SetRules replaces them
+	Report   admission.Report // SetRules replaces it
 	Logger   *slog.Logger     // nil: no log
 	Register prometheus.Registerer
 
@@ -47,7 +48,7 @@ type Handler struct {
 	large   *semaphore.Weighted                                                      // the bytes of the reviews that are being read and checked
 	small   *semaphore.Weighted                                                      // those of small reviews
 	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
-	rules   atomic.Pointer[admission.Rules]
+	rules   atomic.Pointer[rules]
 }
 
 // New returns a Handler.
@@ -56,12 +57,21 @@ func New(c Config) *Handler {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	h.SetRules(c.Rules)
+	h.SetRules(c.Rules, c.Report)
 	return h
 }
 
-// SetRules replaces the rules. Reviews that arrive later are evaluated with them.
-func (h *Handler) SetRules(rules *admission.Rules) { h.rules.Store(rules) }
+// SetRules replaces the rules, and what is reported of their findings. Reviews that arrive
+// later are evaluated with them.
+func (h *Handler) SetRules(r *admission.Rules, report admission.Report) {
+	h.rules.Store(&rules{r, report})
+}
+
+// rules are what SetRules sets.
+type rules struct {
+	*admission.Rules
+	report admission.Report
+}
 
 // ServeHTTP responds to an AdmissionReview, or with an HTTP error.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

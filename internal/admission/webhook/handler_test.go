@@ -19,7 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -319,5 +321,47 @@ func checkWarnings(t *testing.T, warnings []string) {
 	}
 	if total > 4096 {
 		t.Errorf("%d characters of warnings", total)
+	}
+}
+
+// TestHandler_Report covers the findings that the annotation and the configuration ignore, and
+// the threshold of denials.
+func TestHandler_Report(t *testing.T) {
+	const (
+		cut = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"%s},"spec":{"hostNetwork":true}}`
+		set = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web","namespace":"shop"%s},"spec":{"template":{"spec":{"hostNetwork":true}}}}`
+		bad = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","namespace":"shop"%s},
+			"spec":{"subdomain":"db","setHostnameAsFQDN":true}}`
+
+		code    = policy.CodeHostNetworkDefault
+		tooLong = policy.CodeFQDNTooLong
+	)
+	annotated := func(code policy.Code) string {
+		return fmt.Sprintf(`,"annotations":{"dnsconfigurer.dev/ignore":"x, %s"}`, code)
+	}
+	for _, tt := range []struct {
+		name, object, metadata string
+		report                 admission.Report
+		want                   string
+	}{
+		{"a warning", cut, "", admission.Report{}, "warns"},
+		{"the annotation", cut, annotated(code), admission.Report{}, "allows"},
+		{"the annotation of a DaemonSet", set, annotated(code), admission.Report{}, "allows"},
+		{"another code", cut, annotated(tooLong), admission.Report{}, "warns"},
+		{"ignored by the configuration", cut, "", admission.Report{Ignore: []policy.Code{code}}, "allows"},
+		{"denied for a warning", cut, "", admission.Report{DenyOn: admission.DenyOnWarning}, "denies"},
+		{"an annotation does not allow what is denied", cut, annotated(code), admission.Report{DenyOn: admission.DenyOnWarning}, "denies"},
+		{"a template is not denied", set, "", admission.Report{DenyOn: admission.DenyOnWarning}, "warns"},
+		{"an error", bad, "", admission.Report{}, "denies"},
+		{"an annotation does not ignore an error", bad, annotated(tooLong), admission.Report{}, "denies"},
+		{"never denied", bad, "", admission.Report{DenyOn: admission.DenyNever}, "warns"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Report: tt.report})
+			got := parseResponse(t, post(h, webhook.PathValidate, newReview(t, "CREATE", fmt.Appendf(nil, tt.object, tt.metadata))))
+			if verb(got) != tt.want {
+				t.Errorf("%s, want %s: %+v", verb(got), tt.want, got)
+			}
+		})
 	}
 }

@@ -74,7 +74,7 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	for i := range findings {
 		findings[i].Field = "spec.replicas"
 	}
-	return newAnswer(o, findings), nil
+	return newAnswer(o, rules.report.Filter(findings, next.Annotations, next.Pod.Annotations)), nil
 }
 
 // readStatefulSet returns the StatefulSet that q scales.

@@ -6,6 +6,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -27,11 +28,12 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 		return answer{verdict: verdictPassed}, err
 	}
 	o := newObject(w, q)
-	findings, err := h.rules.Load().Check(ctx, o)
+	rules := h.rules.Load()
+	findings, err := rules.Check(ctx, o)
 	if err != nil {
 		return answer{}, err
 	}
-	return newAnswer(o, findings), nil
+	return newAnswer(o, rules.report.Filter(findings, w.Annotations, w.Pod.Annotations)), nil
 }
 
 // newObject converts w for the rules.
@@ -101,7 +103,7 @@ func warnings(sentences []string) []string {
 	total := 0
 	fitting, included := 0, 0 // the lines that leave room for leftOut, and their sentences
 	for i, s := range sentences {
-		for _, line := range fold(printable(s)) {
+		for _, line := range foldAfter(lines, printable(s), i) {
 			lines = append(lines, line)
 			total += utf8.RuneCountInString(line)
 		}
@@ -122,21 +124,33 @@ func leftOut(n int) string {
 // continuation is the prefix of a line that continues a sentence.
 const continuation = "... "
 
-// fold splits a sentence into lines of at most maxWarning characters. It splits a word that
-// is longer than a line.
-func fold(s string) []string {
+// foldAfter returns the lines of the sentence with an index, after others. Sentences may end
+// alike, and client-go drops a warning that is equal to a previous one: such lines are
+// numbered.
+func foldAfter(others []string, sentence string, index int) []string {
+	lines := fold(sentence, continuation)
+	repeated := func(line string) bool { return slices.Contains(others, line) }
+	if slices.ContainsFunc(lines[1:], repeated) {
+		return fold(sentence, fmt.Sprintf("...(%d) ", index+1))
+	}
+	return lines
+}
+
+// fold splits a sentence into lines of at most maxWarning characters. Those after the first
+// start with prefix. It splits a word that is longer than a line.
+func fold(s, prefix string) []string {
 	var lines []string
 	rest := []rune(s)
 	for len(rest) > maxWarning {
 		at := maxWarning
-		for i := maxWarning; i > len(continuation); i-- {
+		for i := maxWarning; i > len(prefix); i-- {
 			if rest[i] == ' ' {
 				at = i
 				break
 			}
 		}
 		lines = append(lines, string(rest[:at]))
-		rest = []rune(continuation + strings.TrimPrefix(string(rest[at:]), " "))
+		rest = []rune(prefix + strings.TrimPrefix(string(rest[at:]), " "))
 	}
 	return append(lines, string(rest))
 }

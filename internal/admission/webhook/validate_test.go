@@ -52,3 +52,13 @@ func TestWarnings_Limits(t *testing.T) {
 		t.Errorf("4097 characters: %d, ending with %q", total, last)
 	}
 }
+
+// TestWarnings_SameEnd: client-go drops a warning that is equal to a previous one.
+func TestWarnings_SameEnd(t *testing.T) {
+	end := " " + strings.Repeat("b", 110)
+	got := warnings([]string{strings.Repeat("1", 20) + end, strings.Repeat("2", 20) + end})
+	want := []string{strings.Repeat("1", 20), "..." + end, strings.Repeat("2", 20), "...(2)" + end}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
