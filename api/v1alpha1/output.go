@@ -3,6 +3,21 @@
 
 package v1alpha1
 
+import "fmt"
+
+// VersionResult is what `version -o json` prints.
+type VersionResult struct {
+	Version   string `json:"version"`   // of the program, such as v0.1.0
+	GoVersion string `json:"goVersion"` // of the compiler, such as go1.26.0
+	OS        string `json:"os"`        // as GOOS of Go, such as linux
+	Arch      string `json:"arch"`      // as GOARCH of Go, such as amd64
+}
+
+// String returns the line that `version` prints.
+func (v VersionResult) String() string {
+	return fmt.Sprintf("dnsconfigurer %s %s %s/%s\n", v.Version, v.GoVersion, v.OS, v.Arch)
+}
+
 // RenderResult is one line of `render -o json`: what a pod gets. Lists are never null.
 type RenderResult struct {
 	Kind      string `json:"kind"`

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
@@ -23,7 +24,7 @@ func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCa
 func Defaults(kind string) ([]byte, error) {
 	text, err := defaults.ReadFile("defaults/" + kind + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("unknown kind %q: want one of %q", kind, Kinds())
+		return nil, fmt.Errorf("unknown kind %q: want %s", kind, strings.Join(Kinds(), ", "))
 	}
 	return text, nil
 }

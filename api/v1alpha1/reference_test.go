@@ -28,6 +28,9 @@ const outputIntroduction = `# JSON output
 
 This page lists the fields of the output of commands with ` + "`-o json`" + `.
 
+The output of ` + "`render`, `validate`, `lookup`, `config check`" + ` is JSON Lines: one object on each line,
+which ` + "`jq`" + ` reads as it is. ` + "`-o jsonl`" + ` is another name of the format.
+
 It is generated: ` + "`go test ./api/v1alpha1 -run TestOutputReference -update`" + ` writes it from the source
 code. The Go types are in [api/v1alpha1](../api/v1alpha1), for programs that read the output.
 Fields may be added in every release; none is removed or changes its meaning within v1alpha1.

@@ -28,8 +28,8 @@ func bypassCommand() *cobra.Command {
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
 bypass on when the shim has failed five times in a minute.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: cobra.ArbitraryArgs,
+		RunE: requireCommand,
 	}
 	cmd.AddCommand(bypassOnCommand(), bypassOffCommand())
 	return cmd

@@ -26,8 +26,8 @@ func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print defaults of configuration files, and check files",
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  cobra.ArbitraryArgs,
+		RunE:  requireCommand,
 	}
 	cmd.AddCommand(configDefaultsCommand(), configCheckCommand())
 	return cmd
@@ -81,7 +81,7 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
 	cmd.Flags().BoolVar(&c.noFiles, "no-files", false, "check FILE without the files that it names, and without required fields")
-	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json (one finding per line, then one changed pod per line)")
+	formatFlag(cmd, &c.output, "`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
 	c.manifests.register(cmd.Flags())
 	return cmd
 }

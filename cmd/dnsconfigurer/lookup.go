@@ -58,13 +58,12 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
 	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
-	flags.StringVar(&l.server, "server", "", "`ADDR:PORT` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
+	flags.StringVar(&l.server, "server", "", "`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
 	flags.BoolVar(&l.complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
 	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not queried")
-	flags.StringVarP(&l.output, "output", "o", "text", "`FORMAT`: text or json")
+	formatFlag(cmd, &l.output, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
 	l.node.Register(flags)
 	completeFlag(cmd, "libc", string(libc.Glibc), string(libc.Musl))
-	completeFlag(cmd, "output", "text", "json")
 	return cmd
 }
 
@@ -192,8 +191,8 @@ func (l *lookupFlags) parseServers(c *lookup.Config) (err error) {
 		if l.complete {
 			return usageError{errors.New("--complete has no effect with --server: set one of them")}
 		}
-		if c.Server, err = netip.ParseAddrPort(l.server); err != nil {
-			return usageError{fmt.Errorf("--server %q: want ADDR:PORT, such as 10.96.0.10:53 or [fd00::10]:53", l.server)}
+		if c.Server, err = parseServer(l.server); err != nil {
+			return usageError{err}
 		}
 		if len(l.upstream) > 0 {
 			return usageError{errors.New("--upstream has no effect with --server: set one of them")}
@@ -207,4 +206,16 @@ func (l *lookupFlags) parseServers(c *lookup.Config) (err error) {
 		c.Upstream = append(c.Upstream, s)
 	}
 	return nil
+}
+
+// parseServer parses the value of --server. The default of its port is that of --upstream.
+func parseServer(text string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(addr, 53), nil
+	}
+	server, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return server, fmt.Errorf("--server: %q: want ADDRESS, IPV4:PORT or [IPV6]:PORT, such as 10.96.0.10 or [fd00::10]:53", text)
+	}
+	return server, nil
 }

@@ -38,16 +38,13 @@ const (
 // errReported is returned by a command that has already written why it fails.
 var errReported = errors.New("reported")
 
-// usageError is an error in the command line.
-type usageError struct{ error }
-
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagUsageError)
 
 	cmd, err := root.ExecuteContextC(ctx)
 	if flags, ok := errors.AsType[config.FlagError](err); ok {
@@ -67,39 +64,24 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// noArguments accepts no arguments.
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
-	}
-	return nil
-}
-
-// oneArgument accepts one argument, which is called name in errors.
-func oneArgument(name string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageError{fmt.Errorf("want one %s, got %d arguments", name, len(args))}
-		}
-		return nil
-	}
-}
-
 // rootCommand returns the command with its subcommands. args is the command line.
 func rootCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "dnsconfigurer",
 		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
+		Version:       version(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q", args[0])}
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
 	}
+	root.SetVersionTemplate(newVersion().String())
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		renderCommand(), validateCommand(), lookupCommand(), doctorCommand(),
 		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),

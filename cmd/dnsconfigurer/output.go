@@ -10,7 +10,31 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
+
+// formatFlag registers the flag -o, whose first format is the default. jsonl is another name
+// of json: commands print JSON Lines, one object per line.
+func formatFlag(cmd *cobra.Command, at *string, usage string, formats ...string) {
+	*at = formats[0]
+	cmd.Flags().VarP((*formatValue)(at), "output", "o", usage)
+	completeFlag(cmd, "output", formats...)
+}
+
+// formatValue is the value of the flag -o.
+type formatValue string
+
+func (f *formatValue) Type() string   { return "string" }
+func (f *formatValue) String() string { return string(*f) }
+
+func (f *formatValue) Set(text string) error {
+	if text == "jsonl" {
+		text = "json"
+	}
+	*f = formatValue(text)
+	return nil
+}
 
 // checkOutput checks the value of -o.
 func checkOutput(value string, allowed ...string) error {

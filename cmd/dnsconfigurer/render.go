@@ -34,9 +34,8 @@ severity error, for example because the pod would not start or the API server re
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.manifests.register(cmd.Flags())
-	cmd.Flags().StringVarP(&r.output, "output", "o", "resolv.conf", "`FORMAT`: resolv.conf, json (one object per line) or explain")
+	formatFlag(cmd, &r.output, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", output.RenderFormats...)
 	r.node.Register(cmd.Flags())
-	completeFlag(cmd, "output", output.RenderFormats...)
 	return cmd
 }
 

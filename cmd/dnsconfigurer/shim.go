@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -63,9 +64,9 @@ socket or runtime endpoint ends it.`,
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		parseKnownFlags(cmd.Flags(), args)
 		if help, _ := cmd.Flags().GetBool("help"); help {
-			return usageError{err}
+			return flagUsageError(cmd, err)
 		}
-		return run(cmd, err)
+		return run(cmd, errors.Unwrap(flagUsageError(cmd, err)))
 	})
 	return cmd
 }

@@ -46,12 +46,11 @@ in a pipeline.`,
 	}
 	flags := cmd.Flags()
 	v.manifests.register(flags)
-	flags.StringVarP(&v.output, "output", "o", "text", "`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)")
+	formatFlag(cmd, &v.output, "`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)", output.ValidateFormats...)
 	flags.StringVar(&v.failOn, "fail-on", string(policy.SeverityError), "lowest `SEVERITY` of a finding for exit code 1: error, warning or info")
 	flags.StringSliceVar(&v.ignore, "ignore", nil, "`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
 	flags.BoolVar(&v.verbose, "verbose", false, "also print findings of severity info; JSON always has them")
 	v.node.RegisterWithoutHost(flags)
-	completeFlag(cmd, "output", output.ValidateFormats...)
 	completeFlag(cmd, "fail-on", severities...)
 	return cmd
 }

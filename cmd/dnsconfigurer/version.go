@@ -4,23 +4,44 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this binary",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "dnsconfigurer %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+	format := ""
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this binary",
+		Example: "  dnsconfigurer version -o json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := checkOutput(format, "text", "json"); err != nil {
+				return err
+			}
+			if format == "json" {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(newVersion())
+			} else {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), newVersion())
+			}
+			if err != nil {
+				return fmt.Errorf("writing the result: %w", err)
+			}
+			return nil
 		},
 	}
+	formatFlag(cmd, &format, "`FORMAT`: text or json", "text", "json")
+	return cmd
+}
+
+func newVersion() v1alpha1.VersionResult {
+	return v1alpha1.VersionResult{Version: version(), GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 }
 
 // version returns the version of the module, or the revision if it was built without one.

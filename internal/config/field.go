@@ -35,6 +35,10 @@ type Field[C any] struct {
 	// Clear clears other fields of the file that the flag overrides, too. nil: none.
 	Clear func(*C)
 
+	// RequireFlagValue says that an empty value of the flag is an error. In the file it is the
+	// default.
+	RequireFlagValue bool
+
 	// IgnoreEmptyFlag says that an empty value of the flag does not override the file.
 	IgnoreEmptyFlag bool
 }

@@ -47,7 +47,7 @@ func NodeCacheKind() *Kind[NodeCache] {
 				return s.missing("clusterDNS")
 			}
 			// There is no default: a wrong server would deny names that exist.
-			return errors.New("no cluster DNS server configured: set --cluster-dns or clusterDNS")
+			return FlagError{errors.New("no cluster DNS server configured: set --cluster-dns or clusterDNS")}
 		},
 		Fields: nodeCacheFields,
 	}
@@ -88,7 +88,7 @@ var nodeCacheFields = []Field[NodeCache]{
 		},
 	},
 	{
-		Path: "clusterDomain", Flag: "cluster-domain", Restart: true, At: func(c *NodeCache) any { return &c.ClusterDomain },
+		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true, At: func(c *NodeCache) any { return &c.ClusterDomain },
 		Usage: clusterDomainUsage,
 		Check: func(c *NodeCache) (err error) {
 			c.Domain, err = parseClusterDomain(&c.ClusterDomain)

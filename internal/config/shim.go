@@ -55,7 +55,7 @@ func finishShim(c *Shim, s *Source[Shim]) (err error) {
 // default that differs from the kubelet's value would break pods.
 func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, mode cri.Mode, s *Source[C]) (Node, *policy.Engine, error) {
 	if n.KubeletConfig == "" && n.KubeletConfigDir == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
-		return Node{}, nil, errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty")
+		return Node{}, nil, s.incomplete(errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty"))
 	}
 	if n.NodeName == "" {
 		return Node{}, nil, s.missing("node.nodeName")

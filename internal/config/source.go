@@ -4,6 +4,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -137,6 +138,9 @@ func (s *Source[C]) load() (C, error) {
 	if err != nil {
 		return none, err
 	}
+	if err := s.checkFlags(); err != nil {
+		return none, FlagError{err}
+	}
 	s.applyFlags(&c)
 	if problems := s.check(&c, s.origin); problems != nil {
 		err := joinProblems(problems)
@@ -177,6 +181,17 @@ func (s *Source[C]) read() (c C, err error) {
 		s.resolve(&c, s.path)
 	}
 	return c, nil
+}
+
+// checkFlags returns an error about each flag that must have a value and has none.
+func (s *Source[C]) checkFlags() error {
+	var problems []error
+	for _, f := range s.Fields {
+		if f.RequireFlagValue && s.isSet(&f) && s.flags.Lookup(f.Flag).Value.String() == "" {
+			problems = append(problems, fmt.Errorf("--%s: is empty: want a value, or leave the flag out for the default", f.Flag))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // applyFlags overrides the fields of c whose flag is set.
@@ -239,5 +254,14 @@ func (s *Source[C]) Completions() map[string][]string {
 
 // missing returns the error about a required field. It names the file if there is one.
 func (s *Source[C]) missing(path string) error {
-	return fmt.Errorf("%s: missing: set it in the file, or as %s", s.origin(path), s.flagName(path))
+	return s.incomplete(fmt.Errorf("%s: missing: set it in the file, or as %s", s.origin(path), s.flagName(path)))
+}
+
+// incomplete returns the error about a required field that is missing. Without a file it is an
+// error in the command line.
+func (s *Source[C]) incomplete(err error) error {
+	if s.path == "" {
+		return FlagError{err}
+	}
+	return err
 }

@@ -37,7 +37,8 @@ func parseDefaultTrue(value **bool) bool {
 	return **value
 }
 
-// parseListen parses addresses to serve on. It sets *texts to their canonical form.
+// parseListen parses addresses to serve on. It sets *texts to their canonical form. Like in
+// [net.Listen], an address without a host is that of all interfaces, for IPv4 and IPv6.
 func parseListen(texts *[]string, defaultText string) ([]netip.AddrPort, error) {
 	if len(*texts) == 0 {
 		*texts = []string{defaultText}
@@ -46,11 +47,14 @@ func parseListen(texts *[]string, defaultText string) ([]netip.AddrPort, error) 
 	var canonical []string
 	var problems []error
 	for i, text := range *texts {
+		if strings.HasPrefix(text, ":") {
+			text = "[::]" + text
+		}
 		addr, err := netip.ParseAddrPort(text)
 		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 		switch {
 		case err != nil:
-			problems = append(problems, itemError{i, fmt.Errorf("%q is not an IP address with a port", text)})
+			problems = append(problems, itemError{i, fmt.Errorf("%q is not an IP address with a port", (*texts)[i])})
 		case addr.Port() != 0 && slices.Contains(addrs, addr): // for port 0 the kernel selects a free one
 			problems = append(problems, itemError{i, fmt.Errorf("duplicate address %s", addr)})
 		}
@@ -78,7 +82,17 @@ func parseDomain(text *string, defaultText, rootProblem string) (fqdn.Name, erro
 }
 
 func parseClusterDomain(text *string) (fqdn.Name, error) {
-	return parseDomain(text, v1alpha1.DefaultClusterDomain, "want a domain such as "+v1alpha1.DefaultClusterDomain)
+	name, err := parseDomain(text, v1alpha1.DefaultClusterDomain, "want a domain such as "+v1alpha1.DefaultClusterDomain)
+	// The DNS has names of any octets, but no client could send those of this cluster.
+	if err == nil && strings.ContainsFunc(*text, func(r rune) bool { return !isHostRune(r) }) {
+		err = fmt.Errorf("%q: want a domain such as %s", *text, v1alpha1.DefaultClusterDomain)
+	}
+	return name, err
+}
+
+// isHostRune reports whether r occurs in domains of hosts. Clusters have underscores in theirs.
+func isHostRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r)
 }
 
 // parseNetworks parses networks. It returns nil for an empty list.

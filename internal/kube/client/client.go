@@ -4,7 +4,9 @@
 package client
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +22,9 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	if kubeconfig == "" {
 		cfg, err = rest.InClusterConfig()
 	} else if cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		if missing, ok := errors.AsType[*fs.PathError](err); ok && missing.Path == kubeconfig {
+			err = missing.Err // without the system call and the path
+		}
 		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
 	if err != nil {
