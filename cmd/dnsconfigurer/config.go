@@ -138,22 +138,22 @@ func findingsOf(path string) ([]policy.Finding, error) {
 	}
 	switch kind {
 	case v1alpha1.KindDNS:
-		_, err := config.DNSKind().FromFile(path).Load()
+		_, err := config.DNSKind().FromFile(path).WithPlaces().Load()
 		return nil, err
 	case v1alpha1.KindNodeCache:
-		_, err := config.NodeCacheKind().FromFile(path).Load()
+		_, err := config.NodeCacheKind().FromFile(path).WithPlaces().Load()
 		return nil, err
 	case v1alpha1.KindWebhook:
-		_, err := config.WebhookKind().FromFile(path).Load()
+		_, err := config.WebhookKind().FromFile(path).WithPlaces().Load()
 		return nil, err
 	case v1alpha1.KindAgent:
-		c, err := config.AgentKind().FromFile(path).Load()
+		c, err := config.AgentKind().FromFile(path).WithPlaces().Load()
 		if err != nil {
 			return nil, err
 		}
 		return c.Node.Check()
 	case v1alpha1.KindShim:
-		c, err := config.ShimKind().FromFile(path).Load()
+		c, err := config.ShimKind().FromFile(path).WithPlaces().Load()
 		if err != nil {
 			return nil, err
 		}
@@ -193,11 +193,14 @@ func checkFields(path string) ([]policy.Finding, error) {
 
 // print writes the findings about a file. It returns an error if one of them is an error.
 func (c *checker) print(w io.Writer, path string, found []policy.Finding) (err error) {
+	places := config.ReadPlaces(path)
 	for _, f := range output.Findings(found) {
 		if c.output == "json" {
+			at := places.Of(f.Field)
+			f.Line, f.Column = at.Line, at.Column
 			err = json.NewEncoder(w).Encode(f)
 		} else {
-			_, err = fmt.Fprintf(w, "%s:%s: %s: %s\nhint: %s\n", path, f.Field, f.Severity, f.Message, f.Hint)
+			_, err = fmt.Fprintf(w, "%s: %s: %s: %s (%s)\nhint: %s\n", places.Text(f.Field), f.Severity, f.Field, f.Message, f.Code, f.Hint)
 		}
 		if err != nil {
 			return fmt.Errorf("writing the result: %w", err)

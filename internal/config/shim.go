@@ -273,5 +273,5 @@ func ReadNode(path, kind string) (Node, error) {
 	case kube.KubeletKind:
 		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, fieldPath)
 	}
-	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", path, kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", ReadPlaces(path).Text("kind"), kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 }

@@ -23,6 +23,7 @@ type Source[C any] struct {
 	flags      *pflag.FlagSet
 	flagValues C
 	path       string
+	places     *Places // nil: errors name the file and the field alone
 	files      files
 }
 
@@ -35,6 +36,12 @@ func (e FlagError) Unwrap() error { return e.error }
 // FromFile returns a source without flags.
 func (k *Kind[C]) FromFile(path string) *Source[C] {
 	return &Source[C]{Kind: k, flags: pflag.NewFlagSet("", pflag.ContinueOnError), path: path}
+}
+
+// WithPlaces makes errors about the file begin with "file:line:column". It returns s.
+func (s *Source[C]) WithPlaces() *Source[C] {
+	s.places = ReadPlaces(s.path)
+	return s
 }
 
 // FromFlags adds --config and the flags of all fields to set. Help shows defaults as their
@@ -174,7 +181,9 @@ func (s *Source[C]) read() (c C, err error) {
 	if err != nil {
 		return c, fmt.Errorf("reading the configuration: %w", err)
 	}
-	if c, err = s.parse(data); err != nil {
+	if c, err = s.parse(data); err != nil && s.places != nil {
+		return c, s.places.addTo(err)
+	} else if err != nil {
 		return c, multierr.Prefix(s.path, err)
 	}
 	if s.resolve != nil {
@@ -237,6 +246,9 @@ func (s *Source[C]) flagName(path string) string {
 func (s *Source[C]) origin(path string) string {
 	if s.path == "" || s.isSet(s.field(path)) {
 		return s.flagName(path)
+	}
+	if s.places != nil {
+		return s.places.Text(path) + ": " + path
 	}
 	return s.path + ": " + path
 }

@@ -82,10 +82,11 @@ func parseDomain(text *string, defaultText, rootProblem string) (fqdn.Name, erro
 }
 
 func parseClusterDomain(text *string) (fqdn.Name, error) {
+	given := *text
 	name, err := parseDomain(text, v1alpha1.DefaultClusterDomain, "want a domain such as "+v1alpha1.DefaultClusterDomain)
 	// The DNS has names of any octets, but no client could send those of this cluster.
-	if err == nil && strings.ContainsFunc(*text, func(r rune) bool { return !isHostRune(r) }) {
-		err = fmt.Errorf("%q: want a domain such as %s", *text, v1alpha1.DefaultClusterDomain)
+	if err == nil && strings.ContainsFunc(given, func(r rune) bool { return !isHostRune(r) }) {
+		err = fmt.Errorf("%q: want a domain such as %s", given, v1alpha1.DefaultClusterDomain)
 	}
 	return name, err
 }
