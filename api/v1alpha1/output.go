@@ -18,7 +18,8 @@ func (v VersionResult) String() string {
 	return fmt.Sprintf("dnsconfigurer %s %s %s/%s\n", v.Version, v.GoVersion, v.OS, v.Arch)
 }
 
-// RenderResult is one line of `render -o json`: what a pod gets. Lists are never null.
+// RenderResult is one line of `render -o json`: what a pod gets. Lists are never null. A pod of
+// Windows, which has no resolv.conf, gets the first search domain alone, and no options.
 type RenderResult struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

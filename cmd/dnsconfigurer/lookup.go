@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
@@ -117,6 +118,9 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if c.Pod, err = lookup.FindPod(c.Manifest.Workloads, l.pod, l.manifests.namespace, node.Name); err != nil {
 		return errors.Join(readErr, err)
+	}
+	if kube.IsWindows(&c.Pod.Pod.Spec) {
+		return errors.Join(readErr, fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", l.pod))
 	}
 	simulation, err := lookup.New(c)
 	if err != nil {

@@ -66,7 +66,7 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 
 	m, readErr := r.manifests.ReadPods(cmd.InOrStdin())
 	output.WriteNotes(cmd.ErrOrStderr(), m)
-	out := output.Renderer{Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Format: r.output, Titles: len(m.Workloads) > 1}
+	out := output.Renderer{Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Format: r.output}
 	failed := false
 	for _, w := range m.Workloads {
 		w = w.OnNode(r.manifests.namespace, node.Name)

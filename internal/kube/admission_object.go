@@ -118,4 +118,12 @@ type admissionPod struct {
 	SetHostnameAsFQDN *bool                `json:"setHostnameAsFQDN,omitempty"`
 	OS                *corev1.PodOS        `json:"os,omitempty"`
 	NodeSelector      map[string]string    `json:"nodeSelector,omitempty"`
+	Affinity          *admissionAffinity   `json:"affinity,omitempty"`
+}
+
+// admissionAffinity is the part of an affinity that decides on the operating system.
+type admissionAffinity struct {
+	NodeAffinity *struct {
+		Required *corev1.NodeSelector `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	} `json:"nodeAffinity,omitempty"`
 }

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -57,10 +58,25 @@ func podIPs(pod *corev1.Pod) (ips []netip.Addr) {
 	return ips
 }
 
-// IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector
-// that pods had before spec.os and still need for the scheduler.
+// IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector or
+// required node affinity that pods had before spec.os and still need for the scheduler.
 func IsWindows(spec *corev1.PodSpec) bool {
-	return spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
+	if spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows) {
+		return true
+	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return false
+	}
+	required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return required != nil && len(required.NodeSelectorTerms) > 0 && !slices.ContainsFunc(required.NodeSelectorTerms, allowsOther)
+}
+
+// allowsOther reports whether a term, one of those of which a node must match one, matches
+// nodes without Windows.
+func allowsOther(term corev1.NodeSelectorTerm) bool {
+	return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+		return r.Key == corev1.LabelOSStable && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 && r.Values[0] == string(corev1.Windows)
+	})
 }
 
 // SetDefaults sets the API's defaults for the fields of spec that affect DNS.

@@ -135,3 +135,32 @@ func FuzzParseKubeletConfiguration(f *testing.F) {
 		}
 	})
 }
+
+func TestIsWindows_Affinity(t *testing.T) {
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "disk", Operator: corev1.NodeSelectorOpExists},
+			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values},
+		}}
+	}
+	for _, tt := range []struct {
+		name  string
+		terms []corev1.NodeSelectorTerm
+		want  bool
+	}{
+		{"no term", nil, false},
+		{"Windows", []corev1.NodeSelectorTerm{in("kubernetes.io/os", "windows")}, true},
+		{"Linux", []corev1.NodeSelectorTerm{in("kubernetes.io/os", "linux")}, false},
+		{"both", []corev1.NodeSelectorTerm{in("kubernetes.io/os", "linux", "windows")}, false},
+		{"another label", []corev1.NodeSelectorTerm{in("os", "windows")}, false},
+		{"one term of two", []corev1.NodeSelectorTerm{in("kubernetes.io/os", "windows"), in("os", "x")}, false},
+		{"two terms", []corev1.NodeSelectorTerm{in("kubernetes.io/os", "windows"), in("kubernetes.io/os", "windows")}, true},
+	} {
+		spec := corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: tt.terms},
+		}}}
+		if got := kube.IsWindows(&spec); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

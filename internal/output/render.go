@@ -11,6 +11,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // RenderFormats are the formats of a Renderer.
@@ -21,7 +22,6 @@ type Renderer struct {
 	Stdout io.Writer // receives the decisions
 	Stderr io.Writer // receives the findings in the format resolv.conf
 	Format string    // one of RenderFormats
-	Titles bool      // write the pod's name before its resolv.conf
 
 	written map[string]bool // messages about the node, which are the same for all pods
 }
@@ -29,6 +29,10 @@ type Renderer struct {
 // Write writes the decision about w's pod.
 func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	title := fmt.Sprintf("# %s %s/%s\n", w.Kind, w.Pod.Namespace, w.Name)
+	windows := kube.IsWindows(&w.Pod.Spec)
+	if windows {
+		title += windowsTitle
+	}
 	switch r.Format {
 	case "json":
 		return json.NewEncoder(r.Stdout).Encode(renderResult(w, d))
@@ -41,15 +45,23 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 			r.writeFinding(w, f)
 		}
 	}
-	text := ""
-	if r.Titles {
-		text = title
-	}
 	if d.Starts() { // other pods have no resolv.conf
-		text += d.Config().String()
+		title += config(d, windows).String()
 	}
-	_, err := io.WriteString(r.Stdout, text)
+	_, err := io.WriteString(r.Stdout, title)
 	return err
+}
+
+// windowsTitle is printed for a pod of Windows.
+const windowsTitle = "# Windows has no resolv.conf: it gets the nameservers and the first search domain, no options\n"
+
+// config returns what is configured in the containers of a pod.
+func config(d *policy.Decision, windows bool) resolvconf.Config {
+	c := d.Config()
+	if windows {
+		c.Searches, c.Options = c.Searches[:min(len(c.Searches), 1)], []string{}
+	}
+	return c
 }
 
 // writeFinding writes a finding about w. A finding about the node is written once.
@@ -69,7 +81,7 @@ func (r *Renderer) writeFinding(w kube.Workload, f policy.Finding) {
 }
 
 func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
-	c := d.Config()
+	c := config(d, kube.IsWindows(&w.Pod.Spec))
 	return v1alpha1.RenderResult{
 		Kind:        w.Kind,
 		Namespace:   w.Pod.Namespace,
