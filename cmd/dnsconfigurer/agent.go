@@ -51,6 +51,7 @@ once on SIGHUP. If the configuration is invalid, the agent keeps the previous on
 		defer daemon.TuneRuntime()()
 		reload, stop := daemon.Sighup()
 		defer stop()
+		writer.Logger().Info("starting", "version", version())
 		server := agent.Server{Source: source, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		return server.Run(cmd.Context(), c)
 	}

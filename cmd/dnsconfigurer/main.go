@@ -54,13 +54,19 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailed
+	case logError(cmd, stderr, err):
+		if errors.As(err, &usage) {
+			return exitUsage
+		}
+		return exitFailed
 	case errors.As(err, &usage):
 		output.WriteError(stderr, usage.error)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
-	case !errors.Is(err, errReported):
-		output.WriteError(stderr, err)
 	}
+	output.WriteError(stderr, unwrapLogged(err))
 	return exitFailed
 }
 

@@ -50,6 +50,7 @@ have stopped.`,
 		defer writer.Start()()
 		defer daemon.TuneRuntime()()
 		server.Log, server.Writer = writer.Logger(), writer
+		server.Log.Info("starting", "version", version())
 		return server.Run(cmd.Context())
 	}
 	return cmd

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // serve loads the configuration and runs a server until SIGINT or SIGTERM.
@@ -27,7 +30,46 @@ func serve[C any](cmd *cobra.Command, source *config.Source[C], logFormat func(C
 	}
 	reload, stop := daemon.Sighup()
 	defer stop()
-	return run(cmd.Context(), c, reload, log)
+	log.Info("starting", "version", version())
+	if err := run(cmd.Context(), c, reload, log); err != nil {
+		return loggedError{err, logFormat(c)}
+	}
+	return nil
+}
+
+// loggedError is an error of a server, which is written in the format of its log.
+type loggedError struct {
+	error
+	format string
+}
+
+func (e loggedError) Unwrap() error { return e.error }
+
+// logError writes the error of a server to its log, if it logs in JSON. Otherwise it returns
+// false, and writes nothing. Before the configuration is loaded, only the flag is known.
+func logError(cmd *cobra.Command, w io.Writer, err error) bool {
+	format := ""
+	if f := cmd.Flags().Lookup("log-format"); f != nil {
+		format = f.Value.String()
+	}
+	if logged, ok := errors.AsType[loggedError](err); ok {
+		format = logged.format
+	}
+	if format != "json" {
+		return false
+	}
+	log := slog.New(slog.NewJSONHandler(w, nil))
+	for _, e := range multierr.Unjoin(unwrapLogged(err)) {
+		log.Error("server failed", "error", e.Error())
+	}
+	return true
+}
+
+func unwrapLogged(err error) error {
+	if logged, ok := err.(loggedError); ok {
+		return logged.error
+	}
+	return err
 }
 
 // completeValues registers the shell completions of flags that have a fixed set of values.

@@ -56,6 +56,7 @@ socket or runtime endpoint ends it.`,
 		defer daemon.TuneRuntime()()
 		reload, stop := daemon.Sighup()
 		defer stop()
+		writer.Logger().Info("starting", "version", version())
 		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		return server.Run(cmd.Context())
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -36,9 +37,20 @@ func newHandler(w io.Writer, format string) (slog.Handler, error) {
 	case "text":
 		return statuspage.Record(slog.NewTextHandler(w, nil)), nil
 	case "json":
-		return statuspage.Record(slog.NewJSONHandler(w, nil)), nil
+		return statuspage.Record(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: emptyList})), nil
 	}
 	return nil, fmt.Errorf("log format %q: want text or json", format)
+}
+
+// emptyList replaces a list that is nil: JSON would have null.
+func emptyList(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindAny {
+		return a
+	}
+	if v := reflect.ValueOf(a.Value.Any()); v.Kind() == reflect.Slice && v.IsNil() {
+		a.Value = slog.AnyValue([]string{})
+	}
+	return a
 }
 
 // TuneRuntime tunes Go's runtime for a process that passes short messages and shares the

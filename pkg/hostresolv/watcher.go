@@ -193,8 +193,11 @@ func (w *Watcher) logChange(old, s Snapshot) {
 	log := w.cfg.Logger.With("path", s.Path, "source", s.Source)
 	if s.Since != old.Since && s.File.Err == nil {
 		c := s.File.Config()
-		log.Info("read the host's resolv.conf", "nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches), "options", excerpt.List(c.Options),
-			"stub", s.Stub, "uplink", s.Uplink)
+		attrs := []any{"nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches), "options", excerpt.List(c.Options)}
+		if s.Stub { // of systemd-resolved
+			attrs = append(attrs, "stub", s.Stub, "uplink", s.Uplink)
+		}
+		log.Info("read the host's resolv.conf", attrs...)
 		if servers := s.Loopback(); len(servers) > 0 {
 			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", excerpt.List(servers))
 		}

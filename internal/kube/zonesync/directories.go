@@ -84,7 +84,7 @@ func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 	d := &Directories{cfg: cfg, files: map[string][]string{}, contents: map[string]contents{}}
 	d.watcher = manifest.Watcher{
 		Directories: cfg.Paths, Read: d.read,
-		Logger: cfg.Logger, Message: "cannot read manifests, keeping the previous ones",
+		Logger: cfg.Logger, Message: "cannot read manifests, keeping their previous names, if any",
 	}
 	return d, nil
 }

@@ -77,7 +77,7 @@ func (s *server) recordFailure(now time.Time, err error) {
 	}
 	if !s.loggedDown && now.Sub(s.loggedAt) >= logInterval {
 		s.loggedDown, s.loggedAt = true, now
-		s.log.Warn("upstream server is down, trying the others first", "server", s.Server, "error", err)
+		s.log.Warn("upstream server is down", "server", s.Server, "error", err)
 	}
 }
 
