@@ -129,7 +129,7 @@ type LookupQuery struct {
 	// notAsked of the result).
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"
-	Micros  int64    `json:"micros"`  // until the reply or the timeout
+	Micros  int64    `json:"micros"`  // until the reply or the timeout; 0 without --server and --upstream
 }
 
 // LookupAbsence is the reason why a name of the cluster does not exist.

@@ -49,6 +49,8 @@ func (c *Comparison) conclusion() string {
 		return "both depend on " + c.base.open
 	case !known:
 		return "unknown whether they agree"
+	case agree && !c.Found():
+		return "both find nothing"
 	case agree:
 		return "they agree"
 	}

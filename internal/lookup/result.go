@@ -45,10 +45,13 @@ func (r *Result) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode
 func (r *Result) lookupResult() v1alpha1.LookupResult {
 	queries := make([]v1alpha1.LookupQuery, 0, len(r.Queries))
 	for _, q := range r.Queries {
-		queries = append(queries, v1alpha1.LookupQuery{
-			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(),
-			Rcode: rcode(q), Answers: answers(q), Micros: q.Took.Microseconds(),
-		})
+		row := v1alpha1.LookupQuery{
+			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(), Rcode: rcode(q), Answers: answers(q),
+		}
+		if r.measured() {
+			row.Micros = q.Took.Microseconds()
+		}
+		queries = append(queries, row)
 	}
 	var absences []v1alpha1.LookupAbsence
 	for _, a := range r.absences {

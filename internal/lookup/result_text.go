@@ -24,7 +24,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	var table strings.Builder
 	tabs := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for i, q := range r.Queries {
-		writeQuery(tabs, i+1, q)
+		r.writeQuery(tabs, i+1, q)
 	}
 	tabs.Flush() // a Builder returns no errors
 	for line := range strings.Lines(table.String()) {
@@ -38,17 +38,26 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-func writeQuery(w io.Writer, n int, q libc.Query) {
+// writeQuery writes a row of the table. The time is that of a real server, if there is one.
+func (r *Result) writeQuery(w io.Writer, n int, q libc.Query) {
 	network := ""
 	if q.TCP {
 		network = " tcp"
 	}
-	took := fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
-	if errors.Is(q.Err, errNotAsked) || errors.Is(q.Err, errUnknown) {
-		took = ""
+	took := ""
+	if r.measured() {
+		took = fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
+		if errors.Is(q.Err, errNotAsked) || errors.Is(q.Err, errUnknown) {
+			took = ""
+		}
+		took += "\t"
 	}
-	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
+	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
 }
+
+// measured reports whether queries were sent to servers. The time of a simulated reply says
+// nothing, and differs in each run.
+func (r *Result) measured() bool { return r.server != "" || len(r.upstream) > 0 }
 
 // answerData returns the answer section without owner names, TTLs, and the type that was
 // asked for.
@@ -109,6 +118,9 @@ func (r *Result) remarks() (list []string) {
 	if len(r.assumed) > 0 {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
 	}
+	if problem := r.question.problem(); problem != "" && r.Error != "" && len(r.Queries) == 0 {
+		list = append(list, problem)
+	}
 	unknown := false
 	for _, a := range r.absences {
 		unknown = unknown || a.unknown
@@ -148,3 +160,37 @@ func queryCount(n int) string {
 }
 
 func join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }
+
+// problem returns why no library queries the name. "": it is a valid name.
+func (q Question) problem() string {
+	labels := strings.Split(strings.TrimSuffix(q.Name, "."), ".")
+	long := slices.IndexFunc(labels, func(label string) bool { return len(label) > maxLabel })
+	if _, err := netip.ParseAddr(q.Name); err == nil {
+		return "" // of the other family
+	}
+	switch {
+	case strings.Contains(q.Name, "://"):
+		return "a URL is not a name: look up its host"
+	case strings.Contains(q.Name, ":"):
+		return "a name has no port: look up the part before the colon"
+	case long >= 0:
+		return fmt.Sprintf("label %d has %d characters, %d is the limit", long+1, len(labels[long]), maxLabel)
+	case slices.Contains(labels, ""):
+		return "a label is empty"
+	case len(q.Name) > maxName:
+		return fmt.Sprintf("the name has %d characters, %d is the limit", len(q.Name), maxName)
+	case q.Type == dns.TypeNone && strings.ContainsFunc(q.Name, isNotHostRune):
+		return "not a host name: getaddrinfo queries letters, digits, '-', '_' and '.' only"
+	}
+	return ""
+}
+
+// Limits of names in text, in characters (RFC 1035 section 2.3.4).
+const (
+	maxLabel = 63
+	maxName  = 253
+)
+
+func isNotHostRune(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
+}

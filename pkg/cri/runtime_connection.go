@@ -49,6 +49,9 @@ func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
 	down := false // was logged
 	for {
 		state := conn.GetState()
+		if state == connectivity.Idle {
+			conn.Connect() // a wrong endpoint is logged before the first call
+		}
 		s.Metrics.setConnected(state == connectivity.Ready)
 		switch {
 		case state == connectivity.TransientFailure && time.Since(logged) >= logInterval:
