@@ -118,9 +118,7 @@ func (r *Result) remarks() (list []string) {
 	if len(r.assumed) > 0 {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
 	}
-	if problem := r.question.problem(); problem != "" && r.Error != "" && len(r.Queries) == 0 {
-		list = append(list, problem)
-	}
+	list = r.appendProblem(list)
 	unknown := false
 	for _, a := range r.absences {
 		unknown = unknown || a.unknown
@@ -160,6 +158,14 @@ func queryCount(n int) string {
 }
 
 func join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }
+
+// appendProblem appends to list why the library did not query the name.
+func (r *Result) appendProblem(list []string) []string {
+	if problem := r.question.problem(); problem != "" && r.Error != "" && len(r.Queries) == 0 {
+		return append(list, problem)
+	}
+	return list
+}
 
 // problem returns why no library queries the name. "": it is a valid name.
 func (q Question) problem() string {
