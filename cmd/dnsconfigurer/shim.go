@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -67,7 +66,7 @@ socket or runtime endpoint ends it.`,
 		if help, _ := cmd.Flags().GetBool("help"); help {
 			return flagUsageError(cmd, err)
 		}
-		return run(cmd, errors.Unwrap(flagUsageError(cmd, err)))
+		return run(cmd, describeFlagError(cmd, err))
 	})
 	return cmd
 }

@@ -95,9 +95,13 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagUsageError returns the error of a command line that pflag does not accept, without the
-// words of Go's parsers.
+// flagUsageError returns the error of a command line that pflag does not accept.
 func flagUsageError(cmd *cobra.Command, err error) error {
+	return usageError{describeFlagError(cmd, err)}
+}
+
+// describeFlagError returns an error of pflag without the words of Go's parsers.
+func describeFlagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
 		if want, ok := wantedValues[flag.Value.Type()]; ok {
@@ -109,7 +113,7 @@ func flagUsageError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		err = fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), "--", names))
 	}
-	return usageError{err}
+	return err
 }
 
 // wantedValues describe the valid values of a flag, by the type of its value.
