@@ -29,11 +29,12 @@ func lookupCommand() *cobra.Command {
 		Use:   "lookup -f FILE|DIR|- --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, with every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
-queries of its C library, and print each query with its reply, the program's result and
+queries of its C library or of Go, and print each query with its reply, the program's result and
 the number of queries.
 
 Without a TYPE the program calls getaddrinfo for both address families. With A or AAAA it
-calls getaddrinfo for one family. With another TYPE it calls res_search. The pod is a Pod
+calls getaddrinfo for one family. With another TYPE it calls res_search. With --libc go it
+calls the functions of package net. The pod is a Pod
 or a workload of the manifests.
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
@@ -57,15 +58,23 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	flags := cmd.Flags()
 	l.manifests.register(flags)
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
-	flags.StringVar(&l.library, "libc", string(libc.Glibc), "C `LIBRARY` of the container: glibc (2.36) or musl (1.2.3)")
+	flags.StringVar(&l.library, "libc", string(libc.Glibc), "resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&l.server, "server", "", "`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
 	flags.BoolVar(&l.complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
 	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not queried")
 	formatFlag(cmd, &l.output, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
 	l.node.Register(flags)
-	completeFlag(cmd, "libc", string(libc.Glibc), string(libc.Musl))
+	completeFlag(cmd, "libc", libraries()...)
 	return cmd
+}
+
+// libraries returns the values of --libc.
+func libraries() (list []string) {
+	for _, l := range libc.Libraries() {
+		list = append(list, string(l))
+	}
+	return list
 }
 
 // completeFlag sets the values that shells complete for a flag.
@@ -177,7 +186,7 @@ func (l *lookupFlags) parse(c *lookup.Config, args []string) error {
 	case l.pod == "":
 		return usageError{errors.New("no pod: set --pod")}
 	case !slices.Contains(libc.Libraries(), c.Question.Library):
-		return usageError{fmt.Errorf("--libc %q: want glibc or musl", l.library)}
+		return usageError{fmt.Errorf("--libc %q: want one of %s", l.library, strings.Join(libraries(), ", "))}
 	}
 	if len(args) == 2 {
 		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // glibc is the state of a process (struct __res_state) during a lookup. Its steps are:
@@ -58,12 +60,12 @@ const (
 	timedOut
 )
 
-// searchList returns the search domains of res_search.
-func (g *glibc) searchList() []string {
-	if len(g.Resolver.Search) > 0 {
-		return g.Resolver.Search
+// searchList returns the search domains of glibc and Go.
+func searchList(r resolvconf.Resolver, hostname string) []string {
+	if len(r.Search) > 0 {
+		return r.Search
 	}
-	if _, domain, _ := strings.Cut(g.Hostname, "."); domain != "" {
+	if _, domain, _ := strings.Cut(hostname, "."); domain != "" {
 		return []string{domain}
 	}
 	return nil
@@ -85,7 +87,7 @@ func (g *glibc) search(ctx context.Context, name string, types []uint16) (replie
 		}
 		bareError = g.herrno
 	}
-	domains := g.searchList()
+	domains := searchList(g.Resolver, g.Hostname)
 	r, failures, end := g.searchDomains(ctx, name, domains, types)
 	if end {
 		return r, r != replies{}

@@ -52,8 +52,12 @@ func (m *musl) lookup(ctx context.Context, name string, family Family) Result {
 // addresses queries one name. A name that does not exist has no addresses and no error.
 func (m *musl) addresses(ctx context.Context, name string, family Family) (list []netip.Addr, err Error) {
 	replies, fits := m.send(ctx, name, family.types(), false)
-	if !fits {
+	switch {
+	case fits:
+	case m.Library == Musl123:
 		return nil, NoName
+	default: // as if it did not exist
+		return nil, ""
 	}
 	for _, r := range replies {
 		switch {
@@ -63,7 +67,7 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 			return nil, ""
 		}
 	}
-	if !isASCII(name) { // other bytes in the question are parsed as pointers (dns_parse.c)
+	if m.Library == Musl123 && !isASCII(name) { // other bytes in the question are parsed as pointers (dns_parse.c)
 		return nil, NoName
 	}
 	for _, r := range replies {
@@ -74,9 +78,17 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 		}
 	}
 	if list == nil {
-		return nil, NoName
+		return nil, m.noAddress()
 	}
 	return list, ""
+}
+
+// noAddress returns the error for a name that exists and has no address.
+func (m *musl) noAddress() Error {
+	if m.Library == Musl123 {
+		return NoName
+	}
+	return NoData
 }
 
 // resSearch simulates res_search, which in musl does not search.
@@ -95,14 +107,17 @@ func (m *musl) resSearch(ctx context.Context, name string, qtype uint16) Result 
 	return Result{Answers: replies[0].Answer}
 }
 
-// muslQuestionName returns the name of a question. musl has no escapes, and keeps a
-// second final dot: the result is a packet that is not a query.
-func muslQuestionName(name string) (string, bool) {
+// questionName returns the name of a question. musl has no escapes. musl 1.2.3 keeps a second
+// final dot: the result is a packet that is not a query.
+func (m *musl) questionName(name string) (string, bool) {
 	if name == "" {
 		name = "."
 	}
 	q, fits := questionName(strings.ReplaceAll(name, `\`, `\\`))
-	if one, two := strings.CutSuffix(name, "."); !fits && two && one != "." && len(one) <= fqdn.MaxName {
+	if fits || m.Library != Musl123 {
+		return q, fits
+	}
+	if one, two := strings.CutSuffix(name, "."); two && one != "." && len(one) <= fqdn.MaxName {
 		q, fits = questionName(strings.ReplaceAll(one, `\`, `\\`))
 		q += "."
 	}

@@ -15,13 +15,15 @@ import (
 )
 
 // muslExchange is the state of one call of res_msend.c: all servers are queried at once
-// for all types, and again in each round for the types without an answer.
+// for all types, and again in each round for the types without an answer. Since 1.2.4 a type
+// with a truncated answer is queried again over TCP at the server that sent it.
 type muslExchange struct {
 	*musl
 	name     string
 	types    []uint16
 	ad       bool       // set the AD bit
 	replies  []*dns.Msg // by type
+	tcp      []bool     // by type: queried over TCP, no longer over UDP
 	arrivals chan arrival
 	senders  sync.WaitGroup
 }
@@ -30,6 +32,7 @@ type muslExchange struct {
 type arrival struct {
 	question int // index of the type
 	server   netip.Addr
+	tcp      bool
 	reply    *dns.Msg
 }
 
@@ -39,14 +42,15 @@ type arrival struct {
 // result is false for a name or a type that does not fit into a query. ad is set by
 // res_search.
 func (m *musl) send(ctx context.Context, name string, types []uint16, ad bool) ([]*dns.Msg, bool) {
-	question, fits := muslQuestionName(name)
+	question, fits := m.questionName(name)
 	if !fits || slices.Max(types) > muslMaxType {
 		return nil, false
 	}
 	timeout := time.Duration(m.Resolver.Timeout) * time.Second
 	ctx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
-	e := &muslExchange{musl: m, name: question, types: types, ad: ad, replies: make([]*dns.Msg, len(types)), arrivals: make(chan arrival)}
+	e := &muslExchange{musl: m, name: question, types: types, ad: ad, arrivals: make(chan arrival),
+		replies: make([]*dns.Msg, len(types)), tcp: make([]bool, len(types))}
 	defer e.senders.Wait()
 	sending, stop := context.WithCancelCause(ctx)
 	defer stop(ErrOvertaken)
@@ -68,7 +72,7 @@ func (m *musl) send(ctx context.Context, name string, types []uint16, ad bool) (
 func (e *muslExchange) sendMissing(ctx context.Context) {
 	for i, r := range e.replies {
 		for _, server := range e.Resolver.Nameservers {
-			if r == nil {
+			if r == nil && !e.tcp[i] {
 				e.sendQuery(ctx, i, server)
 			}
 		}
@@ -77,7 +81,7 @@ func (e *muslExchange) sendMissing(ctx context.Context) {
 
 // sendQuery queries one server for the type at index i, in the background.
 func (e *muslExchange) sendQuery(ctx context.Context, i int, server netip.Addr) {
-	q := Query{Name: e.name, Type: e.types[i], Server: server}
+	q := Query{Name: e.name, Type: e.types[i], Server: server, TCP: e.tcp[i]}
 	if strings.HasSuffix(e.name, "..") {
 		q.Err = ErrMalformed
 		e.add(q)
@@ -85,18 +89,18 @@ func (e *muslExchange) sendQuery(ctx context.Context, i int, server netip.Addr) 
 	}
 	index := e.add(q)
 	e.senders.Go(func() {
-		msg := newMessage(e.name, e.types[i])
+		msg := newMessage(e.name, q.Type)
 		msg.AuthenticatedData = e.ad
 		reply, _ := e.exchange(ctx, e.Network, index, q, msg)
 		select {
-		case e.arrivals <- arrival{i, server, reply}:
+		case e.arrivals <- arrival{i, server, q.TCP, reply}:
 		case <-ctx.Done():
 		}
 	})
 }
 
 // receive collects replies until the next round is due. It returns false if there is no
-// next round: all replies have arrived, or ctx has ended.
+// next round: all replies have arrived, TCP has failed, or ctx has ended.
 func (e *muslExchange) receive(ctx, sending context.Context, interval time.Duration) bool {
 	due := time.NewTimer(interval)
 	defer due.Stop()
@@ -105,10 +109,15 @@ func (e *muslExchange) receive(ctx, sending context.Context, interval time.Durat
 		select {
 		case a := <-e.arrivals:
 			switch {
-			case a.reply == nil || e.replies[a.question] != nil:
-			case a.reply.Rcode == dns.RcodeSuccess || a.reply.Rcode == dns.RcodeNameError:
+			case a.tcp && !a.isAnswer(): // the other type is given up, too
+				return false
+			case e.replies[a.question] != nil || e.tcp[a.question] != a.tcp:
+			case a.isAnswer() && a.reply.Truncated && !a.tcp && e.Library != Musl123:
+				e.tcp[a.question] = true
+				e.sendQuery(sending, a.question, a.server)
+			case a.isAnswer():
 				e.replies[a.question] = a.reply
-			case a.reply.Rcode == dns.RcodeServerFailure && retries > 0:
+			case a.reply != nil && a.reply.Rcode == dns.RcodeServerFailure && retries > 0:
 				retries--
 				e.sendQuery(sending, a.question, a.server)
 			}
@@ -119,4 +128,9 @@ func (e *muslExchange) receive(ctx, sending context.Context, interval time.Durat
 		}
 	}
 	return false
+}
+
+// isAnswer reports whether musl uses the reply: NOERROR or NXDOMAIN.
+func (a arrival) isAnswer() bool {
+	return a.reply != nil && (a.reply.Rcode == dns.RcodeSuccess || a.reply.Rcode == dns.RcodeNameError)
 }

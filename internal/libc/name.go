@@ -12,8 +12,35 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// parseLiteral parses a name that is an address, for which no query is sent. An address
-// with a zone that does not belong to it is a literal, but not a valid one.
+// lookupLiteral returns the result for a name that is an address, for which no query is
+// sent.
+func (s Simulator) lookupLiteral(name string, family Family) (result Result, literal bool) {
+	a, literal, valid := parseLiteral(name)
+	if s.Library == Go {
+		a, literal, valid = parseGoLiteral(name)
+	}
+	if !literal {
+		return Result{}, false
+	}
+	if a.Is4In6() && (s.Library == Glibc && family == IPv4 || s.Library == Go) {
+		a = a.Unmap()
+	}
+	if s.Library == Go && family != Both { // LookupIP returns no zones
+		a = a.WithZone("")
+	}
+	switch {
+	case !valid && s.Library != Glibc:
+		return Result{Error: NoName}, true
+	case !family.contains(a):
+		return Result{Error: s.Library.otherFamily()}, true
+	case !valid:
+		return Result{Error: NoName}, true
+	}
+	return Result{Addresses: []netip.Addr{a}}, true
+}
+
+// parseLiteral parses an address as the C libraries do. An address with a zone that does
+// not belong to it is a literal, but not a valid one.
 func parseLiteral(name string) (a netip.Addr, literal, valid bool) {
 	if a, ok := resolvconf.ParseAddr(name); ok {
 		return a, true, true
@@ -23,32 +50,46 @@ func parseLiteral(name string) (a netip.Addr, literal, valid bool) {
 	return a, ok && zoned && strings.Contains(address, ":"), false // "10.0.0.1%lo" is a name
 }
 
-// literal returns the result for a name that is an address.
-func (s Simulator) literal(a netip.Addr, valid bool, family Family) Result {
-	if s.Library == Glibc && family == IPv4 && a.Is4In6() {
-		a = a.Unmap()
-	}
-	switch {
-	case s.Library == Glibc && !family.contains(a):
-		return Result{Error: AddrFamily}
-	case !valid || !family.contains(a):
-		return Result{Error: NoName}
-	}
-	return Result{Addresses: []netip.Addr{a}}
+// parseGoLiteral parses an address as Go does.
+func parseGoLiteral(name string) (a netip.Addr, literal, valid bool) {
+	a, err := netip.ParseAddr(name)
+	return a, err == nil, true
 }
 
-// lookupHosts returns the addresses of name in /etc/hosts. Only glibc ignores case there.
-// A name without an address of the family is then looked up in DNS.
-func (s Simulator) lookupHosts(name string, family Family) (list []netip.Addr) {
-	if s.Library == Glibc {
+// otherFamily returns the error for a literal address of another family.
+func (l Library) otherFamily() Error {
+	switch l {
+	case Glibc:
+		return AddrFamily
+	case Musl:
+		return NoData
+	case Go:
+		return GoNoSuitableAddress
+	default:
+		return NoName
+	}
+}
+
+// lookupHosts returns the addresses of name in /etc/hosts. glibc and Go ignore case there.
+// A name without an address of the family is then looked up in DNS by glibc and musl 1.2.3.
+// In the other libraries the lookup ends with an error.
+func (s Simulator) lookupHosts(name string, family Family) (result Result, found bool) {
+	if !s.Library.isMusl() {
 		name = strings.ToLower(name)
 	}
-	for _, a := range s.Hosts[name] {
+	if base := strings.TrimSuffix(name, "."); s.Library == Go && strings.Contains(base, ".") {
+		name = base
+	}
+	known := s.Hosts[name]
+	for _, a := range known {
 		if family.contains(a) {
-			list = append(list, a)
+			result.Addresses = append(result.Addresses, a)
 		}
 	}
-	return list
+	if result.Addresses == nil && len(known) > 0 && (s.Library == Musl || s.Library == Go) {
+		return Result{Error: s.Library.otherFamily()}, true
+	}
+	return result, result.Addresses != nil
 }
 
 // maxWire is the maximum length of a name in a message (RFC 1035 section 2.3.4).
@@ -70,9 +111,12 @@ func questionName(name string) (string, bool) {
 // digits, "-", "_" and dots, without a leading "-". Both the name looked up and the name
 // found must be host names.
 func isHostName(name string) bool {
-	return !strings.HasPrefix(name, "-") && strings.IndexFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
-	}) < 0
+	return !strings.HasPrefix(name, "-") && strings.IndexFunc(name, func(r rune) bool { return r != '.' && isNotHostRune(r) }) < 0
+}
+
+// isNotHostRune reports whether a label of a host name cannot have r.
+func isNotHostRune(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
 }
 
 // isDottedDigits reports whether glibc parses a name as an IPv4 address, valid or not,

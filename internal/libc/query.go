@@ -24,7 +24,7 @@ var (
 	ErrOvertaken = errors.New("overtaken")
 
 	// ErrMalformed: for a name with two final dots, such as one in the search domain
-	// ".", musl sends a packet that is not a query. Servers do not reply to it.
+	// ".", musl 1.2.3 sends a packet that is not a query. Servers do not reply to it.
 	ErrMalformed = errors.New("malformed")
 )
 
@@ -91,7 +91,7 @@ func isReply(m, query *dns.Msg) bool {
 	return m != nil && len(m.Question) == 1 && m.Question[0].Qtype == query.Question[0].Qtype && strings.EqualFold(m.Question[0].Name, query.Question[0].Name)
 }
 
-// newMessage returns the query for a name that fits into a question. RD is set, as both
+// newMessage returns the query for a name that fits into a question. RD is set, as all
 // libraries do.
 func newMessage(name string, qtype uint16) *dns.Msg {
 	return new(dns.Msg).SetQuestion(name, qtype)

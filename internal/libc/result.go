@@ -17,14 +17,14 @@ type Result struct {
 	Error     Error        // "": found
 }
 
-// Error is the error that a program receives, by its name in <netdb.h>. The zero value
-// is success.
+// Error is the error that a program receives, by its name in <netdb.h> or in Go's package
+// net. The zero value is success.
 type Error string
 
 // The errors of getaddrinfo(3).
 const (
 	NoName     Error = "EAI_NONAME"
-	NoData     Error = "EAI_NODATA" // glibc: the name exists and has no address
+	NoData     Error = "EAI_NODATA" // glibc, musl: the name exists and has no address
 	Again      Error = "EAI_AGAIN"
 	AddrFamily Error = "EAI_ADDRFAMILY" // glibc: the name is an address of another family
 )
@@ -38,11 +38,26 @@ const (
 	NetDBSuccess Error = "NETDB_SUCCESS" // musl: failed without setting h_errno
 )
 
+// The errors of Go, each in a *net.DNSError except GoNoSuitableAddress.
+const (
+	GoNoSuchHost        Error = "errNoSuchHost"                   // IsNotFound is set
+	GoTimeout           Error = "errTimeout"                      // IsTimeout and IsTemporary are set
+	GoTemporary         Error = "errServerTemporarilyMisbehaving" // SERVFAIL; IsTemporary is set
+	GoMisbehaving       Error = "errServerMisbehaving"            // another rcode
+	GoLame              Error = "errLameReferral"
+	GoUnreachable       Error = "ECONNREFUSED" // IsTemporary is set
+	GoCannotMarshal     Error = "errCannotMarshalDNSMessage"
+	GoCannotUnmarshal   Error = "errCannotUnmarshalDNSMessage"
+	GoNoSuitableAddress Error = "errNoSuitableAddress" // there are only addresses of the other family
+	GoUnsupported       Error = "unsupported"          // package net has no function for the record type
+)
+
 // Crashed is not an error that a program receives: the lookup ends the process. See
 // Resolver.Crashes in package resolvconf.
 const Crashed Error = "killed"
 
-// texts are the texts of gai_strerror(3) and hstrerror(3), which applications log.
+// texts are the texts of gai_strerror(3), hstrerror(3) and net.DNSError, which applications
+// log.
 var texts = map[Library]map[Error]string{
 	Glibc: {
 		NoName:       "Name or service not known",
@@ -57,12 +72,34 @@ var texts = map[Library]map[Error]string{
 	},
 	Musl: {
 		NoName:       "Name does not resolve",
+		NoData:       "Name has no usable address",
 		Again:        "Try again",
 		HostNotFound: "Host not found",
 		TryAgain:     "Try again",
 		NoRecords:    "Address not available",
 		NetDBSuccess: "Unknown error",
 		Crashed:      "the first lookup crashes the process",
+	},
+	Musl123: {
+		NoName:       "Name does not resolve",
+		Again:        "Try again",
+		HostNotFound: "Host not found",
+		TryAgain:     "Try again",
+		NoRecords:    "Address not available",
+		NetDBSuccess: "Unknown error",
+		Crashed:      "the first lookup crashes the process",
+	},
+	Go: {
+		GoNoSuchHost:        "no such host",
+		GoTimeout:           "i/o timeout",
+		GoTemporary:         "server misbehaving",
+		GoMisbehaving:       "server misbehaving",
+		GoLame:              "lame referral",
+		GoUnreachable:       "connection refused",
+		GoCannotMarshal:     "cannot marshal DNS message",
+		GoCannotUnmarshal:   "cannot unmarshal DNS message",
+		GoNoSuitableAddress: "no suitable address found",
+		GoUnsupported:       "package net has no lookup of this record type",
 	},
 }
 

@@ -12,25 +12,37 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Library is a C library.
+// Library is a resolver that programs are linked with: a C library, or that of Go.
 type Library string
 
 // The libraries that can be simulated.
 const (
-	Glibc Library = "glibc"
-	Musl  Library = "musl"
+	Glibc   Library = "glibc"      // 2.36
+	Musl    Library = "musl"       // 1.2.5, since Alpine 3.20
+	Musl123 Library = "musl-1.2.3" // without TCP and EAI_NODATA: before Alpine 3.18
+	Go      Library = "go"         // package net of Go 1.26 without cgo
 )
 
 // Libraries lists the libraries.
-func Libraries() []Library { return []Library{Glibc, Musl} }
+func Libraries() []Library { return []Library{Glibc, Musl, Musl123, Go} }
 
 // Read parses a resolv.conf as the library does.
 func (l Library) Read(text string) resolvconf.Resolver {
-	if l == Musl {
+	switch {
+	case l.isMusl():
 		return resolvconf.Musl(text)
+	case l == Go:
+		return resolvconf.Go(text)
+	default:
+		return resolvconf.Glibc(text)
 	}
-	return resolvconf.Glibc(text)
 }
+
+func (l Library) isMusl() bool { return l == Musl || l == Musl123 }
+
+// QueriesAllServers reports whether the library queries all nameservers at once and uses
+// the first reply. Otherwise it queries one after the other.
+func (l Library) QueriesAllServers() bool { return l.isMusl() }
 
 // Exchange sends query to server and returns the reply. It returns when ctx ends, which
 // is how the timeouts of a library are applied. Any other error means that the server is
@@ -38,7 +50,7 @@ func (l Library) Read(text string) resolvconf.Resolver {
 // changes a message afterwards.
 type Exchange func(ctx context.Context, server netip.Addr, query *dns.Msg) (*dns.Msg, error)
 
-// Network carries queries. Both fields are required; musl uses UDP only.
+// Network carries queries. Both fields are required.
 type Network struct {
 	UDP, TCP Exchange
 }
@@ -51,15 +63,16 @@ type Simulator struct {
 	Network  Network
 
 	// Hostname is the result of gethostname(2). If the file has no search domains,
-	// glibc searches what follows the first dot of it.
+	// glibc and Go search what follows the first dot of it.
 	Hostname string
 
 	// Hosts maps the names of /etc/hosts, in lower case, to their addresses. They are
 	// consulted before DNS.
 	Hosts map[string][]netip.Addr
 
-	// First is the server that glibc queries first under the option rotate. A process
-	// starts with a random one and advances by one for each candidate.
+	// First is the server that is queried first under the option rotate. A process with
+	// glibc starts with a random one and advances by one for each candidate. Go starts
+	// with 0 and advances by one for each question.
 	First int
 }
 
@@ -90,39 +103,46 @@ func (f Family) contains(a netip.Addr) bool {
 	return f == Both || a.Is4() == (f == IPv4)
 }
 
-// Lookup simulates getaddrinfo(3). Failures of DNS are in the Result; the error is that
+// Lookup simulates getaddrinfo(3), for Go net.Resolver.LookupIPAddr. Failures of DNS are in the Result; the error is that
 // of ctx, if it ends early.
 func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Result, error) {
-	if a, literal, valid := parseLiteral(name); literal {
-		return s.literal(a, valid, family), nil
+	if result, literal := s.lookupLiteral(name, family); literal {
+		return result, nil
 	}
 	if s.Resolver.Crashes {
 		return Result{Error: Crashed}, nil
 	}
-	if addresses := s.lookupHosts(name, family); addresses != nil {
-		return Result{Addresses: addresses}, nil
+	if result, found := s.lookupHosts(name, family); found {
+		return result, nil
 	}
 	var q queryLog
 	var result Result
-	if s.Library == Musl {
+	switch {
+	case s.Library.isMusl():
 		result = (&musl{Simulator: s, queryLog: &q}).lookup(ctx, name, family)
-	} else {
+	case s.Library == Go:
+		result = (&golang{Simulator: s, queryLog: &q}).lookup(ctx, name, family)
+	default:
 		result = newGlibc(s, &q).lookup(ctx, name, family)
 	}
 	result.Queries = q.queries
 	return result, ctx.Err()
 }
 
-// Search simulates res_search(3), which programs call for records other than addresses.
+// Search simulates res_search(3), which programs call for records other than addresses,
+// and for Go net.Resolver.LookupTXT and its like.
 func (s Simulator) Search(ctx context.Context, name string, qtype uint16) (Result, error) {
 	if s.Resolver.Crashes {
 		return Result{Error: Crashed}, nil
 	}
 	var q queryLog
 	var result Result
-	if s.Library == Musl {
+	switch {
+	case s.Library.isMusl():
 		result = (&musl{Simulator: s, queryLog: &q}).resSearch(ctx, name, qtype)
-	} else {
+	case s.Library == Go:
+		result = (&golang{Simulator: s, queryLog: &q}).lookupRecords(ctx, name, qtype)
+	default:
 		result = newGlibc(s, &q).resSearch(ctx, name, qtype)
 	}
 	result.Queries = q.queries

@@ -99,7 +99,8 @@ func TestLookup_Rules(t *testing.T) {
 		{"a final dot, musl", libc.Musl, pod, zone{}, "a.", "a A, a AAAA: EAI_NONAME"},
 
 		{"NODATA: the next candidate, EAI_NODATA in the end", libc.Glibc, "search d e\n", zone{"a.d": "nodata"}, "a", "a.d A, a.d AAAA, a.e A, a.e AAAA, a A, a AAAA: EAI_NODATA"},
-		{"NODATA, musl: the search ends", libc.Musl, "search d e\n", zone{"a.d": "nodata", "a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA: EAI_NONAME"},
+		{"NODATA, musl: the search ends", libc.Musl, "search d e\n", zone{"a.d": "nodata", "a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA: EAI_NODATA"},
+		{"NODATA, musl 1.2.3: the search ends", libc.Musl123, "search d e\n", zone{"a.d": "nodata", "a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA: EAI_NONAME"},
 		{"SERVFAIL: the next candidate", libc.Glibc, "search d e\noptions attempts:1\n", zone{"a.d": "servfail", "a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA, a.e A, a.e AAAA: 192.0.2.1"},
 		{"REFUSED: only the name itself is still tried", libc.Glibc, "search d e\noptions attempts:1\n", zone{"a.d": "refused", "a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA, a A, a AAAA: EAI_NONAME"},
 		{"SERVFAIL, musl: four retries a round, then the search ends", libc.Musl, "search d e\noptions attempts:1\n", zone{"a.d A": "servfail", "a.d AAAA": "2001:db8::1"}, "a", "a.d A, a.d AAAA, a.d A, a.d A, a.d A, a.d A: EAI_AGAIN"},
@@ -116,12 +117,14 @@ func TestLookup_Rules(t *testing.T) {
 		{"one of two replies: sequential queries from then on", libc.Glibc, "search d\noptions timeout:1 attempts:1\n", zone{"a.d A": "192.0.2.1", "a.d AAAA": "silent"}, "a", "a.d A, a.d AAAA, a.d A, a.d AAAA, a.d A, a.d AAAA: 192.0.2.1"},
 
 		{"truncated: TCP, for both", libc.Glibc, "", zone{"a A": "cut"}, "a", "a A, a AAAA, a A tcp, a AAAA tcp: 192.0.2.1"},
-		{"truncated, musl: no TCP", libc.Musl, "", zone{"a": "cut"}, "a", "a A, a AAAA: EAI_NONAME"},
+		{"truncated, musl: TCP for the type", libc.Musl, "", zone{"a A": "cut", "a AAAA": "2001:db8::1"}, "a", "a A, a AAAA, a A tcp: 192.0.2.1 2001:db8::1"},
+		{"truncated, musl 1.2.3: no TCP", libc.Musl123, "", zone{"a": "cut"}, "a", "a A, a AAAA: EAI_NONAME"},
 		{"use-vc", libc.Glibc, "options use-vc\n", zone{"a": "192.0.2.1"}, "a", "a A tcp, a AAAA tcp: 192.0.2.1"},
 		{"no-aaaa", libc.Glibc, "options no-aaaa\n", zone{"a": "192.0.2.1"}, "a", "a A: 192.0.2.1"},
 		{"no-tld-query", libc.Glibc, "search d\noptions no-tld-query\n", zone{"a": "192.0.2.1"}, "a", "a.d A, a.d AAAA: EAI_NONAME"},
 		{"the root as a search domain", libc.Glibc, "search . d\n", zone{}, "a", "a A, a AAAA, a.d A, a.d AAAA: EAI_NONAME"},
-		{"the root as a search domain, musl: malformed queries", libc.Musl, "search . d\noptions attempts:1\n", zone{"a.d": "192.0.2.1"}, "a", "a. A malformed, a. AAAA malformed: EAI_AGAIN"},
+		{"the root as a search domain, musl: skipped", libc.Musl, "search . d\n", zone{"a.d": "192.0.2.1"}, "a", "a.d A, a.d AAAA: 192.0.2.1"},
+		{"the root as a search domain, musl 1.2.3: malformed queries", libc.Musl123, "search . d\noptions attempts:1\n", zone{"a.d": "192.0.2.1"}, "a", "a. A malformed, a. AAAA malformed: EAI_AGAIN"},
 
 		{"253 bytes", libc.Glibc, "", zone{}, long + "xyz.", long + "xyz A, " + long + "xyz AAAA: EAI_NONAME"},
 		{"254 bytes", libc.Glibc, "", zone{}, long + "wxyz.", ": EAI_NONAME"},
@@ -134,6 +137,21 @@ func TestLookup_Rules(t *testing.T) {
 		{"an address with a zone that it cannot have", libc.Glibc, pod, zone{}, "2001:db8::1%eth0", ": EAI_NONAME"},
 		{"/etc/hosts", libc.Glibc, pod, zone{}, "LocalHost", ": 127.0.0.1 ::1"},
 		{"/etc/hosts, musl: case-sensitive", libc.Musl, "", zone{}, "LocalHost", "LocalHost A, LocalHost AAAA: EAI_NONAME"},
+
+		{"Go: the domains first", libc.Go, "search d e\n", zone{"a.e": "192.0.2.1"}, "a", "a.d A, a.d AAAA, a.e A, a.e AAAA: 192.0.2.1"},
+		{"Go, NODATA: the next candidate", libc.Go, "search d e\n", zone{"a.d": "nodata"}, "a", "a.d A, a.d AAAA, a.e A, a.e AAAA, a A, a AAAA: errNoSuchHost"},
+		{"Go, REFUSED: the next server, then the next candidate", libc.Go, two + " single-request\nsearch d e\n", zone{"a.d": "refused", "a.e": "192.0.2.1"}, "a",
+			"a.d A @127.0.0.1, a.d A @127.0.0.2, a.d AAAA @127.0.0.1, a.d AAAA @127.0.0.2, a.e A @127.0.0.1, a.e AAAA @127.0.0.1: 192.0.2.1"},
+		{"Go: the error of the name itself wins", libc.Go, "nameserver 127.0.0.1\nsearch d\noptions attempts:1\n", zone{"a": "servfail"}, "a", "a.d A, a.d AAAA, a A, a AAAA: errServerTemporarilyMisbehaving"},
+		{"Go: a final dot", libc.Go, pod, zone{}, "a.", "a A, a AAAA: errNoSuchHost"},
+		{"Go, truncated: TCP", libc.Go, "options attempts:1\n", zone{"a A": "cut", "a AAAA": "2001:db8::1"}, "a", "a A, a AAAA, a A tcp: 192.0.2.1 2001:db8::1"},
+		{"Go: only numbers", libc.Go, pod, zone{}, "127.1", ": errNoSuchHost"},
+		{"Go: .onion is not queried", libc.Go, "", zone{}, "a.onion", ": errNoSuitableAddress"},
+		{"Go: /etc/hosts", libc.Go, pod, zone{}, "LocalHost", ": 127.0.0.1 ::1"},
+		{"Go: an address", libc.Go, pod, zone{}, "fe80::1%eth0", ": fe80::1%eth0"},
+		{"Go: the search domain . is dropped", libc.Go, "search . d\n", zone{}, "a", "a.d A, a.d AAAA, a A, a AAAA: errNoSuchHost"},
+		{"Go: no limit for search domains", libc.Go, "search 1 2 3 4 5 6 7\noptions single-request\n", zone{"a.7": "192.0.2.1"}, "a",
+			"a.1 A, a.1 AAAA, a.2 A, a.2 AAAA, a.3 A, a.3 AAAA, a.4 A, a.4 AAAA, a.5 A, a.5 AAAA, a.6 A, a.6 AAAA, a.7 A, a.7 AAAA: 192.0.2.1"},
 		{"a file that crashes the process", libc.Musl, "options attempts:0\n", zone{}, "a", ": killed"},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
@@ -184,10 +202,27 @@ func TestLookup_SearchesDomainOfHostname(t *testing.T) {
 	for library, want := range map[libc.Library]string{
 		libc.Glibc: "a.host.example A, a.host.example AAAA, a A, a AAAA: EAI_NONAME",
 		libc.Musl:  "a A, a AAAA: EAI_NONAME",
+		libc.Go:    "a.host.example A, a.host.example AAAA, a A, a AAAA: errNoSuchHost",
 	} {
 		s := simulator(library, "", zone{})
 		s.Hostname = "here.host.example"
 		r, err := s.Lookup(t.Context(), "a", libc.Both)
+		if got := describe(r, false); got != want || err != nil {
+			t.Errorf("%s: got %q, %v; want %q", library, got, err, want)
+		}
+	}
+}
+
+// TestLookup_HostsWithoutFamily: glibc and musl 1.2.3 query a name whose addresses in
+// /etc/hosts are of the other family. The others return an error.
+func TestLookup_HostsWithoutFamily(t *testing.T) {
+	for library, want := range map[libc.Library]string{
+		libc.Glibc: "four AAAA: EAI_NONAME", libc.Musl123: "four AAAA: EAI_NONAME",
+		libc.Musl: ": EAI_NODATA", libc.Go: ": errNoSuitableAddress",
+	} {
+		s := simulator(library, "", zone{})
+		s.Hosts = map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")}}
+		r, err := s.Lookup(t.Context(), "four", libc.IPv6)
 		if got := describe(r, false); got != want || err != nil {
 			t.Errorf("%s: got %q, %v; want %q", library, got, err, want)
 		}
@@ -266,14 +301,13 @@ func TestLookup_Canceled(t *testing.T) {
 // FuzzLookup: every lookup ends, sends no more queries than the file allows, and every
 // name queried begins with the name that is looked up.
 func FuzzLookup(f *testing.F) {
-	f.Add(true, pod, "a", "x")
-	f.Add(false, "search . ..\noptions ndots:15 attempts:9\n", "a.", "srn")
-	f.Add(true, "options use-vc rotate single-request\n", `a\.b\`, "cus")
-	f.Fuzz(func(t *testing.T, glibc bool, file, name, script string) {
-		l := libc.Musl
-		if glibc {
-			l = libc.Glibc
-		}
+	f.Add(uint8(0), pod, "a", "x")
+	f.Add(uint8(1), "search . ..\noptions ndots:15 attempts:9\n", "a.", "srn")
+	f.Add(uint8(2), "search . ..\noptions ndots:15 attempts:9\n", "a.", "srn")
+	f.Add(uint8(3), "search . ..\noptions rotate attempts:999999\n", "a", "srn")
+	f.Add(uint8(0), "options use-vc rotate single-request\n", `a\.b\`, "cus")
+	f.Fuzz(func(t *testing.T, library uint8, file, name, script string) {
+		l := libc.Libraries()[int(library)%len(libc.Libraries())]
 		kinds := []string{"silent", "unreachable", "servfail", "refused", "nxdomain", "nodata", "192.0.2.1"}
 		s := simulator(l, file, nil)
 		if len(s.Resolver.Search) > 8 || len(script) == 0 {
@@ -288,11 +322,11 @@ func FuzzLookup(f *testing.F) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			r, _ := s.Lookup(ctx, name, libc.Both)
-			perName := 2 * (len(s.Resolver.Nameservers) + 4) * (s.Resolver.Attempts + 2) * 3
+			perName := 2 * (len(s.Resolver.Nameservers) + 4) * (min(s.Resolver.Attempts, 1000) + 2) * 3
 			if limit := perName * (len(s.Resolver.Search) + 2); len(r.Queries) > limit {
 				t.Errorf("%d queries, want at most %d", len(r.Queries), limit)
 			}
-			if glibc { // musl escapes the names
+			if l == libc.Glibc { // the others escape the names
 				checkNames(t, r.Queries, name)
 			}
 		})

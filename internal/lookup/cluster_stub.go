@@ -45,7 +45,7 @@ type clusterStub struct {
 func (c *cluster) run(ctx context.Context, q Question, s libc.Simulator) (outcome, error) {
 	stub := &clusterStub{
 		cluster: c, unanswered: map[dns.Question][]dns.Question{},
-		wait: s.Library == libc.Musl && slices.ContainsFunc(s.Resolver.Nameservers, c.serves),
+		wait: s.Library.QueriesAllServers() && slices.ContainsFunc(s.Resolver.Nameservers, c.serves),
 	}
 	server, tasks, err := stub.newServer()
 	if err != nil {

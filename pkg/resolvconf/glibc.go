@@ -21,6 +21,7 @@ const glibcBlank = " \t"
 
 // Glibc reads text like glibc 2.36 (resolv/res_init.c). Releases since 2.26 differ only in
 // the options they have and, before 2.29, in the white space that may follow an address.
+// 2.41 adds strict-error, and a "-" before an option that clears it.
 //
 // Lines have any length. A keyword starts in the first column and is followed by a space or
 // a tab. A line that starts with ";" or "#" is a comment; there are no other comments.

@@ -72,6 +72,7 @@ var causeNames = map[Cause]string{
 	causeUnknownOption: "unknown option", causeNoNumber: "no number", causeOutOfRange: "out of range",
 	causeReplaced: "replaced", causeLineTooLong: "line too long", causeNUL: "NUL",
 	causeNotModelled: "not modelled", causeCrash: "crash",
+	causeRootDomain: "root domain", causeBufferFull: "buffer full",
 }
 
 func remarks(r Resolver) []string {

@@ -16,7 +16,7 @@ const (
 	muslLine     = 254 // bytes before the newline; fgets has 256, newline and NUL included
 )
 
-// Musl reads text like musl 1.2.3 (src/network/resolvconf.c).
+// Musl reads text like musl 1.2.3 and 1.2.5 (src/network/resolvconf.c).
 //
 // A keyword starts in the first column and is followed by white space of C. There are no
 // comments: a line that starts with "#" is ignored because it has no keyword. A line of more

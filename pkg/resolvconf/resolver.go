@@ -9,34 +9,36 @@ import (
 	"strings"
 )
 
-// Resolver is the configuration that a C library reads from a resolv.conf. [Glibc] and
-// [Musl] return one with all defaults filled in. The zero value is not the configuration of
-// either library.
+// Resolver is the configuration that a C library reads from a resolv.conf, or that Go reads
+// without one. [Glibc], [Musl] and [Go] return one with all defaults filled in. The zero value
+// is not the configuration of any of them.
 //
 // Environment variables are not considered; glibc also reads LOCALDOMAIN and RES_OPTIONS.
 type Resolver struct {
 	// Nameservers holds one to three servers in the order of the file, or 127.0.0.1 if
-	// the file has no valid server. A zone is kept as written. If its interface does not
+	// the file has no valid server, for Go followed by ::1. A zone is kept as written. If its interface does not
 	// exist, glibc uses the address without the zone and musl ignores the line.
 	Nameservers []netip.Addr
 
 	// Search holds the search domains as written, in order. If there are none, glibc
-	// searches the domain of the host name, the part after its first dot, which is not
-	// known here. musl searches none.
+	// and Go search the domain of the host name, the part after its first dot, which is
+	// not known here. musl searches none.
 	Search []string
 
 	// Ndots is the number of dots from which on a name is looked up as it is first, before
-	// the search domains (glibc) or instead of them (musl). It is 0 to 15; the default
+	// the search domains (glibc, Go) or instead of them (musl). It is 0 to 15; the default
 	// is 1.
 	Ndots int
 
 	// Timeout is in seconds; the default is 5. For glibc it is the time to wait for the
 	// first server, 1 to 30. For musl it is the time for one name with all servers and
-	// attempts, 0 to 60; with 0 it sends no query.
+	// attempts, 0 to 60; with 0 it sends no query. For Go it is the time to wait for
+	// each server, 1 to 16,777,215.
 	Timeout int
 
 	// Attempts is the number of rounds over all servers; the default is 2. It is 0 to 5
-	// for glibc, which sends no query with 0, and 0 to 10 for musl, see Crashes.
+	// for glibc, which sends no query with 0, 0 to 10 for musl, see Crashes, and 1 to
+	// 16,777,215 for Go.
 	Attempts int
 
 	// Crashes reports whether every process crashes or hangs at its first lookup: glibc
@@ -45,7 +47,8 @@ type Resolver struct {
 	// the line.
 	Crashes bool
 
-	// The flags of glibc, each false by default. musl has none of them.
+	// The flags of glibc, each false by default. musl has none of them. Go has EDNS0, which
+	// is always true, Rotate, SingleRequest, NoReload, UseVC and TrustAD.
 	Rotate              bool // start each query with another server
 	EDNS0               bool // accept replies of more than 512 bytes
 	SingleRequest       bool // send A and AAAA queries one after the other
@@ -87,6 +90,8 @@ const (
 	causeNUL                  // text after a NUL byte
 	causeNotModelled          // sortlist, which Resolver does not represent
 	causeCrash                // see Resolver.Crashes
+	causeRootDomain           // Go: the search domain "."
+	causeBufferFull           // Go: a line of 64 KiB
 )
 
 var causes = [...]string{
@@ -103,6 +108,8 @@ var causes = [...]string{
 	causeLineTooLong:    "a line of more than 254 bytes is ignored",
 	causeNUL:            "text after a NUL byte is ignored",
 	causeCrash:          "every process that looks up a name crashes or hangs",
+	causeRootDomain:     `the search domain "." is ignored`,
+	causeBufferFull:     "a line of 64 KiB is ignored, and all lines after it",
 	causeNotModelled:    "sortlist orders the addresses of a reply and is not shown",
 }
 

@@ -35,6 +35,7 @@ const (
 
 	useVC, rotate, singleRequest, singleRequestReopen = 0x8, 0x4000, 0x200000, 0x400000
 	edns0, noTLDQuery, noReload, trustAD, noAAAA      = 0x100000, 0x1000000, 0x2000000, 0x4000000, 0x8000000
+	strictError                                       = 0x10000000
 )
 
 // interfaces are the interfaces of the namespace.
@@ -90,33 +91,56 @@ func wantGlibc(text string, public bool) answer {
 }
 
 func TestGlibc(t *testing.T) {
-	public, whole := build(t, "gcc", "glibc.c"), build(t, "gcc", "glibc.c", "-static", "-DWHOLE")
+	public, whole := compile(t, glibc236, "glibc"), build(t, "gcc", "glibc.c", "-static", "-DWHOLE")
+	newer := compile(t, glibc241, "glibc")
 	file := isolate(t)
 	for _, text := range texts(2500, func(string) bool { return true }) {
 		write(t, file, text)
 		if resolvconf.Glibc(text).Crashes {
-			if _, err := tell(public); !crashed(err) {
-				t.Fatalf("%q: got %v, want a signal", text, err)
+			for _, program := range []string{public, newer} {
+				if _, err := tell(program); !crashed(err) {
+					t.Fatalf("%q: got %v, want a signal", text, err)
+				}
 			}
 			continue
 		}
-		for _, program := range []string{public, whole} {
+		for _, program := range []string{public, whole, newer} {
 			got, err := tell(program)
 			if err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
+			if program == newer {
+				got.Options &^= strictError // since 2.41: not represented
+			}
 			got.Timeout, got.Attempts = max(got.Timeout, 1), max(got.Attempts, 0) // TestSilence has the proof
-			if diff := cmp.Diff(wantGlibc(text, program == public), got); diff != "" {
+			if diff := cmp.Diff(wantGlibc(text, program != whole), got); diff != "" {
 				t.Fatalf("%q (-Glibc +the library):\n%s", text, diff)
 			}
 		}
 	}
 }
 
-func TestMusl(t *testing.T) {
-	program := build(t, "musl-gcc", "musl.c", "-static")
+// TestGlibc_NewOptions: what docs/lookup.md says about options that glibc 2.36 does not have.
+func TestGlibc_NewOptions(t *testing.T) {
+	program := compile(t, glibc241, "glibc")
 	file := isolate(t)
-	for _, text := range texts(12000, knownZones) {
+	for options, set := range map[string]int{
+		"strict-error": strictError, "rotate -rotate": 0, "edns0 trust-ad -edns0": trustAD, "single-request -single-request-reopen": singleRequest,
+		"no-aaaa use-vc rotate": noAAAA | useVC | rotate,
+	} {
+		write(t, file, "options "+options+"\n")
+		got, err := tell(program)
+		if want := initialised | recurse | defnames | dnsrch | set; got.Options != want || err != nil {
+			t.Errorf("options %s: got %#x, %v, want %#x", options, got.Options, err, want)
+		}
+	}
+}
+
+func TestMusl(t *testing.T) {
+	programs := []string{compile(t, musl123, "musl"), compile(t, musl125, "musl")}
+	file := isolate(t)
+	for i, text := range texts(12000, knownZones) {
+		program := programs[i%len(programs)]
 		write(t, file, text)
 		got, err := tell(program)
 		if err != nil {
@@ -126,6 +150,36 @@ func TestMusl(t *testing.T) {
 			t.Fatalf("%q (-Musl +the library):\n%s", text, diff)
 		}
 	}
+}
+
+func TestGo(t *testing.T) {
+	program := compile(t, goNet, "")
+	file := isolate(t)
+	long := strings.Repeat("x", 1<<16-len("search a\n")-1)
+	list := append(texts(1500, knownZones), long+"\nsearch a\n", long+"xxxxxxxxx\nsearch a", long+"xxxxxxxxxx\nsearch a\n", "search a\n"+long+"xxxxxxxxx", "search a\n"+long+"xxxxxxxxxx")
+	for _, text := range list {
+		write(t, file, text)
+		got, err := tell(program)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(wantGo(text), got); diff != "" {
+			t.Fatalf("%q (-Go +package net):\n%s", text, diff)
+		}
+	}
+}
+
+// wantGo adds the default that Go takes from the host, and the final dots.
+func wantGo(text string) answer {
+	a := want(resolvconf.Go(text))
+	a.Options &^= edns0 // always, not an option
+	if len(a.Search) == 0 {
+		a.Search = []string{hostDomain}
+	}
+	for i, domain := range a.Search {
+		a.Search[i] = strings.TrimSuffix(domain, ".") + "."
+	}
+	return a
 }
 
 // knownZones reports whether the zones of text exist in the namespace: a Resolver does

@@ -36,7 +36,8 @@ const (
 
 // lookupCase is one lookup in one world.
 type lookupCase struct {
-	library sim.Library
+	release release
+	library sim.Library // its simulator
 	conf    string
 	how     ask
 	name    string
@@ -60,9 +61,9 @@ const disturbed = 24
 // with the same script, and compares queries and results. On a busy machine a reply may
 // be later than the timeout of a library, so a lookup that differs is repeated, at last alone.
 func TestSimulator(t *testing.T) {
-	programs := map[sim.Library]string{
-		sim.Glibc: build(t, "gcc", "ask.c", "-lresolv"),
-		sim.Musl:  build(t, "musl-gcc", "ask.c", "-static"),
+	programs := map[release]string{}
+	for r := range simulators {
+		programs[r] = compile(t, r, "ask")
 	}
 	cases := lookupCases(t)
 	simulated := make([]outcome, len(cases))
@@ -89,14 +90,14 @@ func TestSimulator(t *testing.T) {
 	}
 	for _, i := range todo {
 		if c := cases[i]; diffs[i] != "" {
-			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-simulator +library):\n%s", i, c.library, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
+			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-simulator +library):\n%s", i, c.release, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
 		}
 	}
 }
 
 // lookUp runs the cases at the indexes in todo with the libraries. Each worker has its
 // own namespaces.
-func lookUp(t *testing.T, workers int, programs map[sim.Library]string, cases []lookupCase, todo []int) map[int]outcome {
+func lookUp(t *testing.T, workers int, programs map[release]string, cases []lookupCase, todo []int) map[int]outcome {
 	var mu sync.Mutex
 	actual := map[int]outcome{}
 	work := make(chan int, len(todo))
@@ -116,7 +117,7 @@ func lookUp(t *testing.T, workers int, programs map[sim.Library]string, cases []
 			s := listen(t)
 			defer s.close()
 			for i := range work {
-				o := s.run(t, programs[cases[i].library], etc, cases[i])
+				o := s.run(t, programs[cases[i].release], etc, cases[i])
 				mu.Lock()
 				actual[i] = o
 				mu.Unlock()
@@ -129,7 +130,7 @@ func lookUp(t *testing.T, workers int, programs map[sim.Library]string, cases []
 
 // checkReach checks that the cases cover all results.
 func checkReach(t *testing.T, cases []lookupCase, simulated []outcome) {
-	seen := map[string]bool{}
+	seen := map[release]map[string]bool{}
 	for i, c := range cases {
 		result := "found"
 		if len(simulated[i].Result) > 0 {
@@ -137,15 +138,21 @@ func checkReach(t *testing.T, cases []lookupCase, simulated []outcome) {
 				result, _, _ = strings.Cut(rest, ":")
 			}
 		}
-		seen[string(c.library)+" "+result] = true
+		if seen[c.release] == nil {
+			seen[c.release] = map[string]bool{}
+		}
+		seen[c.release][result] = true
 	}
-	for library, results := range map[sim.Library][]string{
-		sim.Glibc: {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
-		sim.Musl:  {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
-	} {
-		for _, result := range results {
-			if !seen[string(library)+" "+result] {
-				t.Errorf("no case in which %s gives %s", library, result)
+	for r, library := range simulators {
+		for _, result := range map[sim.Library][]string{
+			sim.Glibc:   {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
+			sim.Musl:    {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
+			sim.Musl123: {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
+			sim.Go: {"found", "errNoSuchHost", "errTimeout", "errServerTemporarilyMisbehaving", "errServerMisbehaving", "errLameReferral", "ECONNREFUSED", "errCannotMarshalDNSMessage",
+				"errNoSuitableAddress"},
+		}[library] {
+			if !seen[r][result] {
+				t.Errorf("no case in which %s gives %s", r, result)
 			}
 		}
 	}
@@ -209,12 +216,17 @@ func (c lookupCase) simulate(ctx context.Context, first int) outcome {
 // compare returns the difference of simulated and actual.
 func (c lookupCase) compare(t *testing.T, simulated, actual outcome) string {
 	r := c.library.Read(c.conf)
-	actual.Queries = inOrder(actual.Queries)
+	if c.library == sim.Go {
+		simulated.Queries, actual.Queries = byType(simulated.Queries), byType(actual.Queries)
+		return gocmp.Diff(simulated, actual, unexported)
+	}
+	simulated.Queries, actual.Queries = inOrder(simulated.Queries), inOrder(actual.Queries)
 	if c.library == sim.Glibc && r.Rotate {
 		// A process starts with any of its servers.
 		diffs := ""
 		for first := range r.Nameservers {
 			synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), first) })
+			simulated.Queries = inOrder(simulated.Queries)
 			diff := gocmp.Diff(simulated, actual, unexported)
 			if diff == "" {
 				return ""
@@ -223,7 +235,7 @@ func (c lookupCase) compare(t *testing.T, simulated, actual outcome) string {
 		}
 		return diffs
 	}
-	if c.library == sim.Musl {
+	if c.library.QueriesAllServers() {
 		// musl sends to all servers at once, and repeats a query to any that failed.
 		simulated.Queries, actual.Queries = c.unordered(simulated.Queries), c.unordered(actual.Queries)
 	}
@@ -249,14 +261,28 @@ func overtakes(udp, tcp string) bool {
 	return u[2] == "udp" && t[2] == "tcp" && u[0] == t[0] && u[3] == t[3]
 }
 
+// byType sorts the queries by type and keeps the order of each: Go sends each type from its
+// own socket.
+func byType(queries []string) []string {
+	qtype := func(query string) string { return strings.Fields(query)[1] }
+	list := slices.Clone(queries)
+	slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(qtype(a), qtype(b)) })
+	return list
+}
+
 // unordered sorts the queries by server and keeps the order of each: the order among
 // servers is not defined. After a failure any server gets a query of any type again, and
-// only the names are certain.
+// only the names are certain. A query over TCP goes to any server whose reply is truncated.
 func (c lookupCase) unordered(queries []string) []string {
 	list := slices.Clone(queries)
+	for i, q := range list {
+		if query, _, tcp := strings.Cut(q, " tcp "); tcp {
+			list[i] = query + anyTCP
+		}
+	}
 	if !c.world.fails() {
 		slices.SortStableFunc(list, func(a, b string) int {
-			return strings.Compare(a[strings.LastIndex(a, " "):], b[strings.LastIndex(b, " "):])
+			return cmp.Or(strings.Compare(server(a), server(b)), strings.Compare(overAnyTCP(a), overAnyTCP(b)))
 		})
 		return list
 	}
@@ -264,8 +290,23 @@ func (c lookupCase) unordered(queries []string) []string {
 		list[i], _, _ = strings.Cut(q, " ")
 	}
 	slices.Sort(list)
+	if slices.Contains(c.world.manners, cutFail) { // the first failure over TCP ends all queries
+		list = slices.Compact(list)
+	}
 	return list
 }
+
+const anyTCP = " tcp any"
+
+// overAnyTCP returns a query over TCP to any server, "" for other queries.
+func overAnyTCP(query string) string {
+	if strings.HasSuffix(query, anyTCP) {
+		return query
+	}
+	return ""
+}
+
+func server(query string) string { return query[strings.LastIndex(query, " "):] }
 
 func recorded(name string, qtype uint16, server string, tcp bool) string {
 	if strings.HasSuffix(name, "..") {
@@ -315,7 +356,7 @@ func TestGetent(t *testing.T) {
 	write(t, filepath.Join(filepath.Dir(file), "nsswitch.conf"), "hosts: dns\n")
 	for _, name := range []string{"a", "web.shop", "www.corp.example", "www.corp.example."} {
 		c := lookupCase{
-			library: sim.Glibc, name: name,
+			release: glibc236, library: sim.Glibc, name: name,
 			conf:  "nameserver 127.0.0.2\nsearch shop.svc.cluster.local svc.cluster.local\noptions ndots:2\n",
 			world: world{seed: 7, manners: []manner{both, alias, nxdomain, nodata, v4}},
 		}

@@ -1,0 +1,144 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package libc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sim "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+)
+
+// release is a library that the tests run, by its name and version.
+type release string
+
+const (
+	glibc236 release = "glibc 2.36"
+	glibc241 release = "glibc 2.41"
+	musl123  release = "musl 1.2.3"
+	musl125  release = "musl 1.2.5"
+	goNet    release = "Go"
+)
+
+// simulators are the simulators of the releases.
+var simulators = map[release]sim.Library{glibc236: sim.Glibc, glibc241: sim.Glibc, musl123: sim.Musl123, musl125: sim.Musl, goNet: sim.Go}
+
+// compile builds a program of testdata with a library and returns its path. source is
+// "glibc" or "musl" for the configuration, "ask" for lookups. The program of Go does both.
+// compile must run before isolate.
+func compile(t *testing.T, r release, source string) string {
+	t.Helper()
+	switch r {
+	case glibc236:
+		return build(t, "gcc", source+".c", "-lresolv")
+	case glibc241:
+		return build(t, "gcc", source+".c", glibc241Flags(t)...)
+	case musl123:
+		return build(t, "musl-gcc", source+".c", "-static")
+	case musl125:
+		return build(t, "gcc", source+".c", "-specs", muslSpecs(t), "-static")
+	default:
+		return buildGo(t)
+	}
+}
+
+// glibc241Flags are the flags of gcc for a program that runs with the loader and the
+// libraries of Debian 13. It has the headers of this machine.
+func glibc241Flags(t *testing.T) []string {
+	loader := glob(t, "usr/lib/*-linux-gnu*/ld-linux*.so.*")
+	return []string{"-lresolv", "-Wl,--dynamic-linker=" + loader, "-Wl,-rpath," + filepath.Dir(loader)}
+}
+
+// muslSpecs returns a specs file of gcc for the musl of Debian 13.
+func muslSpecs(t *testing.T) string {
+	t.Helper()
+	path := glob(t, "usr/lib/*-linux-musl*/musl-gcc.specs")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := debian13(t)
+	specs := filepath.Join(t.TempDir(), "specs")
+	write(t, specs, strings.NewReplacer("/usr/lib/", dir+"/usr/lib/", "/usr/include/", dir+"/usr/include/").Replace(string(text)))
+	return specs
+}
+
+// glob returns the file of Debian 13 that matches a pattern.
+func glob(t *testing.T, pattern string) string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(debian13(t), pattern))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("the packages of Debian 13 have no %s: %v", pattern, err)
+	}
+	return list[0]
+}
+
+// unpack downloads the packages of Debian 13 for the architecture of this machine into the
+// directory $0, unless another process has done so.
+const unpack = `[ ! -e "$0" ] || exit 0
+part=$0.part
+rm -rf "$part"
+mkdir -p "$part/apt/lists/partial" "$part/apt/cache/archives/partial" "$part/root"
+cd "$part"
+echo "deb http://deb.debian.org/debian trixie main" >sources.list
+cat >apt.conf <<END
+Dir::Etc::sourcelist "$part/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::State::lists "$part/apt/lists";
+Dir::Cache "$part/apt/cache";
+Acquire::Languages "none";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::IndexTargets::deb::CNF::DefaultEnabled "false";
+Acquire::Retries "2";
+Acquire::http::Timeout "20";
+APT::Sandbox::User "root";
+END
+export APT_CONFIG="$part/apt.conf"
+apt-get update
+apt-get download libc6 musl musl-dev
+for package in *.deb; do dpkg-deb -x "$package" root; done
+mv root "$0"
+rm -rf "$part"`
+
+// debian13 returns a directory with the packages of Debian 13, in the cache of the user. It
+// needs 20 MB there, and 12 seconds for the first time. The versions do not change: Debian
+// has them in a stable release.
+func debian13(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "dnsconfigurer-test", "debian-trixie-libraries-1")
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("flock", dir+".lock", "timeout", "180", "sh", "-ec", unpack, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("downloading libc6, musl and musl-dev of Debian 13 with apt-get into %s: %v\n%s", dir, err, out)
+	}
+	return dir
+}
+
+// buildGo compiles the program of Go's package net, without cgo. It reads the configuration
+// with an internal function, which the linker permits only with a flag.
+func buildGo(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for namespaces")
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("go", "build", "-ldflags=-checklinkname=0", "-o", program, "./testdata/golang")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return program
+}
