@@ -28,7 +28,7 @@ var values = []string{"bytes", "errors", "fmt", "io", "maps", "net/netip", "slic
 var imports = map[string][]string{
 	"pkg/fqdn":           {"values"},
 	"pkg/resolvconf":     {"values"},
-	"internal/libc":      {"values", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"}, // waits, but sends nothing itself
+	"internal/libc":      {"values", "cmp", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"}, // waits, but sends nothing itself
 	"internal/excerpt":   {"values"},
 	"internal/spelling":  {"strings"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},

@@ -191,7 +191,8 @@ func byServer(list []query) []query {
 // TestSilence looks up a name at servers that do not reply: attempts, timeout and the
 // number of servers as seen on the network.
 func TestSilence(t *testing.T) {
-	glibc, musl := build(t, "gcc", "glibc.c"), build(t, "musl-gcc", "musl.c", "-static")
+	glibc, musl := compile(t, glibc236, "glibc"), compile(t, musl123, "musl")
+	newer, golang := compile(t, musl125, "musl"), compile(t, goNet, "")
 	const two = "nameserver 127.0.0.1\nnameserver 127.0.0.2\n"
 	const four = two + "nameserver 127.0.0.3\nnameserver 127.0.0.4\n"
 	for _, c := range []struct {
@@ -218,10 +219,21 @@ func TestSilence(t *testing.T) {
 		{musl, "", "11", 5},
 		{musl, "options attempts:0\n", "", 0},
 		{musl, "options timeout:0 attempts:0\n", "", 0},
+		{newer, two + "options timeout:2 attempts:2\n", "1212", 2},
+		{newer, "options timeout:3 attempts:11\n", "1111111111", 3},
+		{newer, "options attempts:0\n", "", 0},
+		{golang, "options timeout:1\n", "1111", 4}, // 127.0.0.1 and ::1
+		{golang, four + "options timeout:1 attempts:1\n", "123", 3},
+		{golang, two + "options timeout:1\n", "1212", 4},
+		{golang, "nameserver 127.0.0.2\noptions timeout:0 attempts:6\n", "222222", 6},
+		{golang, "nameserver 127.0.0.2\noptions timeout:1 attempts:0\n", "2", 1},
 	} {
 		library, read := "glibc", resolvconf.Glibc
-		if c.program == musl {
+		switch c.program {
+		case musl, newer:
 			library, read = "musl", resolvconf.Musl
+		case golang:
+			library, read = "go", resolvconf.Go
 		}
 		t.Run(fmt.Sprintf("%s %q", library, c.text), func(t *testing.T) {
 			t.Parallel()
@@ -237,7 +249,7 @@ func TestSilence(t *testing.T) {
 				for _, q := range queries {
 					got += q.Server[len(q.Server)-1:]
 				}
-				if c.program == musl {
+				if library == "musl" {
 					got = inRounds(got, len(read(c.text).Nameservers))
 				}
 				if got != c.servers {

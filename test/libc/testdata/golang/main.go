@@ -3,7 +3,7 @@
 
 // Program golang does for package net what the C programs of this directory do for their
 // libraries. Without arguments it prints /etc/resolv.conf as package net has read it. With
-// the arguments of ask.c it looks up a name. It must be built without cgo, and with the
+// one argument it looks up the A records of a name, with those of ask.c as ask.c does. It must be built without cgo, and with the
 // linker's flag -checklinkname=0.
 package main
 
@@ -42,8 +42,12 @@ type dnsConfig struct {
 func dnsReadConfig(filename string) *dnsConfig
 
 func main() {
-	if len(os.Args) == 1 {
+	switch len(os.Args) {
+	case 1:
 		tell(dnsReadConfig("/etc/resolv.conf"))
+		return
+	case 2:
+		_, _ = ask(4, os.Args[1])
 		return
 	}
 	how, err := strconv.Atoi(os.Args[1])
