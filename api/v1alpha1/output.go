@@ -79,7 +79,7 @@ type LookupResult struct {
 	Pod  string `json:"pod"` // namespace/name
 	Name string `json:"name"`
 	Type string `json:"type"` // "A+AAAA" if the command line has no type
-	Libc string `json:"libc"` // glibc or musl
+	Libc string `json:"libc"` // the value of --libc: glibc, musl, musl-1.2.3 or go
 
 	Queries    []LookupQuery `json:"queries"`
 	Addresses  []string      `json:"addresses"`
@@ -125,7 +125,7 @@ type LookupQuery struct {
 
 	// Rcode is the rcode of the reply, such as NXDOMAIN. Without a reply it is in lower
 	// case: timeout, unreachable, overtaken (musl: another server replied first),
-	// malformed (musl: the name does not fit a query), not asked (see
+	// malformed (musl 1.2.3: the name does not fit a query), not asked (see
 	// notAsked of the result).
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"

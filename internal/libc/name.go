@@ -71,8 +71,8 @@ func (l Library) otherFamily() Error {
 }
 
 // lookupHosts returns the addresses of name in /etc/hosts. glibc and Go ignore case there.
-// A name without an address of the family is then looked up in DNS by glibc and musl 1.2.3.
-// In the other libraries the lookup ends with an error.
+// A name without an address of the family is then looked up in DNS by glibc. In the other
+// libraries the lookup ends with an error.
 func (s Simulator) lookupHosts(name string, family Family) (result Result, found bool) {
 	if !s.Library.isMusl() {
 		name = strings.ToLower(name)
@@ -86,7 +86,7 @@ func (s Simulator) lookupHosts(name string, family Family) (result Result, found
 			result.Addresses = append(result.Addresses, a)
 		}
 	}
-	if result.Addresses == nil && len(known) > 0 && (s.Library == Musl || s.Library == Go) {
+	if result.Addresses == nil && len(known) > 0 && s.Library != Glibc {
 		return Result{Error: s.Library.otherFamily()}, true
 	}
 	return result, result.Addresses != nil

@@ -41,6 +41,7 @@ type lookupCase struct {
 	conf    string
 	how     ask
 	name    string
+	hosts   map[string][]netip.Addr // of /etc/hosts
 	world   world
 }
 
@@ -171,7 +172,7 @@ func (c lookupCase) simulate(ctx context.Context, first int) outcome {
 		}
 	}
 	p := sim.Simulator{
-		Library: c.library, Resolver: c.library.Read(c.conf), Hostname: hostname, First: first,
+		Library: c.library, Resolver: c.library.Read(c.conf), Hostname: hostname, Hosts: c.hosts, First: first,
 		Network: sim.Network{UDP: exchange(false), TCP: exchange(true)},
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*slowest) // glibc waits for TCP without a limit
@@ -346,6 +347,37 @@ func (s *servers) run(t *testing.T, program, etc string, c lookupCase) outcome {
 	}
 	o.Queries, o.Header = s.end(t)
 	return o
+}
+
+// TestHosts looks up names that are in /etc/hosts, also for the family that they lack.
+func TestHosts(t *testing.T) {
+	programs := map[release]string{}
+	for r := range simulators {
+		programs[r] = compile(t, r, "ask")
+	}
+	etc := filepath.Dir(isolate(t))
+	s := listen(t)
+	defer s.close()
+	write(t, filepath.Join(etc, "hosts"), "192.0.2.6 four\n192.0.2.7 a.four\n")
+	write(t, filepath.Join(etc, "nsswitch.conf"), "hosts: files dns\n")
+	write(t, filepath.Join(etc, "resolv.conf"), "nameserver 127.0.0.2\n")
+	for r, program := range programs {
+		for _, name := range []string{"four", "FOUR", "a.four", "a.four."} {
+			for _, family := range []ask{askIPv4, askIPv6} {
+				c := lookupCase{release: r, library: simulators[r], name: name, conf: "nameserver 127.0.0.2\n", how: family, world: world{manners: []manner{nxdomain}}}
+				c.hosts = map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")}, "a.four": {netip.MustParseAddr("192.0.2.7")}}
+				var simulated outcome
+				synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), 0) })
+				s.begin(c.world)
+				out, err := run(program, strconv.Itoa(int(family)), name)
+				actual := outcome{Result: strings.Split(strings.TrimSpace(out), "\n")}
+				actual.Queries, actual.Header = s.end(t)
+				if diff := c.compare(t, simulated, actual); diff != "" || err != nil {
+					t.Errorf("%s looks up %d %s: %v (-simulator +library):\n%s", r, family, name, err, diff)
+				}
+			}
+		}
+	}
 }
 
 // TestGetent runs getent, which queries both families if the host has both.
