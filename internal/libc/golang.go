@@ -28,7 +28,7 @@ type golang struct {
 	Simulator
 	*queryLog
 
-	asked int // questions so far, which the option rotate counts
+	questions int // so far, which the option rotate counts
 }
 
 // goAnswer is the result of one question.
@@ -168,8 +168,8 @@ func (g *golang) firstServer() int {
 	if !g.Resolver.Rotate {
 		return 0
 	}
-	g.asked++
-	return g.First + g.asked - 1
+	g.questions++
+	return g.First + g.questions - 1
 }
 
 func (g *golang) server(i int) netip.Addr {
@@ -256,7 +256,8 @@ func isGoDomainName(name string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(base, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || strings.IndexFunc(label, isNotHostRune) >= 0 {
+		if label == "" || len(label) > 63 || label[0] == '-' ||
+			label[len(label)-1] == '-' || strings.IndexFunc(label, isNotHostRune) >= 0 {
 			return false
 		}
 	}

@@ -149,8 +149,8 @@ func checkReach(t *testing.T, cases []lookupCase, simulated []outcome) {
 			sim.Glibc:   {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
 			sim.Musl:    {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
 			sim.Musl123: {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
-			sim.Go: {"found", "errNoSuchHost", "errTimeout", "errServerTemporarilyMisbehaving", "errServerMisbehaving", "errLameReferral", "ECONNREFUSED", "errCannotMarshalDNSMessage",
-				"errNoSuitableAddress"},
+			sim.Go: {"found", "errNoSuchHost", "errTimeout", "errServerTemporarilyMisbehaving", "errServerMisbehaving", "errLameReferral",
+				"ECONNREFUSED", "errCannotMarshalDNSMessage", "errNoSuitableAddress"},
 		}[library] {
 			if !seen[r][result] {
 				t.Errorf("no case in which %s gives %s", r, result)
@@ -364,8 +364,12 @@ func TestHosts(t *testing.T) {
 	for r, program := range programs {
 		for _, name := range []string{"four", "FOUR", "a.four", "a.four."} {
 			for _, family := range []ask{askIPv4, askIPv6} {
-				c := lookupCase{release: r, library: simulators[r], name: name, conf: "nameserver 127.0.0.2\n", how: family, world: world{manners: []manner{nxdomain}}}
-				c.hosts = map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")}, "a.four": {netip.MustParseAddr("192.0.2.7")}}
+				c := lookupCase{
+					release: r, library: simulators[r], name: name, how: family,
+					conf:  "nameserver 127.0.0.2\n",
+					hosts: map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")}, "a.four": {netip.MustParseAddr("192.0.2.7")}},
+					world: world{manners: []manner{nxdomain}},
+				}
 				var simulated outcome
 				synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), 0) })
 				s.begin(c.world)

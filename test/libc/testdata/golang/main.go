@@ -80,7 +80,9 @@ func tell(c *dnsConfig) {
 		fmt.Printf("search %x\n", s)
 	}
 	options := 0
-	for bit, set := range map[int]bool{0x8: c.useTCP, 0x4000: c.rotate, 0x200000: c.singleRequest, 0x2000000: c.noReload, 0x4000000: c.trustAD} {
+	for bit, set := range map[int]bool{
+		0x8: c.useTCP, 0x4000: c.rotate, 0x200000: c.singleRequest, 0x2000000: c.noReload, 0x4000000: c.trustAD,
+	} {
 		if set {
 			options |= bit
 		}
