@@ -69,7 +69,7 @@ type ShimConfiguration struct {
 	// Manifests is the kubelet's directory of static pods. Empty: none.
 	Manifests string `json:"manifests,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
 	// DrainTimeout is the time that calls get to finish when the shim stops. Empty: "4s".
@@ -174,7 +174,7 @@ type DNSConfiguration struct {
 	// "[::]:53". Empty: "127.0.0.1:53".
 	Listen []string `json:"listen,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
 	// Kubeconfig is the path of a kubeconfig for the API server. Empty: the server's own
@@ -356,7 +356,7 @@ type NodeCacheConfiguration struct {
 	// link-local addresses are served without them. Empty: "auto".
 	Notrack string `json:"notrack,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
 	// ClusterDNS lists the servers for the cluster's names, all reverse names and names

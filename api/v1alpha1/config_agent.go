@@ -65,7 +65,7 @@ type AgentConfiguration struct {
 	// none.
 	StatusSocket *string `json:"statusSocket,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
 	// LogFormat is "text" or "json". Empty: "text".

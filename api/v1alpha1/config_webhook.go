@@ -19,7 +19,7 @@ type WebhookConfiguration struct {
 	// Empty: ":8443".
 	Listen string `json:"listen,omitempty"`
 
-	// HTTP is the address of /metrics, /livez and /readyz. Empty: none.
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
 	TLS TLSConfiguration `json:"tls,omitzero"`

@@ -34,7 +34,7 @@ have stopped.`,
 	flags := cmd.Flags()
 	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
 	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
-	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of /metrics, /livez and /readyz; empty: none")
+	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none")
 	logFormat := flags.String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
 	completeFlag(cmd, "log-format", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

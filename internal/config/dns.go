@@ -23,7 +23,7 @@ const maxTTL = 3600
 // Usage texts of flags that several commands have.
 const (
 	listenUsage        = "`ADDR:PORT` to serve on, UDP and TCP; repeatable"
-	httpUsage          = "`ADDR` of /metrics, /livez and /readyz; empty: none"
+	httpUsage          = "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none"
 	clusterDomainUsage = "`DOMAIN` of the cluster"
 	stubDomainUsage    = "`ZONE=ADDR,..`: a domain with servers of its own; repeatable"
 	suffixUsage        = "autopath `DOMAIN`: names below it are expanded"
