@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // testUpgrade upgrades to an image of another name, and thus replaces all pods of the
@@ -27,8 +29,8 @@ func (c *cluster) testUpgrade(t *testing.T) {
 }
 
 // testOutage kills the control plane. Lookups go on, a container and a sandbox that end
-// start again as before, and a static pod starts with a kubelet and a shim that have not
-// reached the API server since their start.
+// start again as before, and a static pod starts with a kubelet, and a shim if there is one, that
+// have not reached the API server since their start.
 func (c *cluster) testOutage(t *testing.T) {
 	pods := policyPods()
 	c.during(t, func() {
@@ -98,14 +100,22 @@ func (c *cluster) endSandbox(t *testing.T, pod string) {
 // testStaticPod starts kubelet and shim without an API server, and then a static pod.
 func (c *cluster) testStaticPod(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(c.kubelet.Stop(), c.shim.Stop()); err != nil {
-		t.Error(err)
+	servers := []*process.Process{c.kubelet}
+	if c.shim.PID() != 0 {
+		servers = []*process.Process{c.shim, c.kubelet}
+	}
+	for _, server := range servers {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
 	pod := newPod("static", corev1.PodSpec{})
 	pod.Annotations = map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"}
 	writeFile(t, filepath.Join(manifests, "static.yaml"), string(encode(t, pod)))
-	if err := errors.Join(c.shim.Start(), c.kubelet.Start()); err != nil {
-		t.Fatal(err)
+	for _, server := range servers {
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	name := "static-" + nodeName
 	await(t, "the static pod", func() error { _, err := c.containerID(t, name); return err })

@@ -41,6 +41,7 @@ const (
 	manifests     = "/etc/kubernetes/manifests"
 	shimConfig    = "/etc/dnsconfigurer/shim.yaml"
 	proxyConfig   = "/etc/kubernetes/proxy.yaml"
+	resolvConf    = "/run/systemd/resolve/resolv.conf"
 
 	shimSocket       = "/run/dnsconfigurer/shim.sock"
 	containerdSocket = "/run/containerd/containerd.sock"
@@ -49,11 +50,12 @@ const (
 // nodeFiles are the configuration of the node. No resources are reserved, monitored or
 // cleaned up.
 var nodeFiles = map[string]string{
+	resolvConf: hostResolvConf,
 	kubeletConfig: `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 clusterDNS: [` + dnsIP + `]
 clusterDomain: cluster.local
-resolvConf: /etc/kubelet-resolv.conf
+resolvConf: ` + resolvConf + `
 staticPodPath: ` + manifests + `
 containerRuntimeEndpoint: unix://` + containerdSocket + `
 address: 0.0.0.0

@@ -15,6 +15,9 @@
 // address of its Service, the node cache, and the admission policies. The shim has the
 // command line of its systemd unit.
 //
+// At last the kubelet is connected to containerd directly, and the chart installs agent and
+// NRI relay. The same pods get the same DNS. Then the chart is uninstalled.
+//
 // The test runs in namespaces of its own (mounts, network, processes, hostname), in a
 // second process. No packet leaves them, and they end with all pods and mounts when the
 // test ends for any reason. Everything is installed and built before, outside.

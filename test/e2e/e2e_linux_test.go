@@ -34,6 +34,7 @@ func testCluster(t *testing.T, p programs) {
 	c.startWatchers(t)
 	t.Run("upgrade", c.testUpgrade)
 	t.Run("outage of the control plane", c.testOutage)
+	t.Run("agent", c.testAgent)
 }
 
 // values are the settings of the chart. This kernel may have no interfaces of type dummy.
@@ -46,31 +47,42 @@ policies: {enabled: true}
 autopath: {enabled: true}
 `
 
-// render returns the objects of the chart. helm would ask the API server for its version,
-// which a program built from a Go module does not have.
-func (c *cluster) render(t *testing.T, imageTag string) string {
+// helm runs helm for the release of the chart.
+func (c *cluster) helm(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), c.Helm, "template", "dnsconfigurer", "../../deploy/chart", "--namespace", "kube-system",
-		"--kube-version", "1.36.0", "--values", "-", "--set", "image.tag="+imageTag)
-	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+c.Dir, "HELM_CACHE_HOME="+c.Dir, "HELM_DATA_HOME="+c.Dir)
-	var problems strings.Builder
-	cmd.Stdin, cmd.Stderr = strings.NewReader(values), &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, &problems)
+	cmd := exec.CommandContext(t.Context(), c.Helm, append(args, "--namespace", "kube-system")...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminIdentity,
+		"HELM_CONFIG_HOME="+c.Dir, "HELM_CACHE_HOME="+c.Dir, "HELM_DATA_HOME="+c.Dir)
+	cmd.Stdin = strings.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
-	return string(out)
 }
 
-// install installs the chart, or upgrades it, and returns when only pods with the image run.
-func (c *cluster) install(t *testing.T, imageTag string) {
+// install installs the chart, or upgrades it, and returns when only pods with the image and the
+// values run. Settings are values, such as agent.enabled=true.
+func (c *cluster) install(t *testing.T, imageTag string, settings ...string) {
 	t.Helper()
-	c.apply(t, c.render(t, imageTag))
-	for _, object := range []string{"deployment/dnsconfigurer-dns", "daemonset/dnsconfigurer-node-cache"} {
-		args := []string{"rollout", "status", object, "--namespace", "kube-system", "--timeout", patience.String()}
-		if _, _, err := c.kubectl.Run(t.Context(), "", args...); err != nil {
-			t.Fatalf("%v\n%s", err, c.run(t, "", "get", "pods,events", "--all-namespaces", "--output", "wide"))
+	args := []string{"upgrade", "--install", "dnsconfigurer", "../../deploy/chart", "--values", "-", "--set", "image.tag=" + imageTag}
+	for _, setting := range settings {
+		args = append(args, "--set", setting)
+	}
+	c.helm(t, values, args...)
+	objects := c.run(t, "", "get", "deployments,daemonsets", "--namespace", "kube-system", "--output", "name")
+	for object := range strings.FieldsSeq(objects) {
+		if object == "daemonset.apps/dnsconfigurer-nri" {
+			continue // OnDelete: rollout status refuses it
 		}
+		c.rollout(t, object)
+	}
+}
+
+// rollout returns when a workload of the chart is up to date and available.
+func (c *cluster) rollout(t *testing.T, object string) {
+	t.Helper()
+	args := []string{"rollout", "status", object, "--namespace", "kube-system", "--timeout", patience.String()}
+	if _, _, err := c.kubectl.Run(t.Context(), "", args...); err != nil {
+		t.Fatalf("%v\n%s", err, c.run(t, "", "get", "pods,events", "--all-namespaces", "--output", "wide"))
 	}
 }
 

@@ -19,14 +19,16 @@ const (
 	dnsIP6    = "fd00:10:96::a"
 )
 
-// etc are the files of the machine's /etc. Pods get kubelet-resolv.conf, which differs from
-// the machine's own, which runtimes use as the default.
+// hostResolvConf is the file that pods get. It differs from the machine's own, which runtimes use
+// as the default.
+const hostResolvConf = "search corp.example node.example\nnameserver " + outside + "\noptions timeout:3 attempts:2\n"
+
+// etc are the files of the machine's /etc.
 var etc = map[string]string{
-	"resolv.conf":         "nameserver 192.0.2.99\nsearch wrong.example\n",
-	"kubelet-resolv.conf": "search corp.example node.example\nnameserver " + outside + "\noptions timeout:3 attempts:2\n",
-	"hosts":               "127.0.0.1 localhost\n" + nodeIP + " " + nodeName + "\n",
-	"passwd":              "root:x:0:0:root:/root:/bin/sh\n", // without user IDs for pods
-	"group":               "root:x:0:\n",
+	"resolv.conf": "nameserver 192.0.2.99\nsearch wrong.example\n",
+	"hosts":       "127.0.0.1 localhost\n" + nodeIP + " " + nodeName + "\n",
+	"passwd":      "root:x:0:0:root:/root:/bin/sh\n", // without user IDs for pods
+	"group":       "root:x:0:\n",
 	"cni/net.d/pods.conflist": `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/ipam",
     "ranges": [[{"subnet": "10.244.0.0/24"}], [{"subnet": "fd00:244::/64"}]],

@@ -93,14 +93,19 @@ func connect(t *testing.T, socket string) runtimeapi.RuntimeServiceClient {
 
 // containerID returns the ID of the running container of a pod.
 func (c *cluster) containerID(t *testing.T, pod string) (string, error) {
+	return c.runningContainer(t, map[string]string{
+		"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": pod, "io.kubernetes.container.name": container,
+	})
+}
+
+// runningContainer returns the ID of the only running container with labels.
+func (c *cluster) runningContainer(t *testing.T, labels map[string]string) (string, error) {
 	r, err := c.runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-		LabelSelector: map[string]string{
-			"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": pod, "io.kubernetes.container.name": container,
-		},
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: labels,
 	}})
 	if err == nil && len(r.Containers) != 1 {
-		err = fmt.Errorf("pod %s has %d running containers", pod, len(r.Containers))
+		err = fmt.Errorf("%d running containers have the labels %v", len(r.Containers), labels)
 	}
 	if err != nil {
 		return "", err

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,14 +15,15 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Parts of the resolv.conf of pods.
+// Parts of the resolv.conf of pods, in the form of [resolvconf.Config.String].
 const (
 	clusterSearch = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example node.example"
-	hostText      = "search corp.example node.example\nnameserver 192.0.2.53\noptions timeout:3 attempts:2"
-	clusterText   = clusterSearch + "\nnameserver 10.96.0.10\noptions ndots:5"
-	autopathText  = "search search.shop.cluster.local.ap.k8s.io\nnameserver 169.254.20.10\noptions ndots:5"
+	hostText      = "nameserver 192.0.2.53\nsearch corp.example node.example\noptions timeout:3 attempts:2"
+	clusterText   = "nameserver 10.96.0.10\n" + clusterSearch + "\noptions ndots:5"
+	autopathText  = "nameserver 169.254.20.10\nsearch search.shop.cluster.local.ap.k8s.io\noptions ndots:5"
 )
 
 // kepPolicy is the policy as the KEP spells it, which no API server knows.
@@ -57,12 +59,12 @@ func policyPods() map[string]policyPod {
 	return map[string]policyPod{
 		"cluster-first": {want: view{"cluster-first", clusterText}},
 		"cluster-first-merged": {spec: corev1.PodSpec{DNSConfig: dnsConfig()}, want: view{"cluster-first-merged",
-			clusterSearch + " extra.example\nnameserver 10.96.0.10\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+			"nameserver 10.96.0.10\nnameserver 203.0.113.53\n" + clusterSearch + " extra.example\noptions ndots:2 edns0"}},
 		"default": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, want: view{"default", hostText}},
 		"default-merged": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault, DNSConfig: dnsConfig()}, want: view{"default-merged",
-			"search corp.example node.example extra.example shop.svc.cluster.local\nnameserver 192.0.2.53\nnameserver 203.0.113.53\noptions timeout:3 attempts:2 ndots:2 edns0"}},
+			"nameserver 192.0.2.53\nnameserver 203.0.113.53\nsearch corp.example node.example extra.example shop.svc.cluster.local\noptions timeout:3 attempts:2 ndots:2 edns0"}},
 		"none": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: dnsConfig()}, want: view{"none",
-			"search extra.example shop.svc.cluster.local\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+			"nameserver 203.0.113.53\nsearch extra.example shop.svc.cluster.local\noptions ndots:2 edns0"}},
 		"host-network": {spec: corev1.PodSpec{HostNetwork: true}, want: view{nodeName, hostText}},
 		"host-network-with-cluster-dns": {spec: corev1.PodSpec{HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet},
 			want: view{nodeName, clusterText}},
@@ -76,7 +78,7 @@ func policyPods() map[string]policyPod {
 		"autopath-kep":             {spec: corev1.PodSpec{DNSPolicy: kepPolicy}, want: view{"autopath-kep", autopathText}},
 		"autopath-on-host-network": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, HostNetwork: true}, want: view{nodeName, autopathText}},
 		"autopath-merged": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, DNSConfig: dnsConfig()}, want: view{"autopath-merged",
-			"search search.shop.cluster.local.ap.k8s.io extra.example shop.svc.cluster.local\nnameserver 169.254.20.10\nnameserver 203.0.113.53\noptions ndots:2 edns0"}},
+			"nameserver 169.254.20.10\nnameserver 203.0.113.53\nsearch search.shop.cluster.local.ap.k8s.io extra.example shop.svc.cluster.local\noptions ndots:2 edns0"}},
 	}
 }
 
@@ -96,11 +98,23 @@ func (c *cluster) startPods(t *testing.T, pods map[string]policyPod) {
 	}
 }
 
-// view returns what a container of a pod sees.
+// view returns what a container of a pod sees. containerd writes the lines of resolv.conf in
+// another order than the agent, which adds comments.
 func (c *cluster) view(t *testing.T, pod string) view {
 	t.Helper()
 	hostname, text, _ := strings.Cut(c.exec(t, pod, "/bin/busybox", "sh", "-c", "busybox hostname && busybox cat /etc/resolv.conf"), "\n")
-	return view{hostname, text}
+	return view{hostname, strings.TrimSpace(resolvconf.Parse(text).Config().String())}
+}
+
+// awaitView returns when a container of a pod sees a resolv.conf.
+func (c *cluster) awaitView(t *testing.T, pod, text string) {
+	t.Helper()
+	await(t, "the resolv.conf of "+pod, func() error {
+		if got := c.view(t, pod).ResolvConf; got != text {
+			return fmt.Errorf("it is %q, want %q", got, text)
+		}
+		return nil
+	})
 }
 
 // testPolicies compares what pods see with their policies, and looks up names in those
