@@ -38,6 +38,9 @@ func (c *Cluster) Kubectl(t testing.TB) *Kubectl {
 	}
 }
 
+// Program returns the path of kubectl.
+func (k *Kubectl) Program() string { return k.program }
+
 // Run runs kubectl with a standard input. It returns the standard output and, in stderr, the
 // warnings of the API server and the messages of kubectl. The error is kubectl's exit code.
 func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {

@@ -52,6 +52,7 @@ func (c *cluster) testAgent(t *testing.T) {
 		{"refresh", func(t *testing.T) { c.testRefresh(t, tag) }},
 		{"upgrade of the configuration", func(t *testing.T) { c.testNewConfiguration(t, tag) }},
 		{"uninstallation", c.testUninstallation},
+		{"quick start", c.testQuickStart},
 	} {
 		if !t.Run(test.name, test.run) {
 			break // the next ones need it

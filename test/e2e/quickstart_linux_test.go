@@ -1,0 +1,83 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+)
+
+// quickStart returns the commands of docs/quick-start.md, by the titles of its sections. Left out
+// are those that build, because everything is built, and those that wait for an interrupt.
+func quickStart(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/quick-start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notRun := regexp.MustCompile("^make |^curl | port-forward ")
+	commands, section := map[string]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		title, isTitle := strings.CutPrefix(line, "## ")
+		command, isCommand := strings.CutPrefix(line, "    ")
+		switch {
+		case isTitle:
+			section = strings.TrimSpace(title)
+		case isCommand && !notRun.MatchString(command):
+			commands[section] += command
+		}
+	}
+	return commands
+}
+
+// testQuickStart types the commands of the quick start, with the image of the tests instead of
+// one from a registry, and without a terminal. The existing DNS is a second release of the chart.
+func (c *cluster) testQuickStart(t *testing.T) {
+	c.helm(t, "", "install", "existing", "../../deploy/chart", "--wait", "--timeout", patience.String(),
+		"--set", "dns.service.create=true,image.tag="+c.imageTag(t))
+	dir := t.TempDir()
+	release := filepath.Join(dir, "bin/release")
+	if err := os.MkdirAll(release, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.helm(t, "", "package", "../../deploy/chart", "--app-version", c.imageTag(t), "--destination", release)
+	programs := filepath.Join(dir, "bin")
+	if err := errors.Join(
+		os.Symlink(c.Dnsconfigurer, filepath.Join(programs, "dnsconfigurer")),
+		os.Symlink(c.Helm, filepath.Join(programs, "helm")),
+		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer(" -it ", " -i ", "-- nslookup", "--command -- /bin/busybox nslookup",
+		"--image busybox:1.37", "--image-pull-policy Never --image "+nodetools.LibrariesImage)
+	commands := quickStart(t)
+	for _, step := range []struct{ section, want string }{
+		{"1. See what your pods get", "\n10.96.0.10"},
+		{"3. Install the cluster DNS beside the existing one", "STATUS: deployed"},
+		{"4. Look up a name through it", "Address: 10.96.0.1\n"},
+		{"Undo", `namespace "dnsconfigurer" deleted`},
+	} {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", here.Replace(commands[step.section]))
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+adminIdentity,
+			"HELM_CONFIG_HOME="+dir, "HELM_CACHE_HOME="+dir, "HELM_DATA_HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), step.want) {
+			t.Fatalf("%s: %v, want %q in the output of\n%s\n%s", step.section, err, step.want, cmd, out)
+		}
+		t.Logf("%s:\n%s", step.section, out)
+	}
+	c.create(t, newPod("after-quick-start", corev1.PodSpec{}))
+	c.checkLookups(t, "after-quick-start")
+}
