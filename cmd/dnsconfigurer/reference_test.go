@@ -85,7 +85,7 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 			name = "`-" + f.Shorthand + "`, " + name
 		}
 		value, meaning := pflag.UnquoteUsage(f)
-	value = strings.ReplaceAll(value, "|", `\|`)
+		value = strings.ReplaceAll(value, "|", `\|`)
 		shown := ""
 		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
 			shown = "`" + f.DefValue + "`"
