@@ -87,6 +87,7 @@ func (c *cluster) endSandbox(t *testing.T, pod string) {
 	}
 	list, err := c.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": pod},
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}, // one that has ended may remain
 	}})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d sandboxes of %s, %v", len(list.GetItems()), pod, err)

@@ -116,8 +116,10 @@ func (n node) testStaleFacts(t *testing.T) {
 		n.standalone.stop(t)
 		n.dns = "10.96.0.11"
 		n.standalone.start(t)
-		n.checkPassed(t, "other-kubelet")
+		// A kubelet that has just started does not know all sandboxes yet: it may start one that
+		// runs, which containerd refuses.
 		n.checkRunning(t, before)
+		n.checkPassed(t, "other-kubelet")
 
 		n.restartShim(t)
 		pod := withAutopath(staticPod("learned", corev1.PodSpec{}))
@@ -141,10 +143,12 @@ func (n node) restartShim(t *testing.T, flags ...string) {
 func (n node) checkPassed(t *testing.T, name string) {
 	t.Helper()
 	pod := withAutopath(staticPod(name, corev1.PodSpec{DNSConfig: dnsConfig()}))
+	earlier := n.shim.decisions(t)
 	v := n.view(t, n.write(t, pod))
 	delete(pod.Annotations, policy.OverrideAnnotation)
 	n.checkKubelets(t, v, pod)
-	if diff := cmp.Diff(map[string]string{"node_facts_mismatch": "1"}, n.shim.decisions(t)); diff != "" {
+	earlier["node_facts_mismatch"]++
+	if diff := cmp.Diff(earlier, n.shim.decisions(t)); diff != "" {
 		t.Errorf("the shim's metrics (-want +got):\n%s", diff)
 	}
 	if line := n.shim.lineAbout(t, podName(name)); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "outcome=node_facts_mismatch") {

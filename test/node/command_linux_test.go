@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,16 +88,21 @@ func (c *command) ready() error {
 
 // decisions returns the sandbox requests since the start of the shim by outcome, without
 // the zeros.
-func (c *command) decisions(t *testing.T) map[string]string {
+func (c *command) decisions(t *testing.T) map[string]int {
 	t.Helper()
 	body, err := get(&c.http, "http://"+shimAddress+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	decisions := map[string]string{}
+	decisions := map[string]int{}
 	for line := range strings.Lines(string(body)) {
 		if series, found := strings.CutPrefix(line, `dnsconfigurer_sandbox_decisions_total{outcome="`); found {
-			if outcome, count, _ := strings.Cut(strings.TrimSpace(series), `"} `); count != "0" {
+			outcome, text, _ := strings.Cut(strings.TrimSpace(series), `"} `)
+			count, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if count > 0 {
 				decisions[outcome] = count
 			}
 		}
