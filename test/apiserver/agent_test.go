@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -127,7 +129,7 @@ func TestAPIServerAgent(t *testing.T) {
 	}
 	await("the file is written", func() bool {
 		text, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(text), "nameserver 169.254.20.10\n")
+		return err == nil && slices.Equal(resolvconf.Parse(string(text)).Config().Nameservers, []string{"169.254.20.10"})
 	})
 	await("an event of the pod", func() bool {
 		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonConfigured)
