@@ -30,7 +30,7 @@ type fileNode struct {
 
 const fileShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 	"listen: unix://$DIR/run/shim.sock\nruntimeEndpoint: $DIR/runtime.sock\nhttp: $HTTP\n" +
-	"kubeconfig: $DIR/kubeconfig\nmanifests: $DIR\nnode: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
+	"lookupTimeout: 30s\nkubeconfig: $DIR/kubeconfig\nmanifests: $DIR\nnode: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
 
 func newFileNode(t *testing.T) *fileNode {
 	t.Helper()
@@ -88,6 +88,8 @@ var badConfigs = []struct {
 		"shim.yaml: mode: Force without a cluster DNS"},
 	{"Fail without a kubeconfig", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
 		`shim.yaml: onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
+	{"a lookup without end", map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "lookupTimeout: 31s", 1)},
+		`shim.yaml: lookupTimeout: "31s": want 100ms to 30s`},
 	{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"}, `shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
 	{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `shim.yaml: unknown field "mod"`},
 	{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"}, `shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
@@ -228,7 +230,7 @@ func TestShim_KubeconfigChanged(t *testing.T) {
 func TestShim_ForceUnknown(t *testing.T) {
 	api := newClusterAPI(t, podOf("web", "u1"))
 	n := newFileNode(t)
-	n.writeAll(map[string]string{"shim.yaml": fileShim + "mode: Force\n", "kubeconfig": kubeapi.Kubeconfig(api.url)})
+	n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "mode: Force", 1), "kubeconfig": kubeapi.Kubeconfig(api.url)})
 	api.SetFault(kubeapi.Stall)
 	n.start("--config", n.dir+"/shim.yaml")
 	n.version()

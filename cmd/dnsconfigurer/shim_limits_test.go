@@ -5,12 +5,17 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 // TestShim_ManyUnsafeOptions starts a pod with 200,000 options that would write lines of
@@ -61,6 +66,32 @@ func TestShim_ManyUnsafeOptions(t *testing.T) {
 	if text := n.log.String(); len(text) > maxLog {
 		t.Errorf("the log has %d bytes, want at most %d:\n%.2000s", len(text), maxLog, text)
 	}
+}
+
+// TestShim_LookupTimeout has an API server that takes a second for a pod. The pod is found if
+// lookupTimeout allows that; the field takes effect on reload.
+func TestShim_LookupTimeout(t *testing.T) {
+	api := newClusterAPI(t)
+	web, err := runtime.Encode(scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion), podOf("web", "u1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.SetFault(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/web") {
+			kubeapi.Stall(w, r)
+			return
+		}
+		time.Sleep(time.Second)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(web) // to nobody, if the lookup has ended
+	})
+	n := newShimNode(t, api.url, map[string]string{"shim.yaml": quickShim})
+	n.expect("with 1s", request("web", "u1", "api"), request("web", "u1", "api"))
+	n.expectCounts(map[string]int{"lookup_timeout": 1})
+	n.write("shim.yaml", nodeShim)
+	n.hangup()
+	n.expect("with 30s", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
+	n.expectCounts(map[string]int{"lookup_timeout": 1, "edited": 1})
 }
 
 // TestShim_HungLog starts more pods than log lines can wait while nothing reads the log.

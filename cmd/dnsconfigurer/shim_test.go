@@ -136,7 +136,11 @@ func TestShim_BrokenAPI(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			api := newClusterAPI(t, podOf("web", "u1"))
 			api.SetFault(tt.fault)
-			n := newShimNode(t, api.url, map[string]string{"manifests/web.yaml": autopathManifest})
+			files := map[string]string{"manifests/web.yaml": autopathManifest}
+			if tt.want == cri.LookupTimeout {
+				files["shim.yaml"] = quickShim
+			}
+			n := newShimNode(t, api.url, files)
 			n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
 			n.expectCounts(map[string]int{string(tt.want): 1})
 			n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))

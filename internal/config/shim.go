@@ -22,6 +22,7 @@ import (
 type Shim struct {
 	v1alpha1.ShimConfiguration
 
+	Lookup   time.Duration
 	Drain    time.Duration
 	Handover time.Duration
 	Node     Node
@@ -102,6 +103,14 @@ func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 // maxHandover is the longest handoverTimeout.
 const maxHandover = time.Hour
 
+// The bounds of lookupTimeout. With a shorter one most pods would not be found whenever the watch
+// lags. The kubelet waits 4 minutes for a sandbox, twice its runtimeRequestTimeout, and 30 s leave
+// almost all of that to the container runtime.
+const (
+	minLookup = 100 * time.Millisecond
+	maxLookup = 30 * time.Second
+)
+
 // modes are the values of mode.
 var modes = []string{string(cri.Generate), string(cri.Force), string(cri.Observe)}
 
@@ -141,6 +150,16 @@ var shimFields = []Field[Shim]{
 				return fmt.Errorf("%q: without a kubeconfig no pod of the API server would start: set kubeconfig", onUnknownFail)
 			}
 			return nil
+		},
+	},
+	{
+		Path: "lookupTimeout", At: func(c *Shim) any { return &c.LookupTimeout },
+		Check: func(c *Shim) (err error) {
+			c.Lookup, err = parseDuration(&c.LookupTimeout, v1alpha1.DefaultShimLookupTimeout)
+			if err == nil && (c.Lookup < minLookup || c.Lookup > maxLookup) {
+				err = fmt.Errorf("%q: want %v to %v", c.LookupTimeout, minLookup, maxLookup)
+			}
+			return err
 		},
 	},
 	{

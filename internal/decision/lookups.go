@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ type LookupConfig struct {
 	inCluster  bool              // with the service account of this pod
 	manifests  string
 	node       string
+	timeout    time.Duration // of a lookup; 0: the default
 }
 
 // NewLookupConfig returns a configuration with the current content of the kubeconfig.
@@ -47,6 +49,12 @@ func NewLookupConfig(kubeconfig, manifests, node string) LookupConfig {
 // client reads again when it changes.
 func NewInClusterConfig(manifests, node string) LookupConfig {
 	return LookupConfig{inCluster: true, manifests: manifests, node: node}
+}
+
+// WithTimeout returns the configuration with a timeout of a lookup. 0: [watch.DefaultTimeout].
+func (cfg LookupConfig) WithTimeout(d time.Duration) LookupConfig {
+	cfg.timeout = d
+	return cfg
 }
 
 // newClient returns the client of cfg. Without an API server it is nil.
@@ -72,7 +80,7 @@ func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *sl
 	l := &Lookups{}
 	l.api, l.ClientErr = cfg.newClient(userAgent)
 	var err error
-	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Logger: log})
+	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout, Logger: log})
 	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
 	return l, err
 }

@@ -51,7 +51,7 @@ func (a *applier) apply(c config.Shim) error {
 			return err
 		}
 	}
-	if err := a.setLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)); err != nil {
+	if err := a.setLookups(newLookupConfig(c)); err != nil {
 		return err
 	}
 	if cfg != a.hostCfg {
@@ -68,7 +68,7 @@ func (a *applier) apply(c config.Shim) error {
 // retryClient tries again to create the client of the API server.
 func (a *applier) retryClient(c config.Shim) {
 	old := a.lookups
-	if err := a.setLookups(decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)); err == nil && a.lookups != old {
+	if err := a.setLookups(newLookupConfig(c)); err == nil && a.lookups != old {
 		a.setHook(c)
 		a.log.Info("API client created", "kubeconfig", c.Kubeconfig)
 	}
@@ -84,6 +84,11 @@ func (a *applier) setHook(c config.Shim) {
 		hook.Lookup = a.lookups.LookupForced
 	}
 	a.shim.SetHook(hook)
+}
+
+// newLookupConfig returns the configuration of the lookups for c.
+func newLookupConfig(c config.Shim) decision.LookupConfig {
+	return decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(c.Lookup)
 }
 
 // setLookups replaces the lookups if their configuration has changed, or if the last client of

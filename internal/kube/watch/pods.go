@@ -4,6 +4,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ const (
 	API      Source = "api"      // a call for this one pod
 	Manifest Source = "manifest" // a file in the kubelet's static pod directory
 )
+
+// DefaultTimeout is the timeout of a lookup.
+const DefaultTimeout = time.Second
 
 // Ref identifies a pod by the fields of a request for its sandbox.
 type Ref struct {
@@ -69,15 +73,16 @@ type Config struct {
 	// are found through their mirror pods only.
 	Manifests string
 
+	// Timeout limits a lookup. 0: [DefaultTimeout].
+	Timeout time.Duration
+
 	// InformerWait is how long a lookup waits for the watch, which may lag behind the
-	// kubelet's, before it calls the API server. 0: 250 ms.
+	// kubelet's, before it calls the API server. 0: a quarter of Timeout.
 	InformerWait time.Duration
 
-	// GetTimeout limits a call to the API server. 0: 500 ms.
+	// GetTimeout limits a call to the API server. 0: half of Timeout. The last quarter is for
+	// a machine that is too busy to end the other two in time.
 	GetTimeout time.Duration
-
-	// Budget limits a lookup. 0: 1 s.
-	Budget time.Duration
 
 	// Logger receives changes of state. nil: no log.
 	Logger *slog.Logger
@@ -93,9 +98,9 @@ func (c *Config) setDefaults() error {
 		value *time.Duration
 		zero  time.Duration
 	}{
-		{"informer wait", &c.InformerWait, 250 * time.Millisecond},
-		{"get timeout", &c.GetTimeout, 500 * time.Millisecond},
-		{"budget", &c.Budget, time.Second},
+		{"timeout", &c.Timeout, DefaultTimeout},
+		{"informer wait", &c.InformerWait, cmp.Or(c.Timeout, DefaultTimeout) / 4},
+		{"get timeout", &c.GetTimeout, cmp.Or(c.Timeout, DefaultTimeout) / 2},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("%s %v is negative", d.name, *d.value)
@@ -190,7 +195,7 @@ func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 	if r, ok := p.table.get(p.beforeMirror(ref)); ok {
 		return r.pod, r.source, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	// A caller that gives up does not end the lookup for the others that share it; the
 	// lookup has a timeout of its own.
@@ -221,7 +226,7 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 			err = fmt.Errorf("panic in the lookup: %v", v)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Budget)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	if ref.fromFile() {
 		select {

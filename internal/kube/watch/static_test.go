@@ -131,7 +131,7 @@ func TestStaticPods_Changes(t *testing.T) {
 // TestStaticPods_Late: the manifest is written after the lookup has begun.
 func TestStaticPods_Late(t *testing.T) {
 	dir := t.TempDir()
-	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: time.Minute, Budget: time.Minute})
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 	defer stop()
 	time.AfterFunc(20*time.Millisecond, func() { write(t, dir, "etcd.json", manifest("etcd", "h")) })
 	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil || source != watch.Manifest {
@@ -147,7 +147,7 @@ func TestStaticPods_SymbolicLink(t *testing.T) {
 	if err := os.Symlink(filepath.Join(target, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: time.Minute, Budget: time.Minute})
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 	defer stop()
 	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), watch.Manifest, "h")
 	write(t, target, "etcd.yaml", manifest("etcd", "h"))
@@ -169,7 +169,7 @@ func TestStaticPods_WithoutAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
-			p, stop := start(t, watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: time.Minute, Budget: time.Minute})
+			p, stop := start(t, watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 			defer stop()
 			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
 			// At once: the manifests may not have been read before the kubelet's first request.

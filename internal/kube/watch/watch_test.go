@@ -252,7 +252,7 @@ func TestLookup_ArrivesDuringGet(t *testing.T) {
 	})
 }
 
-func TestLookup_Budget(t *testing.T) {
+func TestLookup_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer(t)
 		s.setFaults(kubeapi.Stall, nil)
@@ -289,6 +289,31 @@ func TestLookup_Budget(t *testing.T) {
 			t.Errorf("left after %v", d)
 		}
 	})
+}
+
+// TestLookup_TimeoutSet: a quarter of the timeout is for the watch, half of it for the GET, and a
+// lookup that is shared by slow callers ends with it.
+func TestLookup_TimeoutSet(t *testing.T) {
+	for _, timeout := range []time.Duration{100 * time.Millisecond, 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			web, db := newPod("shop", "web", "u1"), newPod("shop", "db", "u2")
+			s := newAPIServer(t)
+			p, stop := start(t, watch.Config{Client: s.local(), Timeout: timeout})
+			defer stop()
+			synctest.Wait()
+			time.AfterFunc(timeout/4-1, func() { s.Apply(web) })
+			expect(t, p, refOf(web), watch.Informer, timeout/4-1)
+			expectError(t, p, refOf(db), watch.ErrNotFound, timeout/4)
+
+			s.StopEvents()
+			s.Apply(db)
+			s.getDelay.Store(int64(timeout/2 - 1))
+			expect(t, p, refOf(db), watch.API, 3*timeout/4-1)
+			s.getDelay.Store(int64(timeout/2 + 1))
+			expectError(t, p, refOf(db), context.DeadlineExceeded, 3*timeout/4)
+			time.Sleep(1) // the server ends its response
+		})
+	}
 }
 
 func TestLookup_Concurrent(t *testing.T) {
@@ -555,7 +580,7 @@ type panics struct{}
 func (panics) RoundTrip(*http.Request) (*http.Response, error) { panic("no transport") }
 
 func TestNew_Config(t *testing.T) {
-	for _, bad := range []watch.Config{{}, {NodeName: node, Budget: -1}, {NodeName: node, GetTimeout: -1}, {NodeName: node, InformerWait: -1}} {
+	for _, bad := range []watch.Config{{}, {NodeName: node, Timeout: -1}, {NodeName: node, GetTimeout: -1}, {NodeName: node, InformerWait: -1}} {
 		if p, err := watch.New(bad); err == nil {
 			t.Errorf("%+v gives %+v", bad, p)
 		}
@@ -604,7 +629,7 @@ func lookupWithFault(t *testing.T, url string, wantLate bool) {
 	t.Helper()
 	cfg := watch.Config{Client: clientOf(t, url, nil)}
 	if !wantLate { // a busy machine must not make it late
-		cfg.GetTimeout, cfg.Budget = time.Minute, 2*time.Minute
+		cfg.GetTimeout, cfg.Timeout = time.Minute, 2*time.Minute
 	}
 	p, stop := start(t, cfg)
 	defer func() {
@@ -634,7 +659,7 @@ func TestRun_Network(t *testing.T) {
 	transport := &http.Transport{}
 	p, stop := start(t, watch.Config{
 		Client: clientOf(t, ts.URL, transport), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		InformerWait: 2 * time.Second, GetTimeout: time.Minute, Budget: 2 * time.Minute, // for a busy machine
+		InformerWait: 2 * time.Second, GetTimeout: time.Minute, Timeout: 2 * time.Minute, // for a busy machine
 	})
 	waitSynced(t, p, web)
 	before := s.count("get")

@@ -1,0 +1,62 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Defaults of ShimConfiguration.
+const (
+	DefaultShimListen          = "unix:///run/dnsconfigurer/shim.sock"
+	DefaultRuntimeEndpoint     = "unix:///run/containerd/containerd.sock"
+	DefaultShimLookupTimeout   = "1s"
+	DefaultShimDrainTimeout    = "4s"
+	DefaultShimHandoverTimeout = "10m"
+)
+
+// ShimConfiguration configures the shim between a kubelet and a container runtime. The
+// commands that explain pods read its Node and Autopath fields.
+type ShimConfiguration struct {
+	TypeMeta `json:",inline"`
+
+	// Listen is the socket for the kubelet. Empty: "unix:///run/dnsconfigurer/shim.sock".
+	Listen string `json:"listen,omitempty"`
+
+	// RuntimeEndpoint is the socket of the container runtime. Empty:
+	// "unix:///run/containerd/containerd.sock".
+	RuntimeEndpoint string `json:"runtimeEndpoint,omitempty"`
+
+	// Mode says when the shim edits a request. "Generate": if the node facts are those of
+	// the kubelet. "Force": always, for kubelets without the cluster DNS in their
+	// configuration. "Observe": never, it only reports. Empty: "Generate".
+	Mode string `json:"mode,omitempty"`
+
+	// OnUnknownPod says what happens if a pod cannot be looked up. "Passthrough": its request
+	// passes with the kubelet's DNS. "Fail": its request fails, and the kubelet tries again;
+	// static pods pass. Empty: "Fail" in mode Force with a kubeconfig, where the kubelet's DNS
+	// is wrong, otherwise "Passthrough".
+	OnUnknownPod string `json:"onUnknownPod,omitempty"`
+
+	// LookupTimeout limits the lookup of a pod, and so the delay of its start: "100ms" to
+	// "30s". A quarter of it is for the watch of the node's pods, half of it for a request
+	// for the one pod. Empty: "1s".
+	LookupTimeout string `json:"lookupTimeout,omitempty"`
+
+	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
+	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// Manifests is the kubelet's directory of static pods. Empty: none.
+	Manifests string `json:"manifests,omitempty"`
+
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
+	HTTP string `json:"http,omitempty"`
+
+	// DrainTimeout is the time that calls get to finish when the shim stops. Empty: "4s".
+	DrainTimeout string `json:"drainTimeout,omitempty"`
+
+	// HandoverTimeout is the time that calls get to finish in a shim that is replaced by a new
+	// process, at most "1h". Empty: "10m".
+	HandoverTimeout string `json:"handoverTimeout,omitempty"`
+
+	Node     NodeConfiguration     `json:"node,omitzero"`
+	Autopath AutopathConfiguration `json:"autopath,omitzero"`
+}
