@@ -187,6 +187,8 @@ func (m *machine) lookUpIn(ctx context.Context, t *testing.T, s shim, container,
 			t.Errorf("%s, %s, %s: %d queries, want %d:\n%s", pod, image, l.title, len(got), count, strings.Join(got, "\n"))
 		}
 		passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
+		slices.Sort(passed)
+		passed = slices.Compact(passed) // a query without a reply for 200 ms is sent again
 		if first := cached && pod == "autopath" && image == nodetools.GlibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
 			t.Errorf("%s: the node cache sent %q", l.title, passed)
 		}
