@@ -54,6 +54,8 @@ type streamLimits struct {
 	queries *budget // that were read and whose reply is not written
 	octets  *budget // of packed replies
 	closed  [numCloseReasons]prometheus.Counter
+
+	acceptErrors prometheus.Counter
 }
 
 // closeReason is why the server closed a connection. It is the label of a metric.
@@ -76,6 +78,9 @@ func (r closeReason) String() string {
 func newStreamLimits(r prometheus.Registerer) streamLimits {
 	l := streamLimits{queries: newBudget(maxStreamed), octets: newBudget(maxReplyOctets)}
 	l.octets.clientLimit = maxClientReplyOctets
+	l.acceptErrors = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_tcp_accept_errors_total", Help: "Failed attempts to accept a TCP connection, most likely without free file descriptors.",
+	})
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_closed_total", Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow).",
 	}, []string{"reason"})
@@ -83,7 +88,7 @@ func newStreamLimits(r prometheus.Registerer) streamLimits {
 		l.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
 	}
 	if r != nil {
-		r.MustRegister(closed,
+		r.MustRegister(closed, l.acceptErrors,
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "dnsconfigurer_dns_tcp_queries_in_flight", Help: "Queries over TCP that wait for their answer, or for their client to read it.",
 			}, func() float64 { return float64(l.queries.inUse()) }),

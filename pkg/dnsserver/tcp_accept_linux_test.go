@@ -1,0 +1,73 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+)
+
+// TestServeTCP_NoDescriptors: without free file descriptors the connections wait. The failures
+// are counted, and logged once a minute. With descriptors the connections are served, and no
+// failure is counted.
+func TestServeTCP_NoDescriptors(t *testing.T) {
+	var log logbuffer.Buffer
+	s := startServer(t, smallCluster, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	query := parseQuery("web.default.svc.cluster.local. A", false)
+	failures := func() int { return int(s.counterSum(t, "dnsconfigurer_dns_tcp_accept_errors_total")) }
+	if got := addresses(s.exchange(t, "tcp", query)); got != "10.96.0.7" || failures() != 0 {
+		t.Fatalf("with descriptors: got %s, %d failures", got, failures())
+	}
+
+	client, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := os.NewFile(uintptr(client), "client")
+	defer conn.Close()
+	restore := exhaustDescriptors(t)
+	defer restore()
+	if err := unix.SetsockoptTimeval(client, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Connect(client, &unix.SockaddrInet4{Port: int(s.addr.Port()), Addr: s.addr.Addr().As4()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(frame(mustPack(t, query))); err != nil {
+		t.Fatal(err)
+	}
+	pollUntil(t, "three failures to accept", func() bool { return failures() >= 3 })
+	restore()
+	reply := make([]byte, 2+dns.MinMsgSize)
+	if n, err := conn.Read(reply); err != nil || n < 2+headerLen || reply[2] != byte(query.Id>>8) || reply[3] != byte(query.Id) {
+		t.Errorf("with descriptors again: got %d octets, %v", n, err)
+	}
+	if n := strings.Count(log.String(), "cannot accept TCP connection"); n == 0 || n >= failures() {
+		t.Errorf("got %d messages for %d failures:\n%s", n, failures(), log.String())
+	}
+}
+
+// exhaustDescriptors makes every attempt to open a file descriptor fail until restore is called.
+func exhaustDescriptors(t *testing.T) (restore func()) {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}
+}
