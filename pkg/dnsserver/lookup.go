@@ -45,7 +45,7 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, 
 	switch {
 	case status == zone.Unknown:
 		f.outcome = unresolved
-	case len(node.V4)+len(node.V6)+len(f.answer.answer) > 0:
+	case node.Large, len(node.V4)+len(node.V6)+len(f.answer.answer) > 0:
 		f.outcome = found
 	default:
 		f.outcome = nodata

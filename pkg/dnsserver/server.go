@@ -98,6 +98,7 @@ type Server struct {
 	running    sync.WaitGroup             // queries in flight, and refreshes of the cache
 
 	questions   *questionRate
+	kept        keptReplies
 	local       localZones
 	ignoredOnce sync.Once // for the log
 }

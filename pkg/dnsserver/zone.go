@@ -123,9 +123,9 @@ func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Sna
 	limit := min(q.maxRecords()+1, maxRRset) // more do not fit, and take milliseconds to build
 	switch q.qtype {
 	case dns.TypeA:
-		return s.addressRecords(owner, rotate(n.V4, limit)), nil
+		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
 	case dns.TypeAAAA:
-		return s.addressRecords(owner, rotate(n.V6, limit)), nil
+		return s.addressRecords(owner, nodeAddrs(&n, false, limit)), nil
 	case dns.TypeTXT:
 		if n.Text != "" {
 			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
@@ -135,7 +135,7 @@ func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Sna
 			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
 		}
 	case dns.TypeSRV:
-		return s.srvRecords(owner, n.SRV(), q.maxRecords()+1)
+		return s.srvRecords(owner, n.SRV(q.maxRecords()+1), q.maxRecords()+1)
 	case dns.TypeSOA:
 		if n.Apex {
 			soa := s.soa(s.cfg.Domain, snapshot)
@@ -189,6 +189,17 @@ func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
 		}
 	}
 	return records
+}
+
+// nodeAddrs returns at most limit addresses of a node, beginning with a random one.
+func nodeAddrs(n *zone.Node, is4 bool, limit int) []netip.Addr {
+	switch {
+	case n.Large:
+		return n.Sample(nil, is4, limit)
+	case is4:
+		return rotate(n.V4, limit)
+	}
+	return rotate(n.V6, limit)
 }
 
 // rotate returns at most limit of the addresses, beginning with a random one.

@@ -29,19 +29,67 @@ func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status 
 		a.rcode = dns.RcodeNameError
 		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
 	case status != zone.Exists || node.Alias != "":
-	case q.qtype == dns.TypeA:
-		a.wire = s.addressReply(q, buf, node.V4)
-	case q.qtype == dns.TypeAAAA:
-		a.wire = s.addressReply(q, buf, node.V6)
-	case q.qtype == dns.TypeSRV:
-		a.wire = s.srvReply(q, buf, node.SRV())
-	default:
-		return a
-	}
-	if a.wire == nil && status == zone.Exists && node.Alias == "" {
-		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
+		if a.wire = s.rrsetReply(q, buf, node); a.wire == nil {
+			a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+		}
 	}
 	return a
+}
+
+// rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
+// Over TCP a long reply is kept for the next queries.
+func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
+	if q.via == overTCP {
+		if b, cut := s.kept.reply(q, node.Version()); b != nil {
+			if cut {
+				s.observeCut(q)
+			}
+			return b
+		}
+	}
+	var b []byte
+	var cut bool
+	switch {
+	case q.qtype == dns.TypeSRV:
+		b, cut = s.srvReply(q, buf, node.SRV(q.maxSRV()))
+	case node.Large:
+		b, cut = s.sampleReply(q, buf, node)
+	case q.qtype == dns.TypeA:
+		b, cut = s.addressReply(q, buf, node.V4)
+	default:
+		b, cut = s.addressReply(q, buf, node.V6)
+	}
+	if q.via == overTCP {
+		s.kept.keep(q, node.Version(), b, cut)
+	}
+	if cut {
+		s.markCut(q, b)
+	}
+	return b
+}
+
+// maxSampled is the number of A records that do not fit into a reply over UDP. For AAAA it is more
+// than enough.
+const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
+
+// sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
+func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, cut bool) {
+	if q.via == overTCP {
+		return s.addressReply(q, buf, node.Sample(nil, q.qtype == dns.TypeA, maxRRset+1))
+	}
+	var sample [2 * maxSampled]netip.Addr
+	return s.addressReply(q, buf, node.Sample(sample[:0], q.qtype == dns.TypeA, maxSampled))
+}
+
+// maxSRV returns a number of SRV records of a large headless Service that do not fit into a reply.
+func (q *query) maxSRV() int {
+	service := q.name
+	for len(service) > 1 && service[1] == '_' { // _port and _proto
+		_, service = service.Cut()
+	}
+	const shortestLabel = 2
+	return q.size/(pointerLen+recordFixedLen+srvFixedLen+shortestLabel+len(service)) + 1
 }
 
 // pointerLen is the length of a compressed name, in octets. An offset of maxPointer or more does
@@ -76,15 +124,16 @@ func appendAddress(b []byte, addr netip.Addr, ttl uint32) []byte {
 	return append(appendFixed(b, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
-// addressReply returns the reply with the addresses, rotated, or nil if there is none.
-func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
+// addressReply returns the reply with the addresses, rotated, or nil if there is none. cut reports
+// whether some do not fit.
+func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byte, cut bool) {
 	if len(addrs) == 0 {
-		return nil
+		return nil, false
 	}
 	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
 	n := min(len(addrs), (q.maxLen(&answer{})-question)/record, maxRRset)
 	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP it is empty
-	b := q.startReply(buf, flagAA, dns.RcodeSuccess)
+	b = q.startReply(buf, flagAA, dns.RcodeSuccess)
 	first := 0
 	if len(addrs) > 1 {
 		first = rand.IntN(len(addrs))
@@ -93,18 +142,16 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) []byte {
 		b = appendAddress(appendPointer(b, headerLen), addrs[(first+i)%len(addrs)], s.cfg.TTL)
 	}
 	binary.BigEndian.PutUint16(b[6:], uint16(n))
-	if n < len(addrs) {
-		s.markCut(q, b)
-	}
-	return b
+	return b, n < len(addrs)
 }
 
 // srvFixedLen is the length of an SRV record's priority, weight and port.
 const srvFixedLen = 6
 
 // srvReply returns the reply with the SRV records, rotated, and the addresses of their targets.
-// It returns nil if there is no record. The addresses are left out unless all fit.
-func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) []byte {
+// It returns nil if there is no record. The addresses are left out unless all fit. cut reports
+// whether some SRV records do not fit.
+func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, cut bool) {
 	first := 0
 	if set.Targets() > 1 {
 		first = rand.IntN(set.Targets())
@@ -114,12 +161,11 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) []byte {
 	b, complete := s.appendSRV(b, limit, set, first)
 	switch {
 	case !complete:
-		s.markCut(q, b)
-		return b
+		return b, true
 	case len(b) == answersAt:
-		return nil
+		return nil, false
 	}
-	return s.appendGlue(b, answersAt, limit, set, first)
+	return s.appendGlue(b, answersAt, limit, set, first), false
 }
 
 // appendSRV appends and counts the SRV records. It reports whether all fit.

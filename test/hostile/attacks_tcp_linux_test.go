@@ -60,7 +60,7 @@ func connect(ctx context.Context, a *attacker, to string, connections, perSecond
 	defer tick.Stop()
 	for due := 0.0; ctx.Err() == nil; {
 		<-tick.C
-		for due += float64(perSecond) / ticks; due >= 1; due-- {
+		for due += a.pace * float64(perSecond) / ticks; due >= 1; due-- {
 			select {
 			case opened <- struct{}{}:
 			default: // all connections are open

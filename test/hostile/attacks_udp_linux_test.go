@@ -35,11 +35,12 @@ func (a attack) saturating() attack {
 	return a
 }
 
-// attacker runs an attack on a server.
+// attacker runs an attack on a server, at pace times the rate of the attack.
 type attacker struct {
 	t    *testing.T
 	to   netip.AddrPort
 	http string // of the metrics
+	pace float64
 	sent atomic.Int64
 }
 
@@ -78,7 +79,7 @@ func flood(name string, perSecond, clients int, packet func() []byte) attack {
 		defer tick.Stop()
 		for sent, due := 0, 0.0; ctx.Err() == nil; {
 			<-tick.C
-			for due += float64(perSecond) / ticks; float64(sent) < due; sent++ {
+			for due += a.pace * float64(perSecond) / ticks; float64(sent) < due; sent++ {
 				_, _ = conns[sent%clients].Write(packet())
 				a.sent.Add(1)
 			}

@@ -96,7 +96,7 @@ func startServer(t *testing.T, program, name string, limit int, goLimit string, 
 // poll calls problem until it returns "".
 func (s *server) poll(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		text := problem()
 		if text == "" {
 			return

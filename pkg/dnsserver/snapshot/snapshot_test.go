@@ -236,7 +236,7 @@ func FuzzDecode(f *testing.F) {
 		for svc := range z.Snapshot().Services() {
 			name := fqdn.Join(state.Domain, svc.Name, svc.Namespace, "svc")
 			_, _, node := z.Snapshot().Lookup(name)
-			_ = node.SRV()
+			_ = node.SRV(100)
 		}
 		again, err := Decode(encode(t, state.Header, z.Snapshot()))
 		if err != nil {

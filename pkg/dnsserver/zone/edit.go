@@ -88,7 +88,9 @@ func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 	e.zone.slices[key] = &s
 
 	old, next := e.copyService(s.Namespace, s.Service)
+	next.named += s.named()
 	if current, i := findSlice(next.slices, s.Name); current != nil {
+		next.named -= current.named()
 		next.slices[i] = &s
 	} else {
 		next.slices = slices.Insert(next.slices, i, &s)
@@ -107,6 +109,7 @@ func (e *Edit) DeleteEndpointSlice(namespace, name string) {
 	old, next := e.copyService(namespace, slice.Service)
 	_, i := findSlice(next.slices, name)
 	next.slices = slices.Delete(next.slices, i, i+1)
+	next.named -= slice.named()
 	e.publish(old, next)
 }
 
@@ -159,13 +162,14 @@ func (e *Edit) copyService(namespace, name string) (old, next *service) {
 	if old == nil {
 		return nil, &service{identity: &identity{namespace, name}}
 	}
-	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices)}
+	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices), named: old.named}
 }
 
 // publish replaces old, which may be nil, with next, and updates their namespace and
 // their reverse names.
 func (e *Edit) publish(old, next *service) {
 	key := string(serviceKey(new([maxKey]byte), next.namespace, next.name))
+	next.version = e.zone.gen
 	if next.spec == nil && len(next.slices) == 0 {
 		e.next.services.set(e.zone.gen, key, nil)
 	} else {

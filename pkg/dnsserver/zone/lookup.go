@@ -30,7 +30,8 @@ const specVersion = "1.1.0"
 
 // Node is a name that exists, with its records. The zero Node is an empty non-terminal.
 type Node struct {
-	V4, V6 []netip.Addr // A and AAAA, ascending; must not be changed
+	V4, V6 []netip.Addr // A and AAAA, ascending; must not be changed. Empty if Large
+	Large  bool         // it has more than 1,024 addresses, which Sample returns
 	Alias  fqdn.Name    // CNAME; excludes other records
 	Text   string       // TXT
 	Apex   bool         // SOA and NS, of the domain or of a reverse zone
@@ -111,11 +112,11 @@ func (s *Snapshot) lookupService(path []string) (Node, bool) {
 	case v.alias != "":
 		return Node{Alias: v.alias}, len(path) == 2
 	case len(path) == 2:
-		return Node{V4: v.v4, V6: v.v6, snapshot: s, svc: svc}, true
+		return Node{V4: v.v4, V6: v.v6, Large: v.large, snapshot: s, svc: svc}, true
 	case len(path) == 3 && strings.HasPrefix(path[2], "_"):
 		return Node{}, svc.hasPort("", path[2][1:])
 	case len(path) == 3:
-		v4, v6 := svc.hostAddrs(path[2])
+		v4, v6 := s.hostAddrs(svc, path[2])
 		return Node{V4: v4, V6: v6}, len(v4)+len(v6) > 0
 	case strings.HasPrefix(path[2], "_") && strings.HasPrefix(path[3], "_"):
 		port, proto := path[3][1:], path[2][1:]
@@ -196,7 +197,8 @@ func (s *Snapshot) lookupNameServer(path []string) (Node, bool) {
 	return Node{V4: v4, V6: v6}, true
 }
 
-// nameServers returns the Services that have an address of this server as an endpoint.
+// nameServers returns the Services that have an address of this server as an endpoint, except
+// large ones: no Service of name servers has so many endpoints.
 func (s *Snapshot) nameServers() []*service {
 	var found []*service
 	for _, addr := range s.config.Local {
@@ -206,7 +208,7 @@ func (s *Snapshot) nameServers() []*service {
 		}
 		for _, o := range *owners {
 			svc := s.service(o.id.namespace, o.id.name)
-			if !o.cluster && !slices.Contains(found, svc) {
+			if !o.cluster && !svc.view().large && !slices.Contains(found, svc) {
 				found = append(found, svc)
 			}
 		}

@@ -5,7 +5,6 @@ package zone
 
 import (
 	"cmp"
-	"iter"
 	"net/netip"
 	"slices"
 )
@@ -62,6 +61,16 @@ func (s *EndpointSlice) equal(t *EndpointSlice) bool {
 		slices.Equal(s.Ports, t.Ports) && slices.Equal(s.Endpoints, t.Endpoints)
 }
 
+// named returns the number of endpoints with a hostname.
+func (s *EndpointSlice) named() (n int) {
+	for i := range s.Endpoints {
+		if s.Endpoints[i].Hostname != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Endpoint is one address of an endpoint.
 type Endpoint struct {
 	Addr netip.Addr
@@ -105,6 +114,9 @@ type service struct {
 	spec   *Service         // nil: only slices have been put
 	slices []*EndpointSlice // ascending by name
 
+	version uint64 // the number of the edit
+	named   int    // endpoints with a hostname
+
 	cachedView    lazyView
 	cachedTargets lazyTargets
 }
@@ -120,19 +132,6 @@ func (s *service) exists() bool { return s != nil && s.spec != nil }
 // serves reports whether e is an endpoint of the Service.
 func (s *service) serves(e Endpoint) bool {
 	return s.exists() && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
-}
-
-// served yields the endpoints that the Service serves. An endpoint may be in several slices.
-func (s *service) served() iter.Seq[Endpoint] {
-	return func(yield func(Endpoint) bool) {
-		for _, slice := range s.slices {
-			for _, ep := range slice.Endpoints {
-				if s.serves(ep) && !yield(ep) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // findSlice returns the slice of that name, nil if there is none, and its index or the index at

@@ -95,17 +95,21 @@ func (s SRVSet) Weight() uint16 {
 	return uint16(maxWeight / max(n, 1))
 }
 
-// SRV returns the SRV records of the node (specification 2.3.2 and 2.4.2). Endpoints have
-// ports of their own, so that those of a headless Service come from its slices.
-func (n Node) SRV() SRVSet {
+// SRV returns the SRV records of the node (specification 2.3.2 and 2.4.2), or at least limit of
+// them. Endpoints have ports of their own, so that those of a headless Service come from its
+// slices.
+func (n Node) SRV(limit int) SRVSet {
 	if n.svc == nil {
 		return SRVSet{}
 	}
 	set := SRVSet{Service: n.snapshot.serviceName(n.svc.identity), port: n.port, proto: n.proto}
-	if n.svc.spec.Headless() {
-		set.targets = n.svc.targets().endpoints
-	} else {
+	switch {
+	case !n.svc.spec.Headless():
 		set.targets = n.svc.targets().service
+	case n.svc.view().large:
+		set.targets = n.svc.sampleTargets(limit, set.has)
+	default:
+		set.targets = n.svc.targets().endpoints
 	}
 	return set
 }
@@ -230,9 +234,12 @@ func mergePorts(members []member) []Port {
 	return ports
 }
 
-// hostAddrs returns the addresses of the endpoints with a label below the service.
-func (s *service) hostAddrs(label string) (v4, v6 []netip.Addr) {
-	all := s.targets()
+// hostAddrs returns the addresses of the endpoints of a service with a label below it.
+func (s *Snapshot) hostAddrs(svc *service, label string) (v4, v6 []netip.Addr) {
+	if svc.view().large && svc.named == 0 {
+		return s.largeHostAddrs(svc, label)
+	}
+	all := svc.targets()
 	named, others := all.endpoints[:all.named], all.endpoints[all.named:]
 	i, found := slices.BinarySearchFunc(named, label, func(t Target, label string) int { return cmp.Compare(t.hostname, label) })
 	if found {

@@ -16,7 +16,8 @@ import (
 type view struct {
 	exists bool         // the name exists
 	alias  fqdn.Name    // of a Service of type ExternalName
-	v4, v6 []netip.Addr // of the service's name, ascending
+	v4, v6 []netip.Addr // of the service's name, ascending; empty if it is large
+	large  bool         // more than maxSorted addresses: each lookup reads what it needs
 }
 
 // lazyView is a view that is computed without a lock: two readers may compute it at the
@@ -38,15 +39,19 @@ func (s *service) computeView() *view {
 		alias := parseAlias(s.spec.ExternalName)
 		return &view{exists: alias != "", alias: alias}
 	}
-	all := slices.Clone(s.spec.ClusterIPs)
-	if s.spec.Headless() {
-		for ep := range s.served() {
-			all = append(all, ep.Addr)
-		}
+	if !s.spec.Headless() {
+		v := &view{exists: true}
+		all := slices.Clone(s.spec.ClusterIPs)
+		slices.SortFunc(all, netip.Addr.Compare)
+		v.v4, v.v6 = splitFamilies(slices.Compact(all))
+		return v
 	}
-	slices.SortFunc(all, netip.Addr.Compare)
-	v := &view{exists: len(all) > 0 || !s.spec.Headless()} // specification 2.4.1
-	v.v4, v.v6 = splitFamilies(slices.Compact(all))
+	all := collectAddrs(nil, s.servedFirst(0, 0), maxSorted+1)
+	if len(all) > maxSorted {
+		return &view{exists: true, large: true}
+	}
+	v := &view{exists: len(all) > 0} // specification 2.4.1
+	v.v4, v.v6 = splitFamilies(slices.Clip(all))
 	return v
 }
 

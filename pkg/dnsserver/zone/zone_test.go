@@ -347,7 +347,7 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 	for _, a := range n.V6 {
 		parts = append(parts, "AAAA "+a.String())
 	}
-	set := n.SRV()
+	set := n.SRV(100)
 	for t, port := range set.All(0) {
 		parts = append(parts, fmt.Sprintf("SRV %d %d %s", set.Weight(), port, set.Name(t)))
 	}
