@@ -33,7 +33,7 @@ const (
 
 	// readyTime is how long a control plane may take until it is ready; it is four
 	// seconds on a machine with nothing else to do.
-	readyTime = 2 * time.Minute
+	readyTime = 5 * time.Minute
 )
 
 // The addresses that the API server gives to Services.

@@ -35,23 +35,24 @@ const fallbackText = "nameserver 169.254.20.10\nnameserver 10.96.0.10\n" +
 
 // testAgent replaces the shim by the DaemonSets of the chart. Pods get the same.
 func (c *cluster) testAgent(t *testing.T) {
-	tag := c.imageTag(t)
 	c.runtime = connect(t, containerdSocket)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
 	}{
 		{"removal of the shim", func(t *testing.T) { c.during(t, func() { c.removeShim(t) }) }},
-		{"observe", func(t *testing.T) { c.during(t, func() { c.testObserve(t, tag) }) }},
-		{"generate", func(t *testing.T) { c.during(t, func() { c.testGenerate(t, tag) }) }},
+		{"observe", func(t *testing.T) { c.during(t, func() { c.testObserve(t) }) }},
+		{"generate", func(t *testing.T) { c.during(t, func() { c.testGenerate(t) }) }},
 		{"rights", c.testRights},
 		{"policies", c.testPolicies},
+		{"observation", func(t *testing.T) { c.observed["the agent"] = c.observe(t) }},
 		{"churn", c.testChurn},
 		{"outage of the control plane", c.testOutage},
 		{"restart of the agent in an outage", c.testAgentOutage},
-		{"refresh", func(t *testing.T) { c.testRefresh(t, tag) }},
-		{"upgrade of the configuration", func(t *testing.T) { c.testNewConfiguration(t, tag) }},
+		{"refresh", c.testRefresh},
+		{"upgrade of the configuration", c.testNewConfiguration},
 		{"uninstallation", c.testUninstallation},
+		{"bare kubelet and CoreDNS", c.testBare},
 		{"quick start", c.testQuickStart},
 	} {
 		if !t.Run(test.name, test.run) {
@@ -89,9 +90,9 @@ func (c *cluster) remove(t *testing.T, pods ...string) {
 
 // installAgent installs or upgrades the chart, and returns when the pods of agent and relay are
 // ready.
-func (c *cluster) installAgent(t *testing.T, tag string, settings ...string) {
+func (c *cluster) installAgent(t *testing.T, settings ...string) {
 	t.Helper()
-	c.install(t, tag, append(slices.Clone(agentValues), settings...)...)
+	c.install(t, append(slices.Clone(agentValues), settings...)...)
 	c.awaitRelay(t)
 }
 
@@ -129,8 +130,8 @@ func (c *cluster) metrics(t *testing.T, component string) (string, error) {
 }
 
 // testObserve installs the agent in the mode in which it only reports.
-func (c *cluster) testObserve(t *testing.T, tag string) {
-	c.installAgent(t, tag, "agent.config.mode=Observe")
+func (c *cluster) testObserve(t *testing.T) {
+	c.installAgent(t, "agent.config.mode=Observe")
 	c.create(t, autopathPod("observed"))
 	await(t, "observed pods in the metrics", func() error {
 		text, err := c.metrics(t, "agent")
@@ -147,8 +148,8 @@ func (c *cluster) testObserve(t *testing.T, tag string) {
 }
 
 // testGenerate lets the agent write. Pods that run get their files, too.
-func (c *cluster) testGenerate(t *testing.T, tag string) {
-	c.installAgent(t, tag)
+func (c *cluster) testGenerate(t *testing.T) {
+	c.installAgent(t)
 	for _, pod := range []string{"before-agent", "observed"} {
 		c.awaitView(t, pod, autopathText)
 		c.checkLookups(t, pod)
@@ -230,11 +231,13 @@ func (c *cluster) testChurn(t *testing.T) {
 	}
 	counts := regexp.MustCompile("(?m)^dnsconfigurer_(agent_decisions|nri_containers)_total.* [1-9].*")
 	for component := range httpPorts {
-		text, err := c.metrics(t, component)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s:\n%s", component, strings.Join(counts.FindAllString(text, -1), "\n"))
+		await(t, "the metrics of "+component, func() error {
+			text, err := c.metrics(t, component)
+			if err == nil {
+				t.Logf("%s:\n%s", component, strings.Join(counts.FindAllString(text, -1), "\n"))
+			}
+			return err
+		})
 	}
 	c.remove(t, all...)
 }
@@ -293,7 +296,7 @@ func (c *cluster) chartContainer(t *testing.T, name string) (string, error) {
 }
 
 // testRefresh replaces the node's resolv.conf, as systemd-resolved does. Pods that run get it.
-func (c *cluster) testRefresh(t *testing.T, tag string) {
+func (c *cluster) testRefresh(t *testing.T) {
 	replaceHost := func(text string) {
 		t.Helper()
 		writeFile(t, resolvConf+".new", text)
@@ -303,7 +306,7 @@ func (c *cluster) testRefresh(t *testing.T, tag string) {
 	}
 	changed := strings.NewReplacer("corp.example node.example", "lab.example", "timeout:3 attempts:2", "attempts:3")
 	c.during(t, func() {
-		c.installAgent(t, tag, "agent.config.refresh=All")
+		c.installAgent(t, "agent.config.refresh=All")
 		for _, text := range []string{changed.Replace(hostResolvConf), hostResolvConf} {
 			replaceHost(text)
 			for name, pod := range policyPods() {
@@ -324,9 +327,9 @@ func (c *cluster) testRefresh(t *testing.T, tag string) {
 
 // testNewConfiguration upgrades to another configuration. New pods get it, and pods that run keep
 // their files.
-func (c *cluster) testNewConfiguration(t *testing.T, tag string) {
+func (c *cluster) testNewConfiguration(t *testing.T) {
 	relay := c.chartPods(t, "nri")
-	c.during(t, func() { c.installAgent(t, tag, "agent.config.autopath.clusterDNSFallback=true") })
+	c.during(t, func() { c.installAgent(t, "agent.config.autopath.clusterDNSFallback=true") })
 	if now := c.chartPods(t, "nri"); !slices.Equal(now, relay) {
 		t.Errorf("the upgrade has replaced the relay %q by %q", relay, now)
 	}
@@ -340,7 +343,17 @@ func (c *cluster) testNewConfiguration(t *testing.T, tag string) {
 // testUninstallation uninstalls the chart. New pods get the kubelet's DNS, and pods that run keep
 // their files.
 func (c *cluster) testUninstallation(t *testing.T) {
-	c.helm(t, "", "uninstall", "dnsconfigurer", "--wait")
+	c.helm(t, "", "uninstall", "dnsconfigurer", "--wait", "--timeout", patience.String())
+	const kinds = "all,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings," +
+		"validatingadmissionpolicies,mutatingadmissionpolicies"
+	await(t, "removal of all objects", func() error { // helm does not wait for the pods of its objects
+		left := c.run(t, "", "get", kinds, "--all-namespaces", "--output", "name",
+			"--selector", "app.kubernetes.io/instance=dnsconfigurer")
+		if left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
 	pod := newPod("after-uninstallation", corev1.PodSpec{})
 	pod.Annotations = map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"}
 	c.create(t, pod)
@@ -349,14 +362,4 @@ func (c *cluster) testUninstallation(t *testing.T) {
 			t.Errorf("%s sees (-want +got):\n%s", name, diff)
 		}
 	}
-	const kinds = "all,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings," +
-		"validatingadmissionpolicies,mutatingadmissionpolicies"
-	await(t, "removal of all objects", func() error { // helm does not wait for the pods of a Deployment
-		left := c.run(t, "", "get", kinds, "--all-namespaces", "--output", "name",
-			"--selector", "app.kubernetes.io/instance=dnsconfigurer")
-		if left != "" {
-			return errors.New(left)
-		}
-		return nil
-	})
 }

@@ -5,10 +5,15 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,15 +22,51 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// testUpgrade upgrades to an image of another name, and thus replaces all pods of the
-// cluster DNS and of the node cache.
+// testUpgrade upgrades from the previous chart, rolls back, and upgrades to an image by its
+// digest. Each replaces all pods of the cluster DNS and of the node cache.
 func (c *cluster) testUpgrade(t *testing.T) {
 	tag := c.imageTag(t)
-	const repository, next = "registry.example/dnsconfigurer:", "next"
-	if out, err := exec.Command("ctr", "--namespace", "k8s.io", "images", "tag", repository+tag, repository+next).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	c.ctr(t, "tag", repository+":"+tag, repository+":next")
+	c.ctr(t, "import", "--digests", "--base-name", repository, c.Release) // as docs/install.md says
+	byDigest := regexp.MustCompile(`(?m)^` + repository + `@(sha256:[0-9a-f]{64})$`).FindStringSubmatch(c.ctr(t, "list", "--quiet"))
+	if byDigest == nil {
+		t.Fatal("no image with a digest after the import")
 	}
-	c.during(t, func() { c.install(t, next) })
+	c.chart = currentChart
+	for _, step := range []struct {
+		name, want string
+		change     func()
+	}{
+		{"from the previous chart", repository + ":next", func() { c.image = "image.tag=next"; c.install(t) }},
+		{"rollback", repository + ":" + tag, func() { c.helm(t, "", "rollback", "dnsconfigurer", "1"); c.rollouts(t) }},
+		{"to a digest", byDigest[0], func() { c.image = "image.digest=" + byDigest[1]; c.install(t) }},
+	} {
+		begin := time.Now()
+		c.during(t, step.change)
+		since(t, step.name, begin)
+		await(t, step.name+": pods with the image", func() error {
+			images := strings.Fields(c.run(t, "", "get", "pods", "--namespace", "kube-system", "--output",
+				"jsonpath={.items[*].spec.containers[*].image}"))
+			if slices.ContainsFunc(images, func(image string) bool { return image != step.want }) {
+				return fmt.Errorf("the images are %q, want %s", images, step.want)
+			}
+			return nil
+		})
+	}
+}
+
+// repository is the name of the image.
+const repository = "registry.example/dnsconfigurer"
+
+// ctr runs a command of "ctr images" for the images of the kubelet, and returns its output.
+func (c *cluster) ctr(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("ctr", append([]string{"--namespace", "k8s.io", "images"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
 }
 
 // testOutage kills the control plane. Lookups go on, a container and a sandbox that end

@@ -31,6 +31,10 @@ type cluster struct {
 
 	containerd, shim, kubelet *process.Process
 	runtime                   runtimeapi.RuntimeServiceClient // behind the shim
+
+	chart    string                            // directory of what install installs
+	image    string                            // setting of the chart, such as "image.tag=v1"
+	observed map[string]map[string]observation // by component, and by the name of the pod
 }
 
 // Files of a kubeadm node, as deploy/systemd expects them.
@@ -119,12 +123,17 @@ func start(t *testing.T, processes ...*process.Process) {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("%s:\n%s", p.LogFile, p.Log())
-			}
-		})
+		logFailure(t, p)
 	}
+}
+
+// logFailure adds the end of the log of a process to a failed test.
+func logFailure(t *testing.T, p *process.Process) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n%s", p.LogFile, p.Log())
+		}
+	})
 }
 
 func (c *cluster) startContainerd(t *testing.T) {
@@ -169,7 +178,9 @@ func (c *cluster) startControlPlane(t *testing.T) {
 	writeFile(t, adminIdentity, admin)
 	writeFile(t, nodeIdentity, strings.Replace(admin, "token: admin", "token: node", 1))
 	start(t,
-		c.newProcess(c.ControllerManager, "--kubeconfig="+adminIdentity, "--leader-elect=false",
+		// A node without heartbeats, as after an outage or on a busy machine, would lose the
+		// endpoints of its pods.
+		c.newProcess(c.ControllerManager, "--kubeconfig="+adminIdentity, "--leader-elect=false", "--node-monitor-grace-period=1h",
 			"--service-account-private-key-file="+c.api.ServiceAccountKey(), "--root-ca-file="+c.api.Authority()),
 		c.newProcess(c.Scheduler, "--kubeconfig="+adminIdentity, "--leader-elect=false"))
 }
@@ -195,7 +206,9 @@ func (c *cluster) writeNodeFiles(t *testing.T) {
 			return "mode: Generate"
 		}
 		return "  nodeName: " + nodeName
-	})+"\nautopath: {nodeCache: "+nodeCache+"}\n")
+	})+"\nautopath: {nodeCache: "+nodeCache+"}\n"+
+		// On a busy machine a pod may take more than the second that the shim waits for it.
+		"onUnknownPod: Fail\n")
 }
 
 // deployed returns a file of deploy/systemd.

@@ -15,14 +15,15 @@
 // address of its Service, the node cache, and the admission policies. The shim has the
 // command line of its systemd unit.
 //
-// At last the kubelet is connected to containerd directly, and the chart installs agent and
-// NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and the commands of
-// docs/quick-start.md are run.
+// Then the kubelet is connected to containerd directly, and the chart installs agent and
+// NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and CoreDNS serves the
+// cluster: the same pods get the same DNS again. At last the commands of docs/quick-start.md are
+// run.
 //
 // The test runs in namespaces of its own (mounts, network, processes, hostname), in a
 // second process. No packet leaves them, and they end with all pods and mounts when the
 // test ends for any reason. Everything is installed and built before, outside.
 //
 // This needs root on Linux. Kubernetes comes from the module test/cluster, containerd from
-// test/containerd, and helm from test/chart.
+// test/containerd, helm from test/chart, and CoreDNS from test/bench.
 package e2e

@@ -6,19 +6,25 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // testCluster installs dnsconfigurer on a cluster and runs all tests there.
 func testCluster(t *testing.T, p programs) {
 	begin := time.Now()
 	c := startCluster(t, p)
+	c.logPods(t)
 	since(t, "start of the cluster", begin)
 	c.run(t, "", "create", "namespace", namespace)
-	c.install(t, c.imageTag(t))
+	c.chart, c.image = previousChart(t, c.Dir), "image.tag="+c.imageTag(t)
+	c.install(t)
 	c.wait(t, "create", "serviceaccount/default")
+	c.awaitAdmission(t)
 	since(t, "start and installation", begin)
 	for _, test := range []struct {
 		name string
@@ -26,21 +32,63 @@ func testCluster(t *testing.T, p programs) {
 	}{
 		{"service", c.testService},
 		{"policies", c.testPolicies},
-		{"FQDN too long", c.testTooLong},
 		{"workloads", c.testWorkloads},
 	} {
 		t.Run(test.name, test.run)
 	}
+	c.observed = map[string]map[string]observation{"the shim": c.observe(t)}
 	c.startWatchers(t)
 	t.Run("upgrade", c.testUpgrade)
 	t.Run("outage of the control plane", c.testOutage)
 	t.Run("agent", c.testAgent)
 }
 
-// values are the settings of the chart. This kernel may have no interfaces of type dummy.
+// logPods adds the ends of the logs of the system's pods to a failed test. It needs no API server.
+func (c *cluster) logPods(t *testing.T) {
+	t.Cleanup(func() {
+		logs, _ := filepath.Glob("/var/log/pods/kube-system_*/*/*.log") // the pattern is valid
+		for _, path := range logs {
+			if p := (&process.Process{LogFile: path}); t.Failed() {
+				t.Logf("%s:\n%s", path, p.Log())
+			}
+		}
+	})
+}
+
+const currentChart = "../../deploy/chart"
+
+// previousChart returns a copy of the chart, in dir, with an older version and other defaults.
+func previousChart(t *testing.T, dir string) string {
+	t.Helper()
+	previous := filepath.Join(dir, "previous-chart")
+	if err := os.CopyFS(previous, os.DirFS(currentChart)); err != nil {
+		t.Fatal(err)
+	}
+	for file, edit := range map[string][2]string{
+		"Chart.yaml":  {"version: 0.1.0", "version: 0.0.9"},
+		"values.yaml": {"  replicas: 2\n  # Fields of the DNSConfiguration", "  replicas: 3\n  # Fields of the DNSConfiguration"},
+	} {
+		path := filepath.Join(previous, file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := strings.Replace(string(text), edit[0], edit[1], 1)
+		if edited == string(text) {
+			t.Fatalf("%s has no %q", path, edit[0])
+		}
+		writeFile(t, path, edited)
+	}
+	return previous
+}
+
+// values are the settings of the chart. This kernel may have no interfaces of type dummy. On a busy
+// machine kube-proxy may take more than the usual ten seconds until it sends no more queries to a
+// server that ends.
 const values = `
 image: {pullPolicy: Never}
 dns:
+  config: {lameduck: 20s}
   service: {create: true, clusterIPs: [` + dnsIP + `, "` + dnsIP6 + `"]}
 nodeCache: {enabled: true, interface: lo}
 policies: {enabled: true}
@@ -61,13 +109,19 @@ func (c *cluster) helm(t *testing.T, stdin string, args ...string) {
 
 // install installs the chart, or upgrades it, and returns when only pods with the image and the
 // values run. Settings are values, such as agent.enabled=true.
-func (c *cluster) install(t *testing.T, imageTag string, settings ...string) {
+func (c *cluster) install(t *testing.T, settings ...string) {
 	t.Helper()
-	args := []string{"upgrade", "--install", "dnsconfigurer", "../../deploy/chart", "--values", "-", "--set", "image.tag=" + imageTag}
+	args := []string{"upgrade", "--install", "dnsconfigurer", c.chart, "--values", "-", "--set", c.image}
 	for _, setting := range settings {
 		args = append(args, "--set", setting)
 	}
 	c.helm(t, values, args...)
+	c.rollouts(t)
+}
+
+// rollouts returns when all workloads of the chart are up to date and available.
+func (c *cluster) rollouts(t *testing.T) {
+	t.Helper()
 	objects := c.run(t, "", "get", "deployments,daemonsets", "--namespace", "kube-system", "--output", "name")
 	for object := range strings.FieldsSeq(objects) {
 		if object == "daemonset.apps/dnsconfigurer-nri" {
@@ -89,15 +143,12 @@ func (c *cluster) rollout(t *testing.T, object string) {
 // imageTag returns the tag of the released image.
 func (c *cluster) imageTag(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("ctr", "--namespace", "k8s.io", "images", "list", "--quiet").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range strings.Lines(string(out)) {
-		if tag, ok := strings.CutPrefix(strings.TrimSpace(name), "registry.example/dnsconfigurer:"); ok {
+	names := c.ctr(t, "list", "--quiet")
+	for name := range strings.Lines(names) {
+		if tag, ok := strings.CutPrefix(strings.TrimSpace(name), repository+":"); ok {
 			return tag
 		}
 	}
-	t.Fatalf("the released image is not in %s", out)
+	t.Fatalf("the released image is not in %s", names)
 	return ""
 }

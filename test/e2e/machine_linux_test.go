@@ -45,8 +45,9 @@ var etc = map[string]string{
 `,
 }
 
-// patience limits each wait, on a busy machine too.
-const patience = 4 * time.Minute
+// patience limits each wait. The longest takes 15 seconds on a machine with two cores and nothing
+// else to do.
+const patience = 10 * time.Minute
 
 // await calls try until it succeeds. what says for what it waits.
 func await(t testing.TB, what string, try func() error) {

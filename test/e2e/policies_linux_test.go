@@ -124,6 +124,7 @@ func (c *cluster) testPolicies(t *testing.T) {
 	c.startPods(t, pods)
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		t.Run(name, func(t *testing.T) {
+			c.awaitView(t, name, pods[name].want.ResolvConf) // the agent may write late
 			if diff := cmp.Diff(pods[name].want, c.view(t, name)); diff != "" {
 				t.Errorf("the pod sees (-want +got):\n%s", diff)
 			}
@@ -134,15 +135,23 @@ func (c *cluster) testPolicies(t *testing.T) {
 	}
 }
 
-// testTooLong creates a pod whose FQDN has one character too many. The admission policy
-// refuses it. A node without the policy keeps it from starting and says why, which is
-// tested in test/cluster.
-func (c *cluster) testTooLong(t *testing.T) {
-	yes := true
-	pod := newPod("fqdn-of-65", corev1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: &yes,
-		Hostname: strings.Repeat("h", fqdn.MaxNodename+1-len(fqdnRest))})
-	_, _, err := c.kubectl.Run(t.Context(), string(encode(t, pod)), "create", "--validate=false", "-f", "-")
-	if err == nil || !strings.Contains(err.Error(), "65 characters") {
-		t.Errorf("the API server accepts an FQDN of 65 characters, or refuses it without a reason: %v", err)
+// awaitAdmission returns when the API server enforces the admission policies of the chart: it
+// accepts the policy of the KEP, and refuses a pod whose FQDN has one character too many. A node
+// without the policies keeps that pod from starting and says why, which is tested in test/cluster.
+func (c *cluster) awaitAdmission(t *testing.T) {
+	t.Helper()
+	create := func(pod *corev1.Pod) error {
+		_, _, err := c.kubectl.Run(t.Context(), string(encode(t, pod)), "create", "--dry-run=server", "--validate=false", "-f", "-")
+		return err
 	}
+	yes := true
+	tooLong := newPod("fqdn-of-65", corev1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: &yes,
+		Hostname: strings.Repeat("h", fqdn.MaxNodename+1-len(fqdnRest))})
+	await(t, "the admission policies", func() error {
+		err := create(autopathPod("autopath-kep"))
+		if refused := create(tooLong); err == nil && (refused == nil || !strings.Contains(refused.Error(), "65 characters")) {
+			err = fmt.Errorf("an FQDN of 65 characters is accepted, or refused without the reason: %v", refused)
+		}
+		return err
+	})
 }

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -59,7 +60,11 @@ func (c *cluster) testQuickStart(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer(" -it ", " -i ", "-- nslookup", "--command -- /bin/busybox nslookup",
+	// kube-proxy may not have set up a Service yet, and a busy machine may take minutes for a pod.
+	const untilServed = "until busybox nslookup kubernetes.default.svc.cluster.local $DNS; do sleep 0.2; done\n"
+	here := strings.NewReplacer(" -it ", " -i --pod-running-timeout "+patience.String()+" ",
+		"kubectl run ", untilServed+"kubectl run ", "--wait ", "--wait --timeout "+patience.String()+" ",
+		"-- nslookup", "--command -- /bin/busybox nslookup",
 		"--image busybox:1.37", "--image-pull-policy Never --image "+nodetools.LibrariesImage)
 	commands := quickStart(t)
 	for _, step := range []struct{ section, want string }{
@@ -68,7 +73,9 @@ func (c *cluster) testQuickStart(t *testing.T) {
 		{"4. Look up a name through it", "Address: 10.96.0.1\n"},
 		{"Undo", `namespace "dnsconfigurer" deleted`},
 	} {
-		cmd := exec.CommandContext(t.Context(), "sh", "-ec", here.Replace(commands[step.section]))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "sh", "-ec", here.Replace(commands[step.section]))
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "KUBECONFIG="+adminIdentity,
 			"HELM_CONFIG_HOME="+dir, "HELM_CACHE_HOME="+dir, "HELM_DATA_HOME="+dir)

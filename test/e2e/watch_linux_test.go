@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -21,7 +23,11 @@ func (c *cluster) startWatchers(t *testing.T) {
 	t.Helper()
 	var pods []*corev1.Pod
 	for _, name := range watchers {
-		pod := newPod(name, corev1.PodSpec{})
+		// The C libraries give up after five seconds, or ten, which a busy machine may take.
+		timeout, attempts := "15", "4"
+		pod := newPod(name, corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{
+			{Name: "timeout", Value: &timeout}, {Name: "attempts", Value: &attempts},
+		}}})
 		if strings.HasSuffix(name, "autopath") {
 			pod.Spec.DNSPolicy = kepPolicy
 		}
@@ -34,8 +40,9 @@ func (c *cluster) startWatchers(t *testing.T) {
 
 // watched are the lookups of one container.
 type watched struct {
-	lines  int
-	failed []string
+	lines   int
+	longest time.Duration
+	failed  []string
 }
 
 // watched returns the lookups so far, by the paths of the logs.
@@ -55,6 +62,7 @@ func readWatched(t *testing.T) map[string]watched {
 			var w watched
 			for line := range strings.Lines(string(text)) {
 				w.lines++
+				w.longest = max(w.longest, lookupTime(line))
 				if strings.Contains(line, " error ") {
 					w.failed = append(w.failed, line)
 				}
@@ -63,6 +71,17 @@ func readWatched(t *testing.T) map[string]watched {
 		}
 	}
 	return results
+}
+
+// lookupTime returns the duration in a line of a log: containerd's time, stream and tag, and then
+// the name, the microseconds and the result. 0: the line has none.
+func lookupTime(line string) time.Duration {
+	words := strings.Fields(line)
+	if len(words) < 5 {
+		return 0
+	}
+	n, _ := strconv.Atoi(words[4]) // 0 in the message of an error
+	return time.Duration(n) * time.Microsecond
 }
 
 // during calls f while the watchers look up names. It checks that no lookup fails from
@@ -81,7 +100,8 @@ func (c *cluster) during(t *testing.T, f func()) {
 		return nil
 	})
 	for path, now := range readWatched(t) {
-		t.Logf("%s: %d lookups, %d failed", path, now.lines-before[path].lines, len(now.failed)-len(before[path].failed))
+		t.Logf("%s: %d lookups, %d failed; the longest since its start took %v",
+			path, now.lines-before[path].lines, len(now.failed)-len(before[path].failed), now.longest)
 		for _, line := range now.failed[len(before[path].failed):] {
 			t.Errorf("failed lookup: %s", line)
 		}

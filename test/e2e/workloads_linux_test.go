@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,10 +78,14 @@ func (c *cluster) testWorkloads(t *testing.T) {
 			return err
 		})
 	}
-	const srv = "33" // the type
-	if got := c.exec(t, "db-0", "/bin/glibc-ask", srv, "_sql._tcp.db"); got != "2" {
-		t.Errorf("%s SRV records, want 2", got)
-	}
+	await(t, "the SRV records of the peers", func() error {
+		const srv = "33" // the type
+		got, err := c.tryExec(t, "db-0", "/bin/glibc-ask", srv, "_sql._tcp.db")
+		if err == nil && got != "2" {
+			err = errors.New(got + " records, want 2")
+		}
+		return err
+	})
 	if got, want := c.view(t, "db-1").Hostname, "db-1.db.shop.svc.cluster.local"; got != want {
 		t.Errorf("hostname %s, want %s", got, want)
 	}
