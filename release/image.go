@@ -31,9 +31,10 @@ const imageName = "registry.example/dnsconfigurer"
 // imageUser is the user and group of the distroless images, which policies of clusters know.
 const imageUser = "65532:65532"
 
-// buildImage writes image.tar, an OCI layout with an image for each Linux platform, for
-// "ctr images import" and for tools that push to a registry. Each image has an SBOM as
-// referrer (OCI 1.1).
+// buildImage writes the directory image, an OCI layout with an image for each Linux platform, and
+// image.tar, which is the same for "ctr images import". In the directory each image has an SBOM as
+// referrer (OCI 1.1), for tools that push to a registry. "ctr images import --digests" imports
+// every manifest of an archive as an image, and fails at one that is none.
 func buildImage(_ context.Context, r *release) error {
 	base, err := r.baseLayer()
 	if err != nil {
@@ -66,28 +67,12 @@ func buildImage(_ context.Context, r *release) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := r.writeLayout(dir, index, boms); err != nil {
+	p, err := r.writeLayout(dir, index)
+	if err != nil {
 		return err
 	}
 	data, err := tarDirectory(dir, r.time)
 	if err != nil {
-		return err
-	}
-	return r.write("image.tar", data)
-}
-
-// writeLayout writes an OCI layout.
-func (r *release) writeLayout(dir string, index v1.ImageIndex, boms []v1.Image) error {
-	p, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	// containerd names an imported image by the first annotation, other tools by the second.
-	name := layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          imageName + ":" + r.imageTag(),
-		"org.opencontainers.image.ref.name": r.imageTag(),
-	})
-	if err := p.AppendIndex(index, name); err != nil {
 		return err
 	}
 	for _, bom := range boms {
@@ -95,7 +80,21 @@ func (r *release) writeLayout(dir string, index v1.ImageIndex, boms []v1.Image) 
 			return err
 		}
 	}
-	return nil
+	return r.write("image.tar", data)
+}
+
+// writeLayout writes an OCI layout.
+func (r *release) writeLayout(dir string, index v1.ImageIndex) (layout.Path, error) {
+	p, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return p, err
+	}
+	// containerd names an imported image by the first annotation, other tools by the second.
+	name := layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          imageName + ":" + r.imageTag(),
+		"org.opencontainers.image.ref.name": r.imageTag(),
+	})
+	return p, p.AppendIndex(index, name)
 }
 
 // imageTag is the version in the characters of a tag, which has no "+".

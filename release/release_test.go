@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/x509"
+	"debug/elf"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -28,15 +30,14 @@ import (
 	"github.com/spdx/tools-golang/spdxlib"
 )
 
-// build clones the commit that is checked out, and builds a release of it for this machine,
-// as Linux if it is not.
-func build(t *testing.T, what string) (r *release) {
+// build clones the commit that is checked out, and builds a release of it for a platform.
+func build(t *testing.T, what, platform string) (r *release) {
 	t.Helper()
 	clone, out := filepath.Join(t.TempDir(), "clone"), t.TempDir()
 	if text, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, text)
 	}
-	r, err := newRelease(t.Context(), clone, out, []string{"linux/" + runtime.GOARCH})
+	r, err := newRelease(t.Context(), clone, out, []string{platform})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func read(t *testing.T, path string) []byte {
 
 // TestRelease_Reproducible builds a commit twice, in other directories.
 func TestRelease_Reproducible(t *testing.T) {
-	first, second := build(t, "all"), build(t, "all")
+	here := "linux/" + runtime.GOARCH
+	first, second := build(t, "all", here), build(t, "all", here)
 	sums := string(read(t, filepath.Join(first.out, checksumsFile)))
 	if again := string(read(t, filepath.Join(second.out, checksumsFile))); again != sums {
 		t.Errorf("checksums differ:\n%s\n%s", sums, again)
@@ -127,6 +129,74 @@ func testImage(t *testing.T, r *release) {
 		t.Error("the program in the image is not the one that was built")
 	}
 	testReferrer(t, index, manifest, images[0])
+	testImageArchive(t, r, manifest.Manifests[0].Digest)
+}
+
+// maxImage is the largest size of image.tar with two platforms, in bytes.
+const maxImage = 30 << 20
+
+// testImageArchive checks that image.tar has the image and nothing else: "ctr images import
+// --digests" fails at other manifests.
+func testImageArchive(t *testing.T, r *release, digest v1.Hash) {
+	t.Helper()
+	archive := read(t, filepath.Join(r.out, "image.tar"))
+	t.Logf("image.tar with %s: %d bytes", runtime.GOARCH, len(archive))
+	if 2*len(archive) > maxImage {
+		t.Errorf("image.tar with one platform has %d bytes, with two it may have %d", len(archive), maxImage)
+	}
+	var index v1.IndexManifest
+	if err := json.Unmarshal(untar(t, bytes.NewReader(archive))["index.json"], &index); err != nil {
+		t.Fatal(err)
+	}
+	if len(index.Manifests) != 1 || index.Manifests[0].Digest != digest {
+		t.Errorf("manifests in image.tar: %+v, want only %s", index.Manifests, digest)
+	}
+}
+
+// emulators are the programs that run the binaries of other Linux architectures, and the
+// architectures as they are named in ELF.
+var emulators = map[string]struct {
+	program string
+	machine elf.Machine
+}{
+	"amd64": {"qemu-x86_64-static", elf.EM_X86_64},
+	"arm64": {"qemu-aarch64-static", elf.EM_AARCH64},
+}
+
+// TestImage_OtherArchitecture builds the image for an architecture that this machine does not
+// have, and runs its program in an emulator.
+func TestImage_OtherArchitecture(t *testing.T) {
+	arch := "arm64"
+	if runtime.GOARCH == arch {
+		arch = "amd64"
+	}
+	install(t, emulators[arch].program, "qemu-user-static")
+	r := build(t, "image", "linux/"+arch)
+	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := partial.FindImages(index, func(d v1.Descriptor) bool { return d.Platform != nil && d.Platform.Architecture == arch })
+	if err != nil || len(images) != 1 {
+		t.Fatalf("%d images for %s, %v", len(images), arch, err)
+	}
+	program := filepath.Join(t.TempDir(), "dnsconfigurer")
+	if err := os.WriteFile(program, imageFiles(t, images[0])["dnsconfigurer"], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if file.Machine != emulators[arch].machine || file.Section(".interp") != nil {
+		t.Errorf("the program is for %s, want %s; section of a dynamic linker: %v", file.Machine, emulators[arch].machine, file.Section(".interp"))
+	}
+	out, err := exec.Command(emulators[arch].program, program, "version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), r.version) {
+		t.Errorf("version for %s: %v, want %s in the output\n%s", arch, err, r.version, out)
+	}
+	t.Logf("image.tar with %s: %d bytes; %s", arch, len(read(t, filepath.Join(r.out, "image.tar"))), strings.TrimSpace(string(out)))
 }
 
 func imageFiles(t *testing.T, img v1.Image) map[string][]byte {
@@ -278,18 +348,25 @@ func testManifests(t *testing.T, r *release) {
 }
 
 // install installs a Debian package if its program is missing.
-func install(t *testing.T, name string) {
+func install(t *testing.T, program, name string) {
 	t.Helper()
-	if _, err := exec.LookPath(name); err == nil {
+	if _, err := exec.LookPath(program); err == nil {
 		return
 	}
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skipf("%s is not installed, and only root can install it", name)
 	}
-	// apt-get does not wait for its locks.
-	cmd := exec.Command("flock", os.TempDir(), "apt-get", "install", "-y", "--no-install-recommends", name)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	aptGet := func(args ...string) *exec.Cmd { // by way of flock, because apt-get does not wait for its locks
+		cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		return cmd
+	}
+	args := []string{"install", "-y", "--no-install-recommends", name}
+	if aptGet(args...).Run() == nil {
+		return
+	}
+	_ = aptGet("update").Run() // install reports the error
+	if out, err := aptGet(args...).CombinedOutput(); err != nil {
 		t.Fatalf("apt-get install %s: %v\n%s", name, err, out)
 	}
 }
@@ -303,7 +380,7 @@ func testPackages(t *testing.T, r *release) {
 		"/usr/share/man/man1/dnsconfigurer.1.gz", "/usr/share/doc/dnsconfigurer/copyright",
 	}
 	for suffix, list := range map[string][]string{".deb": {"dpkg-deb", "--fsys-tarfile"}, ".rpm": {"rpm", "-qpl"}} {
-		install(t, list[0])
+		install(t, list[0], map[string]string{"dpkg-deb": "dpkg", "rpm": "rpm"}[list[0]])
 		matches, err := filepath.Glob(filepath.Join(r.out, "*"+suffix))
 		if err != nil || len(matches) != 1 {
 			t.Fatalf("%s: %q, %v", suffix, matches, err)

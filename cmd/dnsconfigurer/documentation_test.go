@@ -5,52 +5,176 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"os"
-	"regexp"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
 
-// example is a command in the documentation, and the output that is shown below it.
-type example struct{ command, output string }
-
-// examplesIn returns the commands of a page that need neither a network nor a pipe.
-func examplesIn(page string) (list []example) {
-	blocks := regexp.MustCompile(`(?m)^    \$ (?:bin/)?dnsconfigurer (.*)\n((?:    [^$\n].*\n)+)`).FindAllStringSubmatch(page, -1)
-	for _, b := range blocks {
-		if strings.ContainsAny(b[1], "|>") || strings.Contains(b[1], "--server") || strings.Contains(b[1], "--upstream") {
-			continue
-		}
-		list = append(list, example{b[1], strings.TrimPrefix(strings.ReplaceAll(b[2], "\n    ", "\n"), "    ")})
+// blocks returns the code blocks of the documentation, except those of generated pages.
+func blocks(t *testing.T) []pages.Block {
+	t.Helper()
+	all, err := pages.Read("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return list
+	return slices.DeleteFunc(all, func(b pages.Block) bool { return b.Page == "docs/commands.md" })
 }
 
-// TestDocumentation compares the output of the commands in the documentation with what
-// the pages show. A line "..." stands for any number of lines.
+// TestDocumentation runs the commands in the documentation, or checks that a comment says where
+// else they run, or why they do not. Of the latter it checks the command line.
 func TestDocumentation(t *testing.T) {
-	t.Chdir("../..")
-	for page, want := range map[string]int{"README.md": 3, "docs/lookup.md": 3} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		examples := examplesIn(string(text))
-		if len(examples) != want {
-			t.Errorf("%s has %d examples, want %d", page, len(examples), want)
-		}
-		for _, e := range examples {
-			var stdout, stderr bytes.Buffer
-			run(t.Context(), strings.Fields(e.command), nil, &stdout, &stderr)
-			got, shown := splitLines(stdout.String()), splitLines(e.output)
-			if !matchLines(shown, got) {
-				t.Errorf("%s: dnsconfigurer %s (-page +output):\n%s%s", page, e.command, cmp.Diff(shown, got), stderr.String())
+	dir := newSandbox(t)
+	ran := 0
+	elsewhere := map[string]int{}
+	exceptions := map[string]int{}
+	for _, b := range blocks(t) {
+		command, output := b.Example()
+		place := fmt.Sprintf("%s:%d", b.Page, b.Line)
+		reason, isException := strings.CutPrefix(b.Note, "not run: ")
+		suite, isElsewhere := strings.CutPrefix(b.Note, "run by ")
+		switch {
+		case !b.IsCommands() && command == "":
+			if isException || isElsewhere {
+				t.Errorf("%s: the comment %q is about no command", place, b.Note)
 			}
+		case isElsewhere:
+			elsewhere[suite]++
+		case isException:
+			exceptions[reason]++
+			checkCommandLines(t, place, b.Text)
+		case b.Note != "":
+			t.Errorf("%s: %q is neither \"run by SUITE\" nor \"not run: REASON\"", place, b.Note)
+		case command != "":
+			ran++
+			testExample(t, place, dir, command, output)
+		default:
+			ran++
+			runCommands(t, place, dir, b.Text)
 		}
 	}
+	t.Logf("blocks of commands: %d run", ran)
+	for _, suite := range slices.Sorted(maps.Keys(elsewhere)) {
+		t.Logf("%d run by %s", elsewhere[suite], suite)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(exceptions)) {
+		t.Logf("%d not run: %s", exceptions[reason], reason)
+	}
+	if ran < 20 || len(elsewhere) == 0 {
+		t.Errorf("%d blocks run here, and %v elsewhere", ran, elsewhere)
+	}
+}
+
+// TestDocumentation_Reference checks the command lines of the generated page.
+func TestDocumentation_Reference(t *testing.T) {
+	all, err := pages.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, b := range all {
+		if b.Page == "docs/commands.md" {
+			checked += checkCommandLines(t, fmt.Sprintf("%s:%d", b.Page, b.Line), b.Text)
+		}
+	}
+	if checked < 50 {
+		t.Errorf("%d command lines checked", checked)
+	}
+}
+
+// newSandbox returns a directory in which commands of the documentation run: the examples are
+// there, and manifests in the directory deploy. The kubectl and the helm in its directory bin print
+// the examples instead of objects of a cluster or of a chart.
+func newSandbox(t *testing.T) string {
+	t.Helper()
+	self, err1 := os.Executable() // main, by the name of the link: see TestMain
+	examples, err2 := filepath.Abs("../../examples")
+	dir := t.TempDir()
+	const print = "#!/bin/sh\nfor file in examples/*.yaml; do cat $file; echo ---; done\n"
+	if err := errors.Join(err1, err2,
+		os.Mkdir(filepath.Join(dir, "bin"), 0o700),
+		os.Symlink(self, filepath.Join(dir, "bin", "dnsconfigurer")),
+		os.WriteFile(filepath.Join(dir, "bin", "kubectl"), []byte(print), 0o700),
+		os.WriteFile(filepath.Join(dir, "bin", "helm"), []byte(print), 0o700),
+		os.Symlink(examples, filepath.Join(dir, "examples")),
+		os.Symlink(examples, filepath.Join(dir, "deploy")),
+		os.Symlink(filepath.Join(examples, "node", "shim.yaml"), filepath.Join(dir, "shim.yaml")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// nodeFiles are files of a node, and those of the examples instead.
+var nodeFiles = strings.NewReplacer("/var/lib/kubelet/config.yaml", "examples/node/kubelet.yaml",
+	"/etc/dnsconfigurer/shim.yaml", "examples/node/shim.yaml")
+
+// shell runs commands in a sandbox.
+func shell(t *testing.T, dir, commands string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", nodeFiles.Replace(commands))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err = cmd.Run()
+	return out.String(), problems.String(), err
+}
+
+// runCommands runs a block. Exit code 1 is that of a command whose input has errors, for which it
+// has printed them.
+func runCommands(t *testing.T, place, dir, commands string) {
+	t.Helper()
+	stdout, stderr, err := shell(t, dir, commands)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitFailed && strings.Contains(commands, "examples/") && stdout != "" {
+		err = nil
+	}
+	if err != nil {
+		t.Errorf("%s: %v\n%s\n%s%s", place, err, commands, stdout, stderr)
+	}
+}
+
+// testExample compares the output of a command with what the page shows. A line "..." stands for any
+// number of lines.
+func testExample(t *testing.T, place, dir, command, output string) {
+	t.Helper()
+	stdout, stderr, _ := shell(t, dir, command) // some show errors
+	got, shown := splitLines(stdout), splitLines(output)
+	if !matchLines(shown, got) {
+		t.Errorf("%s: %s (-page +output):\n%s%s", place, command, cmp.Diff(shown, got), stderr)
+	}
+}
+
+// checkCommandLines checks the flags of each dnsconfigurer in a block without running it, and
+// returns their number. Values such as FILE|DIR need not exist.
+func checkCommandLines(t *testing.T, place, text string) (checked int) {
+	t.Helper()
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune("|&;\n", r) }) {
+		part, _, _ = strings.Cut(part, " #")
+		part, _, _ = strings.Cut(part, " >")
+		words := strings.Fields(strings.NewReplacer("[", "", "]", "", "'", "", `"`, "").Replace(part))
+		if len(words) == 0 || filepath.Base(words[0]) != "dnsconfigurer" {
+			continue
+		}
+		checked++
+		var stderr bytes.Buffer
+		args := slices.DeleteFunc(words[1:], func(word string) bool { return word == "flags" })
+		if run(t.Context(), append(args, "--help"), nil, io.Discard, &stderr) != exitOK {
+			t.Errorf("%s: %s\n%s", place, strings.TrimSpace(part), &stderr)
+		}
+	}
+	return checked
 }
 
 // splitLines returns the lines of an output without what differs between runs.

@@ -119,6 +119,7 @@ var imports = map[string][]string{
 	"test/logbuffer":    {"std"},
 	"test/node":         nil,
 	"test/nodetools":    {"std"},
+	"test/pages":        {"std"},
 	"test/process":      {"std"},
 	"test/soak":         nil,
 	"test/summary":      {"std"},

@@ -79,6 +79,7 @@ const coreDNSService = `apiVersion: v1
 kind: Service
 metadata: {namespace: kube-system, name: kube-dns}
 spec:
+  clusterIP: ` + dnsIP + `
   clusterIPs: [` + dnsIP + `, "` + dnsIP6 + `"]
   ipFamilyPolicy: RequireDualStack
   ports: [{name: dns, protocol: UDP, port: 53, targetPort: 1053}, {name: dns-tcp, protocol: TCP, port: 53, targetPort: 1053}]
