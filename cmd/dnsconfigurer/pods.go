@@ -4,30 +4,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 )
 
-const (
-	watchInterval = 2 * time.Second
-
-	tableWidth   = 100
-	minPodColumn = 10
-)
-
-// podHeader has the names of the columns.
-var podHeader = []string{"POD", "POLICY", "SOURCE", "OUTCOME", "DRIFT", "REFRESHED"}
+// watchInterval is the pause between two outputs of --watch.
+const watchInterval = 2 * time.Second
 
 func podsCommand() *cobra.Command {
 	client, format, watch := nodestatus.Client{}, "", false
@@ -97,15 +87,11 @@ func printPods(ctx context.Context, out io.Writer, client nodestatus.Client, pod
 	}
 	switch {
 	case format == "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(pods)
+		err = output.WriteJSON(out, pods)
 	case pod != "":
-		for i := range pods.Pods {
-			writePod(out, &pods.Pods[i])
-		}
+		err = output.WritePods(out, pods.Pods)
 	default:
-		err = writePodTable(out, pods.Pods)
+		err = output.WritePodTable(out, pods.Pods)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
@@ -120,65 +106,4 @@ func selectPod(pods []v1alpha1.NodePod, pod string) (selected []v1alpha1.NodePod
 		}
 	}
 	return selected
-}
-
-// writePodTable writes one line for each pod, of at most 100 columns: the name of the pod gets
-// the columns that the others leave.
-func writePodTable(out io.Writer, pods []v1alpha1.NodePod) error {
-	rows, widths := [][]string{podHeader}, [6]int{}
-	for i := range pods {
-		rows = append(rows, append([]string{pods[i].Namespace + "/" + pods[i].Name}, podColumns(&pods[i])...))
-	}
-	rest := 0
-	for column := 1; column < len(podHeader); column++ {
-		for _, row := range rows {
-			widths[column] = max(widths[column], len(row[column]))
-		}
-		rest += 1 + widths[column]
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
-	for _, row := range rows {
-		row[0] = shorten(row[0], max(tableWidth-rest, minPodColumn))
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
-}
-
-// podColumns returns the columns of a pod after its name.
-func podColumns(p *v1alpha1.NodePod) []string {
-	drift, refreshed := cmp.Or(p.Drift, "-"), "-"
-	if p.Restored {
-		drift = "restored"
-	}
-	if p.LastRefresh != nil {
-		refreshed = time.Since(*p.LastRefresh).Round(time.Second).String() + " ago"
-	}
-	return []string{cmp.Or(p.Policy, "-"), cmp.Or(p.Source, "-"), cmp.Or(p.Outcome, "-"), drift, refreshed}
-}
-
-// shorten replaces the middle of a long text.
-func shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	half := (limit - len("..")) / 2
-	return s[:limit-len("..")-half] + ".." + s[len(s)-half:]
-}
-
-// writePod writes a pod with its files.
-func writePod(out io.Writer, p *v1alpha1.NodePod) {
-	columns := podColumns(p)
-	for i, name := range []string{"policy", "source", "outcome", "drift", "refreshed"} {
-		fmt.Fprintf(out, "%-10s %s\n", name+":", columns[i])
-	}
-	fmt.Fprintf(out, "%-10s %s\n%-10s %s\n", "refresh:", p.Refresh, "file:", cmp.Or(p.Path, "-"))
-	if p.Error != "" {
-		fmt.Fprintf(out, "%-10s %s\n", "error:", p.Error)
-	}
-	for _, file := range []struct{ name, text string }{{"expected", p.Expected}, {"actual", p.Actual}} {
-		fmt.Fprintf(out, "%s:\n", file.name)
-		for line := range strings.Lines(file.text) {
-			fmt.Fprintf(out, "  %s\n", strings.TrimRight(line, " \n"))
-		}
-	}
 }

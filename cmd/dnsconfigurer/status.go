@@ -5,16 +5,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 )
 
 func statusCommand() *cobra.Command {
@@ -46,7 +45,12 @@ kubelet is configured without the shim and an agent runs without problems.`,
 			if f.isThisMachine() {
 				addAgent(cmd.Context(), &s, client)
 			}
-			if err := writeStatus(cmd.OutOrStdout(), &s, format); err != nil {
+			if format == "json" {
+				err = output.WriteJSON(cmd.OutOrStdout(), &s)
+			} else {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), s.String())
+			}
+			if err != nil {
 				return fmt.Errorf("writing the result: %w", err)
 			}
 			if !s.OK() {
@@ -72,14 +76,4 @@ func addAgent(ctx context.Context, s *install.Status, client nodestatus.Client) 
 	case !errors.Is(err, nodestatus.ErrNotServed):
 		s.AgentError = err.Error()
 	}
-}
-
-func writeStatus(out io.Writer, s *install.Status, format string) error {
-	if format == "text" {
-		_, err := fmt.Fprint(out, s.String())
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(s)
 }

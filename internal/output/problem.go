@@ -4,6 +4,7 @@
 package output
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,13 @@ func WriteError(w io.Writer, err error) {
 			fmt.Fprintf(w, "hint: %s\n", visible(input.Hint))
 		}
 	}
+}
+
+// WriteJSON writes v as indented JSON, for a result that is one object.
+func WriteJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
 }
 
 // WriteNotes writes what a command has passed over in its input: the notes of a manifest, and
