@@ -5,14 +5,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
@@ -47,18 +44,13 @@ func bypassOnCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b := f.bypass(e)
-			active, _ := b.Active() // Begin reports the error
-			if err := b.Begin(reason); err != nil {
+			began, err := f.bypassSwitch(e).On(cmd.Context(), reason)
+			if err != nil {
 				return err
 			}
-			if f.live() {
-				if err := systemctl().Run(cmd.Context(), append([]string{"stop"}, install.Running...)...); err != nil {
-					return err
-				}
-			}
-			if active == nil {
-				f.report(cmd, events.ReasonBypassBegan, "the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
+			if began {
+				f.report(cmd, events.ReasonBypassBegan,
+					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
 			return nil
 		},
@@ -85,7 +77,7 @@ restarted: restart it, or set --restart-kubelet.`,
 			if err != nil {
 				return err
 			}
-			if err := f.endBypass(cmd.Context(), e); err != nil {
+			if err := f.bypassSwitch(e).Off(cmd.Context()); err != nil {
 				return err
 			}
 			f.report(cmd, events.ReasonBypassEnded, "the kubelet uses the shim again")
@@ -104,33 +96,6 @@ restarted: restart it, or set --restart-kubelet.`,
 	f.registerKubelet(cmd)
 	f.registerRestart(cmd)
 	return cmd
-}
-
-// endBypass ends the bypass, and begins it again if the shim does not serve.
-func (f *nodeFlags) endBypass(ctx context.Context, e config.Endpoints) error {
-	b := f.bypass(e)
-	record, err := b.Active()
-	if err != nil {
-		return err
-	}
-	if err := b.End(); err != nil || !f.live() || record == nil {
-		return err
-	}
-	s := systemctl()
-	_ = s.Run(ctx, append([]string{"reset-failed"}, install.Units...)...) // fails for a unit that is not loaded
-	err = s.Run(ctx, append([]string{"start"}, install.Running...)...)
-	if err == nil {
-		err = f.check(e)(ctx)
-	}
-	if err == nil {
-		return nil
-	}
-	later := context.WithoutCancel(ctx)
-	if again := b.Begin(record.Reason); again != nil {
-		return fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
-	}
-	_ = s.Run(later, append([]string{"stop"}, install.Running...)...) // the link matters, not the unit
-	return fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
 }
 
 // report sends an event about the node. A failure is a warning: the node works.

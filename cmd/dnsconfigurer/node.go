@@ -78,6 +78,10 @@ func (f *nodeFlags) bypass(e config.Endpoints) *bypass.Bypass {
 	return b
 }
 
+func (f *nodeFlags) bypassSwitch(e config.Endpoints) *install.Switch {
+	return &install.Switch{Bypass: f.bypass(e), Systemctl: systemctl(), Systemd: f.live(), Check: f.check(e)}
+}
+
 func (f *nodeFlags) installer(e config.Endpoints) *install.Installer {
 	return &install.Installer{
 		Root: install.Root(f.root), KubeletUnit: f.kubeletUnit, Listen: e.Listen, Runtime: e.Runtime,

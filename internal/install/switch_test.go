@@ -1,0 +1,92 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package install_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+)
+
+// systemctlLog is a systemctl that appends its arguments to a file, and the file.
+func systemctlLog(t *testing.T) (install.Systemctl, string) {
+	t.Helper()
+	dir := t.TempDir()
+	program, calls := filepath.Join(dir, "systemctl"), filepath.Join(dir, "calls")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" >>"+calls+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return install.Systemctl{Program: program}, calls
+}
+
+// TestSwitch_Off checks that the bypass ends only if the shim serves.
+func TestSwitch_Off(t *testing.T) {
+	for name, test := range map[string]struct {
+		check error
+		calls string
+	}{
+		"shim serves":  {nil, "stop\nreset-failed\nstart\n"},
+		"shim crashes": {errors.New("connection refused"), "stop\nreset-failed\nstart\nstop\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			systemctl, calls := systemctlLog(t)
+			dir := t.TempDir()
+			s := install.Switch{
+				Bypass: &bypass.Bypass{
+					Socket: filepath.Join(dir, "shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"), State: dir,
+				},
+				Systemctl: systemctl, Systemd: true,
+				Check: func(context.Context) error { return test.check },
+			}
+			began, err := s.On(t.Context(), "test")
+			if err != nil || !began {
+				t.Fatalf("began %v, %v", began, err)
+			}
+			err = s.Off(t.Context())
+			if !errors.Is(err, test.check) {
+				t.Errorf("%v", err)
+			}
+			record, err := s.Bypass.Active()
+			if err != nil || (record != nil) != (test.check != nil) {
+				t.Errorf("record %v, %v", record, err)
+			}
+			if record != nil && record.Reason != "test" {
+				t.Errorf("reason %q", record.Reason)
+			}
+			text, err := os.ReadFile(calls)
+			if err != nil || string(text) != test.calls {
+				t.Errorf("%v, calls:\n%s", err, text)
+			}
+		})
+	}
+}
+
+// TestSwitch_Twice checks that a second bypass keeps the reason, and that no systemctl runs on an
+// image.
+func TestSwitch_Twice(t *testing.T) {
+	dir := t.TempDir()
+	s := install.Switch{
+		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
+		Systemctl: install.Systemctl{Program: "false"},
+	}
+	for i, reason := range []string{"first", "second"} {
+		if began, err := s.On(t.Context(), reason); err != nil || began != (i == 0) {
+			t.Errorf("%s: began %v, %v", reason, began, err)
+		}
+	}
+	if record, err := s.Bypass.Active(); err != nil || !strings.Contains(record.Reason, "first") {
+		t.Errorf("%v, %v", record, err)
+	}
+	if err := s.Off(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
