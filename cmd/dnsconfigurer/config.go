@@ -5,20 +5,16 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/filecheck"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -105,109 +101,41 @@ func (c *checker) run(cmd *cobra.Command, path string) error {
 
 // checkFile checks the configuration file at path and prints the findings.
 func (c *checker) checkFile(cmd *cobra.Command, path string) error {
-	check := findingsOf
+	check := filecheck.File
 	if c.noFiles {
-		check = checkFields
+		check = filecheck.Fields
 	}
 	found, problem := check(path)
-	err := c.print(cmd.OutOrStdout(), path, found)
-	if problem == nil || err != nil && !errors.Is(err, errReported) {
-		return err
+	if c.output == "json" {
+		found, problem = append(found, filecheck.ErrorFindings(problem)...), nil
 	}
-	if c.output == "text" {
-		return problem
+	if err := output.WriteFileFindings(cmd.OutOrStdout(), c.output, path, found); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
 	}
-	for _, e := range multierr.Unjoin(problem) {
-		f := v1alpha1.Finding{Code: codeInvalidConfig, Severity: string(policy.SeverityError), EnforcedBy: string(policy.EnforcedByDNSConfigurer), Message: e.Error()}
-		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(f); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	return errReported
-}
-
-// codeInvalidConfig is the code of an error in a configuration file, in JSON output.
-const codeInvalidConfig = "invalid-configuration"
-
-// findingsOf returns the findings about a configuration file, and the errors for which a server
-// would not use it.
-func findingsOf(path string) ([]policy.Finding, error) {
-	kind, err := config.ReadKind(path)
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case v1alpha1.KindDNS:
-		_, err := config.DNSKind().FromFile(path).WithPlaces().Load()
-		return nil, err
-	case v1alpha1.KindNodeCache:
-		_, err := config.NodeCacheKind().FromFile(path).WithPlaces().Load()
-		return nil, err
-	case v1alpha1.KindWebhook:
-		_, err := config.WebhookKind().FromFile(path).WithPlaces().Load()
-		return nil, err
-	case v1alpha1.KindAgent:
-		c, err := config.AgentKind().FromFile(path).WithPlaces().Load()
-		if err != nil {
-			return nil, err
-		}
-		return c.Node.Check()
-	case v1alpha1.KindShim:
-		c, err := config.ShimKind().FromFile(path).WithPlaces().Load()
-		if err != nil {
-			return nil, err
-		}
-		warnings, problem := shim.Check(c)
-		found, err := c.Node.Check()
-		return append(found, warnings...), errors.Join(problem, err)
-	}
-	node, err := config.ReadNode(path, kind)
-	if err != nil {
-		return nil, err
-	}
-	return node.Check()
-}
-
-// checkFields returns the errors in the fields of a configuration file. It has no findings:
-// these are about the host.
-func checkFields(path string) ([]policy.Finding, error) {
-	kind, err := config.ReadKind(path)
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case v1alpha1.KindDNS:
-		return nil, config.DNSKind().FromFile(path).CheckFields()
-	case v1alpha1.KindNodeCache:
-		return nil, config.NodeCacheKind().FromFile(path).CheckFields()
-	case v1alpha1.KindWebhook:
-		return nil, config.WebhookKind().FromFile(path).CheckFields()
-	case v1alpha1.KindAgent:
-		return nil, config.AgentKind().FromFile(path).CheckFields()
-	case v1alpha1.KindShim:
-		return nil, config.ShimKind().FromFile(path).CheckFields()
-	}
-	_, err = config.ReadNode(path, kind)
-	return nil, err
-}
-
-// print writes the findings about a file. It returns an error if one of them is an error.
-func (c *checker) print(w io.Writer, path string, found []policy.Finding) (err error) {
-	places := config.ReadPlaces(path)
-	for _, f := range output.Findings(found) {
-		if c.output == "json" {
-			at := places.Of(f.Field)
-			f.Line, f.Column = at.Line, at.Column
-			err = json.NewEncoder(w).Encode(f)
-		} else {
-			_, err = fmt.Fprintf(w, "%s: %s: %s: %s (%s)\nhint: %s\n", places.Text(f.Field), f.Severity, f.Field, f.Message, f.Code, f.Hint)
-		}
-		if err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	if slices.ContainsFunc(found, policy.Finding.IsError) {
+	if problem == nil && slices.ContainsFunc(found, isError) {
 		return errReported
 	}
-	return nil
+	return problem
+}
+
+func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
+
+// printChanges prints what the node rules of the file at path change for the pods of the
+// manifests.
+func (c *checker) printChanges(cmd *cobra.Command, path string) error {
+	rules, err := filecheck.LoadRules(path)
+	if err != nil {
+		return err
+	}
+	m, readErr := c.manifests.ReadPods(cmd.InOrStdin())
+	output.WriteNotes(cmd.ErrOrStderr(), m)
+	out := output.RuleChanges{Stdout: cmd.OutOrStdout(), JSON: c.output == "json"}
+	for _, w := range m.Workloads {
+		w = w.OnNode(c.manifests.namespace, rules.Node.Name)
+		before, after := rules.Decide(w.PolicyPod())
+		if err := out.Write(w, &before, &after); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return errors.Join(readErr, out.Close())
 }

@@ -82,8 +82,10 @@ var imports = map[string][]string{
 	"internal/doctor/gather":   {"std", "internal/doctor", "internal/kube/client", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 	"internal/doctor/probe":    {"std", "api/v1alpha1", "internal/doctor", "internal/lookup", "github.com/miekg/dns"},
 	"internal/output":          {"std", "api/v1alpha1", "internal/kube", "internal/manifest", "internal/multierr", "pkg/policy", "pkg/resolvconf"},
-	"internal/manifest":        {"std", "internal/kube", "internal/multierr", "github.com/fsnotify/fsnotify"},
-	"internal/events":          {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
+	"internal/filecheck": {"std", "api/v1alpha1", "internal/config", "internal/multierr", "internal/output", "internal/shim",
+		"pkg/policy", "pkg/resolvconf"},
+	"internal/manifest": {"std", "internal/kube", "internal/multierr", "github.com/fsnotify/fsnotify"},
+	"internal/events":   {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.
 	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/multierr",

@@ -1,0 +1,126 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package filecheck
+
+import (
+	"errors"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// codeInvalid is the code of an error in a configuration file.
+const codeInvalid policy.Code = "invalid-configuration"
+
+// File returns the findings about a configuration file with their places in it, and the errors
+// for which the process would not use it. The findings are about the node, too: its resolv.conf
+// is that of this machine.
+func File(path string) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	found, err := k.file(path)
+	list, places := output.Findings(found), config.ReadPlaces(path)
+	for i, f := range list {
+		at := places.Of(f.Field)
+		list[i].Line, list[i].Column = at.Line, at.Column
+	}
+	return list, err
+}
+
+// Fields returns the errors in the fields of a configuration file. It reads no other file, and a
+// field may be missing. It has no findings: these are about the node.
+func Fields(path string) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(path)
+	if err != nil {
+		return nil, err
+	}
+	return nil, k.fields(path)
+}
+
+// ErrorFindings returns a finding for each of the errors that err joins.
+func ErrorFindings(err error) []v1alpha1.Finding {
+	if err == nil {
+		return nil
+	}
+	var list []policy.Finding
+	for _, e := range multierr.Unjoin(err) {
+		list = append(list, policy.Finding{
+			Code: codeInvalid, Severity: policy.SeverityError,
+			EnforcedBy: policy.EnforcedByDNSConfigurer, Message: e.Error(),
+		})
+	}
+	return output.Findings(list)
+}
+
+// A kind has the checks of the configuration files of one kind.
+type kind struct {
+	fields func(path string) error
+	file   func(path string) ([]policy.Finding, error)
+}
+
+// newKind returns a kind whose files are valid if they load. check adds checks of the loaded
+// configuration.
+func newKind[C any](k *config.Kind[C], check func(C) ([]policy.Finding, error)) kind {
+	return kind{
+		fields: func(path string) error { return k.FromFile(path).CheckFields() },
+		file: func(path string) ([]policy.Finding, error) {
+			c, err := k.FromFile(path).WithPlaces().Load()
+			if err != nil || check == nil {
+				return nil, err
+			}
+			return check(c)
+		},
+	}
+}
+
+// kindOf returns the kind of the file at path.
+func kindOf(path string) (kind, error) {
+	name, err := config.ReadKind(path)
+	if err != nil {
+		return kind{}, err
+	}
+	switch name {
+	case v1alpha1.KindDNS:
+		return newKind(config.DNSKind(), nil), nil
+	case v1alpha1.KindNodeCache:
+		return newKind(config.NodeCacheKind(), nil), nil
+	case v1alpha1.KindWebhook:
+		return newKind(config.WebhookKind(), nil), nil
+	case v1alpha1.KindAgent:
+		return newKind(config.AgentKind(), func(c config.Agent) ([]policy.Finding, error) { return c.Node.Check() }), nil
+	case v1alpha1.KindShim:
+		return newKind(config.ShimKind(), checkShim), nil
+	}
+	return kubeletKind(name), nil
+}
+
+func checkShim(c config.Shim) ([]policy.Finding, error) {
+	warnings, problem := shim.Check(c)
+	found, err := c.Node.Check()
+	return append(found, warnings...), errors.Join(problem, err)
+}
+
+// kubeletKind returns the kind of a kubelet's own file. Every other name is an error of both
+// checks.
+func kubeletKind(name string) kind {
+	return kind{
+		fields: func(path string) error {
+			_, err := config.ReadNode(path, name)
+			return err
+		},
+		file: func(path string) ([]policy.Finding, error) {
+			node, err := config.ReadNode(path, name)
+			if err != nil {
+				return nil, err
+			}
+			return node.Check()
+		},
+	}
+}

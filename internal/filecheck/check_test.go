@@ -1,0 +1,73 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package filecheck
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestFields_EveryKind checks that each kind of api/v1alpha1 has its own checks: an unknown field
+// is an error, and the defaults are valid.
+func TestFields_EveryKind(t *testing.T) {
+	for _, kind := range v1alpha1.Kinds() {
+		text, err := v1alpha1.Defaults(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Fields(writeFile(t, string(text))); err != nil {
+			t.Errorf("%s: defaults: %v", kind, err)
+		}
+		unknown := writeFile(t, "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: "+kind+"\nnosuchfield: 1\n")
+		for name, check := range map[string]func(string) ([]v1alpha1.Finding, error){"File": File, "Fields": Fields} {
+			if _, err := check(unknown); err == nil || !strings.Contains(err.Error(), "nosuchfield") {
+				t.Errorf("%s: %s: %v", kind, name, err)
+			}
+		}
+	}
+}
+
+func TestFile_UnknownKind(t *testing.T) {
+	path := writeFile(t, "apiVersion: v1\nkind: Pod\n")
+	for _, check := range []func(string) ([]v1alpha1.Finding, error){File, Fields} {
+		if _, err := check(path); err == nil || !strings.Contains(err.Error(), `kind: is "Pod"`) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestFile_Places checks that a finding has the place of its field.
+func TestFile_Places(t *testing.T) {
+	host := writeFile(t, "nameserver 192.0.2.1\n")
+	path := writeFile(t, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: "+host+
+		"\nclusterDNS: [10.96.0.10, 10.96.0.300]\n")
+	found, err := File(path)
+	if err != nil || len(found) != 1 || found[0].Line != 4 || found[0].Column == 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestErrorFindings(t *testing.T) {
+	if found := ErrorFindings(nil); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
+	found := ErrorFindings(errors.Join(errors.New("one"), errors.New("two")))
+	if len(found) != 2 || found[1].Message != "two" || found[1].Severity != "error" {
+		t.Errorf("%v", found)
+	}
+}
