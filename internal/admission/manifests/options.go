@@ -1,0 +1,94 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Options are a Config with values in the text form of flags.
+type Options struct {
+	Config // without the issuer, the bundle and the networks
+
+	Issuer         string   // of cert-manager, NAME or KIND/NAME; "": none
+	CAFile         string   // with a PEM bundle; "": none
+	APIServerCIDRs []string // none: from everywhere
+}
+
+// Parse returns the Config of o. The error joins one error for each invalid option.
+func (o Options) Parse() (Config, error) {
+	c := o.Config
+	p := problems{}
+	p.want(fqdn.LabelProblems(c.Namespace) == nil, "namespace", c.Namespace, "a DNS label")
+	p.want(c.Image != "" && !strings.ContainsAny(c.Image, " \n\"'#{}[],"),
+		"image", c.Image, "an image such as registry.example/dnsconfigurer:v0.1.0")
+	p.want(c.ClusterDomain == "" || fqdn.SubdomainProblems(c.ClusterDomain) == nil,
+		"cluster-domain", c.ClusterDomain, "a domain such as cluster.local")
+	for _, s := range c.ClusterDNS {
+		_, err := netip.ParseAddr(s)
+		p.want(err == nil, "cluster-dns", s, "an IP address")
+	}
+	for _, s := range o.APIServerCIDRs {
+		network, err := netip.ParsePrefix(s)
+		p.want(err == nil && network == network.Masked(), "api-server-cidr", s, "a network such as 192.0.2.0/24")
+		c.APIServerCIDRs = append(c.APIServerCIDRs, network)
+	}
+	var ok bool
+	c.IssuerKind, c.IssuerName, ok = parseIssuer(o.Issuer)
+	p.want(ok, "cert-manager-issuer", o.Issuer, "NAME, Issuer/NAME or ClusterIssuer/NAME")
+	if n := o.sources(); n != 1 {
+		p = append(p, fmt.Errorf("want one source of the certificate, got %d: "+
+			"set one of --cert-manager-issuer, --ca-file and --self-signed", n))
+	}
+	return c, errors.Join(p...)
+}
+
+// problems are the errors of options.
+type problems []error
+
+func (p *problems) want(ok bool, flag, value, want string) {
+	if !ok {
+		*p = append(*p, fmt.Errorf("--%s: %q: want %s", flag, value, want))
+	}
+}
+
+// parseIssuer parses "", NAME or KIND/NAME.
+func parseIssuer(text string) (kind, name string, ok bool) {
+	kind, name, slash := strings.Cut(text, "/")
+	if !slash {
+		kind, name = "Issuer", text
+	}
+	known := kind == "Issuer" || kind == "ClusterIssuer"
+	return kind, name, text == "" || known && fqdn.SubdomainProblems(name) == nil
+}
+
+// sources returns the number of sources of the certificate.
+func (o Options) sources() (n int) {
+	for _, set := range []bool{o.Issuer != "", o.CAFile != "", o.SelfSigned} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// LoadBundle reads the CA certificates of c from a PEM file.
+func (c *Config) LoadBundle(path string) error {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the CA certificate: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s: no PEM certificate found", path)
+	}
+	c.CABundle = pem
+	return nil
+}
