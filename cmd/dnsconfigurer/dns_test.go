@@ -201,7 +201,7 @@ func TestDNS_Lameduck(t *testing.T) {
 		}
 	}
 	service("10.96.0.1")
-	p := newDNSProcessFor(t, fmt.Sprintf("lameduck: 3s\nupstreams: [%q]\n", "tcp://"+upstreamSaying(t, "upstream")), "--manifests", dir)
+	p := newDNSProcessFor(t, fmt.Sprintf("lameduck: 1m\nupstreams: [%q]\n", "tcp://"+upstreamSaying(t, "upstream")), "--manifests", dir)
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +209,9 @@ func TestDNS_Lameduck(t *testing.T) {
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
 	if got := p.ask("a.example.", dns.TypeTXT); got != `"upstream"` {
 		t.Errorf("the upstream server says %s", got)
+	}
+	if err := p.signal(os.Kill); err != nil { // instead of the rest of the lameduck time
+		t.Fatal(err)
 	}
 }
 

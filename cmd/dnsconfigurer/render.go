@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -71,7 +72,7 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 	for _, w := range m.Workloads {
 		w = w.OnNode(r.manifests.namespace, node.Name)
 		d := engine.Decide(w.PolicyPod(), host)
-		o := admissionObject(w, node.Name)
+		o := workload.Object(w, node.Name)
 		if d.Findings, err = rules.AddRefusals(cmd.Context(), o, d.Findings); err != nil {
 			return err
 		}

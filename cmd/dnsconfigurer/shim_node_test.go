@@ -188,16 +188,21 @@ func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal fu
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	killed := false
+	signal = func(s os.Signal) error {
+		killed = killed || s == os.Kill
+		return command.Process.Signal(s)
+	}
 	stop = sync.OnceFunc(func() {
 		late := time.AfterFunc(2*time.Minute, func() { _ = command.Process.Kill() })
 		defer late.Stop()
 		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil {
+		if err := command.Wait(); err != nil && !killed {
 			t.Errorf("%v\n%s", err, log.String())
 		}
 	})
 	t.Cleanup(stop)
-	return command.Process.Signal, stop
+	return signal, stop
 }
 
 func (n *shimNode) write(name, text string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
@@ -208,24 +209,9 @@ func (v *validateFlags) objects(workloads []kube.Workload, node string) []admiss
 	objects := make([]admission.Object, len(workloads))
 	for i, w := range workloads {
 		workloads[i] = w.OnNode(v.manifests.namespace, node)
-		objects[i] = admissionObject(workloads[i], node)
+		objects[i] = workload.Object(workloads[i], node)
 	}
 	return objects
-}
-
-// admissionObject converts a workload. With a node, a Pod is a static pod of that node.
-func admissionObject(w kube.Workload, node string) admission.Object {
-	o := admission.Object{
-		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
-		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
-	}
-	for _, a := range w.Pod.Spec.HostAliases {
-		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
-	}
-	if w.Kind == admission.KindPod {
-		o.Node = node
-	}
-	return o
 }
 
 // rules returns the rules for a node. Its resolv.conf is unknown unless --resolv-conf is

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -104,7 +105,7 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 	if err != nil || len(m.Workloads) != 1 {
 		t.Fatalf("%d workloads, %v", len(m.Workloads), err)
 	}
-	o := vectors.Object(m.Workloads[0], "")
+	o := workload.Object(m.Workloads[0], "")
 	o.Operation = admission.Operation(v.Operation)
 	return o
 }

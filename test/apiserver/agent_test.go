@@ -50,11 +50,7 @@ func TestAPIServerAgent(t *testing.T) {
 	kubectl := c.Kubectl(t)
 	run := func(stdin string, args ...string) string {
 		t.Helper()
-		out, _, err := kubectl.Run(t.Context(), stdin, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return kubectl.MustRun(t, stdin, args...)
 	}
 	run("", "apply", "-f", "../../deploy/agent/rbac.yaml")
 	run("", "create", "serviceaccount", "default")

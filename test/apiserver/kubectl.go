@@ -54,6 +54,16 @@ func (k *Kubectl) Run(ctx context.Context, stdin string, args ...string) (stdout
 	return out.String(), problems.String(), err
 }
 
+// MustRun is Run, and fails the test at an error.
+func (k *Kubectl) MustRun(t testing.TB, stdin string, args ...string) (stdout string) {
+	t.Helper()
+	out, _, err := k.Run(t.Context(), stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // Verdict is the response of the API server to an object.
 type Verdict struct {
 	Refused  string   // the reason; "": it is accepted

@@ -48,11 +48,7 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 	kubectl := c.Kubectl(t)
 	run := func(stdin string, args ...string) string {
 		t.Helper()
-		out, _, err := kubectl.Run(t.Context(), stdin, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return kubectl.MustRun(t, stdin, args...)
 	}
 	run("", "create", "serviceaccount", "default")
 	run(nodeObjects, "apply", "-f", "-")

@@ -101,6 +101,7 @@ var imports = map[string][]string{
 		"pkg/dnsserver", "pkg/dnsserver/zone", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
 	"internal/nodecache": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/forward", "internal/nodeaddr", "internal/notrack", "pkg/dnsserver",
 		"pkg/fqdn", "github.com/miekg/dns", "github.com/prometheus/client_golang/prometheus"},
+	"internal/admission/workload":  {"internal/admission", "internal/kube"},
 	"internal/admission/manifests": {"std", "pkg/fqdn", "go.yaml.in/yaml/v3"},
 	"internal/admission/policies":  {"std", "internal/kube/client", "pkg/fqdn", "pkg/policy", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/client-go/rest"},
 	"internal/admission/server": {"std", "internal/admission/webhook", "internal/admission/webhook/selfsigned", "internal/config", "internal/daemon", "internal/kube/client",

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -78,22 +77,6 @@ func Check(t testing.TB, rules *admission.Rules, o admission.Object) []policy.Fi
 		t.Fatal(err)
 	}
 	return findings
-}
-
-// Object converts w for the rules, as the commands do. With a node, a Pod is a static pod of
-// that node.
-func Object(w kube.Workload, node string) admission.Object {
-	o := admission.Object{
-		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName, Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
-		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
-	}
-	for _, a := range w.Pod.Spec.HostAliases {
-		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
-	}
-	if w.Kind == admission.KindPod {
-		o.Node = node
-	}
-	return o
 }
 
 // Finding is a finding in the object.
