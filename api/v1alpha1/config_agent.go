@@ -39,6 +39,21 @@ type AgentConfiguration struct {
 	// Manifests is the kubelet's directory of static pods. Empty: none.
 	Manifests string `json:"manifests,omitempty"`
 
+	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
+	HTTP string `json:"http,omitempty"`
+
+	// LogFormat is "text" or "json". Empty: "text".
+	LogFormat string `json:"logFormat,omitempty"`
+
+	RefreshConfiguration `json:",inline"`
+
+	Node     NodeConfiguration     `json:"node,omitzero"`
+	Autopath AutopathConfiguration `json:"autopath,omitzero"`
+}
+
+// RefreshConfiguration says which resolv.conf of running pods follow changes, in agent and shim.
+// A shim with refresh Off and without a statusSocket does not use the files of pods.
+type RefreshConfiguration struct {
 	// SandboxDirectories lists the directories in which container runtimes keep the files of
 	// sandboxes. No other file is written. Empty: those of containerd, CRI-O and K3s.
 	SandboxDirectories []string `json:"sandboxDirectories,omitempty"`
@@ -61,16 +76,7 @@ type AgentConfiguration struct {
 	VerifyInterval string `json:"verifyInterval,omitempty"`
 
 	// StatusSocket is the path of the socket for the commands pods, refresh, restore and
-	// status, which only root can use. Absent: "/run/dnsconfigurer/agent-status.sock". "":
-	// none.
+	// status, which only root can use. Absent: "/run/dnsconfigurer/agent-status.sock" in the
+	// agent, none in the shim. "": none.
 	StatusSocket *string `json:"statusSocket,omitempty"`
-
-	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
-	HTTP string `json:"http,omitempty"`
-
-	// LogFormat is "text" or "json". Empty: "text".
-	LogFormat string `json:"logFormat,omitempty"`
-
-	Node     NodeConfiguration     `json:"node,omitzero"`
-	Autopath AutopathConfiguration `json:"autopath,omitzero"`
 }

@@ -57,6 +57,8 @@ type ShimConfiguration struct {
 	// process, at most "1h". Empty: "10m".
 	HandoverTimeout string `json:"handoverTimeout,omitempty"`
 
+	RefreshConfiguration `json:",inline"`
+
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`
 }

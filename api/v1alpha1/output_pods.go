@@ -55,14 +55,16 @@ type NodeResult struct {
 	Detail    string `json:"detail,omitempty"`
 }
 
-// AgentStatus is the state of the node agent.
+// AgentStatus is the state of the process that keeps the files of pods: the node agent, or the
+// shim with a statusSocket.
 type AgentStatus struct {
-	Version  string         `json:"version"`
-	Mode     string         `json:"mode"`
-	Refresh  string         `json:"refresh"`
-	DryRun   bool           `json:"refreshDryRun"`
-	Relays   int            `json:"relays"` // connections of NRI relays
-	Pods     int            `json:"pods"`
-	Drift    map[string]int `json:"drift"` // pods by kind of drift
-	Problems []string       `json:"problems"`
+	Component string         `json:"component"` // "agent" or "shim"
+	Version   string         `json:"version"`
+	Mode      string         `json:"mode"`
+	Refresh   string         `json:"refresh"`
+	DryRun    bool           `json:"refreshDryRun"`
+	Relays    int            `json:"relays"` // connections of NRI relays
+	Pods      int            `json:"pods"`
+	Drift     map[string]int `json:"drift"` // pods by kind of drift
+	Problems  []string       `json:"problems"`
 }

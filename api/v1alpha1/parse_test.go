@@ -87,7 +87,9 @@ func TestDefaults(t *testing.T) {
 	}
 	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
 		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
-		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nhandoverTimeout: 10m\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
+		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nhandoverTimeout: 10m\n"+
+		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
+		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
 	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
 		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\nlocalNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\nautopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+

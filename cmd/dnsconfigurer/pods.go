@@ -24,13 +24,13 @@ func podsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
 		Short: "Print the pods of this node, their DNS policy, and whether their resolv.conf is as decided",
-		Long: `Print the pods of this node as the node agent knows them: the policy and its source (the
+		Long: `Print the pods of this node as the agent or the shim has decided them: the policy and its source (the
 specification or the annotation dnsconfigurer.dev/policy), the outcome of the decision, how
 the resolv.conf differs from the decision, and when it was last rewritten.
 
 With the name of a pod, print the expected and the actual file, too.
 
-Run it as root on the node, while dnsconfigurer agent runs.`,
+Run it as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,
 		Example: `  dnsconfigurer pods
   dnsconfigurer pods shop/web-0
   dnsconfigurer pods --watch

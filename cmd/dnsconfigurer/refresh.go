@@ -21,7 +21,7 @@ func refreshCommand() *cobra.Command {
 		Use:   "refresh NAMESPACE/NAME | --all",
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
-in place. The fields refresh and refreshDryRun of the agent and the annotation
+in place. The fields refresh and refreshDryRun of the configuration and the annotation
 dnsconfigurer.dev/refresh do not matter. A file that the pod has changed is replaced, and a
 restored one is managed again.
 
@@ -29,7 +29,7 @@ With --all, rewrite the files that differ, except those of pods with the annotat
 restored ones, and files that the pod has changed.
 
 Exit code 1 if a file cannot be written. Run it as root on the node, while dnsconfigurer
-agent runs.`,
+agent runs, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer refresh shop/web-0\n  dnsconfigurer refresh --all",
 	}
 	runForPods(cmd, nodestatus.Client.Refresh)
@@ -71,7 +71,7 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 
 // registerSocket adds the flag for the socket of the agent.
 func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
-	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the agent's status socket")
+	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
 }
 
 // atMostOnePod accepts no argument or one NAMESPACE/NAME.

@@ -14,11 +14,11 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore NAMESPACE/NAME | --all",
 		Short: "Write the kubelet's resolv.conf of running pods of this node back",
 		Long: `Write the text that the kubelet computed back into the resolv.conf of a pod of this node, or
-of all pods. The agent leaves the pod alone from then on, also after a restart: its sandbox
+of all pods. The pod is left alone from then on, also after a restart: its sandbox
 keeps this file. The command refresh for this pod ends that.
 
 Exit code 1 if a file cannot be restored, for example because the pod has changed it. Run it
-as root on the node, while dnsconfigurer agent runs.`,
+as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
 	runForPods(cmd, nodestatus.Client.Restore)

@@ -23,8 +23,8 @@ func statusCommand() *cobra.Command {
 		Short: "Print whether the kubelet of this node uses the shim, and whether the shim serves",
 		Long: `Print whether the kubelet is configured with the shim and by which file, whether the shim
 forwards calls to the container runtime, its mode, the problems that it reports (with http in
-its configuration), and whether the bypass is on. If the node agent runs, print its mode and
-the state of its pods, too.
+its configuration), and whether the bypass is on. If the node agent runs, or the shim has a
+statusSocket, print its mode and the state of its pods, too.
 
 Exit code 1 unless the kubelet is configured with a shim that serves without problems, or the
 kubelet is configured without the shim and an agent runs without problems.`,

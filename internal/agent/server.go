@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -14,14 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -37,28 +35,17 @@ type Server struct {
 	Log     *slog.Logger
 	Writer  *daemon.LogWriter // writes Log
 
-	agent  *Agent
+	agent  *sandboxdns.Applier
 	drops  *events.Drops
 	relays atomic.Int32 // connections
-}
-
-// registerDrift registers a gauge for each kind of drift.
-func (s *Server) registerDrift(r prometheus.Registerer) {
-	for _, d := range events.Drifts() {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "dnsconfigurer_agent_drifted_files",
-			Help:        "Files of running pods that differ from their decision, by kind.",
-			ConstLabels: prometheus.Labels{"drift": string(d)},
-		}, func() float64 { return float64(s.agent.countDrift(d)) }))
-	}
 }
 
 // Run serves with configuration c until ctx ends.
 func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.drops = New(NewMetrics(registry), s.Log), events.NewDrops(registry)
-	s.registerDrift(registry)
+	s.agent, s.drops = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), events.NewDrops(registry)
+	s.agent.RegisterDrift(registry)
 	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
@@ -77,51 +64,20 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
 	if path := *c.StatusSocket; path != "" {
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return s.serveStatus(ctx, path) })
+		status := nodestatus.Server{
+			Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods,
+		}
+		listen := func() (net.Listener, error) { return cri.Listen(path) }
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
 	}
 	s.Log.Info("serving", "listen", c.Listen)
 	return group.Run(ctx)
 }
 
-// statusRetry is the interval at which serveStatus retries.
-const statusRetry = 10 * time.Second
-
-// serveStatus serves the socket for the commands until ctx ends. The pods matter more than the
-// commands: an error is logged, and serveStatus retries.
-func (s *Server) serveStatus(ctx context.Context, path string) error {
-	server := nodestatus.Server{
-		Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods,
-	}
-	logged := ""
-	for ctx.Err() == nil {
-		listener, err := cri.Listen(path)
-		if err == nil {
-			err = server.Serve(ctx, listener)
-		}
-		if err != nil && err.Error() != logged {
-			logged = err.Error()
-			s.Log.Error("status socket not served, retrying", "error", err, "interval", statusRetry)
-		}
-		select {
-		case <-time.After(statusRetry):
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
 // status describes the agent.
 func (s *Server) status() v1alpha1.AgentStatus {
-	settings := s.agent.settings.Load()
-	a := v1alpha1.AgentStatus{
-		Version: s.Version, Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh), DryRun: settings.DryRun,
-		Relays: int(s.relays.Load()), Pods: len(s.agent.list()), Drift: map[string]int{}, Problems: []string{},
-	}
-	for _, d := range events.Drifts() {
-		if n := s.agent.countDrift(d); n > 0 {
-			a.Drift[string(d)] = n
-		}
-	}
+	a := s.agent.Status()
+	a.Component, a.Version, a.Relays = "agent", s.Version, int(s.relays.Load())
 	if err := s.ready(); err != nil {
 		a.Problems = append(a.Problems, err.Error())
 	}
@@ -156,14 +112,9 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if hook.Mode == cri.Force {
 		hook.Lookup = lookups.LookupForced
 	}
-	lookups.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
+	lookups.FollowAnnotations(sandboxdns.FollowedAnnotations(), s.agent.PodChanged)
 	notify := decision.NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
-	s.agent.SetSettings(&Settings{
-		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
-		RefreshRate: c.RefreshRate, Verify: c.Verify, Report: lookups.Reporter.ReportRefresh,
-		Annotations: lookups.Annotations,
-		Facts:       fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
-	})
+	s.agent.SetSettings(sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups))
 	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
 		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
@@ -202,8 +153,8 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 	defer stop()
 	defer conn.Close()
 	s.relays.Add(1)
-	s.agent.Metrics.addConnections(1)
-	defer s.agent.Metrics.addConnections(-1)
+	s.agent.Metrics.AddConnections(1)
+	defer s.agent.Metrics.AddConnections(-1)
 	defer s.relays.Add(-1)
 	s.Log.Info("relay connected")
 	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {

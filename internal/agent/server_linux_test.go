@@ -36,6 +36,12 @@ node:
   nodeName: node1
 `
 
+// The host's file, before and after its change.
+const (
+	hostText  = "nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1\n"
+	otherHost = "nameserver 192.0.2.54\nnameserver 192.0.2.55\nsearch corp.example lab.example\n"
+)
+
 const serverPod = `apiVersion: v1
 kind: Pod
 metadata: {name: "%d", namespace: shop}

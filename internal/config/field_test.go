@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -28,13 +29,15 @@ func apiFields(v reflect.Value, prefix string) (paths []string, at map[string]an
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		switch field := v.Field(i); {
-		case name == "": // TypeMeta
+		case v.Type().Field(i).Name == "TypeMeta":
+		case name == "": // embedded
+			more, below := apiFields(field, prefix)
+			paths = append(paths, more...)
+			maps.Copy(at, below)
 		case field.Kind() == reflect.Struct:
 			more, below := apiFields(field, prefix+name+".")
 			paths = append(paths, more...)
-			for p, a := range below {
-				at[p] = a
-			}
+			maps.Copy(at, below)
 		default:
 			paths = append(paths, prefix+name)
 			at[prefix+name] = field.Addr().Interface()

@@ -132,6 +132,9 @@ func meaning(kind, path string, docs map[string]string) string {
 	text, last := "", kind
 	for name := range strings.SplitSeq(path, ".") {
 		text = docs[last+"."+name]
+		if text == "" && last == kind {
+			text = docs["RefreshConfiguration."+name]
+		}
 		last = docs[last+"."+name+" type"]
 	}
 	text = subject.ReplaceAllString(text, "")
@@ -151,7 +154,7 @@ var (
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
 	docs, jsonNames := map[string]string{}, map[string]string{}
-	for _, name := range []string{"config.go", "config_agent.go", "config_node_rule.go", "config_webhook.go"} {
+	for _, name := range []string{"config.go", "config_agent.go", "config_snapshot.go", "config_node_rule.go", "config_webhook.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/"+name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ type Shim struct {
 	Lookup   time.Duration
 	Drain    time.Duration
 	Handover time.Duration
+	Verify   time.Duration // VerifyInterval
 	Node     Node
 	Engine   *policy.Engine
 }
@@ -39,8 +40,15 @@ func ShimKind() *Kind[Shim] {
 		},
 		resolve: func(c *Shim, file string) { resolveNodePaths(&c.ShimConfiguration.Node, file) },
 		finish:  finishShim,
-		Fields:  slices.Concat(shimFields, shimNodeFields()),
+		Fields:  slices.Concat(shimFields, shimRefreshFields(), shimNodeFields()),
 	}
+}
+
+// shimRefreshFields are the fields of refreshes. By default the shim has no status socket.
+func shimRefreshFields() []Field[Shim] {
+	return refreshFields("", func(c *Shim) (*v1alpha1.RefreshConfiguration, *time.Duration) {
+		return &c.RefreshConfiguration, &c.Verify
+	})
 }
 
 // finishShim sets the node and its engine.

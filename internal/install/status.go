@@ -156,11 +156,15 @@ func (s *Status) writeAgent(line func(name, format string, args ...any)) {
 	if a == nil {
 		return
 	}
-	line("agent:", "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
+	name := "agent:"
+	if a.Component == "shim" { // its own state is in a line before
+		name = "files:"
+	}
+	line(name, "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
 	for _, drift := range slices.Sorted(maps.Keys(a.Drift)) {
 		line("drift:", "%d pods: %s", a.Drift[drift], drift)
 	}
 	for _, p := range a.Problems {
-		line("problem:", "agent: %s", p)
+		line("problem:", "%s: %s", a.Component, p)
 	}
 }

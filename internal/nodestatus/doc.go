@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodestatus is the protocol between the node agent and the commands that print and
+// Package nodestatus is the protocol between agent or shim and the commands that print and
 // change its pods: HTTP with JSON over a unix socket that only root can use.
 //
 //	GET  /v1/status          v1alpha1.AgentStatus

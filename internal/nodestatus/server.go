@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -55,6 +56,30 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limited := &limitedListener{Listener: l, tokens: make(chan struct{}, maxConnections)}
 	if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the status of pods: %w", err)
+	}
+	return nil
+}
+
+// retryInterval is the interval at which KeepServing retries.
+const retryInterval = 10 * time.Second
+
+// KeepServing serves on the listeners that listen returns until ctx ends. The pods of the node
+// matter more than the commands: an error is logged, and KeepServing retries.
+func (s *Server) KeepServing(ctx context.Context, listen func() (net.Listener, error), log *slog.Logger) error {
+	logged := ""
+	for ctx.Err() == nil {
+		listener, err := listen()
+		if err == nil {
+			err = s.Serve(ctx, listener)
+		}
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			log.Error("status socket not served, retrying", "error", err, "interval", retryInterval)
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }

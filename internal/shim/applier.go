@@ -8,8 +8,10 @@ import (
 	"log/slog"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
@@ -20,6 +22,7 @@ type applier struct {
 	shim    *cri.Shim
 	metrics *cri.Metrics
 	drops   *events.Drops
+	running *sandboxes
 	version string // of the User-Agent at the API server
 	log     *slog.Logger
 
@@ -55,7 +58,8 @@ func (a *applier) apply(c config.Shim) error {
 		return err
 	}
 	if cfg != a.hostCfg {
-		a.host, a.hostCfg, a.hostTask.next = host, cfg, decision.RunHostWatcher(host)
+		run, notify := decision.RunHostWatcher(host), decision.NotifyHost(host, a.running.applier.HostChanged)
+		a.host, a.hostCfg, a.hostTask.next = host, cfg, func(ctx context.Context) error { return daemon.RunAll(ctx, run, notify) }
 	}
 	a.setHook(c)
 	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
@@ -78,12 +82,20 @@ func (a *applier) retryClient(c config.Shim) {
 func (a *applier) setHook(c config.Shim) {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: decision.HostFiles(a.host),
-		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
+		Lookup: a.lookups.Lookup, Metrics: a.metrics,
 	}
 	if hook.Mode == cri.Force {
 		hook.Lookup = a.lookups.LookupForced
 	}
+	report := a.lookups.Reporter.Report
+	hook.Report = func(r cri.Report) {
+		report(r)
+		a.running.record(r)
+	}
 	a.shim.SetHook(hook)
+	a.running.setSettings(sandboxdns.NewSettings(&cri.Hook{
+		Engine: hook.Engine, Mode: hook.Mode, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: report,
+	}, c.RefreshConfiguration, c.Verify, c.Node, a.lookups))
 }
 
 // newLookupConfig returns the configuration of the lookups for c.
@@ -106,6 +118,7 @@ func (a *applier) setLookups(cfg decision.LookupConfig) error {
 	if old := a.lookups; old != nil && next.ClientErr != nil && (old.HasClient() || cfg == a.lookupCfg) {
 		return nil
 	}
+	next.FollowAnnotations(sandboxdns.FollowedAnnotations(), a.running.applier.PodChanged)
 	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.Run
 	return nil
 }

@@ -54,6 +54,7 @@ type handovers struct {
 	previous *handover.Predecessor // nil: none
 	warm     <-chan struct{}       // closed when the pods of the node are known; nil: no need to wait
 	draining handover.Draining
+	isMain   chan struct{} // closed when the previous process has handed over, or there was none
 
 	successor         *handover.Successor // set before done is closed
 	done              chan struct{}       // closed when the successor is the main process
@@ -151,9 +152,23 @@ func (h *handovers) runMain(ctx context.Context) error {
 		}
 		h.log.Info("took over from the previous process", "handovers", h.completed)
 	}
+	close(h.isMain)
 	return daemon.RunAll(ctx,
 		h.untilHandover(func(ctx context.Context) error { return h.notifier.Run(ctx, h.shim.Alive, h.log) }),
 		func(ctx context.Context) error { return h.draining.Run(ctx, h.done, h.shim.DrainTimeout+time.Second) })
+}
+
+// asMain returns a task that runs while this process is the main one: two processes must not write
+// the same files.
+func (h *handovers) asMain(task daemon.Task) daemon.Task {
+	return h.untilHandover(func(ctx context.Context) error {
+		select {
+		case <-h.isMain:
+			return task(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 }
 
 // untilHandover returns a task that ends when another process serves, too.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -88,7 +89,9 @@ func (r *reloadTest) start() (stop func()) {
 	reloader := &reloader{
 		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problems{log: log}, log: log,
-		applier: &applier{shim: r.shim, drops: events.NewDrops(prometheus.NewRegistry()), log: log},
+		applier: &applier{
+			shim: r.shim, running: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log), drops: events.NewDrops(prometheus.NewRegistry()), log: log,
+		},
 	}
 	reloader.register(r.metrics)
 	first, loadErr := reloader.load()

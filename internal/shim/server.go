@@ -16,6 +16,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -53,11 +55,13 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
 	found := &problems{log: s.Log}
-	h := &handovers{shim: shim, http: &httpSocket{}, log: s.Log, previous: previous, done: make(chan struct{})}
+	h := &handovers{shim: shim, http: &httpSocket{}, log: s.Log, previous: previous, done: make(chan struct{}), isMain: make(chan struct{})}
+	running := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
+	running.applier.RegisterDrift(registry)
 	shim.Handover = h.handOver
 	r := &reloader{
 		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, handedOver: h.done, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry), version: s.Version, log: s.Log},
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry), running: running, version: s.Version, log: s.Log},
 	}
 	r.register(registry)
 	endpoints, err := s.open(r, h)
@@ -72,15 +76,32 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	h.notifier, err = systemd.NewNotifier()
 	found.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{h.serve, h.runMain},
+		Tasks: []daemon.Task{h.serve, h.runMain, h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
 		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
 		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
 	}
+	if path := running.socket; path != "" {
+		status := s.newStatusServer(running.applier)
+		listen := func() (net.Listener, error) { return cri.Listen(path) }
+		group.Tasks = append(group.Tasks, h.asMain(func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) }))
+	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
+}
+
+// newStatusServer returns the server of the status socket.
+func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
+	return &nodestatus.Server{
+		Status: func() v1alpha1.AgentStatus {
+			status := a.Status()
+			status.Component, status.Version = "shim", s.Version
+			return status
+		},
+		Pods: a.Pods, Refresh: a.RefreshPods, Restore: a.RestorePods,
+	}
 }
 
 // open opens the socket and applies the first settings.
@@ -142,9 +163,13 @@ func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endp
 func (h *handovers) use(e config.Endpoints, timeouts config.Shim, r *reloader) {
 	h.shim.Listener, h.shim.Runtime, h.http.address = h.listener, e.Runtime, e.HTTP
 	h.shim.DrainTimeout, h.shim.HandoverTimeout = timeouts.Drain, timeouts.Handover
+	if timeouts.StatusSocket != nil {
+		r.applier.running.socket = *timeouts.StatusSocket
+	}
 	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
 		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP,
 		DrainTimeout: timeouts.DrainTimeout, HandoverTimeout: timeouts.HandoverTimeout,
+		RefreshConfiguration: v1alpha1.RefreshConfiguration{StatusSocket: timeouts.StatusSocket},
 	}
 }
 

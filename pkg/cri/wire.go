@@ -173,8 +173,14 @@ func (s *Sandbox) readDNS(f field) error {
 }
 
 func (s *Sandbox) readAnnotation(entry []byte) error {
-	var key, value string
-	err := rangeFields(entry, func(f field) error {
+	key, value, err := readEntry(entry)
+	s.Annotations[key] = value
+	return err
+}
+
+// readEntry reads an entry of a map of strings.
+func readEntry(entry []byte) (key, value string, err error) {
+	err = rangeFields(entry, func(f field) error {
 		switch f.number {
 		case mapKey:
 			key = string(f.value)
@@ -183,20 +189,22 @@ func (s *Sandbox) readAnnotation(entry []byte) error {
 		}
 		return nil
 	})
-	s.Annotations[key] = value
-	return err
+	return key, value, err
 }
 
 func (s *Sandbox) readLinux(message []byte) error {
 	return rangeMessages(message, linuxSecurity, func(security []byte) error {
-		return rangeMessages(security, securityNamespaces, func(namespaces []byte) error {
-			return rangeFields(namespaces, func(f field) error {
-				if f.number == namespaceNetwork {
-					s.HostNetwork = f.varint == namespaceModeNode
-				}
-				return nil
-			})
-		})
+		return rangeMessages(security, securityNamespaces, s.readNamespaces)
+	})
+}
+
+// readNamespaces reads a NamespaceOption.
+func (s *Sandbox) readNamespaces(message []byte) error {
+	return rangeFields(message, func(f field) error {
+		if f.number == namespaceNetwork {
+			s.HostNetwork = f.varint == namespaceModeNode
+		}
+		return nil
 	})
 }
 

@@ -89,10 +89,11 @@ var imports = map[string][]string{
 
 	// The servers: what a command calls with its configuration.
 	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/multierr",
-		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
+		"internal/nodestatus", "internal/sandboxdns", "internal/sandboxevent", "internal/sandboxfile", "internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
 	"internal/decision":   {"std", "internal/daemon", "internal/events", "internal/kube/client", "internal/kube/watch", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "k8s.io/client-go/rest"},
 	"internal/nodestatus": {"std", "api/v1alpha1"},
-	"internal/agent": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/excerpt", "internal/nodestatus", "internal/sandboxevent", "internal/sandboxfile",
+	"internal/agent":      {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/nodestatus", "internal/sandboxdns", "internal/sandboxevent", "pkg/cri"},
+	"internal/sandboxdns": {"std", "api/v1alpha1", "internal/config", "internal/decision", "internal/events", "internal/excerpt", "internal/nodestatus", "internal/sandboxevent", "internal/sandboxfile",
 		"pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus"},
 	"internal/relay":        {"std", "internal/daemon", "internal/sandboxevent", "github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub", "github.com/prometheus/client_golang/prometheus"},
 	"internal/sandboxevent": {"std", "internal/excerpt"},

@@ -5,7 +5,6 @@ package node
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,16 +38,27 @@ func (n *nri) command(t *testing.T, arguments string) (output, code string) {
 	return string(text), code
 }
 
-// nodePod returns a pod as the command pods prints it.
-func (n *nri) nodePod(t *testing.T, name string) v1alpha1.NodePod {
+// awaitPod returns a pod as the command pods prints it, when good accepts it.
+func (n *nri) awaitPod(t *testing.T, name string, good func(v1alpha1.NodePod) bool) (p v1alpha1.NodePod) {
 	t.Helper()
-	output, code := n.command(t, "pods -o json shop/"+name)
-	var pods v1alpha1.NodePods
-	if err := json.Unmarshal([]byte(output), &pods); err != nil || code != "0" || len(pods.Pods) != 1 {
-		t.Fatalf("exit code %s, %v:\n%s", code, err, output)
+	if err := poll(func() error {
+		output, code := n.command(t, "pods -o json shop/"+name)
+		var pods v1alpha1.NodePods
+		if err := json.Unmarshal([]byte(output), &pods); err != nil || code != "0" || len(pods.Pods) != 1 {
+			return fmt.Errorf("exit code %s, %v:\n%s", code, err, output)
+		}
+		if p = pods.Pods[0]; !good(p) {
+			return fmt.Errorf("the pod has another state: %+v", p)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return pods.Pods[0]
+	return p
 }
+
+// decided reports whether there is a decision for the pod.
+func decided(p v1alpha1.NodePod) bool { return p.Outcome != "" }
 
 // changeHost changes the host's file and returns when all containers have want, the time until
 // the first and the last had it.
@@ -82,18 +92,13 @@ func (n *nri) testRefresh(t *testing.T) {
 	name := ""
 	for i := range 5 {
 		pod, container := start(fmt.Sprintf("follows-%d", i), usesHost, "")
+		n.awaitPod(t, pod, decided)
 		followed[container], name = configOf(secondHost), pod
 	}
 	changed, changedContainer := start("changes", usesHost, "")
-	_, never := start("never", usesHost, "never")
-	if err := poll(func() error {
-		if outcome := n.nodePod(t, changed).Outcome; outcome == "" {
-			return errors.New("no decision yet")
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	neverPod, never := start("never", usesHost, "never")
+	n.awaitPod(t, changed, decided)
+	n.awaitPod(t, neverPod, decided)
 	const own = "nameserver 203.0.113.66"
 	if _, err := n.exec(t.Context(), changedContainer, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
 		t.Fatal(err)
@@ -103,7 +108,7 @@ func (n *nri) testRefresh(t *testing.T) {
 		len(followed), first.Round(time.Millisecond), last.Round(time.Millisecond))
 	n.awaitConfig(t, changedContainer, configOf(own))
 	n.awaitConfig(t, never, configOf(hostResolvConf))
-	if p := n.nodePod(t, changed); p.Drift != "different" || p.Policy != "Default" || p.Source != "spec" {
+	if p := n.awaitPod(t, changed, decided); p.Drift != "different" || p.Policy != "Default" || p.Source != "spec" {
 		t.Errorf("the pod that has changed its file: %+v", p)
 	}
 

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"bytes"
@@ -36,15 +36,26 @@ const (
 
 // refreshTest is an agent with a pod whose DNS comes from the host.
 type refreshTest struct {
-	*agentTest
+	*applierTest
 	host resolvconf.File
 }
 
 // newRefreshTest returns an agent that has decided the pod, whose file has text.
-func newRefreshTest(t *testing.T, p policy.Policy, text string, change func(*agentTest)) *refreshTest {
-	a := &refreshTest{agentTest: newAgentTest(t), host: resolvconf.Parse(hostText)}
+func newRefreshTest(t *testing.T, p policy.Policy, text string, change func(*applierTest)) *refreshTest {
+	a := prepareRefreshTest(t, p, change)
+	a.write(text)
+	a.start()
+	a.create(true)
+	<-a.reports
+	return a
+}
+
+// prepareRefreshTest returns an agent without sandboxes.
+func prepareRefreshTest(t *testing.T, p policy.Policy, change func(*applierTest)) *refreshTest {
+	a := &refreshTest{applierTest: newApplierTest(t), host: resolvconf.Parse(hostText)}
 	engine, err := policy.New(policy.Node{
 		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
+		AllowedOverrides: []policy.Policy{policy.Default},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,18 +67,14 @@ func newRefreshTest(t *testing.T, p policy.Policy, text string, change func(*age
 		return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: p}, nil
 	}
 	if change != nil {
-		change(a.agentTest)
+		change(a.applierTest)
 	}
-	a.write(text)
-	a.start()
-	a.create(true)
-	<-a.reports
 	return a
 }
 
 // refreshNow refreshes the file of the pod.
 func (a *refreshTest) refreshNow(c cause) events.RefreshResult {
-	result, _ := a.refresh(a.ctx, a.sandboxes[a.agentTest.sandbox.ID], c)
+	result, _ := a.refresh(a.ctx, a.sandboxes[a.applierTest.sandbox.ID], c)
 	return result
 }
 
@@ -79,8 +86,8 @@ func (a *refreshTest) read() []byte {
 	return text
 }
 
-func annotate(value string) func(*agentTest) {
-	return func(a *agentTest) { a.sandbox.Annotations = map[string]string{RefreshAnnotation: value} }
+func annotate(value string) func(*applierTest) {
+	return func(a *applierTest) { a.sandbox.Annotations = map[string]string{RefreshAnnotation: value} }
 }
 
 const clusterText = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\noptions ndots:5\n"
@@ -88,10 +95,10 @@ const clusterText = "search shop.svc.cluster.local svc.cluster.local cluster.loc
 // TestRefresh_Host changes the host's file, for pods of several policies, settings and
 // annotations.
 func TestRefresh_Host(t *testing.T) {
-	scope := func(s Scope) func(*agentTest) { return func(a *agentTest) { a.settings.Refresh = s } }
+	scope := func(s Scope) func(*applierTest) { return func(a *applierTest) { a.settings.Refresh = s } }
 	for name, c := range map[string]struct {
 		policy policy.Policy
-		change func(*agentTest)
+		change func(*applierTest)
 		want   events.RefreshResult
 	}{
 		"all":                        {policy.Default, nil, events.Refreshed},
@@ -99,19 +106,19 @@ func TestRefresh_Host(t *testing.T) {
 		"default only, ClusterFirst": {policy.ClusterFirst, scope(ScopeDefault), events.NotPermitted},
 		"all, ClusterFirst":          {policy.ClusterFirst, nil, events.Refreshed}, // search domains of the host
 		"off":                        {policy.Default, scope(ScopeOff), events.NotPermitted},
-		"off, always": {policy.Default, func(a *agentTest) {
+		"off, always": {policy.Default, func(a *applierTest) {
 			a.settings.Refresh = ScopeOff
 			annotate("always")(a)
 		}, events.Refreshed},
 		"never":            {policy.Default, annotate("never"), events.NotPermitted},
 		"other annotation": {policy.Default, annotate("sometimes"), events.Refreshed},
-		"dry run":          {policy.Default, func(a *agentTest) { a.settings.DryRun = true }, events.DryRun},
-		"dry run, always": {policy.Default, func(a *agentTest) {
+		"dry run":          {policy.Default, func(a *applierTest) { a.settings.DryRun = true }, events.DryRun},
+		"dry run, always": {policy.Default, func(a *applierTest) {
 			a.settings.DryRun = true
 			annotate("always")(a)
 		}, events.DryRun},
-		"observe": {policy.Default, func(a *agentTest) { a.settings.Hook.Mode = cri.Observe }, events.NotPermitted},
-		"skip": {policy.Default, func(a *agentTest) {
+		"observe": {policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, events.NotPermitted},
+		"skip": {policy.Default, func(a *applierTest) {
 			a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"}
 		}, ""},
 	} {
@@ -153,7 +160,7 @@ func TestRefresh_Sequence(t *testing.T) {
 			t.Fatalf("change %d: %s", i, got)
 		}
 	}
-	other := &refreshTest{agentTest: newAgentTest(t), host: resolvconf.Parse(otherHost)}
+	other := &refreshTest{applierTest: newApplierTest(t), host: resolvconf.Parse(otherHost)}
 	other.directory, other.settings = a.directory, a.settings
 	other.settings.Report = func(r events.Refresh) { other.refreshes <- r }
 	other.settings.Hook = &cri.Hook{
@@ -165,7 +172,7 @@ func TestRefresh_Sequence(t *testing.T) {
 		t.Errorf("after a restart: %+v", r)
 	}
 	id, c, ok := other.queue.pop()
-	if !ok || c != causeVerify || id != other.agentTest.sandbox.ID {
+	if !ok || c != causeVerify || id != other.applierTest.sandbox.ID {
 		t.Fatalf("the file of the previous agent is not verified: %q, %v, %t", id, c, ok)
 	}
 	if got := other.refreshNow(c); got != events.Unconfirmed {
@@ -218,7 +225,7 @@ func TestRefresh_Restored(t *testing.T) {
 func TestRefresh_PodChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		text     string
-		annotate func(*agentTest)
+		annotate func(*applierTest)
 		cause    cause
 		want     events.RefreshResult
 		drift    events.Drift
@@ -307,7 +314,7 @@ func TestRefresh_UnusableHost(t *testing.T) {
 
 // TestRefresh_Mode applies another mode and another configuration to a pod that was decided.
 func TestRefresh_Mode(t *testing.T) {
-	a := newAgentTest(t)
+	a := newApplierTest(t)
 	a.settings.Hook.Mode = cri.Observe
 	a.agentRun()
 	a.write(kubeletText)
@@ -378,14 +385,14 @@ func TestRefresh_Facts(t *testing.T) {
 				}
 				return p, nil
 			}
-			running := a.agentTest.sandbox
-			a.agentTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
+			running := a.applierTest.sandbox
+			a.applierTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
 			a.write(c.text)
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.agentTest.sandbox})
+			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.applierTest.sandbox})
 			a.Wait()
 			a.create(true)
 			<-a.reports
-			a.agentTest.sandbox = running
+			a.applierTest.sandbox = running
 			if got := a.refreshNow(causeHost); got != c.want {
 				t.Errorf("after another pod: %s, want %s", got, c.want)
 			}
@@ -397,13 +404,13 @@ func TestRefresh_Facts(t *testing.T) {
 }
 
 // agentRun runs the agent until the test ends.
-func (a *agentTest) agentRun() {
+func (a *applierTest) agentRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	a.SetSettings(&a.settings)
 	go func() {
 		defer close(done)
-		_ = a.Agent.Run(ctx)
+		_ = a.Applier.Run(ctx)
 	}()
 	a.Cleanup(func() {
 		cancel()
@@ -419,7 +426,7 @@ func TestRun_Rate(t *testing.T) {
 	var host atomic.Pointer[resolvconf.File]
 	host.Store(new(resolvconf.Parse(hostText)))
 	synctest.Test(t, func(t *testing.T) {
-		a := newRefreshTest(t, policy.Default, hostText, func(a *agentTest) {
+		a := newRefreshTest(t, policy.Default, hostText, func(a *applierTest) {
 			a.directory, a.settings.Directories, a.settings.Verify = directory, []string{directory}, time.Minute
 			a.settings.Refresh = ScopeDefault
 		})
@@ -468,7 +475,7 @@ func TestRun_Rate(t *testing.T) {
 func TestRefresh_Annotations(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		a := newAgentTest(t)
+		a := newApplierTest(t)
 		a.directory = directory
 		var now atomic.Pointer[map[string]string]
 		now.Store(&map[string]string{})

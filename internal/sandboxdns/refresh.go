@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ const RefreshAnnotation = "dnsconfigurer.dev/refresh"
 
 // Run refreshes files until ctx ends: those in the queue, and all at the interval of the
 // settings. It must be called once.
-func (a *Agent) Run(ctx context.Context) error {
+func (a *Applier) Run(ctx context.Context) error {
 	verified := time.Now()
 	for ctx.Err() == nil {
 		if id, c, ok := a.queue.pop(); ok {
@@ -62,14 +62,14 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // refreshAll queues all sandboxes.
-func (a *Agent) refreshAll(c cause) {
+func (a *Applier) refreshAll(c cause) {
 	for _, s := range a.list() {
 		a.queue.push(s.ID, c)
 	}
 }
 
 // list returns the sandboxes in the order of their pods' names.
-func (a *Agent) list() []*sandbox {
+func (a *Applier) list() []*sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := make([]*sandbox, 0, len(a.sandboxes))
@@ -85,7 +85,7 @@ func (a *Agent) list() []*sandbox {
 // refreshQueued refreshes the file of a sandbox, and waits after a rewrite, so that the rate is
 // not exceeded. Half of the pause is random: pods of several nodes that read their files again
 // do not send their queries at the same time.
-func (a *Agent) refreshQueued(ctx context.Context, id string, c cause) {
+func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
 	a.mu.Lock()
 	s := a.sandboxes[id]
 	a.mu.Unlock()
@@ -107,14 +107,14 @@ func (a *Agent) refreshQueued(ctx context.Context, id string, c cause) {
 }
 
 // pause returns the time from one rewrite to the next, by the rate of the settings on average.
-func (a *Agent) pause() time.Duration {
+func (a *Applier) pause() time.Duration {
 	mean := time.Second / time.Duration(a.settings.Load().RefreshRate)
 	return mean/2 + rand.N(mean)
 }
 
 // refresh compares the file of s with a new decision, and rewrites it if that is permitted. The
-// result is "" if the agent does not decide the pod's DNS; detail is the reason.
-func (a *Agent) refresh(ctx context.Context, s *sandbox, c cause) (result events.RefreshResult, detail string) {
+// result is "" if the Applier does not decide the pod's DNS; detail is the reason.
+func (a *Applier) refresh(ctx context.Context, s *sandbox, c cause) (result events.RefreshResult, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	settings := a.settings.Load()
@@ -156,8 +156,8 @@ func (s *sandbox) ignored(c cause) string {
 	return ""
 }
 
-// compare is refresh for a pod whose DNS the agent decides.
-func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
+// compare is refresh for a pod whose DNS the Applier decides.
+func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
 	host := settings.Hook.HostFiles()
 	d := settings.Hook.Engine.Decide(s.pod, host.Pods)
 	r := events.Refresh{Sandbox: s.describe(), DNS: d.Config()}
@@ -201,7 +201,7 @@ func (a *Agent) compare(settings *Settings, s *sandbox, c cause) (events.Refresh
 
 // permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one
 // pod overrides everything except the mode.
-func (a *Agent) permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
+func (a *Applier) permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
 	always := s.annotation(RefreshAnnotation) == "always"
 	never := s.annotation(RefreshAnnotation) == "never"
 	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
@@ -271,7 +271,7 @@ func openContent(settings *Settings, s *sandbox) *content {
 	case c.origin != sandboxfile.Runtime:
 		c.original, _ = sandboxfile.Original(c.text)
 	case c.dns.Equal(s.known):
-		c.original = c.text
+		c.original = s.runtimeText(c.text)
 	}
 	return c
 }
@@ -325,7 +325,7 @@ var errNoOriginal = errors.New("the file does not have the kubelet's text: resta
 
 // restore writes the kubelet's text back into the file of s, and leaves the file alone from
 // then on.
-func (a *Agent) restore(s *sandbox) error {
+func (a *Applier) restore(s *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.path == "" {

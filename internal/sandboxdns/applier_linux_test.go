@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"context"
@@ -29,10 +29,10 @@ const (
 	ownText     = "nameserver 203.0.113.66\n"
 )
 
-// agentTest is an agent whose pod "web" has the policy autopath.
-type agentTest struct {
+// applierTest is an agent whose pod "web" has the policy autopath.
+type applierTest struct {
 	*testing.T
-	*Agent
+	*Applier
 	ctx       context.Context
 	directory string
 	settings  Settings
@@ -41,7 +41,7 @@ type agentTest struct {
 	sandbox   sandboxevent.Sandbox
 }
 
-func newAgentTest(t *testing.T) *agentTest {
+func newApplierTest(t *testing.T) *applierTest {
 	engine, err := policy.New(policy.Node{
 		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
 		Autopath: policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
@@ -49,8 +49,8 @@ func newAgentTest(t *testing.T) *agentTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agentTest{
-		T: t, Agent: New(NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
+	a := &applierTest{
+		T: t, Applier: New(NewAgentMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
 		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
 		sandbox: sandboxevent.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}
@@ -70,10 +70,10 @@ func newAgentTest(t *testing.T) *agentTest {
 	return a
 }
 
-func (a *agentTest) path() string { return filepath.Join(a.directory, a.sandbox.ID, "resolv.conf") }
+func (a *applierTest) path() string { return filepath.Join(a.directory, a.sandbox.ID, "resolv.conf") }
 
 // write writes the text of the sandbox's file as a runtime or a pod does.
-func (a *agentTest) write(text string) {
+func (a *applierTest) write(text string) {
 	a.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(a.path()), 0o755), os.WriteFile(a.path(), []byte(text), 0o644)); err != nil {
 		a.Fatal(err)
@@ -81,24 +81,24 @@ func (a *agentTest) write(text string) {
 }
 
 // start handles the start of the sandbox, and returns when its pod was looked up.
-func (a *agentTest) start() {
+func (a *applierTest) start() {
 	a.SetSettings(&a.settings)
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
 	a.Wait()
 }
 
-func (a *agentTest) create(first bool) {
+func (a *applierTest) create(first bool) {
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: first})
 }
 
-func (a *agentTest) running() {
+func (a *applierTest) running() {
 	a.SetSettings(&a.settings)
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.sandbox, Path: a.path()})
 }
 
 // want checks the next report, and that the file is written only with the outcomes Edited and
 // Late.
-func (a *agentTest) want(outcome cri.Outcome) cri.Report {
+func (a *applierTest) want(outcome cri.Outcome) cri.Report {
 	a.Helper()
 	r := <-a.reports
 	if r.Outcome != outcome || r.Sandbox.Name != "web" {
@@ -115,8 +115,8 @@ func (a *agentTest) want(outcome cri.Outcome) cri.Report {
 	return r
 }
 
-func TestAgent_Outcomes(t *testing.T) {
-	otherFacts := func(a *agentTest) {
+func TestApplier_Outcomes(t *testing.T) {
+	otherFacts := func(a *applierTest) {
 		engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local"})
 		if err != nil {
 			a.Fatal(err)
@@ -125,23 +125,23 @@ func TestAgent_Outcomes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		text   string
-		change func(*agentTest)
+		change func(*applierTest)
 		want   cri.Outcome
 	}{
 		"edited":                {kubeletText, nil, cri.Edited},
 		"pod's own file":        {ownText, nil, cri.FactsMismatch},
 		"other facts":           {kubeletText, otherFacts, cri.FactsMismatch},
-		"force":                 {ownText, func(a *agentTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
-		"observe":               {kubeletText, func(a *agentTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
-		"skip":                  {kubeletText, func(a *agentTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
-		"unknown pod":           {kubeletText, func(a *agentTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
+		"force":                 {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
+		"observe":               {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
+		"skip":                  {kubeletText, func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
+		"unknown pod":           {kubeletText, func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
 		"too large":             {kubeletText + strings.Repeat("#\n", sandboxfile.MaxSize), nil, cri.ForeignFile},
-		"other directory":       {kubeletText, func(a *agentTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
-		"engine that panics":    {kubeletText, func(a *agentTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
+		"other directory":       {kubeletText, func(a *applierTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
+		"engine that panics":    {kubeletText, func(a *applierTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
 		"changed after a write": {"nameserver 192.0.2.1\n# dnsconfigurer: sha256 0\n", nil, cri.PodChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAgentTest(t)
+			a := newApplierTest(t)
 			a.write(c.text)
 			if c.change != nil {
 				c.change(a)
@@ -153,13 +153,17 @@ func TestAgent_Outcomes(t *testing.T) {
 	}
 }
 
+func fixedLookup(pod policy.Pod) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return pod, nil }
+}
+
 func failedLookup(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
 	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
 }
 
-// TestAgent_OneReport: later containers of the pod change and report nothing.
-func TestAgent_OneReport(t *testing.T) {
-	a := newAgentTest(t)
+// TestApplier_OneReport: later containers of the pod change and report nothing.
+func TestApplier_OneReport(t *testing.T) {
+	a := newApplierTest(t)
 	a.write(kubeletText)
 	a.start()
 	a.create(true)
@@ -170,7 +174,7 @@ func TestAgent_OneReport(t *testing.T) {
 	if n := len(a.reports); n != 0 {
 		t.Errorf("%d more reports", n)
 	}
-	other := newAgentTest(t) // the agent restarts
+	other := newApplierTest(t) // the agent restarts
 	other.directory, other.settings.Directories = a.directory, a.settings.Directories
 	other.running()
 	if r := <-other.reports; r.Outcome != cri.Unchanged {
@@ -178,8 +182,8 @@ func TestAgent_OneReport(t *testing.T) {
 	}
 }
 
-// TestAgent_Late finds the pod after its container was created.
-func TestAgent_Late(t *testing.T) {
+// TestApplier_Late finds the pod after its container was created.
+func TestApplier_Late(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   cri.Mode
 		before string // the file when the container is created
@@ -192,7 +196,7 @@ func TestAgent_Late(t *testing.T) {
 		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.FactsMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAgentTest(t)
+			a := newApplierTest(t)
 			a.settings.Hook.Mode = c.mode
 			found := make(chan struct{})
 			lookup := a.settings.Hook.Lookup
@@ -216,8 +220,8 @@ func TestAgent_Late(t *testing.T) {
 	}
 }
 
-// TestAgent_Running gets a sandbox whose containers were created without the agent.
-func TestAgent_Running(t *testing.T) {
+// TestApplier_Running gets a sandbox whose containers were created without the agent.
+func TestApplier_Running(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode cri.Mode
 		text string
@@ -229,7 +233,7 @@ func TestAgent_Running(t *testing.T) {
 		"force changed":    {cri.Force, ownText, cri.FactsMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAgentTest(t)
+			a := newApplierTest(t)
 			a.settings.Hook.Mode = c.mode
 			a.write(c.text)
 			a.running()
@@ -238,9 +242,9 @@ func TestAgent_Running(t *testing.T) {
 	}
 }
 
-// TestAgent_Retry: a lookup that fails is reported once and repeated.
-func TestAgent_Retry(t *testing.T) {
-	a := newAgentTest(t)
+// TestApplier_Retry: a lookup that fails is reported once and repeated.
+func TestApplier_Retry(t *testing.T) {
+	a := newApplierTest(t)
 	lookup := a.settings.Hook.Lookup
 	var once sync.Once
 	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (pod policy.Pod, err error) {
@@ -258,10 +262,10 @@ func TestAgent_Retry(t *testing.T) {
 	a.want(cri.Late)
 }
 
-// TestAgent_RetryForced: the file that the agent saw before the first container is replaced when
+// TestApplier_RetryForced: the file that the agent saw before the first container is replaced when
 // the pod is found.
-func TestAgent_RetryForced(t *testing.T) {
-	a := newAgentTest(t)
+func TestApplier_RetryForced(t *testing.T) {
+	a := newApplierTest(t)
 	a.settings.Hook.Mode = cri.Force
 	lookup := a.settings.Hook.Lookup
 	created := make(chan struct{})
@@ -287,10 +291,10 @@ func TestAgent_RetryForced(t *testing.T) {
 	}
 }
 
-// TestAgent_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
-func TestAgent_Removed(t *testing.T) {
+// TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
+func TestApplier_Removed(t *testing.T) {
 	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "5e1f"}}, {Kind: sandboxevent.Reset}} {
-		a := newAgentTest(t)
+		a := newApplierTest(t)
 		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
 			<-ctx.Done()
 			return policy.Pod{}, ctx.Err()

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"context"
@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -22,7 +25,7 @@ import (
 )
 
 const (
-	// maxSandboxes is the number of sandboxes that the agent keeps. A kubelet starts 110 pods
+	// maxSandboxes is the number of sandboxes that an Applier keeps. A kubelet starts 110 pods
 	// by default, and the largest nodes have about a thousand.
 	maxSandboxes = 8192
 
@@ -30,7 +33,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Settings are the configuration of an Agent.
+// Settings are the configuration of an Applier.
 type Settings struct {
 	Hook        *cri.Hook // its Lookup is called in the background
 	Directories []string  // see sandboxfile.Open
@@ -54,8 +57,18 @@ type Settings struct {
 	Report func(events.Refresh)
 }
 
-// Agent writes the resolv.conf of sandboxes. Call SetSettings before Handle.
-type Agent struct {
+// NewSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
+func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Duration, n config.Node, lookups *decision.Lookups) *Settings {
+	return &Settings{
+		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
+		RefreshRate: c.RefreshRate, Verify: verify, Report: lookups.Reporter.ReportRefresh,
+		Annotations: lookups.Annotations,
+		Facts:       fmt.Sprint(n.ClusterDNS, n.ClusterDomain, n.ResolvConf, n.IPs),
+	}
+}
+
+// Applier writes the resolv.conf of sandboxes. Call SetSettings before Handle.
+type Applier struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 
@@ -68,7 +81,7 @@ type Agent struct {
 	sandboxes map[string]*sandbox // by ID
 }
 
-// sandbox is what the agent knows of a sandbox.
+// sandbox is the state of a sandbox.
 type sandbox struct {
 	sandboxevent.Sandbox
 	cancel context.CancelFunc // of the lookup
@@ -83,8 +96,12 @@ type sandbox struct {
 	reported cri.Outcome
 	finished bool // the outcome is final
 
+	shim    bool     // a shim has forwarded the request of the sandbox
+	request *Request // of the sandbox; nil: not known
+	edited  bool     // the runtime's text is a decision, not the kubelet's: a shim has edited the request
+
 	// verified reports whether the file had the kubelet's text for the pod, or that of an
-	// agent: only then can it be replaced later.
+	// agent or shim: only then can it be replaced later.
 	verified  bool
 	known     resolvconf.Config // of the file when it was verified or written
 	want      resolvconf.Config // the last decision
@@ -94,14 +111,14 @@ type sandbox struct {
 	restored  bool              // has the kubelet's text by command, and keeps it
 }
 
-// New returns an agent without sandboxes.
-func New(metrics *Metrics, log *slog.Logger) *Agent {
-	return &Agent{Metrics: metrics, Log: log, queue: newQueue()}
+// New returns an Applier without sandboxes.
+func New(metrics *Metrics, log *slog.Logger) *Applier {
+	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
 }
 
 // SetSettings applies settings to every decision from now on. Pods that were decided before are
 // decided again, at the rate of refreshes.
-func (a *Agent) SetSettings(s *Settings) {
+func (a *Applier) SetSettings(s *Settings) {
 	a.facts.reset(s.Facts)
 	if a.settings.Swap(s) != nil {
 		a.refreshAll(causeSettings)
@@ -109,11 +126,11 @@ func (a *Agent) SetSettings(s *Settings) {
 }
 
 // HostChanged decides pods again, after a change of the host's resolv.conf.
-func (a *Agent) HostChanged() { a.refreshAll(causeHost) }
+func (a *Applier) HostChanged() { a.refreshAll(causeHost) }
 
 // Handle processes an event. It returns when the file is written if the pod is known already.
 // Lookups and late writes run until ctx ends. A panic is contained.
-func (a *Agent) Handle(ctx context.Context, e sandboxevent.Event) {
+func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 	defer a.recoverPanic(e.Sandbox)
 	began := time.Now()
 	switch e.Kind {
@@ -136,9 +153,9 @@ func (a *Agent) Handle(ctx context.Context, e sandboxevent.Event) {
 }
 
 // Wait returns when all lookups and late writes have returned, after the end of their context.
-func (a *Agent) Wait() { a.tasks.Wait() }
+func (a *Applier) Wait() { a.tasks.Wait() }
 
-func (a *Agent) reset() {
+func (a *Applier) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.sandboxes {
@@ -148,7 +165,7 @@ func (a *Agent) reset() {
 	a.Metrics.setSandboxes(0)
 }
 
-func (a *Agent) remove(id string) {
+func (a *Applier) remove(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.sandboxes[id]; s != nil {
@@ -160,7 +177,7 @@ func (a *Agent) remove(id string) {
 
 // add returns the sandbox, and starts the lookup of its pod if the sandbox is new. It returns
 // nil if there are too many.
-func (a *Agent) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
+func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.sandboxes[e.ID]; s != nil {
@@ -182,21 +199,21 @@ func (a *Agent) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
 }
 
 // runTask calls task in a goroutine.
-func (a *Agent) runTask(s *sandbox, task func()) {
+func (a *Applier) runTask(s *sandbox, task func()) {
 	a.tasks.Go(func() {
 		defer a.recoverPanic(s.Sandbox)
 		task()
 	})
 }
 
-func (a *Agent) recoverPanic(s sandboxevent.Sandbox) {
+func (a *Applier) recoverPanic(s sandboxevent.Sandbox) {
 	if p := recover(); p != nil {
 		a.report(cri.Report{Sandbox: newSandbox(s, s.Annotations), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
 	}
 }
 
 // lookUp looks up the pod of s until it is found, does not exist, or ctx ends.
-func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
+func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
 		pod, err := a.settings.Load().Hook.Lookup(ctx, newSandbox(s.Sandbox, s.Annotations))
 		if ctx.Err() != nil {
@@ -204,6 +221,9 @@ func (a *Agent) lookUp(ctx context.Context, s *sandbox) {
 		}
 		s.mu.Lock()
 		s.pod, s.err, s.lookedUp = pod, err, true
+		if ips := s.describe().IPs; len(ips) > 0 {
+			s.pod.IPs = ips // newer than the status of the pod
+		}
 		if err == nil {
 			s.updateAnnotations(a.settings.Load())
 		}

@@ -1,12 +1,13 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"sync"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // facts is the set of node facts that a decision depends on, a bit for each policy.Origin.
@@ -63,9 +64,12 @@ func (c *confirmation) covers(f facts) bool {
 	return missing == 0
 }
 
-// confirmBy records that the DNS which the kubelet has computed for the pod of s follows from the
-// node facts. Pods that wait for it are refreshed. s.mu must be held.
-func (a *Agent) confirmBy(settings *Settings, s *sandbox) {
+// confirmBy confirms the node facts with the DNS that the kubelet has computed for the pod of s,
+// if it follows from them. Pods that wait for it are refreshed. s.mu must be held.
+func (a *Applier) confirmBy(settings *Settings, s *sandbox, kubelet resolvconf.Config) {
+	if !settings.computes(s.pod, kubelet) {
+		return
+	}
 	pod := s.pod
 	pod.Override = "" // the kubelet does not know it
 	d := settings.Hook.Engine.Decide(pod, settings.Hook.HostFiles().Pods)

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"maps"
@@ -21,7 +21,7 @@ func FollowedAnnotations() []string {
 }
 
 // PodChanged decides the pod with this UID again, after a change of its annotations.
-func (a *Agent) PodChanged(uid string) {
+func (a *Applier) PodChanged(uid string) {
 	for _, s := range a.list() {
 		if s.UID == uid {
 			a.queue.push(s.ID, causePod)
@@ -31,7 +31,7 @@ func (a *Agent) PodChanged(uid string) {
 
 // delay reports whether the file of s was rewritten less than podInterval ago. Then s is queued
 // again after it.
-func (a *Agent) delay(s *sandbox) bool {
+func (a *Applier) delay(s *sandbox) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait := podInterval - time.Since(s.refreshed)

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // Pods returns all sandboxes with their files as they are now.
-func (a *Agent) Pods() []v1alpha1.NodePod {
+func (a *Applier) Pods() []v1alpha1.NodePod {
 	settings := a.settings.Load()
 	pods := []v1alpha1.NodePod{}
 	for _, s := range a.list() {
@@ -66,7 +66,7 @@ func (s *sandbox) scope(settings *Settings) string {
 }
 
 // countDrift returns the number of files with this kind of drift at the last comparison.
-func (a *Agent) countDrift(d events.Drift) (n int) {
+func (a *Applier) countDrift(d events.Drift) (n int) {
 	for _, s := range a.list() {
 		s.mu.Lock()
 		if s.drift == d {
@@ -78,7 +78,7 @@ func (a *Agent) countDrift(d events.Drift) (n int) {
 }
 
 // find returns the sandboxes of a pod; with an empty name, all.
-func (a *Agent) find(namespace, name string) (list []*sandbox, err error) {
+func (a *Applier) find(namespace, name string) (list []*sandbox, err error) {
 	for _, s := range a.list() {
 		if name == "" || s.Namespace == namespace && s.Name == name {
 			list = append(list, s)
@@ -92,7 +92,7 @@ func (a *Agent) find(namespace, name string) (list []*sandbox, err error) {
 
 // RefreshPods rewrites the files of a pod; with an empty name, of all pods that permit it. For
 // one pod the refresh scope, annotations and changes by the pod do not matter.
-func (a *Agent) RefreshPods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
+func (a *Applier) RefreshPods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
 	list, err := a.find(namespace, name)
 	c := causeCommand
 	if name == "" {
@@ -112,8 +112,8 @@ func (a *Agent) RefreshPods(ctx context.Context, namespace, name string) ([]v1al
 }
 
 // RestorePods writes the kubelet's text back into the files of a pod; with an empty name, of
-// all pods. The agent then leaves them alone.
-func (a *Agent) RestorePods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
+// all pods. They are left alone from then on.
+func (a *Applier) RestorePods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
 	list, err := a.find(namespace, name)
 	results := []v1alpha1.NodeResult{}
 	for _, s := range list {
@@ -127,4 +127,19 @@ func (a *Agent) RestorePods(ctx context.Context, namespace, name string) ([]v1al
 		results = append(results, r)
 	}
 	return results, err
+}
+
+// Status describes the settings, and the files at their last comparison.
+func (a *Applier) Status() v1alpha1.AgentStatus {
+	settings := a.settings.Load()
+	s := v1alpha1.AgentStatus{
+		Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh), DryRun: settings.DryRun,
+		Pods: len(a.list()), Drift: map[string]int{}, Problems: []string{},
+	}
+	for _, d := range events.Drifts() {
+		if n := a.countDrift(d); n > 0 {
+			s.Drift[string(d)] = n
+		}
+	}
+	return s
 }

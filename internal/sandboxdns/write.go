@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package sandboxdns
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 const touchDelay = 5 * time.Millisecond
 
 // create writes the file of s before a container is created, if the pod is known.
-func (a *Agent) create(ctx context.Context, s *sandbox, path string, first bool) {
+func (a *Applier) create(ctx context.Context, s *sandbox, path string, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
@@ -37,7 +37,7 @@ func (a *Agent) create(ctx context.Context, s *sandbox, path string, first bool)
 
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
 // the reason.
-func (a *Agent) digest(s *sandbox) (sum [sha256.Size]byte) {
+func (a *Applier) digest(s *sandbox) (sum [sha256.Size]byte) {
 	f, err := sandboxfile.Open(a.settings.Load().Directories, s.ID, s.path)
 	if err != nil {
 		return sum
@@ -50,7 +50,7 @@ func (a *Agent) digest(s *sandbox) (sum [sha256.Size]byte) {
 }
 
 // writeLate writes the file of s, which running containers may read, if the pod is known.
-func (a *Agent) writeLate(ctx context.Context, s *sandbox, path string) {
+func (a *Applier) writeLate(ctx context.Context, s *sandbox, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
@@ -60,16 +60,21 @@ func (a *Agent) writeLate(ctx context.Context, s *sandbox, path string) {
 }
 
 // finish reports the outcome. It is final unless the lookup of the pod is retried.
-func (a *Agent) finish(s *sandbox, r cri.Report) {
+func (a *Applier) finish(s *sandbox, r cri.Report) {
 	s.finished = s.err == nil || errors.Is(s.err, cri.ErrUnknownPod)
-	if r.Outcome != s.reported {
-		s.reported = r.Outcome
+	if r.Outcome == s.reported {
+		return
+	}
+	s.reported = r.Outcome
+	if s.shim {
+		a.logFailure(r) // the shim has reported its decision
+	} else {
 		a.report(r)
 	}
 }
 
 // report counts and reports r. A panic in the reporter is contained.
-func (a *Agent) report(r cri.Report) {
+func (a *Applier) report(r cri.Report) {
 	defer func() {
 		if recover() != nil {
 			a.Metrics.count(cri.Panicked)
@@ -81,7 +86,7 @@ func (a *Agent) report(r cri.Report) {
 }
 
 // write decides and writes. first reports whether no container has the file yet.
-func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
+func (a *Applier) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 	settings := a.settings.Load()
 	hook := &cri.Hook{
 		Engine: settings.Hook.Engine, Mode: settings.Hook.Mode, HostFiles: settings.Hook.HostFiles,
@@ -112,19 +117,24 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
+	s.known = request.DNS
 	r := hook.Decide(ctx, request)
-	if r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited {
-		a.confirmBy(settings, s)
+	if s.acceptDecision(settings, &r); s.shim {
+		return a.adoptRequest(settings, s, r)
+	}
+	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
+	if s.verified {
+		a.confirmBy(settings, s, s.known)
 	}
 	if r.Outcome != cri.Edited {
-		s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed
-		s.known, s.want = request.DNS, normalize(r.DNS)
+		s.want = normalize(r.DNS)
 		return r
 	}
-	if err := f.Replace(text, r.DNS.String(), text); err != nil {
+	if err := f.Replace(text, r.DNS.String(), s.runtimeText(text)); err != nil {
+		s.verified = false
 		return failed(err)
 	}
-	s.verified, s.known, s.want = true, normalize(r.DNS), normalize(r.DNS)
+	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
 	if !first {
 		r.Outcome = cri.Late
 		time.Sleep(touchDelay)
@@ -135,27 +145,27 @@ func (a *Agent) write(ctx context.Context, s *sandbox, first bool) cri.Report {
 	return r
 }
 
-// adopt keeps the text that an agent before this one has written, and verifies it later: the
+// adopt keeps the text that a previous process has written, and verifies it later: the
 // facts may have changed since.
-func (a *Agent) adopt(settings *Settings, s *sandbox, text []byte) {
+func (a *Applier) adopt(settings *Settings, s *sandbox, text []byte) {
 	s.known = resolvconf.Parse(string(text)).Config()
 	if s.err != nil {
 		return
 	}
 	d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
 	s.verified, s.want = true, normalize(d.Config())
-	if original, ok := sandboxfile.Original(text); ok && settings.computes(s.pod, original) {
-		a.confirmBy(settings, s)
+	if original, ok := sandboxfile.Original(text); ok {
+		a.confirmBy(settings, s, resolvconf.Parse(string(original)).Config())
 	}
 	if !s.known.Equal(s.want) {
 		a.queue.push(s.ID, causeVerify)
 	}
 }
 
-// computes reports whether a kubelet with the node facts of s computes text for pod.
-func (s *Settings) computes(pod policy.Pod, text []byte) bool {
+// computes reports whether a kubelet with the node facts of s computes dns for pod.
+func (s *Settings) computes(pod policy.Pod, dns resolvconf.Config) bool {
 	expected := s.Hook.Engine.KubeletConfig(pod, s.Hook.HostFiles().Kubelet)
-	return resolvconf.Parse(string(text)).Config().Equal(normalize(expected))
+	return normalize(dns).Equal(normalize(expected))
 }
 
 // normalize returns c as it is read from a file: without duplicates and trailing dots.

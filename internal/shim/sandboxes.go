@@ -1,0 +1,234 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+const (
+	// listInterval is the interval at which the sandboxes of the runtime are listed while none
+	// is about to start. The kubelet lists them every second.
+	listInterval = 30 * time.Second
+
+	// startInterval is the same while a request is not matched with a sandbox.
+	startInterval = time.Second
+
+	// requestTimeout is the time after which a request without a sandbox has failed: the
+	// kubelet waits 4 minutes for the runtime.
+	requestTimeout = 5 * time.Minute
+
+	// maxRequests is the number of requests without a sandbox that are kept.
+	maxRequests = 1024
+
+	// runtimeTimeout limits a call of the runtime.
+	runtimeTimeout = 10 * time.Second
+)
+
+// sandboxes finds the running sandboxes of the runtime, so that their files can follow changes.
+// The proxied calls do not wait for it: it lists the sandboxes with calls of its own.
+type sandboxes struct {
+	applier *sandboxdns.Applier
+	log     *slog.Logger
+	socket  string        // path of the status socket; "": none
+	wake    chan struct{} // has a token when settings or requests were added
+
+	mu       sync.Mutex
+	settings bool // are set
+	enabled  bool
+	requests map[string]pendingRequest // by the UID of the pod
+
+	known   map[string]bool // IDs that the applier has; used by run only
+	problem string          // the last one logged
+}
+
+// pendingRequest is a request whose sandbox was not found yet.
+type pendingRequest struct {
+	sandboxdns.Request
+	at time.Time
+}
+
+func newSandboxes(applier *sandboxdns.Applier, log *slog.Logger) *sandboxes {
+	return &sandboxes{
+		applier: applier, log: log, wake: make(chan struct{}, 1),
+		requests: map[string]pendingRequest{}, known: map[string]bool{},
+	}
+}
+
+// setSettings applies settings.
+func (s *sandboxes) setSettings(settings *sandboxdns.Settings) {
+	s.applier.SetSettings(settings)
+	s.mu.Lock()
+	s.settings = true
+	s.enabled = s.socket != "" || settings.Refresh != sandboxdns.ScopeOff
+	s.mu.Unlock()
+	s.notify()
+}
+
+func (s *sandboxes) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// record keeps the outcome of a request until its sandbox is found. One with more text than a file
+// may have is not kept.
+func (s *sandboxes) record(r cri.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kubelet := r.Sandbox.DNS
+	if !s.enabled || len(s.requests) >= maxRequests || len(kubelet.String())+len(r.DNS.String()) > 2*sandboxfile.MaxSize {
+		return
+	}
+	s.requests[r.Sandbox.UID] = pendingRequest{
+		sandboxdns.Request{Outcome: r.Outcome, Kubelet: kubelet, Decision: r.DNS}, time.Now(),
+	}
+	s.notify()
+}
+
+// run keeps the files of sandboxes up to date until ctx ends. Without settings it waits for them.
+func (s *sandboxes) run(ctx context.Context, runtime string) error {
+	for !s.hasSettings() {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	client, err := cri.NewClient(runtime)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	defer s.applier.Wait()
+	return daemon.RunAll(ctx, s.applier.Run, func(ctx context.Context) error { return s.follow(ctx, client) })
+}
+
+func (s *sandboxes) hasSettings() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings
+}
+
+// follow lists the sandboxes until ctx ends: all the time at an interval, and soon after a request.
+func (s *sandboxes) follow(ctx context.Context, client *cri.Client) error {
+	for ctx.Err() == nil {
+		s.update(ctx, client)
+		interval := s.interval()
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+		case <-s.wake:
+			select { // the sandbox of a request is about to start
+			case <-time.After(min(interval, startInterval)):
+			case <-ctx.Done():
+			}
+		}
+	}
+	return nil
+}
+
+// interval returns the time to the next list, and removes requests without a sandbox.
+func (s *sandboxes) interval() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, r := range s.requests {
+		if time.Since(r.at) > requestTimeout {
+			delete(s.requests, uid)
+		}
+	}
+	if len(s.requests) > 0 {
+		return startInterval
+	}
+	return listInterval
+}
+
+// update adds the sandboxes that are new, and removes those that do not run any more.
+func (s *sandboxes) update(ctx context.Context, client *cri.Client) {
+	s.mu.Lock()
+	enabled := s.enabled
+	s.mu.Unlock()
+	if !enabled {
+		clear(s.known)
+		s.applier.Retain(nil)
+		return
+	}
+	calls, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	list, err := client.ReadySandboxes(calls)
+	cancel()
+	if err != nil {
+		s.logProblem(ctx, "cannot list the sandboxes of the container runtime, retrying", err)
+		return
+	}
+	keep := map[string]bool{}
+	for _, ref := range list {
+		keep[ref.ID] = true
+		if !s.known[ref.ID] {
+			s.add(ctx, client, ref)
+		}
+	}
+	for id := range s.known {
+		if !keep[id] {
+			delete(s.known, id)
+		}
+	}
+	s.applier.Retain(keep)
+}
+
+// errNoPath is the error of a runtime that does not report where the files of a sandbox are.
+var errNoPath = errors.New("the container runtime does not report the path of the sandbox's resolv.conf")
+
+// add adds a sandbox to the applier. If it fails, the next list tries again.
+func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.SandboxRef) {
+	calls, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	status, path, err := client.SandboxStatus(calls, ref.ID)
+	if err == nil && path == "" {
+		err = errNoPath
+	}
+	if err != nil {
+		s.logProblem(ctx, "cannot find the file of a sandbox, retrying", err)
+		return
+	}
+	e := sandboxevent.Sandbox{
+		ID: ref.ID, Namespace: status.Namespace, Name: status.Name, UID: status.UID, HostNetwork: status.HostNetwork,
+		Annotations: sandboxevent.BoundAnnotations(status.Annotations),
+	}
+	for _, ip := range status.IPs {
+		e.IPs = append(e.IPs, ip.String())
+	}
+	s.known[ref.ID] = true
+	s.applier.Adopt(ctx, e, path, s.take(ref.UID))
+}
+
+// take returns the request of the pod with this UID, and removes it. nil: none.
+func (s *sandboxes) take(uid string) *sandboxdns.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.requests[uid]
+	if !ok {
+		return nil
+	}
+	delete(s.requests, uid)
+	return &r.Request
+}
+
+// logProblem logs err unless it was the last one.
+func (s *sandboxes) logProblem(ctx context.Context, message string, err error) {
+	if text := err.Error(); ctx.Err() == nil && text != s.problem {
+		s.problem = text
+		s.log.Warn(message, "error", text)
+	}
+}

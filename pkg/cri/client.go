@@ -1,0 +1,186 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const (
+	listPodSandbox   = "/runtime.v1.RuntimeService/ListPodSandbox"
+	podSandboxStatus = "/runtime.v1.RuntimeService/PodSandboxStatus"
+)
+
+// Field numbers of runtime.v1 that only a [Client] uses.
+const (
+	listFilter  = 1 // ListPodSandboxRequest.filter
+	filterState = 2 // PodSandboxFilter.state
+	listItems   = 1 // ListPodSandboxResponse.items
+
+	sandboxID       = 1 // PodSandbox
+	sandboxMetadata = 2
+
+	statusRequestID      = 1 // PodSandboxStatusRequest
+	statusRequestVerbose = 2
+	statusReplyStatus    = 1 // PodSandboxStatusResponse
+	statusReplyInfo      = 2
+
+	statusMetadata    = 2 // PodSandboxStatus
+	statusNetwork     = 5
+	statusLinux       = 6
+	statusAnnotations = 8
+
+	networkIP         = 1 // PodSandboxNetworkStatus
+	networkAdditional = 2
+	podIP             = 1 // PodIP
+
+	linuxNamespaces  = 1 // LinuxPodSandboxStatus.namespaces
+	namespaceOptions = 2 // Namespace.options
+)
+
+// Client calls a container runtime. It is safe for concurrent use.
+type Client struct{ conn *grpc.ClientConn }
+
+// NewClient returns a client of the runtime at endpoint, such as
+// "unix:///run/containerd/containerd.sock". It connects at the first call.
+func NewClient(endpoint string) (*Client, error) {
+	conn, err := dial(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn}, nil
+}
+
+// Close closes the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// SandboxRef identifies a sandbox and its pod.
+type SandboxRef struct{ ID, UID string }
+
+// ReadySandboxes returns the sandboxes that run.
+func (c *Client) ReadySandboxes(ctx context.Context) (list []SandboxRef, err error) {
+	// The zero state is SANDBOX_READY. An empty message selects it.
+	filter := appendBytes(nil, listFilter, appendBytes(nil, filterState, nil))
+	reply, err := c.call(ctx, listPodSandbox, filter)
+	if err != nil {
+		return nil, err
+	}
+	err = rangeMessages(reply, listItems, func(item []byte) error {
+		var ref SandboxRef
+		s := Sandbox{}
+		err := rangeFields(item, func(f field) error {
+			switch f.number {
+			case sandboxID:
+				ref.ID = string(f.value)
+			case sandboxMetadata:
+				return rangeFields(f.value, s.readMetadata)
+			}
+			return nil
+		})
+		ref.UID = s.UID
+		list = append(list, ref)
+		return err
+	})
+	return list, err
+}
+
+// SandboxStatus returns a sandbox, without its DNS and hostname, and the path of the file that the
+// runtime mounts at /etc/resolv.conf into its containers. The path is "" if the runtime does not
+// report it.
+func (c *Client) SandboxStatus(ctx context.Context, id string) (s Sandbox, resolvConf string, err error) {
+	request := appendBytes(nil, statusRequestID, []byte(id))
+	request = protowire.AppendVarint(protowire.AppendTag(request, statusRequestVerbose, protowire.VarintType), 1)
+	reply, err := c.call(ctx, podSandboxStatus, request)
+	if err != nil {
+		return s, "", err
+	}
+	s.Annotations = map[string]string{}
+	err = rangeFields(reply, func(f field) error {
+		switch f.number {
+		case statusReplyStatus:
+			return rangeFields(f.value, s.readStatus)
+		case statusReplyInfo:
+			key, value, err := readEntry(f.value)
+			if key == "info" {
+				resolvConf = mountedResolvConf(value)
+			}
+			return err
+		}
+		return nil
+	})
+	return s, resolvConf, err
+}
+
+// call calls a method with one message each way.
+func (c *Client) call(ctx context.Context, method string, request []byte) ([]byte, error) {
+	var reply frame
+	err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply)
+	if err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	defer reply.data.Free()
+	return reply.data.Materialize(), nil
+}
+
+func (s *Sandbox) readStatus(f field) error {
+	switch f.number {
+	case statusMetadata:
+		return rangeFields(f.value, s.readMetadata)
+	case statusAnnotations:
+		return s.readAnnotation(f.value)
+	case statusNetwork:
+		return rangeFields(f.value, s.readNetwork)
+	case statusLinux:
+		return rangeMessages(f.value, linuxNamespaces, func(namespaces []byte) error {
+			return rangeMessages(namespaces, namespaceOptions, s.readNamespaces)
+		})
+	}
+	return nil
+}
+
+// readNetwork reads the addresses of a sandbox. An address that is not valid is left out.
+func (s *Sandbox) readNetwork(f field) error {
+	add := func(text []byte) {
+		if ip, err := netip.ParseAddr(string(text)); err == nil {
+			s.IPs = append(s.IPs, ip)
+		}
+	}
+	switch f.number {
+	case networkIP:
+		add(f.value)
+	case networkAdditional:
+		return rangeMessages(f.value, podIP, func(text []byte) error { add(text); return nil })
+	}
+	return nil
+}
+
+// mountedResolvConf returns the source of the mount in the information of a sandbox, which
+// containerd and CRI-O give as JSON.
+func mountedResolvConf(info string) string {
+	var v struct {
+		RuntimeSpec struct {
+			Mounts []struct{ Destination, Source string }
+		}
+	}
+	if json.Unmarshal([]byte(info), &v) != nil {
+		return ""
+	}
+	for _, m := range v.RuntimeSpec.Mounts {
+		if m.Destination == "/etc/resolv.conf" {
+			return m.Source
+		}
+	}
+	return ""
+}
+
+func appendBytes(b []byte, number protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), value)
+}

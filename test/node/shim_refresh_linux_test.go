@@ -1,0 +1,91 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+const shimRefreshConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: ShimConfiguration
+listen: unix://DIR/shim.sock
+runtimeEndpoint: unix://DIR/containerd.sock
+manifests: DIR/manifests
+http: ` + shimAddress + `
+refresh: All
+statusSocket: DIR/status.sock
+node:
+  clusterDNS: [10.96.0.10]
+  clusterDomain: cluster.local
+  resolvConf: /etc/resolv.conf
+  nodeName: ` + nodeName + `
+  allowedOverrides: [Default, None]
+autopath:
+  nodeCache: 169.254.20.10
+`
+
+// TestShimRefresh changes the host's file under running pods of the shim, with a containerd
+// without NRI, and with one whose NRI has no plugin.
+func TestShimRefresh(t *testing.T) {
+	nodetools.Install(t)
+	program := process.Build(t, t.TempDir())
+	t.Run("containerd 1.6", func(t *testing.T) { testShimRefresh(t, newMachine(t, ""), program) })
+	t.Run("containerd 2", func(t *testing.T) { testShimRefresh(t, newMachine(t, nodetools.BuildContainerd(t)), program) })
+}
+
+func testShimRefresh(t *testing.T, m *machine, program string) {
+	n := &nri{machine: m, program: program, kubelet: m.kubelet(t, filepath.Join(m.dir, "shim.sock"), "shim")}
+	n.http.Timeout = time.Minute
+	n.http.Transport = &http.Transport{DialContext: m.dial}
+	t.Cleanup(n.http.CloseIdleConnections)
+	m.write(t, "shim.yaml", strings.ReplaceAll(shimRefreshConfiguration, "DIR", m.dir))
+	if err := os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (pid string) {
+		pid = n.spawn(t, unprivileged+n.program+` shim --config "$DIR/shim.yaml"`, "shim.log")
+		if err := poll(func() error { _, err := get(&n.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	shim := start()
+	t.Run("refresh", n.testRefresh)
+	t.Run("restart", func(t *testing.T) {
+		want := map[string]resolvconf.Config{}
+		run := func(name, annotation string, spec corev1.PodSpec, second resolvconf.Config) {
+			p := nriPod(name, spec, annotation)
+			n.writeManifest(t, p)
+			container := n.startPod(t, p)
+			n.awaitPod(t, p.Name, decided)
+			want[container] = second
+		}
+		autopath := n.decide(n.hook(t), nriPod("autopath", corev1.PodSpec{}, "ClusterFirstWithAutopath"))
+		run("restart-default", "", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, configOf(secondHost))
+		run("restart-annotation", "Default", corev1.PodSpec{}, configOf(secondHost))
+		run("restart-autopath", "ClusterFirstWithAutopath", corev1.PodSpec{}, autopath.Config())
+		n.end(t, shim, "KILL")
+		shim = start()
+		for _, pod := range []string{"restart-default", "restart-annotation", "restart-autopath"} {
+			n.awaitPod(t, podName(pod), func(p v1alpha1.NodePod) bool { return p.Outcome == "unchanged" })
+		}
+		n.changeHost(t, secondHost, want)
+		n.write(t, "etc/resolv.conf", hostResolvConf)
+	})
+	if code := n.end(t, shim, "TERM"); code != "0" {
+		t.Errorf("exit code %s", code)
+	}
+}
