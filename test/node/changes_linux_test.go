@@ -5,6 +5,7 @@ package node
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -114,7 +115,14 @@ func (n node) testStaleFacts(t *testing.T) {
 		})
 	}
 	t.Run("kubelet changed", func(t *testing.T) {
-		n.restartShim(t)
+		// The shim has a copy of the kubelet's file: it would read the new file within 10
+		// seconds, in which a kubelet on a busy machine does not start.
+		copied, err := os.ReadFile(n.configFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.shim.write(t, "kubelet-before.yaml", string(copied))
+		n.restartShim(t, `--kubelet-config "$DIR/kubelet-before.yaml"`)
 		before := n.running(t)
 		n.standalone.stop(t)
 		n.dns = "10.96.0.11"
