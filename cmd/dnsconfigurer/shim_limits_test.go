@@ -83,7 +83,7 @@ func TestShim_LookupTimeout(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(web) // to nobody, if the lookup has ended
+		_, _ = w.Write(web) // fails if the lookup has ended
 	})
 	n := newShimNode(t, api.url, map[string]string{"shim.yaml": quickShim})
 	n.expect("with 1s", request("web", "u1", "api"), request("web", "u1", "api"))

@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -154,8 +155,12 @@ var (
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
 	docs, jsonNames := map[string]string{}, map[string]string{}
-	for _, name := range []string{"config.go", "config_agent.go", "config_snapshot.go", "config_node_rule.go", "config_webhook.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/"+name, nil, parser.ParseComments)
+	files, err := filepath.Glob("../../api/v1alpha1/config*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}

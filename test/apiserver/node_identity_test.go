@@ -58,7 +58,7 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 	}
 	api := nodeClient(t, c)
 	var log logbuffer.Buffer
-	cfg := watch.Config{Client: api, NodeName: "worker", GetTimeout: 10 * time.Second, Budget: 20 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := watch.Config{Client: api, NodeName: "worker", Timeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 
 	t.Run("get", func(t *testing.T) {
 		pods, err := watch.New(cfg) // does not run: each lookup is a GET

@@ -37,6 +37,7 @@ kind: ShimConfiguration
 listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
 manifests: DIR/manifests
+lookupTimeout: 30s
 http: ` + shimAddress + `
 node:
   kubeletConfig: kubelet.yaml
