@@ -128,7 +128,7 @@ var imports = map[string][]string{
 	"test/soak":         nil,
 	"test/summary":      {"std"},
 	"test/systemd":      nil,
-	"test/vectors":      {"std", "internal/admission", "internal/kube", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
+	"test/vectors":      {"std", "internal/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},
 }
 
 // pkg is a package in the output of `go list -json`.
