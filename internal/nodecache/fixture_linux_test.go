@@ -33,8 +33,8 @@ func startClusterDNS(t *testing.T) *dnstest.Server {
 }
 
 // startClusterDNSWith is startClusterDNS with an address for all names of the cluster, with a
-// TTL of a second.
-func startClusterDNSWith(t *testing.T, address string) *dnstest.Server {
+// TTL of a second. Each of observe is called with the name of each query.
+func startClusterDNSWith(t *testing.T, address string, observe ...func(name string)) *dnstest.Server {
 	t.Helper()
 	udp, err := net.ListenPacket("udp", clusterAddr)
 	if err != nil {
@@ -45,7 +45,11 @@ func startClusterDNSWith(t *testing.T, address string) *dnstest.Server {
 		t.Fatal(err)
 	}
 	s := dnstest.Serve(udp, tcp, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
-		switch name := query.Question[0].Name; {
+		name := query.Question[0].Name
+		for _, f := range observe {
+			f(name)
+		}
+		switch {
 		case dns.IsSubDomain("cluster.local.", name):
 			reply := new(dns.Msg).SetReply(query)
 			if query.Question[0].Qtype == dns.TypeA {
