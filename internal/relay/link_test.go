@@ -6,7 +6,9 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"testing"
@@ -123,11 +125,37 @@ func TestPlugin_Events(t *testing.T) {
 	if _, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/var/lib/kubelet/pods/u/volumes/x/resolv.conf")); err != nil {
 		t.Error(err)
 	}
-	if err := p.RemovePodSandbox(ctx, pod("a")); err != nil {
+	if err := errors.Join(p.StopPodSandbox(ctx, pod("a")), p.RemovePodSandbox(ctx, pod("a")), p.RunPodSandbox(ctx, pod("b"))); err != nil {
 		t.Error(err)
 	}
 	if e := a.next(t, sandboxevent.Removed); e.Sandbox.ID != "a" {
 		t.Errorf("%+v", e)
+	}
+	if e := a.next(t, sandboxevent.Started); e.Sandbox.ID != "b" { // one Removed for both
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPlugin_Predecessor: a sandbox that has stopped before the relay connected is not announced
+// beside its successor. Sandboxes of other pods are.
+func TestPlugin_Predecessor(t *testing.T) {
+	p, l := newRelay(t)
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	successor := pod("b")
+	successor.Uid = "u-a"
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a"), successor, pod("c")}, []*api.Container{
+		container("b", "/x/b/userdata/resolv.conf"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.next(t, sandboxevent.Reset)
+	kinds := map[string]sandboxevent.Kind{}
+	for _, e := range p.replay()[1:] {
+		kinds[e.Sandbox.ID] = e.Kind
+	}
+	if want := map[string]sandboxevent.Kind{"b": sandboxevent.Running, "c": sandboxevent.Started}; !maps.Equal(kinds, want) {
+		t.Errorf("announced %v, want %v", kinds, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 			}
 		}
 	}
+	withoutPredecessors(sandboxes)
 	p.mu.Lock()
 	p.sandboxes = sandboxes
 	p.mu.Unlock()
@@ -78,12 +80,27 @@ func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	return nil
 }
 
+// StopPodSandbox is called when the containers of a sandbox have stopped: no other one is created
+// in it. The kubelet removes it later, often after it has started another sandbox for the pod.
+func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	defer p.recoverPanic("StopPodSandbox")
+	p.end(pod)
+	return nil
+}
+
 // RemovePodSandbox is called when a sandbox was removed.
 func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.recoverPanic("RemovePodSandbox")
-	p.remove(pod.GetId())
-	p.link.send(sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: pod.GetId()}})
+	p.end(pod)
 	return nil
+}
+
+// end removes a sandbox, here and in the agent.
+func (p *plugin) end(pod *api.PodSandbox) {
+	if !p.remove(pod.GetId()) {
+		return // it was stopped before
+	}
+	p.link.send(sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: pod.GetId()}})
 }
 
 // CreateContainer is called before a container is created. A container that mounts another file,
@@ -105,10 +122,23 @@ func (p *plugin) add(s sandboxevent.Sandbox) {
 	p.sandboxes[s.ID] = &sandbox{Sandbox: s}
 }
 
-func (p *plugin) remove(id string) {
+// remove removes a sandbox, and reports whether it was there.
+func (p *plugin) remove(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	_, found := p.sandboxes[id]
 	delete(p.sandboxes, id)
+	return found
+}
+
+// withoutPredecessors removes sandboxes without a container whose pod has another sandbox with
+// one: they have stopped, and the kubelet has not removed them yet.
+func withoutPredecessors(sandboxes map[string]*sandbox) {
+	hasContainer := map[string]bool{} // by the UID of the pod
+	for _, s := range sandboxes {
+		hasContainer[s.UID] = hasContainer[s.UID] || s.path != ""
+	}
+	maps.DeleteFunc(sandboxes, func(_ string, s *sandbox) bool { return s.path == "" && hasContainer[s.UID] })
 }
 
 // creating returns the event for a container with this source of its resolv.conf.

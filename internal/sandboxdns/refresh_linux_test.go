@@ -465,6 +465,7 @@ func TestRun_Rate(t *testing.T) {
 		if r := <-a.refreshes; r.Drift != events.Empty || r.Result != events.Refreshed || time.Since(began) > time.Minute {
 			t.Errorf("verified after %v: %+v", time.Since(began), r)
 		}
+		synctest.Wait() // a refresh is counted after its report
 		if n := testutil.ToFloat64(a.Metrics.refreshes.WithLabelValues(string(events.Refreshed))); n != pods+1 {
 			t.Errorf("%v refreshes are counted", n)
 		}

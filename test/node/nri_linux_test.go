@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -53,6 +56,8 @@ type nri struct {
 	program      string
 	agent, relay string // process IDs inside
 	http         http.Client
+	attempt      uint32 // of the next sandbox
+	faults       []faultRow
 }
 
 // TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration that
@@ -81,8 +86,11 @@ func TestNRI(t *testing.T) {
 			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
 		}
 	})
+	n.printCreate(t)
 	t.Run("refresh", n.testRefresh)
+	n.check(t, "none", func() {}, func() {})
 	t.Run("faults", n.testFaults)
+	t.Run("another sandbox", n.testSuccessor)
 	t.Run("changed by the pod", n.testChanged)
 	t.Run("restart of containerd", func(t *testing.T) {
 		n.killContainerd(t)
@@ -90,6 +98,7 @@ func TestNRI(t *testing.T) {
 		n.await(t, relayAddress)
 		n.check(t, "after-containerd", func() {}, func() {})
 	})
+	n.printFaults(t)
 	for _, pid := range []string{n.relay, n.agent} {
 		if code := n.end(t, pid, "TERM"); code != "0" {
 			t.Errorf("exit code %s", code)
@@ -188,6 +197,7 @@ func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	config := n.sandboxOf(engine(t, facts()), n.host(), pod)
+	config.Metadata.Attempt = n.attempt
 	sandbox, err := n.start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
@@ -234,16 +244,43 @@ func (n *nri) check(t *testing.T, name string, before, after func()) {
 	hook := n.hook(t, pod)
 	d, k := n.decide(hook, pod), hook.Engine.KubeletConfig(kube.FromPod(pod), n.host())
 	before()
+	began := time.Now()
 	container := n.startPod(t, pod)
+	row := faultRow{fault: name, start: time.Since(began), first: "engine"}
 	v, err := n.view(t.Context(), container)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.config(); !got.Equal(d.Config()) && !got.Equal(k) {
-		t.Errorf("neither the engine's configuration nor the kubelet's:\n%s", v.ResolvConf)
+	if got := v.config(); !got.Equal(d.Config()) {
+		row.first = "kubelet"
+		if !got.Equal(k) {
+			t.Errorf("neither the engine's configuration nor the kubelet's:\n%s", v.ResolvConf)
+		}
 	}
+	began = time.Now()
 	after()
 	n.awaitConfig(t, container, d.Config())
+	row.follows = time.Since(began)
+	n.faults = append(n.faults, row)
+}
+
+// faultRow is a row of the table of faults.
+type faultRow struct {
+	fault   string
+	start   time.Duration // of sandbox and container
+	first   string        // whose file the container has when it has started
+	follows time.Duration // from the end of the fault until it has the engine's
+}
+
+// printFaults prints the table of docs/reliability.md.
+func (n *nri) printFaults(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the engine's file after the fault, ms |\n|---|---|---|---|\n")
+	slices.SortStableFunc(n.faults, func(x, y faultRow) int { return strings.Compare(x.fault, y.fault) })
+	for _, r := range n.faults {
+		fmt.Fprintf(&b, "| %s | %d | %s | %d |\n", r.fault, r.start.Milliseconds(), r.first, r.follows.Milliseconds())
+	}
+	t.Log("\n" + b.String())
 }
 
 // testFaults starts pods while the agent or the relay does not run or does not reply.
@@ -264,6 +301,45 @@ func (n *nri) testFaults(t *testing.T) {
 		})
 		n.await(t, relayAddress)
 	}
+}
+
+// printCreate prints the time that the agent has added to the creation of a container, on average.
+func (n *nri) printCreate(t *testing.T) {
+	t.Helper()
+	body, err := get(&n.http, "http://"+agentAddress+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum, count float64
+	for line := range strings.Lines(string(body)) {
+		_, _ = fmt.Sscanf(line, "dnsconfigurer_agent_create_seconds_sum %g", &sum)
+		_, _ = fmt.Sscanf(line, "dnsconfigurer_agent_create_seconds_count %g", &count)
+	}
+	if count == 0 {
+		t.Fatal("the agent was not asked for a container")
+	}
+	t.Logf("the agent has added %.2f ms to the creation of each of %.0f containers", 1000*sum/count, count)
+}
+
+// testSuccessor: the command pods prints a pod once after its sandbox was stopped and another one
+// was started, as the kubelet does it, and again when the relay has restarted.
+func (n *nri) testSuccessor(t *testing.T) {
+	pod := nriPod("successor", corev1.PodSpec{}, "ClusterFirstWithAutopath")
+	n.writeManifest(t, pod)
+	n.startPod(t, pod)
+	first := n.awaitPod(t, pod.Name, decided).Sandbox
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	if _, err := n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: first}); err != nil {
+		t.Fatal(err)
+	}
+	n.attempt++
+	n.startPod(t, pod)
+	second := func(p v1alpha1.NodePod) bool { return p.Sandbox != first && decided(p) }
+	n.awaitPod(t, pod.Name, second)
+	n.end(t, n.relay, "KILL")
+	n.startRelay(t)
+	n.awaitPod(t, pod.Name, second)
 }
 
 // testChanged: a file that a pod has changed while the agent was away is left unchanged.
