@@ -30,6 +30,7 @@ spec: {nodeName: worker, containers: [{name: c, image: i}]}
 const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 inCluster: true
+refresh: All
 node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: ""}
 autopath: {nodeCache: 169.254.20.10}
 `
@@ -41,7 +42,7 @@ cp "$DIR/token" "$DIR/ca.crt" /var/run/secrets/kubernetes.io/serviceaccount/ &&
 exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
 
 // TestAPIServerAgent runs the agent with the service account and the role of deploy/agent: it
-// finds a pod, writes its file, and creates an event.
+// finds a pod, writes its file, and creates an event. The file follows the pod's annotation.
 func TestAPIServerAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: service accounts have a fixed path")
@@ -99,9 +100,9 @@ func TestAPIServerAgent(t *testing.T) {
 
 	await := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("not in a minute: %s", what)
+				t.Fatalf("not in 5 minutes: %s", what)
 			}
 		}
 	}
@@ -123,12 +124,22 @@ func TestAPIServerAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await("the file is written", func() bool {
-		text, err := os.ReadFile(path)
-		return err == nil && slices.Equal(resolvconf.Parse(string(text)).Config().Nameservers, []string{"169.254.20.10"})
-	})
+	hasServer := func(server string) func() bool {
+		return func() bool {
+			text, err := os.ReadFile(path)
+			return err == nil && slices.Equal(resolvconf.Parse(string(text)).Config().Nameservers, []string{server})
+		}
+	}
+	await("the file is written", hasServer("169.254.20.10"))
 	await("an event of the pod", func() bool {
 		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonConfigured)
+	})
+	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy-")
+	await("the file of a pod without the annotation", hasServer("10.96.0.10"))
+	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy=ClusterFirstWithAutopath")
+	await("the file of a pod with the annotation again", hasServer("169.254.20.10"))
+	await("an event of the change", func() bool {
+		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonRefreshed)
 	})
 	for _, right := range []string{"get secrets", "update pods", "list nodes"} {
 		verb, resource, _ := strings.Cut(right, " ")
