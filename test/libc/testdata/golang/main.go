@@ -3,8 +3,8 @@
 
 // Program golang does for package net what the C programs of this directory do for their
 // libraries. Without arguments it prints /etc/resolv.conf as package net has read it. With
-// one argument it looks up the A records of a name, with those of ask.c as ask.c does. It must be built without cgo, and with the
-// linker's flag -checklinkname=0.
+// one argument it looks up the A records of a name, with those of ask.c as ask.c does; with "each"
+// it prints nothing. It must be built without cgo, and with the linker's flag -checklinkname=0.
 package main
 
 import (
@@ -50,6 +50,10 @@ func main() {
 		_, _ = ask(4, os.Args[1])
 		return
 	}
+	if os.Args[1] == "each" {
+		each(os.Args[2], os.Args[3:])
+		return
+	}
 	how, err := strconv.Atoi(os.Args[1])
 	if err != nil {
 		panic(err)
@@ -59,6 +63,18 @@ func main() {
 		lines = []string{"error " + name(err)}
 	}
 	fmt.Println(strings.Join(lines, "\n"))
+}
+
+// each looks up names, with a pause in milliseconds before each.
+func each(pause string, names []string) {
+	d, err := time.ParseDuration(pause + "ms")
+	if err != nil {
+		panic(err)
+	}
+	for _, n := range names {
+		time.Sleep(d)
+		_, _ = net.LookupHost(n)
+	}
 }
 
 // tell prints the configuration, with glibc's bits of the options.
