@@ -91,6 +91,8 @@ func TestNRI(t *testing.T) {
 	n.check(t, "none", func() {}, func() {})
 	t.Run("faults", n.testFaults)
 	t.Run("another sandbox", n.testSuccessor)
+	t.Run("containers", n.testContainers)
+	t.Run("other plugin", n.testOtherPlugin)
 	t.Run("changed by the pod", n.testChanged)
 	t.Run("restart of containerd", func(t *testing.T) {
 		n.killContainerd(t)

@@ -1,0 +1,137 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+)
+
+// testContainers runs several containers in one sandbox: one that ends before the others start, as
+// an init container, one with a read-only root, and one that is started again. All have the
+// engine's file, and those that run follow the host's.
+func (n *nri) testContainers(t *testing.T) {
+	defer n.write(t, "etc/resolv.conf", hostResolvConf)
+	pod := nriPod("containers", corev1.PodSpec{}, "Default")
+	n.writeManifest(t, pod)
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	config := n.sandboxOf(engine(t, facts()), n.host(), pod)
+	sandbox, err := n.start(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := within(context.Background()) // t.Context has ended
+		defer cancel()
+		if err := n.remove(ctx, sandbox); err != nil {
+			t.Error(err)
+		}
+	})
+	run := func(name string, attempt uint32, readOnly bool) string {
+		t.Helper()
+		created, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId: sandbox, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
+				Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
+				Image:    &runtimeapi.ImageSpec{Image: nodetools.PauseImage},
+				Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
+				Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: readOnly}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+			t.Fatal(err)
+		}
+		return created.ContainerId
+	}
+	stop := func(container string) {
+		t.Helper()
+		if _, err := n.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := configOf(hostResolvConf)
+	first := run("init", 0, false)
+	n.awaitConfig(t, first, want)
+	stop(first)
+	readOnly, again := run("read-only", 0, true), run("again", 0, false)
+	n.awaitConfig(t, readOnly, want)
+	n.awaitConfig(t, again, want)
+	if _, err := n.exec(ctx, readOnly, "/bin/busybox", "sh", "-c", "echo >>/etc/resolv.conf"); err == nil {
+		t.Error("a container with a read-only root can write the file")
+	}
+	n.changeHost(t, secondHost, map[string]resolvconf.Config{readOnly: configOf(secondHost), again: configOf(secondHost)})
+	stop(again)
+	n.awaitConfig(t, run("again", 1, false), configOf(secondHost))
+}
+
+// otherPlugin is an NRI plugin that sets a variable of each container.
+type otherPlugin struct {
+	synchronized chan struct{}
+	created      atomic.Int32
+	source       atomic.Pointer[string] // of the mount at /etc/resolv.conf
+}
+
+func (p *otherPlugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+	close(p.synchronized)
+	return nil, nil
+}
+
+func (p *otherPlugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.created.Add(1)
+	for _, m := range c.GetMounts() {
+		if m.GetDestination() == "/etc/resolv.conf" {
+			p.source.Store(&m.Source)
+		}
+	}
+	adjustment := &api.ContainerAdjustment{}
+	adjustment.AddEnv("OTHER", "plugin")
+	return adjustment, nil, nil
+}
+
+// testOtherPlugin runs another plugin before and after the relay: it sees the runtime's mount, and
+// containers have what both plugins do.
+func (n *nri) testOtherPlugin(t *testing.T) {
+	for _, index := range []string{"10", "99"} {
+		t.Run(index, func(t *testing.T) {
+			p := &otherPlugin{synchronized: make(chan struct{})}
+			socket := fmt.Sprintf("/proc/%d/root/run/nri/nri.sock", n.init.Process.Pid)
+			s, err := stub.New(p, stub.WithSocketPath(socket), stub.WithPluginName("other"), stub.WithPluginIdx(index))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Wait()
+			defer s.Stop()
+			<-p.synchronized
+			pod := nriPod("other-"+index, corev1.PodSpec{}, "ClusterFirstWithAutopath")
+			n.writeManifest(t, pod)
+			d := n.decide(n.hook(t, pod), pod)
+			container := n.startPod(t, pod)
+			n.awaitConfig(t, container, d.Config())
+			if value, err := n.exec(t.Context(), container, "/bin/busybox", "sh", "-c", "echo $OTHER"); err != nil || value != "plugin\n" {
+				t.Errorf("%v, the other plugin's variable is %q", err, value)
+			}
+			source := p.source.Load()
+			if p.created.Load() != 1 || source == nil || !strings.HasSuffix(*source, "/resolv.conf") || !strings.Contains(*source, "/sandboxes/") {
+				t.Errorf("the other plugin was called %d times, and has seen the mount %v", p.created.Load(), source)
+			}
+		})
+	}
+}
