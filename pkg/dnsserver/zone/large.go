@@ -103,6 +103,7 @@ func (s *service) sampleTargets(limit int, match func(Port) bool) []Target {
 		slices.SortFunc(members, compareTargets)
 		members = slices.CompactFunc(members, func(a, b member) bool { return a.addr == b.addr })
 	}
+	next := limit
 	var last *EndpointSlice
 	var ports []Port // of last, or nil if no port matches
 	for ep, slice := range s.servedRandom() {
@@ -115,12 +116,13 @@ func (s *service) sampleTargets(limit int, match func(Port) bool) []Target {
 		if ports == nil {
 			continue
 		}
-		if members = append(members, member{addr: ep.Addr, ports: ports}); len(members) == limit {
-			if compact(); len(members) == limit {
-				return targetsOf(members)
-			}
-			break // duplicates, whose ports have to be merged
+		if members = append(members, member{addr: ep.Addr, ports: ports}); len(members) < next {
+			continue
 		}
+		if compact(); len(members) >= limit {
+			return targetsOf(members)
+		}
+		next = 2 * limit // as in collectAddrs
 	}
 	return s.targets().endpoints
 }
