@@ -39,6 +39,7 @@ type handoverState struct {
 	Listen       string `json:"listen"`       // path of the socket
 	RemoveSocket bool   `json:"removeSocket"` // the socket is not the service manager's
 	HTTP         string `json:"http"`         // address of the socket that is passed; "": none
+	EventStreams int    `json:"eventStreams"` // of the container runtime
 	Completed    int    `json:"completed"`    // handovers, including this one
 	Failed       int    `json:"failed"`
 }
@@ -104,6 +105,7 @@ func (h *handovers) receive(path string) error {
 		return err
 	}
 	h.completed, h.failed = s.Completed, s.Failed
+	h.shim.EventStreams = s.EventStreams
 	return h.http.receive(h.previous.File(fileHTTP), s.HTTP)
 }
 
@@ -220,7 +222,7 @@ func (h *handovers) start(ctx context.Context) (*handover.Successor, error) {
 	}
 	defer socket.Socket.Close()
 	files := map[string]*os.File{fileSocket: socket.Socket, fileLock: socket.Lock}
-	state := handoverState{Listen: socket.Path, RemoveSocket: socket.RemoveSocket, Completed: h.completed + 1, Failed: h.failed}
+	state := handoverState{Listen: socket.Path, RemoveSocket: socket.RemoveSocket, EventStreams: h.shim.CountEventStreams(), Completed: h.completed + 1, Failed: h.failed}
 	if http := h.http.file(); http != nil {
 		defer http.Close()
 		files[fileHTTP], state.HTTP = http, h.http.address

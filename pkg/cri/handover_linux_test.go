@@ -30,6 +30,7 @@ type generations struct {
 	runtime string
 
 	current *Listener
+	shim    *Shim // at current
 	ended   sync.WaitGroup
 	ctx     context.Context // of all
 }
@@ -52,6 +53,10 @@ func newGenerations(t *testing.T, runtime string, open func(path string) *Listen
 // serve runs a shim that hands over to another one.
 func (g *generations) serve(l *Listener) {
 	s := &Shim{Listener: l, Runtime: g.runtime, Handover: func(context.Context) error { return g.next() }, HandoverTimeout: time.Hour}
+	if g.shim != nil {
+		s.EventStreams = g.shim.CountEventStreams()
+	}
+	g.shim = s
 	s.SetHook(passHook())
 	g.ended.Go(func() {
 		if err := s.Run(g.ctx); err != nil {

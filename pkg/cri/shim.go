@@ -54,8 +54,14 @@ type Shim struct {
 	// HandoverTimeout is how long calls in progress may last after a handover; 0 is 10 minutes.
 	HandoverTimeout time.Duration
 
+	// EventStreams is the number of event streams of the process that this one takes over from.
+	// They are opened before the listener is served, so that their clients miss no event.
+	EventStreams int
+
 	running  atomic.Bool
 	calls    atomic.Int64
+	events   atomic.Int64
+	held     heldStreams
 	hook     atomic.Pointer[Hook]
 	answered atomic.Bool // the runtime has answered a call
 	dialed   dialResult
@@ -75,6 +81,9 @@ func (s *Shim) Ready() error {
 
 // Calls returns the number of calls in progress.
 func (s *Shim) Calls() int { return int(s.calls.Load()) }
+
+// CountEventStreams returns the number of event streams, for Shim.EventStreams of another process.
+func (s *Shim) CountEventStreams() int { return int(s.events.Load()) + s.held.count() }
 
 // Alive returns nil if the shim accepts a connection from a kubelet. It does not call the
 // runtime: restarting the shim does not cure a runtime that hangs.
@@ -127,7 +136,12 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		return errors.Join(errors.New("the shim has no hook: call SetHook before Run"), s.Listener.Close())
 	}
 	draining := make(chan struct{})
-	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered, calls: &s.calls}
+	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered, calls: &s.calls, events: &s.events, held: &s.held}
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer endStreams()
+	if err := s.held.open(streams, runtime, s.EventStreams); err != nil {
+		s.log().Warn("cannot open event streams before serving, clients may miss events", "error", err)
+	}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),
