@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,32 @@ func Start(t testing.TB, flags ...string) *Cluster {
 	}
 	t.Logf("etcd and kube-apiserver were ready after %v", time.Since(start).Round(100*time.Millisecond))
 	return c
+}
+
+// StartControllers runs these controllers of kube-controller-manager until the test ends.
+func (c *Cluster) StartControllers(t testing.TB, names ...string) {
+	t.Helper()
+	text, err := c.Kubeconfig(c.Address(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := c.file("controllers.kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	manager := &process.Process{
+		Program: build(t, "kube-controller-manager"), LogFile: c.file("kube-controller-manager.log"),
+		Args: []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controllers=" + strings.Join(names, ",")},
+	}
+	if err := manager.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		manager.Kill()
+		if t.Failed() {
+			t.Logf("the end of %s:\n%s", manager.LogFile, manager.Log())
+		}
+	})
 }
 
 // end removes the files of the control plane; after a failure, only its data.

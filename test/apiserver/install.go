@@ -61,7 +61,7 @@ func aptGet(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build returns the path of a program of Kubernetes, kube-apiserver or kubectl.
+// build returns the path of a program of Kubernetes, such as kube-apiserver.
 func build(t testing.TB, program string) string {
 	t.Helper()
 	if path := os.Getenv(variable(program)); path != "" {

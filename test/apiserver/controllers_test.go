@@ -1,0 +1,225 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+// controllerTime is how long the controllers may take for all objects of the test.
+const controllerTime = 5 * time.Minute
+
+// variants is the number of objects with one name but different templates: the number of
+// characters of a hash is 8 to 10.
+const variants = 6
+
+// TestAPIServer_Controllers compares the findings about names that controllers extend with what
+// the controllers of Kubernetes do: an object without a finding gets its pods, one with an error
+// gets none. Of those with a warning, the ones with short hashes do: the label
+// controller-revision-hash has the name of the revision.
+func TestAPIServer_Controllers(t *testing.T) {
+	c := apiserver.Start(t, withoutAccounts)
+	c.StartControllers(t, "deployment-controller", "replicaset-controller", "statefulset-controller")
+	config, err := c.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects [][]byte
+	for kind, lengths := range map[string][]int{"StatefulSet": {52, 53, 54, 55, 61}, "Deployment": {242, 243, 253}} {
+		for _, n := range lengths {
+			objects = append(objects, extended(t, kind, n))
+		}
+	}
+	severities := nameSeverities(t, objects)
+	refused, accepted := map[string]int{}, map[string]int{}
+	ctx, cancel := context.WithTimeout(t.Context(), controllerTime)
+	defer cancel()
+	for variant := range variants {
+		namespace := fmt.Sprint("variant-", variant)
+		if _, err := api.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			create(ctx, t, api, namespace, variant, o)
+		}
+	}
+	for variant := range variants {
+		namespace := fmt.Sprint("variant-", variant)
+		for name, severity := range severities {
+			exist := hasPods(ctx, t, api, namespace, name)
+			if exist {
+				accepted[severity]++
+			} else {
+				refused[severity]++
+			}
+			if exist && severity == "error" || !exist && severity == "" {
+				t.Errorf("%s/%s: severity %q, there are pods: %v", namespace, name, severity, exist)
+			}
+			if severity == "warning" && exist != (len(revisionOf(ctx, t, api, namespace, name)) <= fqdn.MaxLabel) {
+				t.Errorf("%s/%s: there are pods: %v", namespace, name, exist)
+			}
+		}
+	}
+	t.Logf("with pods: %v, without: %v", accepted, refused)
+	if accepted[""] != 4*variants || refused["warning"] == 0 || refused["error"] != 2*variants {
+		t.Errorf("with pods: %v, without: %v", accepted, refused)
+	}
+}
+
+// extended returns an object with a name of n characters, the first of which is the first of its
+// kind.
+func extended(t *testing.T, kind string, n int) []byte {
+	t.Helper()
+	name := strings.ToLower(kind[:1]) + strings.Repeat("n", n-1)
+	for _, k := range kinds {
+		if k.name == kind {
+			return named(t, k, map[string]any{"name": name}, nil)
+		}
+	}
+	t.Fatalf("no kind %s", kind)
+	return nil
+}
+
+// create creates a variant of an object.
+func create(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace string, variant int, object []byte) {
+	t.Helper()
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal(object, &kind); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if kind.Kind == "StatefulSet" {
+		var set appsv1.StatefulSet
+		if err = json.Unmarshal(object, &set); err == nil {
+			vary(&set.Spec.Template, set.Name, variant)
+			_, err = api.AppsV1().StatefulSets(namespace).Create(ctx, &set, metav1.CreateOptions{})
+		}
+	} else {
+		var deployment appsv1.Deployment
+		if err = json.Unmarshal(object, &deployment); err == nil {
+			vary(&deployment.Spec.Template, deployment.Name, variant)
+			_, err = api.AppsV1().Deployments(namespace).Create(ctx, &deployment, metav1.CreateOptions{})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// vary makes a variant of the pods of an object, with a label for its name.
+func vary(template *corev1.PodTemplateSpec, name string, variant int) {
+	template.Labels["owner"] = hashOf(name)
+	template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "VARIANT", Value: fmt.Sprint(variant)}}
+}
+
+// hashOf returns a label value for a name that is too long for one.
+func hashOf(name string) string { return fmt.Sprintf("%c%d", name[0], len(name)) }
+
+// hasPods waits for a pod of an object, or for the report of its controller that the API server
+// refuses it or its ReplicaSet.
+func hasPods(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) bool {
+	t.Helper()
+	for tick := time.Tick(200 * time.Millisecond); ; {
+		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pods.Items {
+			if p.Labels["owner"] == hashOf(name) {
+				return true
+			}
+		}
+		if isRefused(ctx, t, api, namespace, name) {
+			return false
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("%s/%s: neither pods nor a report of the controller", namespace, name)
+		}
+	}
+}
+
+// isRefused reports whether a controller has sent an event that it could not create the object's
+// ReplicaSet or pods.
+func isRefused(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) bool {
+	t.Helper()
+	events, err := api.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+		return e.Reason == "FailedCreate" || e.Reason == "ReplicaSetCreateError"
+	})
+}
+
+// revisionOf returns the name of the revision of a StatefulSet.
+func revisionOf(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) string {
+	t.Helper()
+	revisions, err := api.AppsV1().ControllerRevisions(namespace).List(ctx, metav1.ListOptions{LabelSelector: "owner=" + hashOf(name)})
+	if err != nil || len(revisions.Items) != 1 {
+		t.Fatalf("%s/%s: %d revisions, %v", namespace, name, len(revisions.Items), err)
+	}
+	return revisions.Items[0].Name
+}
+
+// nameSeverities returns the severities of the findings of the command validate about names that
+// controllers extend, by name. "" is none.
+func nameSeverities(t *testing.T, objects [][]byte) map[string]string {
+	t.Helper()
+	severities := map[string]string{}
+	file := filepath.Join(t.TempDir(), "objects.json")
+	var all []byte
+	for _, o := range objects {
+		all = append(append(all, o...), '\n')
+	}
+	if err := os.WriteFile(file, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), process.Build(t, t.TempDir()), "validate", "-o", "json", file).Output()
+	if len(out) == 0 {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		var o struct {
+			Name     string
+			Findings []struct{ Code, Severity string }
+		}
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		severities[o.Name] = ""
+		for _, f := range o.Findings {
+			if f.Code == "statefulset-name" {
+				severities[o.Name] = f.Severity
+			}
+		}
+	}
+	if len(severities) != len(objects) {
+		t.Fatalf("%d names of %d objects", len(severities), len(objects))
+	}
+	return severities
+}
