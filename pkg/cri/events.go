@@ -89,11 +89,17 @@ func (h *heldStreams) take(ctx context.Context) *heldStream {
 	return nil
 }
 
-// count returns the number of streams without a client.
+// count returns the number of streams without a client that have not expired.
 func (h *heldStreams) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.streams)
+	n := 0
+	for _, s := range h.streams {
+		if s.isFree() {
+			n++
+		}
+	}
+	return n
 }
 
 // heldStream is a stream of the runtime that keeps its events until it has a client.
@@ -177,6 +183,12 @@ func (s *heldStream) take() bool {
 	free := !s.taken
 	s.taken = true
 	return free
+}
+
+func (s *heldStream) isFree() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.taken
 }
 
 // expire ends the stream if it has no client.

@@ -195,9 +195,12 @@ func TestHeldStream_Expires(t *testing.T) {
 		s.changed.L = &s.mu
 		held := heldStreams{streams: []*heldStream{s}}
 		time.AfterFunc(heldTimeout, s.expire)
-		time.Sleep(heldTimeout + 1)
+		if held.count() != 1 {
+			t.Error("it is not counted")
+		}
+		time.Sleep(heldTimeout + time.Nanosecond)
 		synctest.Wait()
-		if ctx.Err() == nil || held.take(t.Context()) != nil {
+		if ctx.Err() == nil || held.count() != 0 || held.take(t.Context()) != nil {
 			t.Errorf("it is there after %v", heldTimeout)
 		}
 	})
