@@ -71,7 +71,8 @@ func (h *heldStreams) open(ctx context.Context, runtime grpc.ClientConnInterface
 		h.mu.Unlock()
 		time.AfterFunc(heldTimeout, s.expire)
 	}
-	return nil
+	// The runtime receives this call after the streams. It does not confirm a subscription.
+	return runtime.Invoke(connecting, version, &frame{}, &frame{})
 }
 
 // take returns a stream for a client whose call ends with ctx; nil if there is none.

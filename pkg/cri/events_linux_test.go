@@ -28,6 +28,7 @@ type subscriptions struct {
 	mu      sync.Mutex
 	all     map[chan string]bool
 	waiting []string
+	count   int // of all so far
 	ended   chan struct{}
 }
 
@@ -43,6 +44,7 @@ func (s *subscriptions) GetContainerEvents(_ *runtimeapi.GetEventsRequest, strea
 	}
 	s.waiting = nil
 	s.all[events] = true
+	s.count++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -132,6 +134,7 @@ func TestHandover_Events(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		await(t, "the subscription of the new process", func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return runtime.count == i+2 })
 		event := fmt.Sprint("between the streams ", i)
 		runtime.publish(event)
 		stream = open()
