@@ -84,12 +84,12 @@ test-dns: ## compare the cluster DNS server with CoreDNS and the specification
 	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/bench test -timeout 20m -json $$($(GO) -C test/bench list ./... | grep -v /fault$$)
 
 test-release: ## build image, packages and archives twice, compare and check them
-	@$(SUITE) -v $(GO) -C release test -timeout 20m -json ./...
+	@$(SUITE) -v $(GO) -C release test -timeout 60m -json ./...
 
 # helm is built here: about two minutes the first time. After test-apiserver, which has built
 # kube-apiserver.
 test-chart: ## render and check the Helm chart with helm, and install it on a real API server
-	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/chart test -timeout 20m -json ./...
+	@$(SUITE) -v env CGO_ENABLED=0 $(GO) -C test/chart test -timeout 60m -json ./...
 
 # After test-cluster, test-apiserver, test-dns and test-chart, which have built most of its
 # programs. Without cgo, as these are built: the packages that they share are built once. Five

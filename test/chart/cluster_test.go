@@ -39,6 +39,8 @@ type cluster struct {
 	*testing.T
 	kubectl *apiserver.Kubectl
 	env     []string // of helm
+
+	kubeconfig string // path
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -52,7 +54,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, kubectl: server.Kubectl(t), env: append(os.Environ(), "KUBECONFIG="+file)}
+	c := &cluster{T: t, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
 	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
 		c.env = append(c.env, dir+"="+t.TempDir())
 	}

@@ -47,12 +47,12 @@ func (c *cluster) observe(t *testing.T) map[string]observation {
 	all := map[string]observation{}
 	for name, pod := range barePods() {
 		o := observation{View: c.view(t, name)}
-		if text := o.View.ResolvConf; text == clusterText || text == hostText {
-			o.Lookups = c.lookUpAll(t, name, names...)
-		}
 		config := resolvconf.Parse(pod.want.ResolvConf).Config()
 		if got := resolvconf.Parse(o.View.ResolvConf).Config(); config.Equal(got) {
 			o.View.ResolvConf = pod.want.ResolvConf // D4: the kubelet writes options in random order
+		}
+		if text := o.View.ResolvConf; text == clusterText || text == hostText {
+			o.Lookups = c.lookUpAll(t, name, names...)
 		}
 		o.Hosts = podAddress.ReplaceAllString(c.exec(t, name, "/bin/busybox", "cat", "/etc/hosts"), "POD\t")
 		all[name] = o

@@ -9,33 +9,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
 
-// quickStart returns the commands of docs/quick-start.md, by the titles of its sections. Left out
-// are those that build, because everything is built, and those that wait for an interrupt.
+// quickStart returns the commands of docs/quick-start.md, by the titles of its sections.
 func quickStart(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/quick-start.md")
+	blocks, err := pages.Read("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	notRun := regexp.MustCompile("^make |^curl | port-forward ")
-	commands, section := map[string]string{}, ""
-	for line := range strings.Lines(string(text)) {
-		title, isTitle := strings.CutPrefix(line, "## ")
-		command, isCommand := strings.CutPrefix(line, "    ")
-		switch {
-		case isTitle:
-			section = strings.TrimSpace(title)
-		case isCommand && !notRun.MatchString(command):
-			commands[section] += command
+	commands := map[string]string{}
+	for _, b := range blocks {
+		if b.Note == "run by test/e2e" {
+			commands[b.Section] += b.Text
 		}
 	}
 	return commands

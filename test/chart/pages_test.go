@@ -1,0 +1,148 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
+)
+
+// kubeadmDNS are objects of a cluster of kubeadm that the documentation changes.
+const kubeadmDNS = `apiVersion: v1
+kind: Service
+metadata: {namespace: kube-system, name: kube-dns}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {k8s-app: kube-dns}
+  ports:
+  - {name: dns, port: 53, protocol: UDP, targetPort: 53}
+  - {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}
+  - {name: metrics, port: 9153, protocol: TCP, targetPort: 9153}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: kube-system, name: coredns}
+spec:
+  replicas: 2
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec: {containers: [{name: coredns, image: registry.example/coredns}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: worker-1}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {namespace: default, name: default}
+`
+
+// newWorkplace returns a directory from which the commands of the documentation reach the cluster,
+// and their environment.
+func newWorkplace(c *cluster) (dir string, env []string) {
+	c.Helper()
+	dir = c.TempDir()
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		c.Fatal(err)
+	}
+	programs := filepath.Join(dir, "bin")
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(programs, "release"), 0o700),
+		os.Mkdir(filepath.Join(dir, ".kube"), 0o700),
+		os.Symlink(filepath.Join(repository, "deploy"), filepath.Join(dir, "deploy")),
+		os.Symlink(buildProgram(c.T), filepath.Join(programs, "dnsconfigurer")),
+		os.Symlink(helmPath, filepath.Join(programs, "helm")),
+		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
+		os.Symlink(c.kubeconfig, filepath.Join(dir, ".kube", "config")),
+	); err != nil {
+		c.Fatal(err)
+	}
+	cert, _ := certs.NewAuthority(c.T).Write(c.T, dir, "dnsconfigurer-webhook.dnsconfigurer.svc")
+	if err := os.Symlink(cert, filepath.Join(dir, "ca.crt")); err != nil { // any certificate will do
+		c.Fatal(err)
+	}
+	c.helm("package", chartDir, "--destination", filepath.Join(programs, "release"))
+	return dir, append(c.env, "HOME="+dir, "PATH="+programs+":"+os.Getenv("PATH"))
+}
+
+// withoutPods removes what waits for pods, which do not start without controllers: lines, and the
+// flag of helm.
+func withoutPods(commands string) string {
+	commands = regexp.MustCompile(`(?m)^kubectl .* (rollout status|logs) .*\n`).ReplaceAllString(commands, "")
+	return strings.ReplaceAll(commands, " --wait", "")
+}
+
+// TestPages runs the commands of the documentation that need an API server, page by page.
+func TestPages(t *testing.T) {
+	c := newCluster(t)
+	c.run(kubeadmDNS, "apply", "-f", "-")
+	dir, env := newWorkplace(c)
+	blocks, err := pages.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range blocks {
+		if b.Note != "run by test/chart" {
+			continue
+		}
+		ran++
+		commands := strings.ReplaceAll(withoutPods(b.Text), " CHART ", " "+chartDirectory(t)+" ")
+		err := runBlock(t, dir, env, commands)
+		// The API server enforces new policies after a second, or more on a busy machine.
+		for deadline := time.Now().Add(blockTime); err != nil && strings.HasPrefix(commands, "dnsconfigurer policies --check") && time.Now().Before(deadline); {
+			time.Sleep(time.Second)
+			err = runBlock(t, dir, env, commands)
+		}
+		if err != nil {
+			t.Errorf("%s:%d: %v", b.Page, b.Line, err)
+		}
+	}
+	t.Logf("%d blocks of commands run", ran)
+	if ran < 15 {
+		t.Errorf("only %d blocks run", ran)
+	}
+}
+
+// blockTime limits the commands of a block.
+const blockTime = 10 * time.Minute
+
+// runBlock runs the commands of a block.
+func runBlock(t *testing.T, dir string, env []string, commands string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), blockTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-ec", commands)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
+	out, err := cmd.CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if ok && exit.ExitCode() == 1 && (strings.Contains(commands, "# exit code 1") || strings.Contains(commands, "| grep ")) {
+		err = nil // grep may find nothing
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s\n%s", err, commands, out)
+	}
+	return err
+}
+
+func chartDirectory(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
