@@ -34,7 +34,7 @@ const imageUser = "65532:65532"
 // buildImage writes the directory image, an OCI layout with an image for each Linux platform, and
 // image.tar, which is the same for "ctr images import". In the directory each image has an SBOM as
 // referrer (OCI 1.1), for tools that push to a registry. "ctr images import --digests" imports
-// every manifest of an archive as an image, and fails at one that is none.
+// every manifest of an archive as an image, and fails at an SBOM.
 func buildImage(_ context.Context, r *release) error {
 	base, err := r.baseLayer()
 	if err != nil {

@@ -38,20 +38,20 @@ func blocks(t *testing.T) []pages.Block {
 func TestDocumentation(t *testing.T) {
 	dir := newSandbox(t)
 	ran := 0
-	elsewhere := map[string]int{}
+	suites := map[string]int{}
 	exceptions := map[string]int{}
 	for _, b := range blocks(t) {
 		command, output := b.Example()
 		place := fmt.Sprintf("%s:%d", b.Page, b.Line)
 		reason, isException := strings.CutPrefix(b.Note, "not run: ")
-		suite, isElsewhere := strings.CutPrefix(b.Note, "run by ")
+		suite, hasSuite := strings.CutPrefix(b.Note, "run by ")
 		switch {
 		case !b.IsCommands() && command == "":
-			if isException || isElsewhere {
+			if isException || hasSuite {
 				t.Errorf("%s: the comment %q is about no command", place, b.Note)
 			}
-		case isElsewhere:
-			elsewhere[suite]++
+		case hasSuite:
+			suites[suite]++
 		case isException:
 			exceptions[reason]++
 			checkCommandLines(t, place, b.Text)
@@ -66,14 +66,14 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	t.Logf("blocks of commands: %d run", ran)
-	for _, suite := range slices.Sorted(maps.Keys(elsewhere)) {
-		t.Logf("%d run by %s", elsewhere[suite], suite)
+	for _, suite := range slices.Sorted(maps.Keys(suites)) {
+		t.Logf("%d run by %s", suites[suite], suite)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(exceptions)) {
 		t.Logf("%d not run: %s", exceptions[reason], reason)
 	}
-	if ran < 15 || len(elsewhere) == 0 {
-		t.Errorf("%d blocks run here, and %v elsewhere", ran, elsewhere)
+	if ran < 15 || len(suites) == 0 {
+		t.Errorf("%d blocks run here, and %v elsewhere", ran, suites)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -20,14 +19,14 @@ type Block struct {
 	Text    string // without its indentation
 }
 
-// programs begin the lines of commands.
-var programs = strings.Fields("apt-get bin/dnsconfigurer cat conntrack crictl ctr curl dig dnsconfigurer docker dpkg echo etcdctl export " +
-	"for git go grep helm if install ip jq journalctl k3s kind kubeadm kubectl make mkdir nft nsenter openssl rpm sed skopeo sudo systemctl while")
+// programs are the first words of commands.
+const programs = " apt-get bin/dnsconfigurer cat conntrack crictl ctr curl dig dnsconfigurer docker dpkg echo etcdctl export " +
+	"for git go grep helm if install ip jq journalctl k3s kind kubeadm kubectl make mkdir nft nsenter openssl rpm sed skopeo sudo systemctl while "
 
 // IsCommands reports whether the block is commands, without their output.
 func (b Block) IsCommands() bool {
 	first, rest, _ := strings.Cut(b.Text, " ")
-	return rest != "" && slices.Contains(programs, first)
+	return rest != "" && strings.Contains(programs, " "+first+" ")
 }
 
 // Example returns the command of a block that begins with "$ ", and the output below it. "" is not
