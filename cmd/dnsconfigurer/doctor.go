@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
@@ -36,12 +38,15 @@ The DNS servers are the addresses of the DNS Service and its endpoints, or those
 --dns-server. From outside the cluster they are often unreachable: run doctor in a pod or on
 a node. A check that could not run is printed as not checked.
 
+With --kubelets it reads the configuration with which each kubelet runs, and with --exec the
+resolv.conf of running pods. Both need permissions that reading does not need.
+
 docs/doctor.md lists the checks and the permissions.
 
 Exit code 1: there is a finding of severity error.`,
 		Example: `  dnsconfigurer doctor
   dnsconfigurer doctor --context staging -o html > dns.html
-  dnsconfigurer doctor --pod shop/web-0
+  dnsconfigurer doctor --pod shop/web-0 --exec
   dnsconfigurer doctor --dns-server 10.96.0.10`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
@@ -66,6 +71,8 @@ Exit code 1: there is a finding of severity error.`,
 		"",
 		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local",
 	)
+	f.BoolVar(&d.kubelets, "kubelets", false, "read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
+	f.BoolVar(&d.exec, "exec", false, "run cat in pods, to compare their /etc/resolv.conf; needs the permission pods/exec")
 	f.DurationVar(&d.timeout, "timeout", time.Minute, "`DURATION` after which what was not read or queried is not checked")
 	f.IntVar(&d.maxObjects, "max-objects", 50_000, "`NUMBER` of objects of each kind that are read")
 	completeFlag(cmd, "output", output.DoctorFormats...)
@@ -82,6 +89,7 @@ type doctorFlags struct {
 	domain              string
 	timeout             time.Duration
 	maxObjects          int
+	kubelets, exec      bool
 }
 
 func (d *doctorFlags) run(cmd *cobra.Command) error {
@@ -96,13 +104,21 @@ func (d *doctorFlags) run(cmd *cobra.Command) error {
 	cfg.QPS = -1 // some twenty requests
 	ctx, cancel := context.WithTimeout(cmd.Context(), d.timeout)
 	defer cancel()
-	s, err := gather.Snapshot(ctx, gather.Config{API: cfg, Scope: d.scope, MaxObjects: d.maxObjects})
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // what client-go logs, the result has as not checked
+	config := gather.Config{API: cfg, Scope: d.scope, MaxObjects: d.maxObjects}
+	s, err := gather.Snapshot(ctx, config)
 	if err != nil {
 		return err
 	}
 	s.ClusterDomain = d.domain
 	if d.pod != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, d.scope.Has) {
 		return fmt.Errorf("--pod %s: pod not found", d.pod)
+	}
+	if d.kubelets {
+		gather.Kubelets(ctx, config, s)
+	}
+	if d.exec {
+		gather.PodFiles(ctx, config, s)
 	}
 	d.probe(ctx, s, servers)
 	result := doctor.Run(s)

@@ -27,6 +27,7 @@ type Check struct {
 	next  string // the command to run next; $NS, $NAME: of the object
 
 	needs []need // without which the check cannot run
+	whole []Kind // without all of which no hit does not mean healthy
 	find  func(*view) []hit
 }
 
@@ -87,8 +88,8 @@ const noReplies = "no DNS server of the cluster replied to this machine: run doc
 
 // Checks returns the table of checks, in the order in which they run.
 func Checks() []Check {
-	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), nodeChecks(), podChecks(), networkChecks(),
-		nameChecks(), admissionChecks(), probeChecks())
+	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), nodeChecks(), kubeletChecks(), podChecks(),
+		podFileChecks(), networkChecks(), nameChecks(), admissionChecks(), probeChecks())
 }
 
 // Run returns what is wrong in a cluster. It is deterministic.
@@ -104,7 +105,10 @@ func Run(s *Snapshot) v1alpha1.DoctorResult {
 			continue
 		}
 		hits := c.find(v)
-		if len(hits) == 0 {
+		switch why, ok := read(c.whole...)(v); {
+		case len(hits) == 0 && !ok:
+			result.NotChecked = addNotChecked(result.NotChecked, c.Code, why)
+		case len(hits) == 0:
 			result.Passed++
 		}
 		result.Findings = append(result.Findings, c.findings(hits)...)

@@ -61,6 +61,12 @@ func corefileChecks() []Check {
 			next:  nextEdit, needs: needs, find: findNoKubernetes,
 		},
 		{
+			Code: "corefile-hosts-fallthrough", Severity: policy.SeverityError,
+			What:  "the plugin hosts answers for all names and has no fallthrough",
+			cause: "hosts comes before kubernetes and forward: without fallthrough every name that it does not have gets SERVFAIL",
+			next:  nextEdit + "; add fallthrough to the block of hosts", needs: needs, find: findHostsFallthrough,
+		},
+		{
 			Code: "corefile-domain", Severity: policy.SeverityError,
 			What:  "the cluster DNS serves another domain than the kubelets give pods to search",
 			cause: "the short names of Services do not resolve",
@@ -236,7 +242,7 @@ func findStubResolver(v *view) (hits []hit) {
 	for _, f := range v.corefile.find("forward") {
 		if slices.Contains(f.Args, "/etc/resolv.conf") {
 			hits = append(hits, v.corefileHit("it forwards to the servers of the node's resolv.conf, which is a stub",
-				f.evidence(), "ConfigMap kube-system/kubelet-config, resolvConf: "+*v.kubelet.ResolvConf))
+				f.evidence(), v.kubelet.source.String()+", resolvConf: "+*v.kubelet.ResolvConf))
 		}
 	}
 	return hits
@@ -260,7 +266,7 @@ func findDomain(v *view) []hit {
 	if want == "." || len(zones) == 0 || slices.ContainsFunc(zones, serves) {
 		return nil
 	}
-	evidence := []string{"ConfigMap kube-system/kubelet-config, clusterDomain: " + v.kubelet.ClusterDomain}
+	evidence := []string{v.kubelet.source.String() + ", clusterDomain: " + v.kubelet.ClusterDomain}
 	for _, k := range v.corefile.find("kubernetes") {
 		evidence = append(evidence, k.evidence())
 	}
@@ -330,6 +336,22 @@ func findReverseFallthrough(v *view) (hits []hit) {
 				hits = append(hits, v.corefileHit("no fallthrough for "+zone, k.evidence()))
 				break
 			}
+		}
+	}
+	return hits
+}
+
+// findHostsFallthrough returns the plugins hosts that end the search for a name of the cluster
+// or outside of it. With zones of its own the plugin ends it for these only.
+func findHostsFallthrough(v *view) (hits []hit) {
+	for _, h := range v.corefile.find("hosts") {
+		zones := h.Args
+		if len(zones) > 0 && path.IsAbs(zones[0]) {
+			zones = zones[1:]
+		}
+		serves := len(h.block.Find("kubernetes"))+len(h.block.Find("forward")) > 0
+		if len(zones) == 0 && serves && len(h.Find("fallthrough")) == 0 {
+			hits = append(hits, v.corefileHit("hosts without fallthrough", h.evidence()))
 		}
 	}
 	return hits

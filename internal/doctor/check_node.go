@@ -20,7 +20,7 @@ func nodeChecks() []Check {
 		{
 			Code: "kubelet-no-cluster-dns", Severity: policy.SeverityError, What: "the kubelets have no cluster DNS",
 			cause: "pods with the policy ClusterFirst get the resolv.conf of the node",
-			next:  "kubectl -n kube-system edit configmap kubelet-config; set clusterDNS, and the same on the nodes",
+			next:  "set clusterDNS in the KubeletConfiguration of the nodes, and in the ConfigMap kube-system/kubelet-config",
 			needs: []need{needKubelet}, find: findNoClusterDNS,
 		},
 		{
@@ -44,7 +44,7 @@ func findNoClusterDNS(v *view) []hit {
 		return nil
 	}
 	return []hit{{
-		object: object{"ConfigMap", systemNamespace, KubeletConfigMap}, message: "clusterDNS has no address",
+		object: v.kubelet.source, message: "clusterDNS has no address",
 		evidence: []string{"clusterDNS: [" + strings.Join(v.kubelet.ClusterDNS, ", ") + "]"},
 	}}
 }
@@ -53,7 +53,7 @@ func findNodeCacheMissing(v *view) (hits []hit) {
 	for _, a := range v.clusterDNS {
 		if a.IsLinkLocalUnicast() && len(v.nodeCaches) == 0 {
 			hits = append(hits, hit{
-				object: object{"ConfigMap", systemNamespace, KubeletConfigMap}, message: fmt.Sprintf(
+				object: v.kubelet.source, message: fmt.Sprintf(
 					"clusterDNS is %s, and no DaemonSet is a node cache",
 					a,
 				),

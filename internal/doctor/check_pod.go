@@ -134,7 +134,22 @@ func findLimits(v *view) (hits []hit) {
 // engine returns the policy engine for the cluster. The resolv.conf of the nodes is unknown,
 // and left out.
 func (v *view) engine() (*policy.Engine, error) {
-	n := policy.Node{ClusterDNS: v.clusterDNS, ClusterDomain: v.domain}
+	return v.engineFor(v.clusterDNS)
+}
+
+// engineOf returns the policy engine for the pods of a node: with the addresses of its kubelet,
+// if they were read.
+func (v *view) engineOf(node string) (*policy.Engine, error) {
+	for _, k := range v.running {
+		if k.source.name == node {
+			return v.engineFor(k.addrs)
+		}
+	}
+	return v.engine()
+}
+
+func (v *view) engineFor(clusterDNS []netip.Addr) (*policy.Engine, error) {
+	n := policy.Node{ClusterDNS: clusterDNS, ClusterDomain: v.domain}
 	if len(n.ClusterDNS) == 0 && v.dns != nil {
 		for _, text := range v.dns.Spec.ClusterIPs {
 			if a, err := netip.ParseAddr(text); err == nil {

@@ -124,7 +124,7 @@ func findServiceAddress(v *view) (hits []hit) {
 			object: serviceObject(v.dns), message: fmt.Sprintf("pods query %s, and the Service has another address", a),
 			evidence: []string{
 				"spec.clusterIPs: " + strings.Join(ips, ", "),
-				"ConfigMap kube-system/kubelet-config, clusterDNS: " + strings.Join(v.kubelet.ClusterDNS, ", "),
+				v.kubelet.source.String() + ", clusterDNS: " + strings.Join(v.kubelet.ClusterDNS, ", "),
 			},
 		})
 	}

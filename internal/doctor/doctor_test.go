@@ -137,7 +137,9 @@ func healthy(t testing.TB) dnsfaults.Objects {
 }
 
 func TestRun_Healthy(t *testing.T) {
-	r := Run(snapshotOf(t, healthy(t)))
+	s := snapshotOf(t, healthy(t))
+	permit(s)
+	r := Run(s)
 	for _, f := range r.Findings {
 		t.Errorf("%+v", f)
 	}

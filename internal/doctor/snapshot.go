@@ -42,6 +42,11 @@ type Snapshot struct {
 
 	Probes []v1alpha1.DoctorProbe
 
+	// Kubelets and PodFiles need permissions that reading does not need; empty unless the
+	// user allows it.
+	Kubelets []Kubelet
+	PodFiles []PodFile
+
 	// Unread has the reasons why objects or probes are missing above. A kind of which a part
 	// is missing is unread, too: absence does not follow from a part.
 	Unread map[Kind]string
@@ -73,6 +78,8 @@ const (
 	Mutating    Kind = "mutatingwebhookconfigurations"
 	ConfigMaps  Kind = "configmaps"
 	Probes      Kind = "probes"
+	Kubelets    Kind = "nodes/proxy"
+	PodFiles    Kind = "pods/exec"
 )
 
 // Scope limits which pods and Services are checked, apart from those of the cluster DNS. The

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -30,9 +28,11 @@ type view struct {
 	dnsPods   []*corev1.Pod
 	endpoints []endpoint // of dns
 
-	kubelet    *kube.KubeletConfiguration // nil: unknown
-	kubeletErr string                     // why kubelet is nil
-	clusterDNS []netip.Addr               // of kubelet
+	running       []*kubeletFacts // kubelets, by node; empty: not read
+	kubeletConfig *kubeletFacts   // of kubelet-config; nil: unknown
+	kubeletErr    string          // why kubeletConfig is nil
+	kubelet       *kubeletFacts   // one that runs, or kubeletConfig; nil: unknown
+	clusterDNS    []netip.Addr    // of kubelet
 
 	corefile *corefileSource // nil: the cluster DNS has none, or it was not read
 	domain   string          // of the cluster, in lower case, without final dot
@@ -72,7 +72,7 @@ func newView(s *Snapshot) *view {
 	}
 	v.dnsPods = DNSPods(v.dns, s.Pods)
 	v.endpoints = endpointsOf(v.dns, s.Slices)
-	v.readKubelet()
+	v.readKubelets()
 	v.readCorefile()
 	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain(), v.corefileDomain(), defaultDomain)
 	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
@@ -148,36 +148,6 @@ func isDNSPort(service *corev1.Service, p discoveryv1.EndpointPort) bool {
 	return slices.ContainsFunc(service.Spec.Ports, func(s corev1.ServicePort) bool {
 		return s.Port == dnsPort && s.Name == name && cmp.Or(s.Protocol, corev1.ProtocolTCP) == protocol
 	})
-}
-
-// readKubelet parses the configuration that kubeadm keeps for its kubelets.
-func (v *view) readKubelet() {
-	c := v.configMap(systemNamespace, KubeletConfigMap)
-	if c == nil {
-		v.kubeletErr = cmp.Or(
-			v.Unread[ConfigMaps],
-			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the kubelets' configuration in the API",
-		)
-		return
-	}
-	k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"]))
-	if err != nil {
-		v.kubeletErr = fmt.Sprintf("ConfigMap kube-system/kubelet-config: %v", err)
-		return
-	}
-	v.kubelet = &k
-	for _, text := range k.ClusterDNS {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			v.clusterDNS = append(v.clusterDNS, addr.Unmap())
-		}
-	}
-}
-
-func (v *view) kubeletDomain() string {
-	if v.kubelet == nil {
-		return ""
-	}
-	return v.kubelet.ClusterDomain
 }
 
 func (v *view) configMap(namespace, name string) *corev1.ConfigMap {

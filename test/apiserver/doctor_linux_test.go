@@ -152,6 +152,7 @@ func (d *doctorTest) run(t *testing.T) {
 	t.Run("permissions", d.permissions)
 	t.Run("pod", d.pod)
 	t.Run("page", d.page)
+	t.Run("CoreDNS", d.coreDNS)
 	page, err := os.ReadFile("../../docs/doctor.md")
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +207,12 @@ func (d *doctorTest) waitHealthy(t *testing.T) {
 func (d *doctorTest) check(t *testing.T, name string, want []string, evidence string) {
 	t.Helper()
 	r, exit := d.doctor(t)
+	d.checkResult(t, r, exit, name, want, evidence)
+}
+
+// checkResult compares the codes of the findings in a result, and records the fault.
+func (d *doctorTest) checkResult(t *testing.T, r v1alpha1.DoctorResult, exit int, name string, want []string, evidence string) {
+	t.Helper()
 	var codes []string
 	hasError, found := false, ""
 	for _, f := range r.Findings {

@@ -15,12 +15,15 @@ import (
 // module is ours; it contains the module that builds Kubernetes.
 const module = "github.com/dnsconfigurer/dnsconfigurer"
 
-// Install makes programs available to Start and Kubectl in this test, and in processes that it
-// starts, which need no network then.
+// coreDNS is a cluster DNS server for tests of this package.
+const coreDNS = "coredns"
+
+// Install makes programs available to Start, Kubectl and CoreDNS in this test, and in processes
+// that it starts, which need no network then.
 func Install(t testing.TB) {
 	t.Helper()
 	installEtcd(t)
-	for _, program := range []string{"kube-apiserver", "kubectl"} {
+	for _, program := range []string{"kube-apiserver", "kubectl", coreDNS} {
 		t.Setenv(variable(program), build(t, program))
 	}
 }
@@ -61,7 +64,13 @@ func aptGet(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build returns the path of a program of Kubernetes, such as kube-apiserver.
+// CoreDNS returns the path of CoreDNS, built from the module of the benchmarks.
+func CoreDNS(t testing.TB) string {
+	t.Helper()
+	return build(t, coreDNS)
+}
+
+// build returns the path of a program: one of Kubernetes, such as kube-apiserver, or CoreDNS.
 func build(t testing.TB, program string) string {
 	t.Helper()
 	if path := os.Getenv(variable(program)); path != "" {
@@ -69,7 +78,12 @@ func build(t testing.TB, program string) string {
 	}
 	start := time.Now()
 	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	path := buildIn(t, filepath.Join(root, "test", "cluster"), program)
+	var path string
+	if program == coreDNS {
+		path = cached(t, filepath.Join(root, "test", "bench"), "./cmd/coredns")
+	} else {
+		path = buildIn(t, filepath.Join(root, "test", "cluster"), program)
+	}
 	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
 	return path
 }
@@ -79,12 +93,15 @@ func build(t testing.TB, program string) string {
 func buildIn(t testing.TB, dir, program string) string {
 	t.Helper()
 	version := run(t, dir, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	// "go tool" has no linker flags. "go run" prints the path of a temporary file when it has
-	// linked the program, and the path in the cache from then on.
-	args := []string{
-		"go", "run", "-ldflags=-X=k8s.io/component-base/version.gitVersion=" + version, "-exec=echo",
-		"k8s.io/kubernetes/cmd/" + program,
-	}
+	return cached(t, dir, "-ldflags=-X=k8s.io/component-base/version.gitVersion="+version, "k8s.io/kubernetes/cmd/"+program)
+}
+
+// cached builds a program with "go run", because "go tool" has no linker flags, and returns its
+// path. "go run" prints the path of a temporary file when it has linked the program, and the
+// path in the cache from then on.
+func cached(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	args = append([]string{"go", "run", "-exec=echo"}, args...)
 	path := run(t, dir, args...)
 	if _, err := os.Stat(path); err != nil {
 		path = run(t, dir, args...)

