@@ -53,7 +53,10 @@ once on SIGHUP. If the configuration is invalid, the agent keeps the previous on
 		defer stop()
 		writer.Logger().Info("starting", "version", version())
 		server := agent.Server{Source: source, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
-		return server.Run(cmd.Context(), c)
+		if err := server.Run(cmd.Context(), c); err != nil {
+			return loggedError{err, c.LogFormat}
+		}
+		return nil
 	}
 	return cmd
 }
