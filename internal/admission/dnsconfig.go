@@ -110,8 +110,9 @@ func searchProblem(s string) (problem, hint string) {
 }
 
 // checkRootSearch warns of the search domain ".". musl tries name + "." + domain, which with
-// the domain "." has an empty label; the lookup then ends, without later domains and the
-// name itself (src/network/lookup_name.c). For glibc "." is the root.
+// the domain "." has an empty label (src/network/lookup_name.c). In musl 1.2.3 the lookup then
+// ends, without later domains and the name itself; musl 1.2.5 continues. For glibc "." is the
+// root.
 func (c *check) checkRootSearch(ctx context.Context) {
 	if c.o.Pod.Config == nil {
 		return
@@ -122,7 +123,7 @@ func (c *check) checkRootSearch(ctx context.Context) {
 		}
 		if s == "." && !c.full(CodeRootSearch) {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
-				`musl stops at the search domain ".": Alpine images do not resolve names that no earlier domain has`,
+				`musl 1.2.3 stops at the search domain ".", musl 1.2.5 skips it: images of Alpine 3.17 and earlier do not resolve names that no earlier domain has`,
 				"remove it: every resolver also tries the name without a search domain")
 		}
 	}
