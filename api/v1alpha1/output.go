@@ -66,7 +66,8 @@ type Finding struct {
 	EnforcedBy string `json:"enforcedBy"` // apiserver, node, dnsconfigurer
 	Reason     string `json:"reason"`     // of the kubelet's event; "": there is no event
 	Field      string `json:"field"`
-	Line       int    `json:"line,omitempty"`   // of the field in the manifest, from 1; 0: it is not in one
+	File       string `json:"file,omitempty"`   // of `config check`; other commands have it beside the findings
+	Line       int    `json:"line,omitempty"`   // of the field in the file, from 1; 0: it is not in one
 	Column     int    `json:"column,omitempty"` // in characters, from 1
 	Message    string `json:"message"`          // the text of the event if there is one
 	Hint       string `json:"hint"`

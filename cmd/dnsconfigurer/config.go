@@ -107,7 +107,7 @@ func (c *checker) checkFile(cmd *cobra.Command, path string) error {
 	}
 	found, problem := check(path)
 	if c.output == "json" {
-		found, problem = append(found, filecheck.ErrorFindings(problem)...), nil
+		found, problem = append(found, filecheck.ErrorFindings(path, problem)...), nil
 	}
 	if err := output.WriteFileFindings(cmd.OutOrStdout(), c.output, path, found); err != nil {
 		return fmt.Errorf("writing the result: %w", err)

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
@@ -57,4 +60,31 @@ func (p *Places) addTo(err error) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Split splits the text of an error about the file into the position, the field and the rest,
+// as far as it has them.
+func (p *Places) Split(text string) (at document.Position, field, rest string) {
+	rest, ok := strings.CutPrefix(text, p.file+":")
+	if !ok {
+		return document.Position{}, "", text
+	}
+	if m := placePattern().FindStringSubmatch(rest); m != nil {
+		at.Line, _ = strconv.Atoi(m[1])
+		at.Column, _ = strconv.Atoi(m[2])
+		rest = m[3]
+	}
+	rest = strings.TrimPrefix(rest, " ")
+	if m := fieldPattern().FindStringSubmatch(rest); m != nil {
+		return at, m[1], m[2]
+	}
+	return at, "", rest
+}
+
+// placePattern matches a line, a column or nothing, and the rest of an error.
+func placePattern() *regexp.Regexp { return regexp.MustCompile(`(?s)^(\d+)(?::(\d+))?: (.*)$`) }
+
+// fieldPattern matches the path of a field, such as node.rules[0].options, and the rest.
+func fieldPattern() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^([A-Za-z]\w*(?:\[\d+\]|\.\w+)*): (.+)$`)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // codeInvalid is the code of an error in a configuration file.
-const codeInvalid policy.Code = "invalid-configuration"
+const codeInvalid = "invalid-configuration"
 
 // File returns the findings about a configuration file with their places in it, and the errors
 // for which the process would not use it. The findings are about the node, too: its resolv.conf
@@ -29,7 +29,7 @@ func File(path string) ([]v1alpha1.Finding, error) {
 	list, places := output.Findings(found), config.ReadPlaces(path)
 	for i, f := range list {
 		at := places.Of(f.Field)
-		list[i].Line, list[i].Column = at.Line, at.Column
+		list[i].File, list[i].Line, list[i].Column = path, at.Line, at.Column
 	}
 	return list, err
 }
@@ -44,19 +44,24 @@ func Fields(path string) ([]v1alpha1.Finding, error) {
 	return nil, k.fields(path)
 }
 
-// ErrorFindings returns a finding for each of the errors that err joins.
-func ErrorFindings(err error) []v1alpha1.Finding {
+// ErrorFindings returns a finding for each of the errors that err joins, which File or Fields has
+// returned for path.
+func ErrorFindings(path string, err error) []v1alpha1.Finding {
 	if err == nil {
 		return nil
 	}
-	var list []policy.Finding
+	var list []v1alpha1.Finding
+	places := config.ReadPlaces(path)
 	for _, e := range multierr.Unjoin(err) {
-		list = append(list, policy.Finding{
-			Code: codeInvalid, Severity: policy.SeverityError,
-			EnforcedBy: policy.EnforcedByDNSConfigurer, Message: e.Error(),
-		})
+		f := v1alpha1.Finding{
+			Code: codeInvalid, Severity: string(policy.SeverityError),
+			EnforcedBy: string(policy.EnforcedByDNSConfigurer), File: path,
+		}
+		at, field, message := places.Split(e.Error())
+		f.Line, f.Column, f.Field, f.Message = at.Line, at.Column, field, message
+		list = append(list, f)
 	}
-	return output.Findings(list)
+	return list
 }
 
 // A kind has the checks of the configuration files of one kind.

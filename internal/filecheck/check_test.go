@@ -63,11 +63,12 @@ func TestFile_Places(t *testing.T) {
 }
 
 func TestErrorFindings(t *testing.T) {
-	if found := ErrorFindings(nil); len(found) != 0 {
+	if found := ErrorFindings("a.yaml", nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
-	found := ErrorFindings(errors.Join(errors.New("one"), errors.New("two")))
-	if len(found) != 2 || found[1].Message != "two" || found[1].Severity != "error" {
+	found := ErrorFindings("a.yaml", errors.Join(errors.New("a.yaml:3:1: mode: one"), errors.New("two")))
+	if len(found) != 2 || found[0].Line != 3 || found[0].Field != "mode" || found[0].Message != "one" ||
+		found[1].Message != "two" || found[1].Severity != "error" {
 		t.Errorf("%v", found)
 	}
 }
