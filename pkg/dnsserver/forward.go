@@ -50,7 +50,7 @@ type Forwarding struct {
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
 	// Set by SetForwarding.
-	inZone                         bool // a stub domain may be in the zone, so that not all of its names are the server's
+	inZone                         bool // a stub domain may be in the zone: not all names of the zone are this server's
 	upstreamOutage, expanderOutage *outage
 	generation                     cache.Generation // replies to queries of an older one are not cached
 }

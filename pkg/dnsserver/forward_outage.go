@@ -13,12 +13,11 @@ import (
 // milliseconds, so that a retry costs little.
 const clusterRetryInterval = 2 * time.Second
 
-// outage determines when servers reply again after they did not. The stale answers from
-// before are refreshed then, and not only after their retry interval.
+// outage detects the end of an outage: servers reply again after a time without replies. Stale
+// answers from before are then refreshed at once, instead of after their retry interval.
 //
-// A query without a reply is an outage only if no other query got one meanwhile: a name whose
-// own servers are dead is not, and keeps its retry interval however often other names are
-// answered.
+// A query without a reply is part of an outage only if no other query got a reply meanwhile. So
+// a name whose own servers are dead keeps its retry interval while other names are answered.
 type outage struct {
 	mu        sync.Mutex
 	lastReply time.Time
