@@ -110,16 +110,18 @@ func TestAgent_References(t *testing.T) {
 	name := agent.Containers[0].Env[0]
 	port := agent.Containers[0].Ports[0].ContainerPort
 	for name, ok := range map[string]bool{
-		"the relay's socket of the agent":      slices.Contains(relayArgs, "--agent="+socket),
-		"the socket's directory of the relay":  relayMounts[directory].ReadOnly && isHostPath(relayMounts[directory], directory),
-		"the socket's directory of the agent":  !agentMounts[directory].ReadOnly && isHostPath(agentMounts[directory], directory),
-		"the runtime's socket":                 slices.Contains(relayArgs, "--socket="+nri+"/nri.sock") && isHostPath(relayMounts[nri], nri),
+		"the relay's socket of the agent":     slices.Contains(relayArgs, "--agent="+socket),
+		"the socket's directory of the relay": relayMounts[directory].ReadOnly && isHostPath(relayMounts[directory], directory),
+		"the socket's directory of the agent": !agentMounts[directory].ReadOnly && isHostPath(agentMounts[directory], directory),
+		"the runtime's socket": slices.Contains(relayArgs, "--socket="+nri+"/nri.sock") &&
+			isHostPath(relayMounts[nri], nri),
 		"the directory of sandboxes":           !sandboxes.ReadOnly && isHostPath(sandboxes, c.SandboxDirectories[0]),
 		"the kubelet's configuration":          kubelet.ReadOnly && isHostPath(kubelet, c.Node.KubeletConfig),
 		"the service account, not the kubelet": c.InCluster && c.Kubeconfig == "",
-		"the name of the node":                 slices.Contains(args, "$("+name.Name+")") && name.ValueFrom.FieldRef.FieldPath == "spec.nodeName",
-		"the agent's port":                     netip.MustParseAddrPort(c.HTTP).Port() == uint16(port),
-		"the relay's port":                     slices.Contains(relayArgs, "--http=[::]:9352") && relay.Containers[0].Ports[0].ContainerPort == 9352,
+		"the name of the node": slices.Contains(args, "$("+name.Name+")") &&
+			name.ValueFrom.FieldRef.FieldPath == "spec.nodeName",
+		"the agent's port": netip.MustParseAddrPort(c.HTTP).Port() == uint16(port),
+		"the relay's port": slices.Contains(relayArgs, "--http=[::]:9352") && relay.Containers[0].Ports[0].ContainerPort == 9352,
 	} {
 		if !ok {
 			t.Errorf("differs: %s", name)

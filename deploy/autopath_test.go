@@ -43,7 +43,8 @@ func TestAutopath_Objects(t *testing.T) {
 	}
 	slices.Sort(resources)
 	// The kinds that `dnsconfigurer render` reads, without subresources.
-	want := []string{"cronjobs", "daemonsets", "deployments", "jobs", "pods", "podtemplates", "replicasets", "replicationcontrollers", "statefulsets"}
+	want := []string{"cronjobs", "daemonsets", "deployments", "jobs", "pods", "podtemplates",
+		"replicasets", "replicationcontrollers", "statefulsets"}
 	if !slices.Equal(resources, want) {
 		t.Errorf("resources %v, want %v", resources, want)
 	}

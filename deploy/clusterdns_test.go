@@ -148,7 +148,8 @@ func TestClusterDNS_References(t *testing.T) {
 			t.Errorf("%s is in %q", o.GetName(), o.GetNamespace())
 		}
 	}
-	selectors := map[string]*metav1.LabelSelector{"Deployment": c.deployment.Spec.Selector, "PodDisruptionBudget": c.budget.Spec.Selector, "NetworkPolicy": &c.network.Spec.PodSelector}
+	selectors := map[string]*metav1.LabelSelector{"Deployment": c.deployment.Spec.Selector,
+		"PodDisruptionBudget": c.budget.Spec.Selector, "NetworkPolicy": &c.network.Spec.PodSelector}
 	for _, spread := range c.pod.TopologySpreadConstraints {
 		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector
 	}
@@ -167,7 +168,8 @@ func TestClusterDNS_References(t *testing.T) {
 	}
 	for _, same := range []struct{ name, got, want string }{
 		{"the pods' account", c.pod.ServiceAccountName, c.account.Name},
-		{"the bound account", c.binding.Subjects[0].Kind + " " + c.binding.Subjects[0].Namespace + "/" + c.binding.Subjects[0].Name, "ServiceAccount kube-system/" + c.account.Name},
+		{"the bound account", c.binding.Subjects[0].Kind + " " + c.binding.Subjects[0].Namespace +
+			"/" + c.binding.Subjects[0].Name, "ServiceAccount kube-system/" + c.account.Name},
 		{"the bound role", c.binding.RoleRef.Kind + " " + c.binding.RoleRef.Name, "ClusterRole " + c.role.Name},
 		// Kubelets, kubeadm and monitoring depend on these.
 		{"the Service's name", c.service.Name, "kube-dns"},
@@ -290,7 +292,8 @@ func patchedPorts(t *testing.T) map[string]string {
 	ports := map[string]string{}
 	for pair := range slices.Chunk(steps, 2) {
 		test, replace := pair[0], pair[1]
-		if test.Op != "test" || replace.Op != "replace" || path.Base(test.Path) != "name" || path.Base(replace.Path) != "targetPort" || path.Dir(test.Path) != path.Dir(replace.Path) {
+		if test.Op != "test" || replace.Op != "replace" || path.Base(test.Path) != "name" ||
+			path.Base(replace.Path) != "targetPort" || path.Dir(test.Path) != path.Dir(replace.Path) {
 			t.Errorf("%v", pair)
 		}
 		ports[test.Value] = replace.Value
@@ -350,7 +353,8 @@ func TestClusterDNS_Restrictions(t *testing.T) {
 		}
 	}
 	checkReadOnly(t, c.role)
-	if text, err := os.ReadFile("../release/image.go"); err != nil || !strings.Contains(string(text), fmt.Sprintf("imageUser = \"%d:%d\"", *p.RunAsUser, *p.RunAsGroup)) {
+	if text, err := os.ReadFile("../release/image.go"); err != nil ||
+		!strings.Contains(string(text), fmt.Sprintf("imageUser = \"%d:%d\"", *p.RunAsUser, *p.RunAsGroup)) {
 		t.Errorf("the user of the image is not %d (%v)", *p.RunAsUser, err)
 	}
 }

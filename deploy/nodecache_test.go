@@ -38,7 +38,8 @@ func TestNodeCache_References(t *testing.T) {
 	set, config := readNodeCache(t)
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
-	if set.Namespace != "kube-system" || config.Namespace != "kube-system" || !labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(set.Spec.Template.Labels)) {
+	if set.Namespace != "kube-system" || config.Namespace != "kube-system" ||
+		!labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(set.Spec.Template.Labels)) {
 		t.Errorf("in %s and %s, %v selects %v", set.Namespace, config.Namespace, set.Spec.Selector, set.Spec.Template.Labels)
 	}
 	volumes, mounts := map[string]corev1.VolumeSource{}, map[string]corev1.VolumeMount{}
@@ -81,7 +82,8 @@ func TestNodeCache_Service(t *testing.T) {
 		if got := service.Namespace + "/" + service.Name; got != v1alpha1.DefaultAutopathService {
 			t.Errorf("the cluster DNS does not accept search lists from the endpoints of %s", got)
 		}
-		if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses || *service.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack ||
+		if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||
+			*service.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack ||
 			!labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)) {
 			t.Errorf("the endpoints of the Service are not the addresses of all nodes: %+v", service.Spec)
 		}
@@ -118,7 +120,8 @@ func TestNodeCache_Restrictions(t *testing.T) {
 	c := pod.Containers[0]
 	s, update := c.SecurityContext, set.Spec.UpdateStrategy.RollingUpdate
 	for name, ok := range map[string]bool{
-		"two capabilities":           slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
+		"two capabilities": slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) &&
+			slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
 		"no privilege escalation":    !*s.AllowPrivilegeEscalation && s.Privileged == nil,
 		"read-only root file system": *s.ReadOnlyRootFilesystem,
 		"runtime seccomp profile":    pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,

@@ -48,7 +48,8 @@ func parseUnit(text, kind string) (unit, error) {
 			}
 		default:
 			key, value, found := strings.Cut(line, "=")
-			if !found || section == "" || key == "" || strings.TrimSpace(line) != line || strings.HasSuffix(key, " ") || strings.HasSuffix(line, `\`) {
+			if !found || section == "" || key == "" || strings.TrimSpace(line) != line ||
+				strings.HasSuffix(key, " ") || strings.HasSuffix(line, `\`) {
 				return nil, fmt.Errorf("line %d: %q", i+1, line)
 			}
 			u[section+"."+key] = append(u[section+"."+key], value)
@@ -83,7 +84,8 @@ func TestParseUnit(t *testing.T) {
 	if err != nil || u.get("Unit.After") != "a b" || u.get("Service.Environment") != "A=B" {
 		t.Errorf("%v, %v", u, err)
 	}
-	for _, text := range []string{"After=a\n", "[Unit]\nAfter\n", "[Unit]\n=a\n", "[Unit]\nAfter =a\n", "[Socket]\n", "[Unit\n", "[Unit]\nAfter=a\\\nb\n"} {
+	for _, text := range []string{"After=a\n", "[Unit]\nAfter\n", "[Unit]\n=a\n", "[Unit]\nAfter =a\n",
+		"[Socket]\n", "[Unit\n", "[Unit]\nAfter=a\\\nb\n"} {
 		if u, err := parseUnit(text, "Service"); err == nil {
 			t.Errorf("%q: parsed as %v", text, u)
 		}
@@ -100,7 +102,8 @@ func TestUnits_References(t *testing.T) {
 		{"the socket's path", socket.get("Socket.ListenStream"), path},
 		{"the directory of the last good settings", service.get("Service.StateDirectory"), "dnsconfigurer"},
 		{"the service's writable path", service.get("Service.ReadWritePaths"), filepath.Dir(path)},
-		{"the kubelet's endpoint", kubelet.get("Service.Environment"), "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
+		{"the kubelet's endpoint", kubelet.get("Service.Environment"),
+			"KUBELET_EXTRA_ARGS=--container-runtime-endpoint=" + v1alpha1.DefaultShimListen},
 		{"the service's command", service.get("Service.ExecStart"), program + " shim --config " + configFile},
 		{"the unit that the service requires", service.get("Unit.Requires"), socketName},
 		{"the units that are enabled with it", service.get("Install.Also"), socketName + " " + filepath.Base(bypassFile)},

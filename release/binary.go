@@ -76,7 +76,8 @@ func compile(ctx context.Context, root, dir, platform string) (b binary, err err
 	if b.path, err = filepath.Abs(filepath.Join(dir, "dnsconfigurer-"+b.os+"-"+b.arch)); err != nil {
 		return b, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-tags", "grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", b.path, "./cmd/dnsconfigurer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-tags", "grpcnotrace",
+		"-trimpath", "-ldflags=-s -w", "-o", b.path, "./cmd/dnsconfigurer")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+b.os, "GOARCH="+b.arch)
 	cmd.Stderr = os.Stderr
@@ -91,7 +92,8 @@ func compile(ctx context.Context, root, dir, platform string) (b binary, err err
 func stampedVersion(info *buildinfo.BuildInfo) (version, revision string, err error) {
 	version = info.Main.Version
 	if version == "" || version == "(devel)" {
-		return "", "", errors.New("the binary has no version: build in a git clone, with git installed; Go finds no version in a linked worktree")
+		return "", "", errors.New("the binary has no version: build in a git clone, with git " +
+			"installed; Go finds no version in a linked worktree")
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {

@@ -199,7 +199,8 @@ func tarEntries(entries []entry, modified time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data)), ModTime: modified, Format: tar.FormatPAX, Typeflag: tar.TypeReg}
+		h := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data)), ModTime: modified,
+			Format: tar.FormatPAX, Typeflag: tar.TypeReg}
 		switch {
 		case strings.HasSuffix(e.name, "/"):
 			h.Typeflag = tar.TypeDir

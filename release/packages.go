@@ -36,7 +36,8 @@ var packageFiles = []files.Content{
 	{Source: "deploy/systemd/dnsconfigurer-shim.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.service"},
 	{Source: "deploy/systemd/dnsconfigurer-bypass.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-bypass.service"},
 	{Source: "deploy/systemd/dnsconfigurer-shim.socket", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.socket"},
-	{Source: "deploy/systemd/kubelet.service.d/20-dnsconfigurer.conf", Destination: "/usr/share/dnsconfigurer/kubelet.service.d/20-dnsconfigurer.conf"},
+	{Source: "deploy/systemd/kubelet.service.d/20-dnsconfigurer.conf",
+		Destination: "/usr/share/dnsconfigurer/kubelet.service.d/20-dnsconfigurer.conf"},
 	{Source: "deploy/systemd/shim.yaml", Destination: "/etc/dnsconfigurer/shim.yaml", Type: files.TypeConfigNoReplace},
 	{Source: "README.md", Destination: "/usr/share/doc/dnsconfigurer/README.md"},
 	{Source: "CHANGELOG.md", Destination: "/usr/share/doc/dnsconfigurer/CHANGELOG.md"},
@@ -100,7 +101,8 @@ func (r *release) packageInfo(b binary, format string, generated []entry) (*nfpm
 	}
 	contents = append(contents,
 		&files.Content{Source: b.path, Destination: "/usr/bin/dnsconfigurer", FileInfo: r.fileInfo(0o755)},
-		&files.Content{Source: "dnsconfigurer", Destination: "/usr/bin/kubectl-dnsconfigurer", Type: files.TypeSymlink, FileInfo: r.fileInfo(0o777)})
+		&files.Content{Source: "dnsconfigurer", Destination: "/usr/bin/kubectl-dnsconfigurer",
+			Type: files.TypeSymlink, FileInfo: r.fileInfo(0o777)})
 	for _, f := range packageFiles {
 		f.Source, f.FileInfo = filepath.Join(r.root, f.Source), r.fileInfo(0o644)
 		contents = append(contents, &f)
@@ -108,7 +110,8 @@ func (r *release) packageInfo(b binary, format string, generated []entry) (*nfpm
 	script := func(name string) string { return filepath.Join(r.root, "release", "packaging", name) }
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "dnsconfigurer", Arch: b.arch, Platform: b.os, Version: r.version, Release: packageRelease,
-		Section: "admin", Priority: "optional", Maintainer: maintainer, Description: packageDescription, Homepage: homepage, License: license,
+		Section: "admin", Priority: "optional", Maintainer: maintainer, Description: packageDescription,
+		Homepage: homepage, License: license,
 		MTime: r.time, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
 			Contents: contents,

@@ -117,7 +117,8 @@ func testImage(t *testing.T, r *release) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.OS != "linux" || config.Architecture != runtime.GOARCH || config.Config.User != imageUser || config.Config.Labels["org.opencontainers.image.revision"] != r.revision {
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH || config.Config.User != imageUser ||
+		config.Config.Labels["org.opencontainers.image.revision"] != r.revision {
 		t.Errorf("configuration %+v", config)
 	}
 	files := imageFiles(t, images[0])
@@ -194,7 +195,8 @@ func TestImage_OtherArchitecture(t *testing.T) {
 	}
 	defer file.Close()
 	if file.Machine != emulators[arch].machine || file.Section(".interp") != nil {
-		t.Errorf("the program is for %s, want %s; section of a dynamic linker: %v", file.Machine, emulators[arch].machine, file.Section(".interp"))
+		t.Errorf("the program is for %s, want %s; section of a dynamic linker: %v", file.Machine,
+			emulators[arch].machine, file.Section(".interp"))
 	}
 	out, err := exec.Command(emulators[arch].program, program, "version").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), r.version) {
@@ -278,7 +280,8 @@ func testReferrer(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest,
 	if err := spdxlib.ValidateDocument(doc); err != nil {
 		t.Error(err)
 	}
-	if len(doc.Packages) < 20 || !slices.ContainsFunc(doc.Relationships, func(r *spdx.Relationship) bool { return r.Relationship == "DESCRIBES" }) {
+	if len(doc.Packages) < 20 ||
+		!slices.ContainsFunc(doc.Relationships, func(r *spdx.Relationship) bool { return r.Relationship == "DESCRIBES" }) {
 		t.Errorf("%d packages, %d relationships", len(doc.Packages), len(doc.Relationships))
 	}
 }
@@ -292,7 +295,8 @@ func testArchive(t *testing.T, r *release) {
 	}
 	files := untar(t, zipped)
 	for _, want := range []string{"dnsconfigurer", "kubectl-dnsconfigurer", "LICENSE", "README.md", "CHANGELOG.md",
-		"completions/bash/dnsconfigurer", "completions/powershell/dnsconfigurer.ps1", "man/man1/dnsconfigurer.1", "man/man1/dnsconfigurer-config-check.1"} {
+		"completions/bash/dnsconfigurer", "completions/powershell/dnsconfigurer.ps1",
+		"man/man1/dnsconfigurer.1", "man/man1/dnsconfigurer-config-check.1"} {
 		if len(files[name+"/"+want]) == 0 {
 			t.Errorf("%s.tar.gz: no %s", name, want)
 		}
@@ -301,7 +305,8 @@ func testArchive(t *testing.T, r *release) {
 		t.Errorf("kubectl-dnsconfigurer: %q", got)
 	}
 	page := string(files[name+"/man/man1/dnsconfigurer-render.1"])
-	if !regexp.MustCompile(`(?s)^\.TH DNSCONFIGURER-RENDER 1 .*\.SH NAME\ndnsconfigurer\\-render \\- Print .*\.SH SYNOPSIS\n.*\.SH EXAMPLES\n.*\.SH FLAGS\n`).MatchString(page) {
+	if !regexp.MustCompile(`(?s)^\.TH DNSCONFIGURER-RENDER 1 .*\.SH NAME\ndnsconfigurer\\-render ` +
+		`\\- Print .*\.SH SYNOPSIS\n.*\.SH EXAMPLES\n.*\.SH FLAGS\n`).MatchString(page) {
 		t.Errorf("manual page:\n%s", page)
 	}
 }

@@ -68,7 +68,8 @@ func (r *release) sbom(b binary) ([]byte, error) {
 func modulePackage(m *debug.Module, id common.ElementID) *spdx.Package {
 	return &spdx.Package{
 		PackageName: m.Path, PackageSPDXIdentifier: id, PackageVersion: m.Version,
-		PackageDownloadLocation: "NOASSERTION", PackageLicenseConcluded: "NOASSERTION", PackageLicenseDeclared: "NOASSERTION", PackageCopyrightText: "NOASSERTION",
+		PackageDownloadLocation: "NOASSERTION", PackageLicenseConcluded: "NOASSERTION",
+		PackageLicenseDeclared: "NOASSERTION", PackageCopyrightText: "NOASSERTION",
 		PackageExternalReferences: []*spdx.PackageExternalReference{{
 			Category: "PACKAGE-MANAGER", RefType: "purl", Locator: "pkg:golang/" + m.Path + "@" + m.Version,
 		}},
@@ -76,7 +77,8 @@ func modulePackage(m *debug.Module, id common.ElementID) *spdx.Package {
 }
 
 func relate(from common.ElementID, relationship string, to common.ElementID) *spdx.Relationship {
-	return &spdx.Relationship{RefA: common.DocElementID{ElementRefID: from}, Relationship: relationship, RefB: common.DocElementID{ElementRefID: to}}
+	return &spdx.Relationship{RefA: common.DocElementID{ElementRefID: from}, Relationship: relationship,
+		RefB: common.DocElementID{ElementRefID: to}}
 }
 
 // bomArtifact returns the SBOM of an image as its referrer.

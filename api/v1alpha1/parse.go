@@ -109,7 +109,8 @@ func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 		return t // the document is not a mapping: it has no fields
 	}
 	if meta.APIVersion != GroupVersion {
-		problems = append(problems, &document.TypeError{Field: "apiVersion", Problem: fmt.Sprintf("is %q, must be %q", meta.APIVersion, GroupVersion)})
+		problems = append(problems,
+			&document.TypeError{Field: "apiVersion", Problem: fmt.Sprintf("is %q, must be %q", meta.APIVersion, GroupVersion)})
 	}
 	if meta.Kind != kind {
 		problems = append(problems, &document.TypeError{Field: "kind", Problem: fmt.Sprintf("is %q, must be %q", meta.Kind, kind)})

@@ -54,8 +54,10 @@ autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: tru
 func TestParseShim_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", `apiVersion: is "", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "", must be "ShimConfiguration"`},
-		{"other kind", "apiVersion: v1\nkind: Pod\n", `apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
-		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n", `unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
+		{"other kind", "apiVersion: v1\nkind: Pod\n",
+			`apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
+		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n",
+			`unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
 		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
 		{"wrong type in a list", head + "node: {clusterDNS: [10.96.0.10, [10]]}\n", "node.clusterDNS[1]: is a list, must be a string"},
@@ -88,18 +90,30 @@ func TestDefaults(t *testing.T) {
 	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
 		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
 		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nhandoverTimeout: 10m\n"+
-		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
-		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
+		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+
+		", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
+		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\n"+
+		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
+		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
 	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
-		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\nclusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
-		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\nlocalNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\nautopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
-		"limits: {maxConcurrent: 4096, reverseShare: 10, searchShare: 25, searchRate: 1000, searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128}\nlameduck: 0s\nlogFormat: text\n")
+		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\n"+
+		"clusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
+		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\n"+
+		"localNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\n"+
+		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
+		"limits: {maxConcurrent: 4096, reverseShare: 10, searchShare: 25, searchRate: 1000, "+
+		"searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128}\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
-		"listen: ':8443'\nnamespace: dnsconfigurer\nignore: []\ndenyOn: error\nlameduck: 5s\nlogFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
+		"listen: ':8443'\nnamespace: dnsconfigurer\nignore: []\ndenyOn: error\nlameduck: 5s\n"+
+		"logFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, "+
+		"uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
-		"listen: ['169.254.20.10:53']\nnotrack: auto\nclusterDNS: []\nclusterDomain: cluster.local\nreverseCIDRs: []\nupstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\nlocalNames: {specialUse: true}\n"+
+		"listen: ['169.254.20.10:53']\nnotrack: auto\nclusterDNS: []\nclusterDomain: cluster.local\n"+
+		"reverseCIDRs: []\nupstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\n"+
+		"stubDomains: []\nlocalNames: {specialUse: true}\n"+
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\n"+
-		"limits: {maxConcurrent: 2048, clusterShare: 25, reverseShare: 10, searchShare: 25, searchRate: 1000, searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128}\nlogFormat: text\n")
+		"limits: {maxConcurrent: 2048, clusterShare: 25, reverseShare: 10, searchShare: 25, "+
+		"searchRate: 1000, searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128}\nlogFormat: text\n")
 }
 
 func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {
@@ -190,7 +204,8 @@ func TestParseDNS_Invalid(t *testing.T) {
 		{"not a number", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
 		{"a negative number", dnsHead + "ttl: -1\n", "ttl: is -1, must be a whole number of 32 bits"},
 		{"a string instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},
-		{"a string instead of a mapping", dnsHead + "stubDomains: ['corp.example=192.0.2.1']\n", "stubDomains[0]: is a string, must be a mapping"},
+		{"a string instead of a mapping", dnsHead + "stubDomains: ['corp.example=192.0.2.1']\n",
+			"stubDomains[0]: is a string, must be a mapping"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

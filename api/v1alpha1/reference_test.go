@@ -37,7 +37,8 @@ Fields may be added in every release; none is removed or changes its meaning wit
 `
 
 // goTypes are the words of JSON for Go types.
-var goTypes = strings.NewReplacer("[]string", "list of strings", "[]", "list of ", "*bool", "boolean", "bool", "boolean", "int64", "number", "int", "number")
+var goTypes = strings.NewReplacer("[]string", "list of strings", "[]", "list of ", "*bool", "boolean",
+	"bool", "boolean", "int64", "number", "int", "number")
 
 // TestOutputReference checks that docs/json.md is generated from the comments on the types of
 // the output.
@@ -82,7 +83,8 @@ func writeType(t *testing.T, b *strings.Builder, fset *token.FileSet, decl *ast.
 	if !ok || decl.Doc == nil {
 		t.Fatalf("%s: a type of the output is a struct with a comment", spec.Name)
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", spec.Name, useJSONNames(strings.TrimSpace(decl.Doc.Text()), of))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", spec.Name,
+		useJSONNames(strings.TrimSpace(decl.Doc.Text()), of))
 	for _, f := range of.Fields.List {
 		var goType strings.Builder
 		if err := printer.Fprint(&goType, fset, f.Type); err != nil {

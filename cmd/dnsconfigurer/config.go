@@ -31,9 +31,10 @@ func configCommand() *cobra.Command {
 
 func configDefaultsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:       "defaults KIND",
-		Short:     "Print a configuration file with every field at its default",
-		Long:      "Print a configuration file with every field at its default, and comments.\nKIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
+		Use:   "defaults KIND",
+		Short: "Print a configuration file with every field at its default",
+		Long: "Print a configuration file with every field at its default, and comments.\n" +
+			"KIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
 		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
 		ValidArgs: v1alpha1.Kinds(),
 		Args:      oneArgument("KIND"),

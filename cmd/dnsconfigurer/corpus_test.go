@@ -122,7 +122,8 @@ func (r kubeletCase) check(t *testing.T) {
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", kubelet,
+		"--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {
@@ -138,7 +139,8 @@ func (r kubeletCase) check(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout.Bytes(), stderr.Bytes())
 	}
-	want := v1alpha1.RenderResult{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches, Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
+	want := v1alpha1.RenderResult{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches,
+		Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
 	var events []string
 	for _, e := range r.Expected.Events {
 		events = append(events, e.Reason+": "+e.Message)
@@ -153,7 +155,8 @@ func (r kubeletCase) check(t *testing.T) {
 		t.Errorf("events (-kubelet +ours):\n%s", diff)
 	}
 	slices.Sort(got.Options)
-	got = v1alpha1.RenderResult{Nameservers: got.Nameservers, Searches: got.Searches, Options: got.Options, Hostname: got.Hostname, Error: strings.ReplaceAll(got.Error, host, "/etc/resolv.conf")}
+	got = v1alpha1.RenderResult{Nameservers: got.Nameservers, Searches: got.Searches,
+		Options: got.Options, Hostname: got.Hostname, Error: strings.ReplaceAll(got.Error, host, "/etc/resolv.conf")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-kubelet +ours):\n%s", diff)
 	}

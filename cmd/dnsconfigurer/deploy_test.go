@@ -57,7 +57,8 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	configFile, kubeconfig := filepath.Join(dir, filepath.Base(args[at])), filepath.Join(dir, "kubeconfig")
 	api := kubeapi.New()
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("sendInitialEvents") { // an old API server without WatchList
 			http.Error(w, "forbidden unless the feature gate WatchList is enabled", http.StatusUnprocessableEntity)
@@ -82,7 +83,8 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+forward.Drain+5*time.Second {
-		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight", grace, c.LameduckTime, forward.Drain)
+		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight",
+			grace, c.LameduckTime, forward.Drain)
 	}
 
 	args[at] = configFile

@@ -53,7 +53,8 @@ func newDNSProcessFor(t *testing.T, fields string, cluster ...string) *dnsProces
 	t.Helper()
 	p := &dnsProcess{t: t, config: filepath.Join(t.TempDir(), "dns.yaml"), addr: freeAddr(t), http: freeAddr(t)}
 	p.write(fields)
-	p.signal, p.stop = startCommand(t, append([]string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http}, cluster...), &p.log)
+	p.signal, p.stop = startCommand(t,
+		append([]string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http}, cluster...), &p.log)
 	p.ready()
 	return p
 }
@@ -127,7 +128,9 @@ func upstreamSaying(t *testing.T, text string) (addr string) {
 			return nil
 		}
 		r := new(dns.Msg).SetReply(q)
-		r.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600}, Txt: []string{text}}}
+		r.Answer = []dns.RR{
+			&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600},
+				Txt: []string{text}}}
 		return r
 	})).Addr.String()
 }
@@ -163,8 +166,10 @@ func TestDNS_Reload(t *testing.T) {
 	expect("b.example.", `"two"`)
 	success("0")
 
-	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\nednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
-		"configuration applied", `take effect after a restart`, `fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
+	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\n"+
+		"ednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
+		"configuration applied", `take effect after a restart`,
+		`fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
 	success("1")
 	p.hangup("resolvConf: ''\n", "configuration applied")
 	expect("c.example.", "REFUSED")
@@ -220,7 +225,8 @@ func TestDNS_Lameduck(t *testing.T) {
 func TestDNS_Metrics(t *testing.T) {
 	api := kubeapi.New()
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
-	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
@@ -234,7 +240,8 @@ func TestDNS_Metrics(t *testing.T) {
 	p.ask("a.example.", dns.TypeTXT)
 	web.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
 	web.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: time.Now().Format(time.RFC3339Nano)}
-	api.Apply(&discoveryv1.EndpointSlice{ObjectMeta: web, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}}})
+	api.Apply(&discoveryv1.EndpointSlice{ObjectMeta: web, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}}})
 	p.eventually("the endpoint", func() bool {
 		return strings.Contains(get(t, p.http, "/metrics"), "dnsconfigurer_dns_programming_duration_seconds_count")
 	})

@@ -147,7 +147,8 @@ func shell(t *testing.T, dir, commands string) (stdout, stderr string, err error
 func runCommands(t *testing.T, place, dir, commands string) {
 	t.Helper()
 	stdout, stderr, err := shell(t, dir, commands)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitFailed && strings.Contains(commands, "examples/") && stdout != "" {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitFailed &&
+		strings.Contains(commands, "examples/") && stdout != "" {
 		err = nil
 	}
 	if err != nil {

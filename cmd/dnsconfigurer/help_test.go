@@ -26,7 +26,8 @@ func TestHelp_ExamplesWork(t *testing.T) {
 			}
 			tested++
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr); code == exitUsage || stdout.Len() == 0 && command != "validate" {
+			if code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr); code == exitUsage ||
+				stdout.Len() == 0 && command != "validate" {
 				t.Errorf("%s: exit code %d\n%s", args, code, stderr.String())
 			}
 		}

@@ -100,7 +100,8 @@ run the command again, which stops the shim. If a step fails, the steps before a
 			case err != nil:
 				return err
 			case !stopped:
-				printf(cmd, "the kubelet uses the shim until: systemctl restart %s; then run this command again to stop the shim", f.kubeletUnit)
+				printf(cmd, "the kubelet uses the shim until: systemctl restart %s; then run this command again to stop the shim",
+					f.kubeletUnit)
 				return nil
 			}
 			return f.bypass(e).End()

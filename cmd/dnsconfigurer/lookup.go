@@ -58,11 +58,15 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	flags := cmd.Flags()
 	l.manifests.register(flags)
 	flags.StringVar(&l.pod, "pod", "", "`NAMESPACE/NAME` of the pod or workload")
-	flags.StringVar(&l.library, "libc", string(libc.Glibc), "resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)")
+	flags.StringVar(&l.library, "libc", string(libc.Glibc),
+		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)")
 	flags.BoolVar(&l.compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
-	flags.StringVar(&l.server, "server", "", "`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
+	flags.StringVar(&l.server, "server", "",
+		"`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
 	flags.BoolVar(&l.complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
-	flags.StringSliceVar(&l.upstream, "upstream", nil, "`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster DNS; repeatable; empty: names outside the cluster are not queried")
+	flags.StringSliceVar(&l.upstream, "upstream", nil,
+		"`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster "+
+			"DNS; repeatable; empty: names outside the cluster are not queried")
 	formatFlag(cmd, &l.output, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
 	l.node.Register(flags)
 	completeFlag(cmd, "libc", libraries()...)
@@ -129,7 +133,8 @@ func (l *lookupFlags) run(cmd *cobra.Command, args []string) error {
 		return errors.Join(readErr, err)
 	}
 	if kube.IsWindows(&c.Pod.Pod.Spec) {
-		return errors.Join(readErr, fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", l.pod))
+		return errors.Join(readErr,
+			fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", l.pod))
 	}
 	simulation, err := lookup.New(c)
 	if err != nil {

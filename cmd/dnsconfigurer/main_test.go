@@ -41,7 +41,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("EXAMPLES", examples)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exit": exit, "stretch": stretch, "serve": serveZone, "untimed": untimed},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exit": exit, "stretch": stretch,
+			"serve": serveZone, "untimed": untimed},
 	})
 }
 

@@ -22,7 +22,8 @@ type manifestFlags struct {
 func (m *manifestFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&m.Paths, "filename", "f", nil, "`FILE|DIR|-` with manifests, or a pattern such as 'deploy/*.yaml'; repeatable")
 	flags.BoolVarP(&m.Recursive, "recursive", "R", false, "read the subdirectories of directories, too")
-	flags.BoolVar(&m.Strict, "strict", false, "unknown fields that do not affect DNS are errors; they are those of a newer Kubernetes, or misspelled")
+	flags.BoolVar(&m.Strict, "strict", false,
+		"unknown fields that do not affect DNS are errors; they are those of a newer Kubernetes, or misspelled")
 	flags.StringVarP(&m.namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
 }
 

@@ -45,7 +45,8 @@ func (f *nodeFlags) registerRestart(cmd *cobra.Command) {
 }
 
 func (f *nodeFlags) registerMetrics(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.metrics, "textfile-dir", "/var/lib/prometheus/node-exporter", "`DIR` of the text files of the node exporter, for the metric dnsconfigurer_bypass_active; a no-op if it does not exist")
+	cmd.Flags().StringVar(&f.metrics, "textfile-dir", "/var/lib/prometheus/node-exporter",
+		"`DIR` of the text files of the node exporter, for the metric dnsconfigurer_bypass_active; a no-op if it does not exist")
 }
 
 // state is the directory of the shim's state on the node.

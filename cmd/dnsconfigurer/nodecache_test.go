@@ -40,7 +40,8 @@ func newNodeCacheWith(t *testing.T, domains, ofCluster, ofNode string) *nodeCach
 	n.cluster = newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+ofCluster)
 	n.search(domains)
 	n.dnsProcess = dnsProcess{t: t, config: filepath.Join(dir, "nodecache.yaml"), addr: freeAddr(t), http: freeAddr(t)}
-	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr, upstreamSaying(t, "node"), n.host) + ofNode)
+	n.configure(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nresolvConf: %q\n", n.cluster.addr,
+		upstreamSaying(t, "node"), n.host) + ofNode)
 	n.signal, n.stop = startCommand(t, []string{"nodecache", "--config", n.config, "--listen", n.addr, "--http", n.http}, &n.log)
 	n.ready()
 	return n
@@ -113,7 +114,8 @@ func TestNodeCache(t *testing.T) {
 		n.ask("a.svc.cluster.local.", dns.TypeA)
 		return r.StatusCode == http.StatusServiceUnavailable
 	})
-	if got := get(t, n.http, "/readyz"); !strings.HasPrefix(got, "no cluster DNS server answers: ") || !strings.Contains(got, "\ncluster DNS "+n.cluster.addr+": does not answer") {
+	if got := get(t, n.http, "/readyz"); !strings.HasPrefix(got, "no cluster DNS server answers: ") ||
+		!strings.Contains(got, "\ncluster DNS "+n.cluster.addr+": does not answer") {
 		t.Errorf("/readyz says %s", got)
 	}
 	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
@@ -167,7 +169,8 @@ func TestNodeCache_Reload(t *testing.T) {
 			n.eventually(w, func() bool { return strings.Contains(n.log.String()[before:], w) })
 		}
 	}
-	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\nednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
+	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\n"+
+		"ednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
 		"configuration applied", `fields="[clusterDomain autopathSuffix ednsOption]"`)
 	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
 		t.Errorf("the cluster DNS says %s", got)

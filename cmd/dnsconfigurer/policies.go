@@ -38,10 +38,12 @@ the cluster does not say so.`,
 	f := cmd.Flags()
 	f.StringVar(&p.domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
 	f.StringSliceVar(&p.servers, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	f.StringSliceVar(&p.overrides, "allowed-overrides", nil, "`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
+	f.StringSliceVar(&p.overrides, "allowed-overrides", nil,
+		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
 	f.BoolVar(&p.check, "check", false, "report what the cluster of --kubeconfig enforces, instead of printing the policies")
 	f.StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, for --check; empty: in-cluster configuration")
-	f.StringVarP(&p.namespace, "namespace", "n", "default", "`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
+	f.StringVarP(&p.namespace, "namespace", "n", "default",
+		"`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
 	return cmd
 }
 

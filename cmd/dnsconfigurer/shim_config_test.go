@@ -78,22 +78,33 @@ var badConfigs = []struct {
 }{
 	{"no kubeconfig", map[string]string{"kubeconfig": ""}, "kubeconfig: no such file or directory"},
 	{"half a kubeconfig", map[string]string{"kubeconfig": "apiVersion: v1\nclusters: [{na"}, "kubeconfig: "},
-	{"no client certificate", map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
-		"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
+	{"no client certificate",
+		map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+			"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\n" +
+			"contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
 		"/nowhere/cert.pem"},
-	{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)}, "shim.yaml: node.nodeName: missing"},
-	{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)}, "node facts missing"},
-	{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"}, `shim.yaml: mode: "Guess": want Generate, Force or Observe`},
-	{"Force without a cluster DNS", map[string]string{"shim.yaml": fileShim + "mode: Force\n", "kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
+	{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)},
+		"shim.yaml: node.nodeName: missing"},
+	{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)},
+		"node facts missing"},
+	{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"},
+		`shim.yaml: mode: "Guess": want Generate, Force or Observe`},
+	{"Force without a cluster DNS",
+		map[string]string{"shim.yaml": fileShim + "mode: Force\n",
+			"kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
 		"shim.yaml: mode: Force without a cluster DNS"},
-	{"Fail without a kubeconfig", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
+	{"Fail without a kubeconfig",
+		map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
 		`shim.yaml: onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
 	{"a lookup without end", map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "lookupTimeout: 31s", 1)},
 		`shim.yaml: lookupTimeout: "31s": want 100ms to 30s`},
-	{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"}, `shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
+	{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"},
+		`shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
 	{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `shim.yaml: unknown field "mod"`},
-	{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"}, `shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
-	{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)}, `shim.yaml: http: "nonsense" is not an address with a port`},
+	{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"},
+		`shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
+	{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)},
+		`shim.yaml: http: "nonsense" is not an address with a port`},
 	{"half a kubelet file", map[string]string{"kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nki"}, "kubelet.yaml: "},
 	{"no kubelet file", map[string]string{"kubelet.yaml": ""}, "kubelet.yaml: no such file or directory"},
 }
@@ -114,7 +125,8 @@ func TestShim_BadConfig(t *testing.T) {
 					t.Errorf("/readyz?verbose:\n%s", ready)
 				}
 			}
-			if text := n.log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(strings.ReplaceAll(text, `\"`, `"`), tt.want) {
+			if text := n.log.String(); strings.Count(text, "level=ERROR") != 1 ||
+				!strings.Contains(strings.ReplaceAll(text, `\"`, `"`), tt.want) {
 				t.Errorf("the log has not one error with %s:\n%s", tt.want, text)
 			}
 			n.writeAll(n.files)
@@ -190,7 +202,8 @@ func TestShim_BadEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ old, new, want string }{
-		{"unix://$DIR/run/shim.sock", "tcp://127.0.0.1:1", `listen: "tcp://127.0.0.1:1" is not a unix socket: want an absolute path or unix:///PATH`},
+		{"unix://$DIR/run/shim.sock", "tcp://127.0.0.1:1",
+			`listen: "tcp://127.0.0.1:1" is not a unix socket: want an absolute path or unix:///PATH`},
 		{"runtimeEndpoint: $DIR/runtime.sock", "runtimeEndpoint: run/x.sock", `runtimeEndpoint: "run/x.sock" is not a unix socket`},
 		{"$DIR/runtime.sock", "$DIR/run/shim.sock", "is the socket of the shim"},
 		{"unix://$DIR/run/shim.sock", "$DIR/open/shim.sock", "not writable by others"},
@@ -198,7 +211,8 @@ func TestShim_BadEndpoints(t *testing.T) {
 	} {
 		n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, tt.old, tt.new, 1)})
 		var stderr bytes.Buffer
-		if code := run(t.Context(), []string{"shim", "--config", n.dir + "/shim.yaml"}, nil, &stderr, &stderr); code != exitFailed || !strings.Contains(stderr.String(), tt.want) {
+		if code := run(t.Context(), []string{"shim", "--config", n.dir + "/shim.yaml"}, nil, &stderr,
+			&stderr); code != exitFailed || !strings.Contains(stderr.String(), tt.want) {
 			t.Errorf("shim: exit code %d, want %q:\n%s", code, tt.want, stderr.String())
 		}
 		if code, out := n.check(); code != exitFailed || !strings.Contains(out, tt.want) {
@@ -230,7 +244,8 @@ func TestShim_KubeconfigChanged(t *testing.T) {
 func TestShim_ForceUnknown(t *testing.T) {
 	api := newClusterAPI(t, podOf("web", "u1"))
 	n := newFileNode(t)
-	n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "mode: Force", 1), "kubeconfig": kubeapi.Kubeconfig(api.url)})
+	n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "mode: Force", 1),
+		"kubeconfig": kubeapi.Kubeconfig(api.url)})
 	api.SetFault(kubeapi.Stall)
 	n.start("--config", n.dir+"/shim.yaml")
 	n.version()
@@ -267,7 +282,8 @@ func TestConfigCheck_Shim(t *testing.T) {
 		name  string
 		files map[string]string
 		want  string
-	}{"no manifests", map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)}, "manifests: stat /nowhere: no such file or directory"})
+	}{"no manifests", map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)},
+		"manifests: stat /nowhere: no such file or directory"})
 	for _, tt := range tests {
 		files := maps.Clone(n.files)
 		maps.Copy(files, tt.files)

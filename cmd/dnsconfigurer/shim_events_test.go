@@ -18,7 +18,8 @@ import (
 // describe returns an event as `kubectl describe pod` shows it.
 func describe(e *corev1.Event) string {
 	o := e.InvolvedObject
-	return fmt.Sprintf("%s %s %s/%s %s %s %s@%s: %s", e.Type, e.Reason, o.Namespace, o.Name, o.UID, o.APIVersion+" "+o.Kind, e.Source.Component, e.Source.Host, e.Message)
+	return fmt.Sprintf("%s %s %s/%s %s %s %s@%s: %s", e.Type, e.Reason, o.Namespace, o.Name, o.UID,
+		o.APIVersion+" "+o.Kind, e.Source.Component, e.Source.Host, e.Message)
 }
 
 // TestShim_Events: there are events on pods whose DNS the shim changed, and on those whose
@@ -63,17 +64,22 @@ func TestShim_Events(t *testing.T) {
 	n.expect("last", withDNS(q("last"), autopathDNS()), q("last"))
 	n.expectCounts(map[string]int{"edited": 5, "unchanged": 1, "unknown_pod": 1, "refused": 1, "skipped": 1, "node_facts_mismatch": 2})
 
-	const autopath = `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch search.shop.cluster.local.ap.k8s.io\noptions ndots:5\n"`
+	const autopath = `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch ` +
+		`search.shop.cluster.local.ap.k8s.io\noptions ndots:5\n"`
 	pod := func(kind, reason, name, message string) string {
 		return fmt.Sprintf("%s %s shop/%s %s v1 Pod dnsconfigurer@Worker: %s", kind, reason, name, name, message)
 	}
 	want := []string{
 		pod("Normal", "DNSConfigured", "web", autopath),
-		pod("Normal", "DNSConfigured", "injected", `resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"`),
-		pod("Warning", "UnsafeDNSValue", "injected", `options "debug:1\nnameserver 203.0.113.66" would break out of its line in resolv.conf and is dropped`),
+		pod("Normal", "DNSConfigured", "injected",
+			`resolv.conf is set by dnsconfigurer: "nameserver 10.96.0.10\nsearch shop.svc.cluster.local `+
+				`svc.cluster.local cluster.local corp.example\noptions ndots:5\n"`),
+		pod("Warning", "UnsafeDNSValue", "injected",
+			`options "debug:1\nnameserver 203.0.113.66" would break out of its line in resolv.conf and is dropped`),
 		pod("Warning", "NodeFactsMismatch", "web", mismatch+`nameservers ["10.96.0.99"], expected ["10.96.0.10"]`),
 		pod("Warning", "NodeFactsMismatch", "plain", mismatch+
-			`searches ["shop.svc.other" "svc.other" "other" "corp.example"], expected ["shop.svc.cluster.local" "svc.cluster.local" "cluster.local" "corp.example"]`),
+			`searches ["shop.svc.other" "svc.other" "other" "corp.example"], expected `+
+			`["shop.svc.cluster.local" "svc.cluster.local" "cluster.local" "corp.example"]`),
 		pod("Normal", "DNSConfigured", "last", autopath),
 	}
 	n.eventually("the last event", func() bool { return len(api.sent()) >= len(want) })

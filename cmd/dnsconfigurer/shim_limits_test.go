@@ -55,7 +55,8 @@ func TestShim_ManyUnsafeOptions(t *testing.T) {
 		if len(e.Message) > excerpt.MaxMessage {
 			t.Errorf("%s: message of %d bytes", e.Reason, len(e.Message))
 		}
-		if e.Reason == "UnsafeDNSValue" && !strings.HasPrefix(e.Message, `200000 unsafe values, the first of them: options "\n0" would break out`) {
+		if e.Reason == "UnsafeDNSValue" &&
+			!strings.HasPrefix(e.Message, `200000 unsafe values, the first of them: options "\n0" would break out`) {
 			t.Errorf("message %q", e.Message)
 		}
 	}

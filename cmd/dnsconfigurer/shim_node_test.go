@@ -141,7 +141,8 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 		t.Skip("the shim runs on Linux only")
 	}
 	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
-	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n", "kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
+	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n",
+		"kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
 	maps.Copy(all, files)
 	for name, text := range all {
 		n.write(name, text)

@@ -51,14 +51,16 @@ func withDNS(q *runtimeapi.PodSandboxConfig, dns *runtimeapi.DNSConfig) *runtime
 }
 
 func autopathDNS() *runtimeapi.DNSConfig {
-	return &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"search.shop.cluster.local.ap.k8s.io"}, Options: []string{"ndots:5"}}
+	return &runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"},
+		Searches: []string{"search.shop.cluster.local.ap.k8s.io"}, Options: []string{"ndots:5"}}
 }
 
 // podOf is a pod of the API server that requests autopath by its annotation.
 func podOf(name, uid string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Annotations: map[string]string{policy.OverrideAnnotation: "ClusterFirstWithAutopath"}},
-		Spec:       corev1.PodSpec{NodeName: "Worker", DNSPolicy: corev1.DNSClusterFirst},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid),
+			Annotations: map[string]string{policy.OverrideAnnotation: "ClusterFirstWithAutopath"}},
+		Spec: corev1.PodSpec{NodeName: "Worker", DNSPolicy: corev1.DNSClusterFirst},
 	}
 }
 
@@ -78,13 +80,15 @@ func (n *shimNode) expectCounts(want map[string]int) {
 	}
 }
 
-const autopathManifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}\n"
+const autopathManifest = "apiVersion: v1\nkind: Pod\n" +
+	"metadata: {name: web, namespace: shop, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}\n"
 
 // TestShim runs the command on a node without an API server: a static pod requests autopath
 // by its annotation, and its kubelet has computed ClusterFirst.
 func TestShim(t *testing.T) {
 	n := newShimNode(t, "", map[string]string{"manifests/web.yaml": autopathManifest})
-	n.expect("a static pod", withDNS(request("web-worker", "0123456789abcdef", "file"), autopathDNS()), request("web-worker", "0123456789abcdef", "file"))
+	n.expect("a static pod", withDNS(request("web-worker", "0123456789abcdef", "file"), autopathDNS()),
+		request("web-worker", "0123456789abcdef", "file"))
 	n.expectCounts(map[string]int{"edited": 1})
 	for _, path := range []string{"/livez", "/readyz"} {
 		if body := get(t, n.http, path); body != "ok\n" {
@@ -125,12 +129,14 @@ func TestShim_BrokenAPI(t *testing.T) {
 		{"stalls", kubeapi.Stall, cri.LookupTimeout},
 		{"answers HTML", html, cri.LookupFailed},
 		{"answers half an object", kubeapi.Truncate, cri.LookupFailed},
-		{"answers another kind", answer(200, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","uid":"u1"}}`), cri.LookupFailed},
+		{"answers another kind",
+			answer(200, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","uid":"u1"}}`), cri.LookupFailed},
 		{"answers null", answer(200, "null"), cri.UnknownPod},
 		{"answers a pod without a UID", answer(200, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`), cri.UnknownPod},
 		{"answers 500 without a reason", answer(500, ""), cri.LookupFailed},
 		{"answers 500", kubeapi.Fail, cri.LookupFailed},
-		{"answers 401", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`), cri.LookupFailed},
+		{"answers 401", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`),
+			cri.LookupFailed},
 		{"answers 403", kubeapi.Forbid, cri.UnknownPod},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,11 +211,13 @@ func TestShim_Resolved(t *testing.T) {
 		return fmt.Sprintf("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch %s\n", domain)
 	}
 	n := newShimNode(t, "", map[string]string{
-		"shim.yaml": config + "never}\n", "resolv.conf": stub("a.example"), "resolve/resolv.conf": "nameserver 192.0.2.53\nsearch a.example\n",
-		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
+		"shim.yaml": config + "never}\n", "resolv.conf": stub("a.example"),
+		"resolve/resolv.conf": "nameserver 192.0.2.53\nsearch a.example\n",
+		"manifests/web.yaml":  "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func(servers, domains string, options ...string) *runtimeapi.PodSandboxConfig {
-		return withDNS(plainRequest("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
+		return withDNS(plainRequest("web-worker", "h1", "file"),
+			&runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(domains), Options: options})
 	}
 	stubbed := func(domain string) *runtimeapi.PodSandboxConfig { return q("127.0.0.53", domain, "edns0", "trust-ad") }
 
@@ -257,7 +265,8 @@ func TestShim_NoUplinkFile(t *testing.T) {
 	n := newShimNode(t, "", map[string]string{
 		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 			"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: nowhere, hostResolver: auto}\n",
-		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
+		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\n" +
+			"metadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})
 	q := func() *runtimeapi.PodSandboxConfig {
 		return withDNS(plainRequest("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})

@@ -47,9 +47,13 @@ in a pipeline.`,
 	}
 	flags := cmd.Flags()
 	v.manifests.register(flags)
-	formatFlag(cmd, &v.output, "`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)", output.ValidateFormats...)
-	flags.StringVar(&v.failOn, "fail-on", string(policy.SeverityError), "lowest `SEVERITY` of a finding for exit code 1: error, warning or info")
-	flags.StringSliceVar(&v.ignore, "ignore", nil, "`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
+	formatFlag(cmd, &v.output,
+		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
+		output.ValidateFormats...)
+	flags.StringVar(&v.failOn, "fail-on", string(policy.SeverityError),
+		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info")
+	flags.StringSliceVar(&v.ignore, "ignore", nil,
+		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
 	flags.BoolVar(&v.verbose, "verbose", false, "also print findings of severity info; JSON always has them")
 	v.node.RegisterWithoutHost(flags)
 	completeFlag(cmd, "fail-on", severities...)
@@ -131,7 +135,8 @@ func (v *validateFlags) services(m *kube.Manifest) ([]manifestService, error) {
 		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
 		list = append(list, manifestService{s, admission.Service{
 			Namespace: s.Namespace, Name: s.Name, Path: s.Source.Path(), Headless: s.IsHeadless(),
-			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices && slices.ContainsFunc(objects.Pods(), near) && !slices.ContainsFunc(objects.Pods(), s.Selects),
+			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices &&
+				slices.ContainsFunc(objects.Pods(), near) && !slices.ContainsFunc(objects.Pods(), s.Selects),
 			IsExternalName: s.Spec.Type == "ExternalName", ExternalName: s.Spec.ExternalName,
 		}})
 	}
@@ -145,14 +150,16 @@ type manifestService struct {
 }
 
 // check checks the objects of m, writes the findings to out and counts them.
-func (v *validateFlags) check(ctx context.Context, m kube.Manifest, services []manifestService, rules *admission.Rules, node string, out *output.Validation) (output.Summary, error) {
+func (v *validateFlags) check(ctx context.Context, m kube.Manifest, services []manifestService,
+	rules *admission.Rules, node string, out *output.Validation) (output.Summary, error) {
 	objects := v.objects(m.Workloads, node)
 	var checked []admission.Service
 	for _, s := range services {
 		checked = append(checked, s.rules)
 	}
 	collisions, unresolved := admission.Collisions(objects), admission.CheckServices(objects, checked)
-	summary := output.Summary{Checked: len(objects) + len(services), Others: m.Others, Notes: len(m.Notes), Found: map[policy.Severity]int{}}
+	summary := output.Summary{Checked: len(objects) + len(services), Others: m.Others,
+		Notes: len(m.Notes), Found: map[policy.Severity]int{}}
 	for i, o := range objects {
 		findings, err := rules.Check(ctx, o)
 		if err != nil {
@@ -160,7 +167,8 @@ func (v *validateFlags) check(ctx context.Context, m kube.Manifest, services []m
 		}
 		w := m.Workloads[i]
 		subject := output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At}
-		if err := v.report(out, &summary, subject, slices.Concat(findings, collisions[i], unresolved[i]), w.Annotations, w.Pod.Annotations); err != nil {
+		if err := v.report(out, &summary, subject, slices.Concat(findings, collisions[i], unresolved[i]),
+			w.Annotations, w.Pod.Annotations); err != nil {
 			return summary, err
 		}
 	}
@@ -174,7 +182,8 @@ func (v *validateFlags) check(ctx context.Context, m kube.Manifest, services []m
 }
 
 // report writes the findings about an object with these annotations, and counts them.
-func (v *validateFlags) report(out *output.Validation, summary *output.Summary, s output.Subject, findings []policy.Finding, annotations ...map[string]string) error {
+func (v *validateFlags) report(out *output.Validation, summary *output.Summary, s output.Subject,
+	findings []policy.Finding, annotations ...map[string]string) error {
 	found, ignored := v.withoutIgnored(findings, annotations)
 	for _, f := range found {
 		summary.Found[f.Severity] += 1 + f.More

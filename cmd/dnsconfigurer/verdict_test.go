@@ -34,7 +34,8 @@ func TestRender_SameVerdictAsValidate(t *testing.T) {
 			}
 			flags := []string{"--config", writeFile(t, "config.json", map[string]any{
 				"apiVersion": "dnsconfigurer.dev/v1alpha1", "kind": "ShimConfiguration",
-				"node": map[string]any{"clusterDNS": v.Node.ClusterDNS, "clusterDomain": v.Node.ClusterDomain, "allowedOverrides": v.Node.AllowedOverrides},
+				"node": map[string]any{"clusterDNS": v.Node.ClusterDNS,
+					"clusterDomain": v.Node.ClusterDomain, "allowedOverrides": v.Node.AllowedOverrides},
 			})}
 			compareVerdicts(t, v.Object, host, flags)
 		})
@@ -48,7 +49,8 @@ func TestRender_SameVerdictAsValidate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			flags := []string{"--kubelet-config", writeFile(t, "kubelet.json", r.kubeletConfiguration()), "--cluster-domain", r.ClusterDomain}
+			flags := []string{"--kubelet-config", writeFile(t, "kubelet.json", r.kubeletConfiguration()),
+				"--cluster-domain", r.ClusterDomain}
 			if r.Manifest {
 				flags = append(flags, "--node-name", r.NodeName)
 			}

@@ -53,11 +53,14 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; none is published yet")
 	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown, no rule counts them")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
-	f.StringVar(&o.Issuer, "cert-manager-issuer", "", "`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
+	f.StringVar(&o.Issuer, "cert-manager-issuer", "",
+		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
 	f.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
 	f.BoolVar(&o.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
-	f.BoolVar(&o.Mutating, "mutating", true, "write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
-	f.StringSliceVar(&o.APIServerCIDRs, "api-server-cidr", nil, "`CIDR,..` of the API servers: write a NetworkPolicy that accepts reviews only from them; empty: none")
+	f.BoolVar(&o.Mutating, "mutating", true,
+		"write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
+	f.StringSliceVar(&o.APIServerCIDRs, "api-server-cidr", nil,
+		"`CIDR,..` of the API servers: write a NetworkPolicy that accepts reviews only from them; empty: none")
 	f.BoolVar(&o.Scale, "scale", true, "validate the scale of StatefulSets; the server reads them from the API server")
 	return cmd
 }

@@ -20,7 +20,8 @@ import (
 )
 
 // eleven is the scale of a StatefulSet to 11.
-const eleven = `"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":"apps","version":"v1","resource":"statefulsets"},"subResource":"scale",
+const eleven = `"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":"apps",
+  "version":"v1","resource":"statefulsets"},"subResource":"scale",
 	"name":"cassandra-dc-east","namespace":"storage","operation":"UPDATE","object":{"spec":{"replicas":11}}`
 
 // newScaledWebhook starts the command, and returns its address for reviews.
@@ -28,7 +29,9 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 	t.Helper()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
 	p, addr = &dnsProcess{t: t, http: freeAddr(t)}, freeAddr(t)
-	_, p.stop = startCommand(t, append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms", "--cluster-domain", "cluster.local"}, args...), &p.log)
+	_, p.stop = startCommand(t,
+		append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile,
+			"--tls-key", keyFile, "--lameduck", "1ms", "--cluster-domain", "cluster.local"}, args...), &p.log)
 	p.ready()
 	return p, addr
 }
@@ -37,7 +40,8 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 func TestWebhookScale(t *testing.T) {
 	api := kubeapi.New()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cassandra-dc-east"}}
-	set.Spec = appsv1.StatefulSetSpec{ServiceName: "cassandra-ring-001", Replicas: new(int32(10)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{SetHostnameAsFQDN: new(true)}}}
+	set.Spec = appsv1.StatefulSetSpec{ServiceName: "cassandra-ring-001", Replicas: new(int32(10)),
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{SetHostnameAsFQDN: new(true)}}}
 	url, err := api.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +81,8 @@ func TestWebhookScale(t *testing.T) {
 			t.Fatalf("%s: %d requests to the API server, want %d", step.name, n, requests)
 		}
 	}
-	for _, want := range []string{`endpoint="validate",operation="UPDATE",verdict="unread"} 6`, `endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {
+	for _, want := range []string{`endpoint="validate",operation="UPDATE",verdict="unread"} 6`,
+		`endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {
 		if metrics := get(t, p.http, "/metrics"); !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s:\n%s", want, metrics)
 		}
@@ -90,7 +95,8 @@ func TestWebhookScale(t *testing.T) {
 func TestWebhookScale_NoAPI(t *testing.T) {
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"webhook", "--listen", freeAddr(t), "--kubeconfig", "nowhere", "--tls-cert", certFile, "--tls-key", keyFile}, nil, &stdout, &stderr)
+	code := run(t.Context(), []string{"webhook", "--listen", freeAddr(t), "--kubeconfig", "nowhere",
+		"--tls-cert", certFile, "--tls-key", keyFile}, nil, &stdout, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "kubeconfig nowhere: no such file") {
 		t.Errorf("without the kubeconfig: exit code %d, %s", code, &stderr)
 	}

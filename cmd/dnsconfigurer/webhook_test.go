@@ -73,7 +73,9 @@ func TestWebhook(t *testing.T) {
 	}
 	write("cluster.local")
 	p := &dnsProcess{t: t, http: health}
-	p.signal, p.stop = startCommand(t, []string{"webhook", "--config", file, "--listen", addr, "--http", health, "--tls-cert", certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
+	p.signal, p.stop = startCommand(t,
+		[]string{"webhook", "--config", file, "--listen", addr, "--http", health, "--tls-cert",
+			certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
 	p.ready()
 	expect := func(what string, serial int64, want string) {
 		t.Helper()
@@ -114,7 +116,8 @@ func TestWebhook(t *testing.T) {
 	metrics := get(t, health, "/metrics")
 	for _, want := range []string{
 		`dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="denied"}`,
-		`dnsconfigurer_admission_findings_total{code="fqdn-too-long"}`, "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds", "dnsconfigurer_config_last_reload_success 0",
+		`dnsconfigurer_admission_findings_total{code="fqdn-too-long"}`,
+		"dnsconfigurer_webhook_certificate_expiry_timestamp_seconds", "dnsconfigurer_config_last_reload_success 0",
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s", want)
@@ -162,7 +165,8 @@ func caManifests(t *testing.T) (objects []runtime.Object, bundle []byte) {
 	if err := os.WriteFile(caFile, bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	objects, text := decodeManifests(t, "--ca-file", caFile, "-n", "dns", "--cluster-domain", "corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
+	objects, text := decodeManifests(t, "--ca-file", caFile, "-n", "dns", "--cluster-domain",
+		"corp.example", "--cluster-dns", "10.96.0.10,fd00::a")
 	if strings.Contains(text, "${") || strings.Contains(text, "cert-manager") {
 		t.Errorf("a placeholder, or another trust mode:\n%s", text)
 	}
@@ -175,7 +179,8 @@ func TestWebhookManifests_Selectors(t *testing.T) {
 	deployment := one[*appsv1.Deployment](t, objects)
 	pod := deployment.Spec.Template
 	budget := one[*policyv1.PodDisruptionBudget](t, objects)
-	for name, selector := range map[string]map[string]string{"Service": service.Spec.Selector, "PodDisruptionBudget": budget.Spec.Selector.MatchLabels, "Deployment": deployment.Spec.Selector.MatchLabels} {
+	for name, selector := range map[string]map[string]string{"Service": service.Spec.Selector,
+		"PodDisruptionBudget": budget.Spec.Selector.MatchLabels, "Deployment": deployment.Spec.Selector.MatchLabels} {
 		if len(selector) == 0 || selector["app.kubernetes.io/name"] != pod.Labels["app.kubernetes.io/name"] {
 			t.Errorf("the %s selects %v, the pods have %v", name, selector, pod.Labels)
 		}
@@ -189,21 +194,26 @@ func TestWebhookManifests_Hooks(t *testing.T) {
 	service := one[*corev1.Service](t, objects)
 	checkHook := func(name, path string, c admissionregistrationv1.WebhookClientConfig, failure *admissionregistrationv1.FailurePolicyType,
 		effects *admissionregistrationv1.SideEffectClass, timeout *int32, conditions int, excluded []string) {
-		if c.Service.Namespace != service.Namespace || c.Service.Name != service.Name || *c.Service.Port != service.Spec.Ports[0].Port || *c.Service.Path != path {
+		if c.Service.Namespace != service.Namespace || c.Service.Name != service.Name ||
+			*c.Service.Port != service.Spec.Ports[0].Port || *c.Service.Path != path {
 			t.Errorf("%s calls %+v", name, c.Service)
 		}
-		if !bytes.Equal(c.CABundle, bundle) || *failure != admissionregistrationv1.Ignore || *effects != admissionregistrationv1.SideEffectClassNone || *timeout > 5 || conditions == 0 {
-			t.Errorf("%s: failurePolicy %s, sideEffects %s, timeoutSeconds %d, %d matchConditions, caBundle %q", name, *failure, *effects, *timeout, conditions, c.CABundle)
+		if !bytes.Equal(c.CABundle, bundle) || *failure != admissionregistrationv1.Ignore ||
+			*effects != admissionregistrationv1.SideEffectClassNone || *timeout > 5 || conditions == 0 {
+			t.Errorf("%s: failurePolicy %s, sideEffects %s, timeoutSeconds %d, %d matchConditions, caBundle %q",
+				name, *failure, *effects, *timeout, conditions, c.CABundle)
 		}
 		if !slices.Equal(excluded, []string{"kube-system", "dns"}) {
 			t.Errorf("%s excludes %v", name, excluded)
 		}
 	}
 	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
-		checkHook(w.Name, webhook.PathValidate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
+		checkHook(w.Name, webhook.PathValidate, w.ClientConfig, w.FailurePolicy, w.SideEffects,
+			w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
 	}
 	for _, w := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects).Webhooks {
-		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
+		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects,
+			w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
 	}
 }
 
@@ -217,10 +227,13 @@ func TestWebhookManifests_Rights(t *testing.T) {
 			timeout = *w.TimeoutSeconds
 		}
 	}
-	role, binding, account := one[*rbacv1.ClusterRole](t, objects), one[*rbacv1.ClusterRoleBinding](t, objects), one[*corev1.ServiceAccount](t, objects)
+	role, binding, account := one[*rbacv1.ClusterRole](t, objects),
+		one[*rbacv1.ClusterRoleBinding](t, objects), one[*corev1.ServiceAccount](t, objects)
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
-	if !reflect.DeepEqual(role.Rules, rights) || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != account.Name || binding.Subjects[0].Namespace != "dns" ||
-		account.AutomountServiceAccountToken != nil || pod.Spec.AutomountServiceAccountToken != nil || pod.Spec.ServiceAccountName != account.Name {
+	if !reflect.DeepEqual(role.Rules, rights) || binding.RoleRef.Name != role.Name ||
+		binding.Subjects[0].Name != account.Name || binding.Subjects[0].Namespace != "dns" ||
+		account.AutomountServiceAccountToken != nil || pod.Spec.AutomountServiceAccountToken != nil ||
+		pod.Spec.ServiceAccountName != account.Name {
 		t.Errorf("%+v may %+v", binding, role.Rules)
 	}
 	if time.Duration(timeout)*time.Second < 2*webhook.OpenTimeout {
@@ -240,7 +253,8 @@ func TestWebhookManifests_Configuration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"config", "check", file}, nil, &stdout, &stderr); code != exitOK || !slices.Equal(args[:2], []string{"webhook", "--config"}) {
+	if code := run(t.Context(), []string{"config", "check", file}, nil, &stdout, &stderr); code != exitOK ||
+		!slices.Equal(args[:2], []string{"webhook", "--config"}) {
 		t.Errorf("%v: exit code %d\n%s", args, code, &stderr)
 	}
 	c, err := config.WebhookKind().FromFile(file).Load()
@@ -250,7 +264,8 @@ func TestWebhookManifests_Configuration(t *testing.T) {
 	if c.Node.ClusterDomain != "corp.example" || len(c.Node.ClusterDNS) != 2 {
 		t.Errorf("the node is %+v", c.Node)
 	}
-	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+admissionserver.Drain+5*time.Second {
+	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+
+		admissionserver.Drain+5*time.Second {
 		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, c.LameduckTime, admissionserver.Drain)
 	}
 }
@@ -259,16 +274,19 @@ func TestWebhookManifests_Configuration(t *testing.T) {
 func TestWebhookManifests_Trust(t *testing.T) {
 	objects, text := decodeManifests(t, "--cert-manager-issuer", "ClusterIssuer/internal", "--mutating=false")
 	v := one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects)
-	if v.Annotations["cert-manager.io/inject-ca-from"] != "dnsconfigurer/dnsconfigurer-webhook" || v.Webhooks[0].ClientConfig.CABundle != nil {
+	if v.Annotations["cert-manager.io/inject-ca-from"] != "dnsconfigurer/dnsconfigurer-webhook" ||
+		v.Webhooks[0].ClientConfig.CABundle != nil {
 		t.Errorf("%+v", v.ObjectMeta)
 	}
 	own, text2 := decodeManifests(t, "--self-signed", "-n", "dns")
 	if pod := one[*appsv1.Deployment](t, own).Spec.Template.Spec; len(pod.Volumes) != 1 || pod.AutomountServiceAccountToken != nil ||
-		!strings.Contains(text2, "selfSigned: true\n    namespace: dns\n") || strings.Contains(text2, "caBundle") || strings.Contains(text2, "#?") {
+		!strings.Contains(text2, "selfSigned: true\n    namespace: dns\n") ||
+		strings.Contains(text2, "caBundle") || strings.Contains(text2, "#?") {
 		t.Errorf("self-signed:\n%s", text2)
 	}
 	noScale, _ := decodeManifests(t, "--cert-manager-issuer", "internal", "--scale=false")
-	if one[*corev1.ServiceAccount](t, noScale).AutomountServiceAccountToken == nil || one[*appsv1.Deployment](t, noScale).Spec.Template.Spec.AutomountServiceAccountToken == nil ||
+	if one[*corev1.ServiceAccount](t, noScale).AutomountServiceAccountToken == nil ||
+		one[*appsv1.Deployment](t, noScale).Spec.Template.Spec.AutomountServiceAccountToken == nil ||
 		slices.ContainsFunc(noScale, func(o runtime.Object) bool { _, is := o.(*rbacv1.ClusterRole); return is }) ||
 		len(one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, noScale).Webhooks) != len(v.Webhooks)-1 {
 		t.Error("without --scale the server has a token, rights or the webhook")

@@ -49,7 +49,8 @@ func TestCheck_Charts(t *testing.T) {
 	}
 	used := map[string]int{}
 	workloads := 0
-	for _, host := range []*string{nil, new("nameserver 192.0.2.53\nnameserver 192.0.2.54\nsearch corp.example\noptions edns0 trust-ad\n")} {
+	for _, host := range []*string{nil,
+		new("nameserver 192.0.2.53\nnameserver 192.0.2.54\nsearch corp.example\noptions edns0 trust-ad\n")} {
 		node := vectors.DefaultNode()
 		node.ResolvConf = host
 		rules := node.Rules(t)

@@ -65,7 +65,8 @@ func (c *check) full(code policy.Code) bool {
 
 // refuse adds an error for which the API server refuses the object.
 func (c *check) refuse(code policy.Code, field, message, hint string) {
-	c.add(policy.Finding{Code: code, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByAPIServer, Message: message, Field: field, Hint: hint})
+	c.add(policy.Finding{Code: code, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByAPIServer,
+		Message: message, Field: field, Hint: hint})
 }
 
 // warn adds a warning.

@@ -45,7 +45,9 @@ func (c *check) checkDNSConfig(ctx context.Context) {
 
 func (c *check) checkNameservers(ctx context.Context, servers []string, field string) {
 	if n := len(servers); n > policy.MaxNameservers {
-		c.refuse(CodeTooManyServers, field, fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers), fmt.Sprintf("drop %d", n-policy.MaxNameservers))
+		c.refuse(CodeTooManyServers, field,
+			fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers),
+			fmt.Sprintf("drop %d", n-policy.MaxNameservers))
 	}
 	for i, s := range servers {
 		if ctx.Err() != nil {
@@ -78,10 +80,13 @@ func addressProblem(s string) string {
 
 func (c *check) checkSearches(ctx context.Context, searches []string, field string) {
 	if n := len(searches); n > policy.MaxSearches {
-		c.refuse(CodeTooManySearches, field, fmt.Sprintf("dnsConfig has %d search domains, %d is the limit", n, policy.MaxSearches), fmt.Sprintf("drop %d", n-policy.MaxSearches))
+		c.refuse(CodeTooManySearches, field,
+			fmt.Sprintf("dnsConfig has %d search domains, %d is the limit", n, policy.MaxSearches),
+			fmt.Sprintf("drop %d", n-policy.MaxSearches))
 	}
 	if n := len(strings.Join(searches, " ")); n > policy.MaxSearchLine {
-		c.refuse(CodeSearchListTooLong, field, fmt.Sprintf("the search domains of dnsConfig are %d characters together, %d is the limit", n, policy.MaxSearchLine),
+		c.refuse(CodeSearchListTooLong, field,
+			fmt.Sprintf("the search domains of dnsConfig are %d characters together, %d is the limit", n, policy.MaxSearchLine),
 			fmt.Sprintf("shorten them by %d", n-policy.MaxSearchLine))
 	}
 	for i, s := range searches {

@@ -85,7 +85,8 @@ func (c *check) checkFQDNWithoutDomain() {
 			"setHostnameAsFQDN does nothing on the host's network: the host name is the node's", "drop it, or hostNetwork")
 	case pod.Subdomain == "":
 		c.warn(CodeFQDNWithoutDomain, policy.EnforcedByNode, field,
-			"setHostnameAsFQDN does nothing: the pods have no subdomain, so no FQDN", "set "+c.o.subdomainField()+" to the name of a headless Service")
+			"setHostnameAsFQDN does nothing: the pods have no subdomain, so no FQDN",
+			"set "+c.o.subdomainField()+" to the name of a headless Service")
 	}
 }
 

@@ -23,9 +23,11 @@ func FuzzCheck(f *testing.F) {
 	f.Add("StatefulSet", "db", "db-0", "db", "", true, false, "ClusterFirst", "192.0.2.1 192.0.2.2 192.0.2.3", "a.b c.d", "ndots", "2")
 	f.Add("Pod", strings.Repeat("n", 64), "", "s", "", true, false, "None", "", ".", "ndots:2", "")
 	f.Add("Job", "j", "j-0", "S", strings.Repeat("a.", 40), true, true, "Custom", "fe80::1%eth0 127.0.0.1", "..", "attempts", "0")
-	f.Add("CronJob", "c", strings.Repeat("-", 64), "", "x", false, false, "clusterFirstWithAutopath", "::1", strings.Repeat("a", 254), "", "\nx")
+	f.Add("CronJob", "c", strings.Repeat("-", 64), "", "x", false, false, "clusterFirstWithAutopath",
+		"::1", strings.Repeat("a", 254), "", "\nx")
 	f.Add("Pod", "web", "", "", "", false, false, "", "", "", "", "") // without the API's defaults
-	f.Fuzz(func(t *testing.T, kind, name, hostname, subdomain, override string, asFQDN, hostNetwork bool, dns, servers, searches, option, value string) {
+	f.Fuzz(func(t *testing.T, kind, name, hostname, subdomain, override string, asFQDN, hostNetwork bool,
+		dns, servers, searches, option, value string) {
 		o := admission.Object{Kind: kind, Name: name, Ordinal: kind == "StatefulSet" || kind == "Job", Pod: policy.Pod{
 			Namespace: "shop", Name: name, Policy: policy.Policy(dns), HostNetwork: hostNetwork,
 			Hostname: hostname, Subdomain: subdomain, SetHostnameAsFQDN: asFQDN,
@@ -34,14 +36,16 @@ func FuzzCheck(f *testing.F) {
 			o.Pod.HostnameOverride = &override
 		}
 		if servers+searches+option+value != "" {
-			o.Pod.Config = &policy.DNSConfig{Nameservers: strings.Fields(servers), Searches: strings.Fields(searches), Options: []policy.Option{{Name: option, Value: value}}}
+			o.Pod.Config = &policy.DNSConfig{Nameservers: strings.Fields(servers),
+				Searches: strings.Fields(searches), Options: []policy.Option{{Name: option, Value: value}}}
 		}
 		checkObject(t, o)
 	})
 }
 
 func checkObject(t *testing.T, o admission.Object) {
-	node := policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
+	node := policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
 	rules, err := admission.New(node, nil)
 	if err != nil {
 		t.Fatal(err)

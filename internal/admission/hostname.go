@@ -20,17 +20,20 @@ const maxOverride = 64
 func (c *check) checkHostnames(validName bool) {
 	pod := &c.o.Pod
 	if h := c.o.TemplateHostname; labelProblem(h) != "" {
-		c.refuse(policy.CodeInvalidHostname, c.o.ofPod("spec.hostname"), fmt.Sprintf("host name %q %s", clip(h), labelProblem(h)), labelHint(h))
+		c.refuse(policy.CodeInvalidHostname, c.o.ofPod("spec.hostname"),
+			fmt.Sprintf("host name %q %s", clip(h), labelProblem(h)), labelHint(h))
 	}
 	switch p := labelProblem(pod.Hostname); {
 	case p == "":
 	case !c.o.Ordinal:
-		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(), fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
+		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(),
+			fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
 	case validName:
 		c.addGeneratedHostname(p)
 	}
 	if p := labelProblem(pod.Subdomain); p != "" {
-		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(), fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
+		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(),
+			fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
 	}
 	if pod.HostnameOverride != nil {
 		c.checkOverride(*pod.HostnameOverride)
@@ -67,11 +70,13 @@ func (c *check) checkRevisionLabel() {
 	field, hint := c.o.nameField(), fmt.Sprintf("shorten the name by %d", n-maxRevisionName)
 	if least := n + 1 + minRevisionHash; least > fqdn.MaxLabel {
 		c.refuse(CodeStatefulSetName, field,
-			fmt.Sprintf("the pods' label controller-revision-hash would have at least %d characters, %d is the limit; the API server accepts the object and refuses its pods", least, fqdn.MaxLabel), hint)
+			fmt.Sprintf("the pods' label controller-revision-hash would have at least %d characters, "+
+				"%d is the limit; the API server accepts the object and refuses its pods", least, fqdn.MaxLabel), hint)
 		return
 	}
 	c.warn(CodeStatefulSetName, policy.EnforcedByAPIServer, field,
-		fmt.Sprintf("the pods' label controller-revision-hash would have up to %d characters, %d is the limit: with most hashes the API server refuses the pods", n+1+maxRevisionHash, fqdn.MaxLabel), hint)
+		fmt.Sprintf("the pods' label controller-revision-hash would have up to %d characters, %d is "+
+			"the limit: with most hashes the API server refuses the pods", n+1+maxRevisionHash, fqdn.MaxLabel), hint)
 }
 
 // labelProblem returns why s is not a DNS label, or "". It returns "" for an empty s.
@@ -106,7 +111,8 @@ func acceptedFirst(o *Object) bool { return o.Kind == kindCronJob || o.Kind == k
 // (validation.go, ValidateNodeName).
 func (c *check) checkNode() {
 	if n := c.o.Node; n != "" && fqdn.SubdomainProblems(n) != nil {
-		c.refuse(CodeInvalidNodeName, "spec.nodeName", fmt.Sprintf("node name %q is not a DNS subdomain: the kubelet refuses its static pods", clip(n)),
+		c.refuse(CodeInvalidNodeName, "spec.nodeName",
+			fmt.Sprintf("node name %q is not a DNS subdomain: the kubelet refuses its static pods", clip(n)),
 			"register the node with a name in lower case")
 	}
 }
@@ -118,11 +124,13 @@ func (c *check) checkOverride(override string) {
 		c.refuse(CodeOverrideConflict, field, "hostnameOverride and setHostnameAsFQDN: true exclude each other", "drop one of them")
 	}
 	if c.o.Pod.HostNetwork {
-		c.refuse(CodeOverrideConflict, field, "hostnameOverride and hostNetwork: true exclude each other", "drop hostnameOverride: the host name is the node's")
+		c.refuse(CodeOverrideConflict, field, "hostnameOverride and hostNetwork: true exclude each other",
+			"drop hostnameOverride: the host name is the node's")
 	}
 	if over := len(override) - maxOverride; over > 0 {
 		c.refuse(policy.CodeInvalidOverride, field,
-			fmt.Sprintf("hostnameOverride has %d characters, %d is the limit of the API server, %d of the node", len(override), maxOverride, fqdn.MaxHostname),
+			fmt.Sprintf("hostnameOverride has %d characters, %d is the limit of the API server, %d of the node",
+				len(override), maxOverride, fqdn.MaxHostname),
 			fmt.Sprintf("shorten it by %d", len(override)-fqdn.MaxHostname))
 	}
 	if fqdn.SubdomainProblems(override) != nil && len(override) <= maxOverride {

@@ -43,8 +43,9 @@ func TestCheck_Large(t *testing.T) {
 	const entries = 150_000
 	rules := vectors.DefaultNode().Rules(t)
 	for list, code := range map[string]policy.Code{
-		"unsafe options": policy.CodeUnsafeValue, "unknown options": admission.CodeUnknownOption, "unnamed options": admission.CodeUnnamedOption,
-		"searches": admission.CodeInvalidSearch, "nameservers": admission.CodeInvalidNameserver,
+		"unsafe options": policy.CodeUnsafeValue, "unknown options": admission.CodeUnknownOption,
+		"unnamed options": admission.CodeUnnamedOption,
+		"searches":        admission.CodeInvalidSearch, "nameservers": admission.CodeInvalidNameserver,
 	} {
 		o := largePod(list, entries)
 		findings := vectors.Check(t, rules, o)
@@ -87,12 +88,15 @@ func TestCheck_LongValues(t *testing.T) {
 	rules := vectors.DefaultNode().Rules(t)
 	for _, v := range []string{long, long + "\n", strings.Repeat("é", 1<<20), strings.Repeat("a ", 1<<20)} {
 		pod := policy.Pod{
-			Namespace: v, Name: v, Policy: policy.Policy(v), Override: policy.Policy(v), Hostname: v, Subdomain: v, SetHostnameAsFQDN: true, HostnameOverride: new(v),
-			Config: &policy.DNSConfig{Nameservers: []string{v}, Searches: []string{v}, Options: []policy.Option{{Name: v, Value: v}, {Name: "ndots", Value: v}, {Name: "rotate", Value: v}}},
+			Namespace: v, Name: v, Policy: policy.Policy(v), Override: policy.Policy(v), Hostname: v,
+			Subdomain: v, SetHostnameAsFQDN: true, HostnameOverride: new(v),
+			Config: &policy.DNSConfig{Nameservers: []string{v}, Searches: []string{v},
+				Options: []policy.Option{{Name: v, Value: v}, {Name: "ndots", Value: v}, {Name: "rotate", Value: v}}},
 		}
 		other := pod
 		other.Policy, other.HostnameOverride, other.Hostname = policy.ClusterFirst, nil, ""
-		for _, o := range []admission.Object{{Kind: admission.KindPod, Name: v, Pod: pod}, {Kind: "StatefulSet", Name: v, Pod: other, Ordinal: true}} {
+		for _, o := range []admission.Object{{Kind: admission.KindPod, Name: v, Pod: pod},
+			{Kind: "StatefulSet", Name: v, Pod: other, Ordinal: true}} {
 			findings := vectors.Check(t, rules, o)
 			if len(findings) < 5 {
 				t.Errorf("only %d findings", len(findings))
@@ -113,7 +117,8 @@ func TestCheck_LongValues(t *testing.T) {
 func TestCheck_Canceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if findings, err := vectors.DefaultNode().Rules(t).Check(ctx, largePod("unknown options", 1000)); !errors.Is(err, context.Canceled) || findings != nil {
+	if findings, err := vectors.DefaultNode().Rules(t).Check(ctx,
+		largePod("unknown options", 1000)); !errors.Is(err, context.Canceled) || findings != nil {
 		t.Errorf("%d findings, %v", len(findings), err)
 	}
 }

@@ -19,17 +19,20 @@ func (c *check) addServersCut(d *policy.Decision) {
 	}
 	cut := dropped(d, policy.RuleServerLimit)
 	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, c.o.ofPod("spec.dnsConfig.nameservers"),
-		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s", len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
+		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s",
+			len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
 		fmt.Sprintf("drop %d of them; those of the cluster or the node come first, unless dnsPolicy is None", len(cut)))
 }
 
 // addSearchesCut reports rule L2: its three limits, in the kubelet's order.
 func (c *check) addSearchesCut(d *policy.Decision) {
 	field := c.o.ofPod("spec.dnsConfig.searches")
-	excess, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong), dropped(d, policy.RuleSearchLineTooLong)
+	excess, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong),
+		dropped(d, policy.RuleSearchLineTooLong)
 	if len(excess) > 0 {
 		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
-			fmt.Sprintf("the pod would have %d search domains, %d is the limit: the node leaves out %s", len(d.Searches)+len(long)+len(beyond)+len(excess), policy.MaxSearches, list(excess)),
+			fmt.Sprintf("the pod would have %d search domains, %d is the limit: the node leaves out %s",
+				len(d.Searches)+len(long)+len(beyond)+len(excess), policy.MaxSearches, list(excess)),
 			fmt.Sprintf("drop %d of them; those of the cluster and the node come first", len(excess)))
 	}
 	for _, e := range long {
@@ -38,7 +41,8 @@ func (c *check) addSearchesCut(d *policy.Decision) {
 			at += fmt.Sprintf("[%d]", e.Source.Index)
 		}
 		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, at,
-			fmt.Sprintf("search domain %s has %d characters, %d is the limit: the node leaves it out", clip(e.Text), len(e.Text), policy.MaxDomain),
+			fmt.Sprintf("search domain %s has %d characters, %d is the limit: the node leaves it out",
+				clip(e.Text), len(e.Text), policy.MaxDomain),
 			"shorten it; a final dot counts")
 	}
 	if len(beyond) > 0 {
@@ -47,7 +51,8 @@ func (c *check) addSearchesCut(d *policy.Decision) {
 			length += len(e.Text)
 		}
 		c.warn(policy.CodeSearchLimit, policy.EnforcedByNode, field,
-			fmt.Sprintf("the search domains would be %d characters together, %d is the limit: the node leaves out %s", length, policy.MaxSearchLine, list(beyond)),
+			fmt.Sprintf("the search domains would be %d characters together, %d is the limit: the node leaves out %s",
+				length, policy.MaxSearchLine, list(beyond)),
 			"shorten or drop some; those of the cluster and the node come first")
 	}
 }

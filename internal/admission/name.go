@@ -130,7 +130,8 @@ func (c *check) checkHostAliases(ctx context.Context) {
 				return
 			}
 			if p, hint := subdomainProblem(name); p != "" && !c.full(CodeInvalidHostAlias) {
-				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j), fmt.Sprintf("host name %q %s", clip(name), p), hint)
+				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j),
+					fmt.Sprintf("host name %q %s", clip(name), p), hint)
 			}
 		}
 	}

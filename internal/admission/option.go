@@ -81,7 +81,8 @@ func describeOption(o policy.Option) (message, hint string) {
 		switch {
 		case limits.name != key:
 		case colon:
-			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it", excerpt.Quote(o.Name), key),
+			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it",
+					excerpt.Quote(o.Name), key),
 				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"

@@ -69,7 +69,8 @@ func ManifestError(o Object, findings []policy.Finding) string {
 // which Check has an error of its own, at the field of the object that the value is from.
 func hasRefusal(code policy.Code) bool {
 	switch code {
-	case policy.CodeInvalidName, policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
+	case policy.CodeInvalidName, policy.CodeInvalidHostname, policy.CodeInvalidSubdomain,
+		policy.CodeInvalidOverride, policy.CodeUnknownPolicy:
 		return true
 	}
 	return false

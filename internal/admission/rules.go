@@ -172,10 +172,12 @@ func (c *check) checkDNSPolicy() {
 	switch p := c.o.Pod.Policy; {
 	case p == policy.Default, p == policy.ClusterFirst, p == policy.ClusterFirstWithHostNet, p == policy.None:
 	case p.IsAutopath() && c.o.Pod.Windows:
-		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %s is unknown for pods of Windows: the admission policy leaves them alone", p),
+		c.refuse(policy.CodeUnknownPolicy, field,
+			fmt.Sprintf("dnsPolicy %s is unknown for pods of Windows: the admission policy leaves them alone", p),
 			"use dnsPolicy ClusterFirst")
 	case p.IsAutopath() && c.o.Node != "":
-		c.refuse(CodeAutopathNeeds, field, fmt.Sprintf("dnsPolicy %s in a static pod, which no admission policy changes: the kubelet refuses it", p),
+		c.refuse(CodeAutopathNeeds, field,
+			fmt.Sprintf("dnsPolicy %s in a static pod, which no admission policy changes: the kubelet refuses it", p),
 			"use dnsPolicy ClusterFirst and the annotation "+policy.OverrideAnnotation)
 	case p.IsAutopath():
 		c.add(policy.Finding{

@@ -40,14 +40,16 @@ func CheckService(s Service) []policy.Finding {
 	c := newCheck(&Object{})
 	// Newer API servers accept a digit at the start (RelaxedServiceNameValidation).
 	if p := labelProblem(s.Name); p != "" {
-		c.refuse(CodeInvalidServiceName, s.Path+"metadata.name", fmt.Sprintf("the name of the Service %q %s", clip(s.Name), p), labelHint(s.Name))
+		c.refuse(CodeInvalidServiceName, s.Path+"metadata.name",
+			fmt.Sprintf("the name of the Service %q %s", clip(s.Name), p), labelHint(s.Name))
 	}
 	if s.IsExternalName {
 		c.checkExternalName(s.Path+"spec.externalName", strings.TrimSuffix(s.ExternalName, "."))
 	}
 	if s.Headless && s.SelectsNothing {
 		c.warn(CodeSelectorNoMatch, policy.EnforcedByDNSConfigurer, s.Path+"spec.selector",
-			"the headless Service selects no pod of the input: its name does not resolve", "compare the selector with the labels of the pods")
+			"the headless Service selects no pod of the input: its name does not resolve",
+			"compare the selector with the labels of the pods")
 	}
 	return c.findings
 }
@@ -58,7 +60,8 @@ func (c *check) checkExternalName(field, name string) {
 	case name == "":
 		c.refuse(CodeInvalidExternalName, field, "a Service of type ExternalName without externalName", "set it to the name of a host")
 	case fqdn.SubdomainProblems(name) != nil:
-		c.refuse(CodeInvalidExternalName, field, fmt.Sprintf("externalName %q is not a DNS subdomain", clip(name)), "give the name of a host, without scheme, port and path")
+		c.refuse(CodeInvalidExternalName, field, fmt.Sprintf("externalName %q is not a DNS subdomain", clip(name)),
+			"give the name of a host, without scheme, port and path")
 	case notAddress == nil:
 		c.warn(CodeExternalNameAddress, policy.EnforcedByDNSConfigurer, field,
 			fmt.Sprintf("externalName %s is an address: the Service is an alias of a name, and no name is like this", name),
@@ -101,9 +104,11 @@ func (c *check) checkSubdomain(s Service, exists bool) {
 			fmt.Sprintf("Service %s is not headless: the names of the pods do not resolve", name), "set clusterIP: None in the Service")
 	case c.o.Kind == kindStatefulSet:
 		c.warn(CodeServiceMissing, policy.EnforcedByDNSConfigurer, field,
-			fmt.Sprintf("no Service %s in the input: the names of the pods do not resolve", name), "add a headless Service, or correct the name")
+			fmt.Sprintf("no Service %s in the input: the names of the pods do not resolve", name),
+			"add a headless Service, or correct the name")
 	default:
 		c.warn(CodeSubdomainNoService, policy.EnforcedByDNSConfigurer, field,
-			fmt.Sprintf("no Service %s in the input: the FQDN of the pods does not resolve", name), "add a headless Service, or correct the subdomain")
+			fmt.Sprintf("no Service %s in the input: the FQDN of the pods does not resolve", name),
+			"add a headless Service, or correct the subdomain")
 	}
 }

@@ -36,7 +36,8 @@ func TestCheckService(t *testing.T) {
 		{external("2001:db8::1"), []string{"error invalid-external-name at spec.externalName"}},
 		{external("192.0.2.1"), []string{"warning external-name-address at spec.externalName"}},
 		{external("192.0.2.1.example"), nil},
-		{admission.Service{Name: "db", Headless: true, SelectsNothing: true}, []string{"warning selector-matches-nothing at spec.selector"}},
+		{admission.Service{Name: "db", Headless: true, SelectsNothing: true},
+			[]string{"warning selector-matches-nothing at spec.selector"}},
 		{admission.Service{Name: "db", SelectsNothing: true}, nil},
 	} {
 		if diff := cmp.Diff(tt.want, places(admission.CheckService(tt.service))); diff != "" {
@@ -48,7 +49,8 @@ func TestCheckService(t *testing.T) {
 // TestCheckServices: a subdomain needs a headless Service of the same namespace, if the input
 // has Services of that namespace.
 func TestCheckServices(t *testing.T) {
-	services := []admission.Service{{Namespace: "shop", Name: "db", Headless: true}, {Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "cache", Headless: true}}
+	services := []admission.Service{{Namespace: "shop", Name: "db", Headless: true},
+		{Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "cache", Headless: true}}
 	for _, tt := range []struct {
 		kind, namespace, subdomain string
 		want                       []string

@@ -32,7 +32,8 @@ func TestVectors(t *testing.T) {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			refused := slices.ContainsFunc(findings, func(f policy.Finding) bool {
-				return f.EnforcedBy == policy.EnforcedByAPIServer && f.Severity != policy.SeverityWarning && f.Code != admission.CodeGeneratedHostname && f.Code != admission.CodeStatefulSetName
+				return f.EnforcedBy == policy.EnforcedByAPIServer && f.Severity != policy.SeverityWarning &&
+					f.Code != admission.CodeGeneratedHostname && f.Code != admission.CodeStatefulSetName
 			})
 			if refused && v.APIServer != "refuses" {
 				t.Errorf("a finding is enforced by the API server, which %s the object", v.APIServer)
@@ -56,7 +57,8 @@ func vectorFindings(t *testing.T, findings []policy.Finding) []vectors.Finding {
 		}
 		if f.Severity != policy.SeverityInfo {
 			list = append(list, vectors.Finding{
-				Code: string(f.Code), Severity: string(f.Severity), EnforcedBy: string(f.EnforcedBy), Field: f.Field, Message: f.Message, Hint: f.Hint,
+				Code: string(f.Code), Severity: string(f.Severity), EnforcedBy: string(f.EnforcedBy),
+				Field: f.Field, Message: f.Message, Hint: f.Hint,
 			})
 		}
 	}

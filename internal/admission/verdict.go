@@ -26,7 +26,8 @@ func NewVerdict(o Object, findings []policy.Finding) Verdict {
 	for _, f := range findings {
 		switch {
 		case f.Severity == policy.SeverityInfo:
-		case f.EnforcedBy == policy.EnforcedByAPIServer && f.Code != CodeStatefulSetName && !(f.Code == CodeGeneratedHostname && acceptedFirst(&o)):
+		case f.EnforcedBy == policy.EnforcedByAPIServer && f.Code != CodeStatefulSetName &&
+			!(f.Code == CodeGeneratedHostname && acceptedFirst(&o)):
 		case o.Kind == KindPod && f.IsError():
 			reasons.add(f)
 		default:

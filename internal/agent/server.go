@@ -108,14 +108,16 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if lookups.ClientErr != nil {
 		return nil, lookups.ClientErr
 	}
-	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: decision.HostFiles(host), Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
+	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: decision.HostFiles(host),
+		Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
 	if hook.Mode == cri.Force {
 		hook.Lookup = lookups.LookupForced
 	}
 	lookups.FollowAnnotations(sandboxdns.FollowedAnnotations(), s.agent.PodChanged)
 	notify := decision.NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
 	s.agent.SetSettings(sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups))
-	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
+		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
 		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}

@@ -109,7 +109,8 @@ func TestServer_Refresh(t *testing.T) {
 		}
 		return n == pods
 	})
-	t.Logf("%d pods: the first file after %v, the last after %v", pods, first.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	t.Logf("%d pods: the first file after %v, the last after %v", pods, first.Round(time.Millisecond),
+		time.Since(began).Round(time.Millisecond))
 
 	if _, err := client.Refresh(t.Context(), "shop/unknown"); err == nil || !strings.Contains(err.Error(), "unknown pod: shop/unknown") {
 		t.Errorf("an unknown pod: %v", err)

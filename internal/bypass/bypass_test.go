@@ -143,7 +143,8 @@ func TestBypass_Broken(t *testing.T) {
 	if got := connect(t, b.Socket); got != "runtime.sock" {
 		t.Errorf("%s answers", got)
 	}
-	if err := errors.Join(os.Remove(b.State), os.Mkdir(b.State, 0o700), os.WriteFile(filepath.Join(b.State, "bypass.json"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Remove(b.State), os.Mkdir(b.State, 0o700),
+		os.WriteFile(filepath.Join(b.State, "bypass.json"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := b.Active(); err != nil || r == nil || r.Since.IsZero() || r.Reason == "" {

@@ -37,7 +37,8 @@ func TestReplicas_Loop(t *testing.T) {
 	api := kubeapi.New()
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID("7f8f4a4e-7c5f-4b6e-9a55-0c1f6f1a2b3c")}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
 	url, err := api.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -29,8 +29,10 @@ func TestServer_Manifests(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dns.yaml")
 	for file, text := range map[string]string{
-		path:                           "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\nlisten: ['" + addr + "']\nmanifests: [" + dir + "/m]\nresolvConf: ''\n",
-		filepath.Join(dir, "m/s.yaml"): "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: {clusterIP: 10.96.0.1}\n",
+		path: "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n" +
+			"listen: ['" + addr + "']\nmanifests: [" + dir + "/m]\nresolvConf: ''\n",
+		filepath.Join(dir, "m/s.yaml"): "apiVersion: v1\nkind: Service\n" +
+			"metadata: {namespace: shop, name: web}\nspec: {clusterIP: 10.96.0.1}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)

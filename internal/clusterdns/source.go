@@ -40,7 +40,8 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 	if err != nil {
 		return source{}, fmt.Errorf("%w: outside a cluster set --kubeconfig or --manifests", err)
 	}
-	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
+	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
+		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		return source{}, err
 	}
@@ -50,7 +51,8 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 	}
 	api, err := zonesync.New(zonesync.Config{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: c.PodMode() == zone.PodsVerified,
-		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge, Identified: identified, Logger: s.Log, Register: register,
+		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge,
+		Identified: identified, Logger: s.Log, Register: register,
 	})
 	if err != nil {
 		return source{}, err

@@ -118,7 +118,8 @@ var dnsFields = []Field[DNS]{
 		},
 	},
 	{
-		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true, At: func(c *DNS) any { return &c.ClusterDomain },
+		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true,
+		At:    func(c *DNS) any { return &c.ClusterDomain },
 		Usage: clusterDomainUsage,
 		Check: func(c *DNS) (err error) {
 			c.Domain, err = parseClusterDomain(&c.ClusterDomain)

@@ -135,7 +135,8 @@ func clusterFacts() nodeFacts {
 // newNode returns the node that c describes. c must be valid. Facts that c does not set are
 // read from its KubeletConfig and KubeletConfigDir. If they are not set, either, they are those
 // in facts.
-func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts, f *files, origin func(path string) string) (Node, error) {
+func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts,
+	f *files, origin func(path string) string) (Node, error) {
 	if c.KubeletConfig != "" || c.KubeletConfigDir != "" {
 		var err error
 		if facts, err = readKubelet(f, c.KubeletConfig, c.KubeletConfigDir); err != nil {
@@ -226,12 +227,14 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 	return []Field[C]{
 		{
 			Path: "node.kubeletConfig", Flag: "kubelet-config", At: func(c *C) any { return &at(c).KubeletConfig },
-			Usage:           "`FILE` with the node's KubeletConfiguration, for clusterDNS, clusterDomain and resolvConf; empty: as in the file of --config",
+			Usage: "`FILE` with the node's KubeletConfiguration, for clusterDNS, " +
+				"clusterDomain and resolvConf; empty: as in the file of --config",
 			IgnoreEmptyFlag: true,
 		},
 		{
 			Path: "node.kubeletConfigDir", Flag: "kubelet-config-dir", At: func(c *C) any { return &at(c).KubeletConfigDir },
-			Usage:           "`DIR` of the kubelet's --config-dir, whose files override --kubelet-config; empty: as in the file of --config",
+			Usage: "`DIR` of the kubelet's --config-dir, whose files override " +
+				"--kubelet-config; empty: as in the file of --config",
 			IgnoreEmptyFlag: true,
 		},
 		{

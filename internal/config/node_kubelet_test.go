@@ -23,11 +23,13 @@ func TestReadKubelet_DropIns(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields), 0o600); err != nil {
+		if err := os.WriteFile(path,
+			[]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, filepath.Join(dir, "shim.yaml"), v1alpha1.KindShim, "node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n")
+	writeFile(t, filepath.Join(dir, "shim.yaml"), v1alpha1.KindShim,
+		"node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n")
 	writeKubelet("kubelet.yaml", "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: r\n")
 	writeKubelet("kubelet.d/20-dns.conf", "clusterDNS: [192.0.2.20]\n")
 	writeKubelet("kubelet.d/10-dns.conf", "clusterDNS: [192.0.2.10]\nclusterDomain: ten.example\n")

@@ -88,7 +88,8 @@ var nodeCacheFields = []Field[NodeCache]{
 		},
 	},
 	{
-		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true, At: func(c *NodeCache) any { return &c.ClusterDomain },
+		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true,
+		At:    func(c *NodeCache) any { return &c.ClusterDomain },
 		Usage: clusterDomainUsage,
 		Check: func(c *NodeCache) (err error) {
 			c.Domain, err = parseClusterDomain(&c.ClusterDomain)
@@ -97,7 +98,8 @@ var nodeCacheFields = []Field[NodeCache]{
 	},
 	{
 		Path: "reverseCIDRs", Flag: "reverse-cidr", At: func(c *NodeCache) any { return &c.ReverseCIDRs },
-		Usage: "`CIDR` of Services and pods, whose reverse names are sent to the cluster DNS; repeatable; empty: all that are not in a stub domain",
+		Usage: "`CIDR` of Services and pods, whose reverse names are sent to the cluster DNS; " +
+			"repeatable; empty: all that are not in a stub domain",
 		Check: func(c *NodeCache) (err error) {
 			c.Reverse, err = parseNetworks(c.ReverseCIDRs)
 			c.Forward.ClusterReverse = c.Reverse
@@ -197,7 +199,8 @@ func checkInterfaceAddrs(addrs []netip.AddrPort) error {
 		case a.IsUnspecified() || a.IsLoopback() || a.Zone() != "":
 			problems = append(problems, itemError{i, fmt.Errorf("%s cannot be assigned to an interface", a)})
 		case a.Is6() && a.IsLinkLocalUnicast():
-			problems = append(problems, itemError{i, fmt.Errorf("%s is link-local, which pods cannot use without a zone: use an address in fc00::/7", a)})
+			problems = append(problems,
+				itemError{i, fmt.Errorf("%s is link-local, which pods cannot use without a zone: use an address in fc00::/7", a)})
 		}
 	}
 	return errors.Join(problems...)

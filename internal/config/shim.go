@@ -62,9 +62,12 @@ func finishShim(c *Shim, s *Source[Shim]) (err error) {
 
 // finishNode returns the node that n describes, and its engine. Node facts have no defaults: a
 // default that differs from the kubelet's value would break pods.
-func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, mode cri.Mode, s *Source[C]) (Node, *policy.Engine, error) {
+func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration,
+	mode cri.Mode, s *Source[C]) (Node, *policy.Engine, error) {
 	if n.KubeletConfig == "" && n.KubeletConfigDir == "" && (n.ClusterDNS == nil || n.ClusterDomain == nil || n.ResolvConf == nil) {
-		return Node{}, nil, s.incomplete(errors.New("node facts missing: set --kubelet-config, or --cluster-dns, --cluster-domain and --resolv-conf, each of which may be empty"))
+		return Node{}, nil,
+			s.incomplete(errors.New("node facts missing: set --kubelet-config, or --cluster-dns, " +
+				"--cluster-domain and --resolv-conf, each of which may be empty"))
 	}
 	if n.NodeName == "" {
 		return Node{}, nil, s.missing("node.nodeName")
@@ -74,8 +77,10 @@ func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathC
 		return Node{}, nil, err
 	}
 	if mode == cri.Force && len(node.ClusterDNS) == 0 {
-		return Node{}, nil, fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set clusterDNS in the kubelet's configuration, or as %s",
-			s.origin("mode"), s.flagName("node.clusterDNS"))
+		return Node{}, nil,
+			fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set "+
+				"clusterDNS in the kubelet's configuration, or as %s",
+				s.origin("mode"), s.flagName("node.clusterDNS"))
 	}
 	engine, err := node.Engine()
 	return node, engine, err
@@ -227,7 +232,8 @@ func (f *NodeFlags) RegisterWithoutHost(flags *pflag.FlagSet) {
 }
 
 // withoutHostUsage is the help text of --resolv-conf in commands that have no default for it.
-const withoutHostUsage = "`PATH` of a node's resolv.conf; unset: rules that depend on it are skipped; empty: the node has none, as with the kubelet"
+const withoutHostUsage = "`PATH` of a node's resolv.conf; unset: rules that depend on it are " +
+	"skipped; empty: the node has none, as with the kubelet"
 
 func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 	kind := explainKind(facts)
@@ -300,5 +306,6 @@ func ReadNode(path, kind string) (Node, error) {
 	case kube.KubeletKind:
 		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, fieldPath)
 	}
-	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", ReadPlaces(path).Text("kind"), kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", ReadPlaces(path).Text("kind"), kind,
+		strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 }

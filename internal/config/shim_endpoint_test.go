@@ -25,10 +25,13 @@ func TestLoadEndpoints(t *testing.T) {
 		want       Endpoints
 	}{
 		{"nothing", "", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
-		{"file", "listen: /file\nruntimeEndpoint: unix:///file-runtime\nhttp: file:1\nunknown: 5\nmode: 7\n", nil, []Endpoints{last}, Endpoints{"unix:///file", "unix:///file-runtime", "file:1"}},
-		{"flag over file", "listen: /file\n", []string{"--listen=unix:/flag"}, []Endpoints{last}, Endpoints{"unix:///flag", "unix:///last-runtime", "last:1"}},
+		{"file", "listen: /file\nruntimeEndpoint: unix:///file-runtime\nhttp: file:1\nunknown: 5\nmode: 7\n",
+			nil, []Endpoints{last}, Endpoints{"unix:///file", "unix:///file-runtime", "file:1"}},
+		{"flag over file", "listen: /file\n", []string{"--listen=unix:/flag"}, []Endpoints{last},
+			Endpoints{"unix:///flag", "unix:///last-runtime", "last:1"}},
 		{"undecodable file", "listen: [", nil, []Endpoints{last, inherited}, last},
-		{"undecodable file, nothing else", "listen: [", nil, []Endpoints{{}, inherited}, Endpoints{"unix:///inherited", v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"undecodable file, nothing else", "listen: [", nil, []Endpoints{{}, inherited},
+			Endpoints{"unix:///inherited", v1alpha1.DefaultRuntimeEndpoint, ""}},
 		{"a value of another type", "listen: 5\nhttp: [a]\n", nil, []Endpoints{last}, last},
 		{"a list", "- a\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
 		{"unusable http", "http: nonsense\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},

@@ -60,7 +60,8 @@ func TestSource_Load(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.TTL != 0 || c.Pods != "disabled" || c.Domain.String() != "flag.example." || c.ClusterDomain != "flag.example" || c.SnapshotWait == 0 {
+	if *c.TTL != 0 || c.Pods != "disabled" || c.Domain.String() != "flag.example." ||
+		c.ClusterDomain != "flag.example" || c.SnapshotWait == 0 {
 		t.Errorf("%+v", c)
 	}
 	// --resolv-conf is without effect beside the file's upstreams.
@@ -117,8 +118,10 @@ func TestSource_Errors(t *testing.T) {
 	}{
 		{"in the file", newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, "ttl: 3601\nlisten: [a]\n")), "listen[0]: ", false},
 		{"in a flag", newDNSSource(t, "--config", manifests, "--listen", "a"), `--listen: "a" is not an IP address with a port`, true},
-		{"two flags", newDNSSource(t, "--manifests", "m", "--kubeconfig", "k"), "--manifests: cannot be combined with --kubeconfig or --snapshot", true},
-		{"flag and file", newDNSSource(t, "--config", manifests, "--kubeconfig", "k"), manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot.path", false},
+		{"two flags", newDNSSource(t, "--manifests", "m", "--kubeconfig", "k"),
+			"--manifests: cannot be combined with --kubeconfig or --snapshot", true},
+		{"flag and file", newDNSSource(t, "--config", manifests, "--kubeconfig", "k"),
+			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot.path", false},
 	} {
 		_, err := tt.source.Load()
 		_, isFlag := errors.AsType[FlagError](err)
@@ -180,7 +183,8 @@ func TestKind_NeedRestart(t *testing.T) {
 	}{
 		{"listen: ['127.0.0.1:53']\nttl: 5\nclusterDomain: Cluster.Local.\nednsOption: 65313\npods: insecure\nlameduck: 0s\n", nil},
 		{"upstreams: [192.0.2.1]\nresolvConf: ''\nstubDomains: [{zone: a, servers: [192.0.2.1]}]\n", nil},
-		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: {path: p, maxAge: 1h}\n", []string{"listen", "snapshot.path", "snapshot.maxAge", "logFormat"}},
+		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: {path: p, maxAge: 1h}\n",
+			[]string{"listen", "snapshot.path", "snapshot.maxAge", "logFormat"}},
 	} {
 		if got := DNSKind().NeedRestart(running, load(tt.fields)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.fields, got, tt.want)

@@ -99,7 +99,8 @@ func checkCertificate(c *Webhook, s *Source[Webhook]) error {
 	case c.SelfSigned || !noCert && !noKey:
 		return nil
 	case s.path == "":
-		return FlagError{errors.New("no certificate configured: set --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")}
+		return FlagError{
+			errors.New("no certificate configured: set --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")}
 	}
 	var problems []error
 	if noCert {

@@ -19,11 +19,14 @@ import (
 // configured, by a flag, a field or the kubelet's file.
 func TestWebhook_UnknownDomain(t *testing.T) {
 	kubelet := filepath.Join(t.TempDir(), "kubelet.yaml")
-	if err := os.WriteFile(kubelet, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: cluster.local\n"), 0o600); err != nil {
+	if err := os.WriteFile(kubelet,
+		[]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: cluster.local\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	pod := admission.Object{Kind: admission.KindPod, Name: "checkout-worker-0", Pod: policy.Pod{
-		Namespace: "payments-production", Name: "checkout-worker-0", Policy: policy.ClusterFirst, Subdomain: "checkout-workers", SetHostnameAsFQDN: true,
+		Namespace: "payments-production", Name: "checkout-worker-0", Policy: policy.ClusterFirst,
+		Subdomain: "checkout-workers", SetHostnameAsFQDN: true,
 	}}
 	for _, tt := range []struct {
 		file   string
@@ -66,7 +69,8 @@ func TestWebhook_Uplink(t *testing.T) {
 	uplink := filepath.Join(dir, "resolv.conf")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	source := WebhookFlags(flags)
-	file := newFile(t, v1alpha1.KindWebhook, "selfSigned: true\nnode: {resolvConf: "+stub+", uplinkResolvConf: "+uplink+", hostResolver: auto}\n")
+	file := newFile(t, v1alpha1.KindWebhook, "selfSigned: true\nnode: {resolvConf: "+stub+
+		", uplinkResolvConf: "+uplink+", hostResolver: auto}\n")
 	if err := flags.Parse([]string{"--config", file}); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,8 @@ func TestGroup_FailureEndsAll(t *testing.T) {
 	fail := func(context.Context) error { return failure }
 	for name, group := range map[string]func(recorder) daemon.Group{
 		"a task": func(r recorder) daemon.Group {
-			return daemon.Group{Tasks: []daemon.Task{fail, r.task("server", time.Second, errors.New("later"))}, Last: []daemon.Task{r.task("data", 0, nil)}}
+			return daemon.Group{Tasks: []daemon.Task{fail, r.task("server", time.Second, errors.New("later"))},
+				Last: []daemon.Task{r.task("data", 0, nil)}}
 		},
 		"a last task": func(r recorder) daemon.Group {
 			return daemon.Group{Tasks: []daemon.Task{r.task("server", time.Second, nil)}, Last: []daemon.Task{fail, r.task("data", 0, nil)}}

@@ -76,7 +76,8 @@ func TestLogWriter_Hung(t *testing.T) {
 		close(log.read)
 		synctest.Wait()
 		text := log.written.String()
-		if n := strings.Count(text, "\n"); n != maxLogLines+2 || !strings.Contains(text, `msg="log lines dropped, the log is not read" count=3`) || strings.Contains(text, "too much") {
+		if n := strings.Count(text, "\n"); n != maxLogLines+2 ||
+			!strings.Contains(text, `msg="log lines dropped, the log is not read" count=3`) || strings.Contains(text, "too much") {
 			t.Errorf("the log has %d lines:\n%.300s", n, text)
 		}
 		stop()

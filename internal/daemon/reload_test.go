@@ -27,7 +27,8 @@ func TestReloader_RetriesApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "dns.yaml")
 		write := func(fields string) {
-			if err := os.WriteFile(path, []byte("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"+fields), 0o600); err != nil {
+			if err := os.WriteFile(path,
+				[]byte("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"+fields), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

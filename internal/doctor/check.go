@@ -160,7 +160,8 @@ func (c Check) findings(hits []hit) (list []v1alpha1.DoctorFinding) {
 		names := strings.NewReplacer("$NS", h.object.namespace, "$NAME", h.object.name)
 		list = append(list, v1alpha1.DoctorFinding{
 			Code: c.Code, Severity: string(c.Severity), Object: h.object.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
-			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause), Next: names.Replace(cmp.Or(h.next, c.next)),
+			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause),
+			Next: names.Replace(cmp.Or(h.next, c.next)),
 		})
 	}
 	return list

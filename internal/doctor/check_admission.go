@@ -104,12 +104,14 @@ func findWebhooks(want admissionv1.FailurePolicyType) func(*view) []hit {
 				p = *w.policy
 			}
 			isOwn := strings.HasPrefix(w.object.name, ownPrefix)
-			if p != want || want == admissionv1.Ignore && !isOwn || w.service == nil || !isForPods(w.rules) || v.hasReadyEndpoint(w.service) {
+			if p != want || want == admissionv1.Ignore && !isOwn || w.service == nil ||
+				!isForPods(w.rules) || v.hasReadyEndpoint(w.service) {
 				continue
 			}
-			hits = append(hits, hit{object: w.object, message: fmt.Sprintf("the webhook %s has no ready endpoint", w.name), evidence: []string{
-				fmt.Sprintf("failurePolicy: %s", p), fmt.Sprintf("clientConfig.service: %s/%s", w.service.Namespace, w.service.Name),
-			}})
+			hits = append(hits,
+				hit{object: w.object, message: fmt.Sprintf("the webhook %s has no ready endpoint", w.name), evidence: []string{
+					fmt.Sprintf("failurePolicy: %s", p), fmt.Sprintf("clientConfig.service: %s/%s", w.service.Namespace, w.service.Name),
+				}})
 		}
 		return hits
 	}

@@ -39,14 +39,16 @@ func corefileChecks() []Check {
 			next:  nextEdit, needs: needs, find: findUnknownPlugin,
 		},
 		{
-			Code: "corefile-duplicate-zone", Severity: policy.SeverityError, What: "two server blocks of the Corefile have the same zone and port",
+			Code: "corefile-duplicate-zone", Severity: policy.SeverityError,
+			What:  "two server blocks of the Corefile have the same zone and port",
 			cause: "CoreDNS does not start with it",
 			next:  nextEdit, needs: needs, find: findDuplicateZone,
 		},
 		{
 			Code: "corefile-loop", Severity: policy.SeverityError, What: "the cluster DNS forwards to itself or to a loopback address",
-			cause: "each query for a name outside the cluster returns to the server until it fails: in a pod a loopback address is the pod itself",
-			next:  nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
+			cause: "each query for a name outside the cluster returns to the server until it fails: " +
+				"in a pod a loopback address is the pod itself",
+			next: nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
 		},
 		{
 			Code: "corefile-stub-resolver", Severity: policy.SeverityError,
@@ -56,7 +58,8 @@ func corefileChecks() []Check {
 			needs: append(needs, needKubelet), find: findStubResolver,
 		},
 		{
-			Code: "corefile-no-kubernetes", Severity: policy.SeverityError, What: "no server block of the Corefile serves the names of the cluster",
+			Code: "corefile-no-kubernetes", Severity: policy.SeverityError,
+			What:  "no server block of the Corefile serves the names of the cluster",
 			cause: "the plugin kubernetes is missing",
 			next:  nextEdit, needs: needs, find: findNoKubernetes,
 		},
@@ -95,7 +98,8 @@ func corefileHabits() []Check {
 			next:  nextEdit, needs: needs, find: missing("health"),
 		},
 		{
-			Code: "corefile-no-cache", Severity: policy.SeverityWarning, What: "the Corefile has no plugin cache for names outside the cluster",
+			Code: "corefile-no-cache", Severity: policy.SeverityWarning,
+			What:  "the Corefile has no plugin cache for names outside the cluster",
 			cause: "every query for such a name goes to the servers outside the cluster",
 			next:  nextEdit, needs: needs, find: missing("cache"),
 		},
@@ -145,7 +149,8 @@ func findSyntax(v *view) []hit {
 	lines := strings.Split(v.corefile.text, "\n")
 	var evidence []string
 	for _, p := range v.corefile.problems {
-		evidence = append(evidence, evidenceLine(p.Line, fmt.Sprintf("%s (%s)", p.Message, strings.TrimSpace(lines[min(p.Line, len(lines))-1]))))
+		evidence = append(evidence,
+			evidenceLine(p.Line, fmt.Sprintf("%s (%s)", p.Message, strings.TrimSpace(lines[min(p.Line, len(lines))-1]))))
 	}
 	return []hit{v.corefileHit(v.corefile.problems[0].Message, evidence...)}
 }
@@ -182,7 +187,8 @@ func findDuplicateZone(v *view) (hits []hit) {
 			zone, port := corefile.SplitKey(key)
 			id := zone + ":" + port + bind
 			if other := first[id]; other != nil {
-				hits = append(hits, v.corefileHit(fmt.Sprintf("the zone %s is defined twice for port %s", zone, port), blockLine(other), blockLine(b)))
+				hits = append(hits,
+					v.corefileHit(fmt.Sprintf("the zone %s is defined twice for port %s", zone, port), blockLine(other), blockLine(b)))
 				continue
 			}
 			first[id] = b
@@ -224,7 +230,8 @@ func findLoop(v *view) (hits []hit) {
 // ownFileHits returns the pods whose resolv.conf names the cluster DNS, to which they forward.
 func (v *view) ownFileHits(f located) []hit {
 	for _, p := range v.dnsPods {
-		clusterFirst := p.Spec.DNSPolicy == corev1.DNSClusterFirst && !p.Spec.HostNetwork || p.Spec.DNSPolicy == corev1.DNSClusterFirstWithHostNet
+		clusterFirst := p.Spec.DNSPolicy == corev1.DNSClusterFirst && !p.Spec.HostNetwork ||
+			p.Spec.DNSPolicy == corev1.DNSClusterFirstWithHostNet
 		if clusterFirst && slices.Contains(f.Args, "/etc/resolv.conf") {
 			h := v.corefileHit("it forwards to the servers of its own resolv.conf, which is that of a pod: the cluster DNS itself",
 				f.evidence(), fmt.Sprintf("Pod %s: spec.dnsPolicy: %s", p.Name, p.Spec.DNSPolicy))
@@ -330,7 +337,8 @@ func findReverseFallthrough(v *view) (hits []hit) {
 		fallthroughs := k.Find("fallthrough")
 		for _, zone := range []string{"in-addr.arpa.", "ip6.arpa."} {
 			falls := slices.ContainsFunc(fallthroughs, func(f corefile.Directive) bool {
-				return len(f.Args) == 0 || slices.ContainsFunc(f.Args, func(a string) bool { return strings.TrimSuffix(a, ".")+"." == zone })
+				return len(f.Args) == 0 ||
+					slices.ContainsFunc(f.Args, func(a string) bool { return strings.TrimSuffix(a, ".")+"." == zone })
 			})
 			if slices.Contains(zonesOf(k), zone) && !falls && v.corefile.rootBlock() != nil {
 				hits = append(hits, v.corefileHit("no fallthrough for "+zone, k.evidence()))

@@ -33,13 +33,15 @@ func nameChecks() []Check {
 			needs: []need{read(Services, Pods)}, find: findHeadlessNotReady,
 		},
 		{
-			Code: "subdomain-service", Severity: policy.SeverityWarning, What: "a pod has a subdomain without a headless Service of this name",
+			Code: "subdomain-service", Severity: policy.SeverityWarning,
+			What:  "a pod has a subdomain without a headless Service of this name",
 			cause: "the FQDN of a pod resolves only through a headless Service with the name of its subdomain",
 			next:  "kubectl -n $NS get services; kubectl -n $NS get pod $NAME -o jsonpath='{.spec.subdomain}'",
 			needs: []need{read(Services, Pods)}, find: findSubdomain,
 		},
 		{
-			Code: "external-name-address", Severity: policy.SeverityWarning, What: "the externalName of a Service is an address or not a host name",
+			Code: "external-name-address", Severity: policy.SeverityWarning,
+			What:  "the externalName of a Service is an address or not a host name",
 			cause: "a Service of type ExternalName is an alias of a name",
 			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
 			needs: []need{read(Services)}, find: findExternalAddress,
@@ -111,7 +113,8 @@ func findHeadlessNotReady(v *view) (hits []hit) {
 		for _, p := range pods {
 			evidence = append(evidence, podLine(p))
 		}
-		hits = append(hits, hit{object: serviceObject(s), message: v.serviceDomain(s) + " does not exist: no pod is ready", evidence: evidence})
+		hits = append(hits,
+			hit{object: serviceObject(s), message: v.serviceDomain(s) + " does not exist: no pod is ready", evidence: evidence})
 	})
 	return hits
 }
@@ -128,9 +131,10 @@ func findSubdomain(v *view) (hits []hit) {
 	}
 	for i, findings := range admission.CheckServices(objects, services) {
 		for _, f := range findings {
-			hits = append(hits, hit{object: podObject(pods[i]), message: strings.ReplaceAll(f.Message, " in the input", ""), evidence: []string{
-				fmt.Sprintf("spec.hostname: %q, spec.subdomain: %q", pods[i].Spec.Hostname, pods[i].Spec.Subdomain),
-			}})
+			hits = append(hits,
+				hit{object: podObject(pods[i]), message: strings.ReplaceAll(f.Message, " in the input", ""), evidence: []string{
+					fmt.Sprintf("spec.hostname: %q, spec.subdomain: %q", pods[i].Spec.Hostname, pods[i].Spec.Subdomain),
+				}})
 		}
 	}
 	return hits
@@ -147,7 +151,8 @@ func findExternalAddress(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
 		for _, f := range admission.CheckService(admissionService(s)) {
 			if f.Code == admission.CodeExternalNameAddress || f.Code == admission.CodeInvalidExternalName {
-				hits = append(hits, hit{object: serviceObject(s), message: f.Message, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}})
+				hits = append(hits,
+					hit{object: serviceObject(s), message: f.Message, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}})
 			}
 		}
 	})
@@ -189,7 +194,8 @@ func findExternalMissing(v *view) (hits []hit) {
 		if key := v.target(s); key != "" && v.services[key] == nil {
 			hits = append(
 				hits,
-				hit{object: serviceObject(s), message: "there is no Service " + key, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}},
+				hit{object: serviceObject(s), message: "there is no Service " + key,
+					evidence: []string{"spec.externalName: " + s.Spec.ExternalName}},
 			)
 		}
 	})

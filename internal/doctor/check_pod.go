@@ -66,7 +66,8 @@ func podChecks() []Check {
 			needs: []need{read(Events, Pods)}, find: findLimits,
 		},
 		{
-			Code: "pod-search-cost", Severity: policy.SeverityWarning, What: "a lookup of a name outside the cluster sends more than 16 queries",
+			Code: "pod-search-cost", Severity: policy.SeverityWarning,
+			What:  "a lookup of a name outside the cluster sends more than 16 queries",
 			cause: "a name with fewer dots than ndots is first tried in every search domain, for both address families",
 			next: "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; " +
 				"set ndots, or use autopath (docs/autopath.md)",
@@ -294,7 +295,8 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	}
 	pod.ResolvConf = d.Config().String()
 	if p.Spec.DNSPolicy != corev1.DNSNone {
-		pod.Notes = append(pod.Notes, "the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
+		pod.Notes = append(pod.Notes,
+			"the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
 	}
 	n, _ := searchCost(&d)
 	pod.Notes = append(pod.Notes, fmt.Sprintf("glibc sends %d queries for %s", n, costName))
@@ -303,7 +305,8 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 		pod.Notes = append(
 			pod.Notes,
 			fmt.Sprintf(
-				"kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain until it is created again",
+				"kubelet-config changed %s, after the pod had started: the pod may have the previous "+
+					"address or domain until it is created again",
 				timeText(lastChange(c)),
 			),
 		)

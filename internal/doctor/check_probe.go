@@ -65,7 +65,8 @@ func probeChecks() []Check {
 			next:  nextSystemLogs, needs: needs, find: findServfail,
 		},
 		{
-			Code: "probe-wrong-address", Severity: policy.SeverityError, What: "a DNS server has another address for a Service than the API server",
+			Code: "probe-wrong-address", Severity: policy.SeverityError,
+			What:  "a DNS server has another address for a Service than the API server",
 			cause: "the server has stale names, serves another cluster domain, or another server replies in its place",
 			next:  nextSystemLogs, needs: append(needs, read(Services)), find: findWrongAddress,
 		},
@@ -80,7 +81,8 @@ func probeChecks() []Check {
 			next:  "kubectl -n kube-system get configmap coredns -o yaml", needs: needs, find: findAAAA,
 		},
 		{
-			Code: "probe-external", Severity: policy.SeverityError, What: "names outside the cluster fail, and names of the cluster resolve",
+			Code: "probe-external", Severity: policy.SeverityError,
+			What:  "names outside the cluster fail, and names of the cluster resolve",
 			cause: "the servers to which the cluster DNS forwards do not reply, or refuse; the network from its pods to them is blocked",
 			next:  "kubectl -n kube-system get configmap coredns -o yaml; query the servers after forward from a node",
 			needs: needs, find: findExternal,
@@ -147,7 +149,8 @@ func (v *view) silent(which func(server string) bool) (hits []hit) {
 		if which(s) && !slices.ContainsFunc(all[s], replied) {
 			hits = append(
 				hits,
-				hit{object: serverObject(s), message: "it does not reply", evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })},
+				hit{object: serverObject(s), message: "it does not reply",
+					evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })},
 			)
 		}
 	}
@@ -186,7 +189,8 @@ func (v *view) silentProtocol(silent, other string) (hits []hit) {
 		queried := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
 		if queried && over(silent) == 0 && over(other) > 0 {
 			hits = append(hits, hit{
-				object: serverObject(s), message: fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent)),
+				object:   serverObject(s),
+				message:  fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent)),
 				evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true }),
 			})
 		}
@@ -317,7 +321,8 @@ func findExternal(v *view) (hits []hit) {
 func findSlow(v *view) (hits []hit) {
 	servers, all := v.probesOf()
 	for _, s := range servers {
-		fast := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) <= slowReply })
+		fast := slices.ContainsFunc(all[s],
+			func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) <= slowReply })
 		slow := lines(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) > slowReply })
 		if !fast && len(slow) > 0 {
 			hits = append(hits, hit{object: serverObject(s), message: "each reply took more than " + slowReply.String(), evidence: slow})

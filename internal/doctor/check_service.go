@@ -31,7 +31,8 @@ func serviceChecks() []Check {
 			needs: []need{needDNS, read(Pods)}, find: findServiceSelector,
 		},
 		{
-			Code: "dns-service-address", Severity: policy.SeverityError, What: "the kubelets give pods another DNS address than that of the Service",
+			Code: "dns-service-address", Severity: policy.SeverityError,
+			What:  "the kubelets give pods another DNS address than that of the Service",
 			cause: "the Service was created again with another address, or clusterDNS of the kubelets is wrong",
 			next: "kubectl -n kube-system get configmap kubelet-config -o yaml; " +
 				"create the Service with this clusterIP, or correct clusterDNS on the nodes",

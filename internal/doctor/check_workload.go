@@ -89,7 +89,8 @@ func workloadChecks() []Check {
 			needs: []need{needDNS, read(Pods)}, find: findCPULimit,
 		},
 		{
-			Code: "dns-budget-zero", Severity: policy.SeverityWarning, What: "a PodDisruptionBudget permits no eviction of a pod of the cluster DNS",
+			Code: "dns-budget-zero", Severity: policy.SeverityWarning,
+			What:  "a PodDisruptionBudget permits no eviction of a pod of the cluster DNS",
 			cause: "nodes with such a pod cannot be drained",
 			next:  "kubectl -n $NS get poddisruptionbudget $NAME -o yaml",
 			needs: []need{needDNS, read(Budgets, Pods)}, find: findBudgetZero,
@@ -116,7 +117,8 @@ func findScaledToZero(v *view) (hits []hit) {
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && len(deployments) == 1 {
 			hits = append(
 				hits,
-				hit{object: object{"Deployment", d.Namespace, d.Name}, message: "scaled to 0 replicas", evidence: []string{"spec.replicas: 0"}},
+				hit{object: object{"Deployment", d.Namespace, d.Name}, message: "scaled to 0 replicas",
+					evidence: []string{"spec.replicas: 0"}},
 			)
 		}
 	}
@@ -164,7 +166,8 @@ func findCrashLoop(v *view) (hits []hit) {
 			evidence: []string{"waiting: " + c.State.Waiting.Message},
 		}
 		if last := c.LastTerminationState.Terminated; last != nil {
-			h.evidence = append(h.evidence, strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))
+			h.evidence = append(h.evidence,
+				strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))
 		}
 		if v.corefile != nil && len(v.corefile.find("loop")) > 0 {
 			h.cause = "the log of the previous container has the reason: a Corefile that CoreDNS refuses, " +
@@ -210,7 +213,8 @@ func findImagePull(v *view) (hits []hit) {
 		}
 		hits = append(
 			hits,
-			hit{object: podObject(p), message: "the image " + c.Image + " cannot be pulled", evidence: []string{w.Reason + ": " + w.Message}},
+			hit{object: podObject(p), message: "the image " + c.Image + " cannot be pulled",
+				evidence: []string{w.Reason + ": " + w.Message}},
 		)
 	})
 	return hits

@@ -127,7 +127,8 @@ func healthy(t testing.TB) dnsfaults.Objects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kubernetes","namespace":"default"},"spec":{"clusterIP":"10.96.0.1","clusterIPs":["10.96.0.1"],"ports":[{"port":443}]}}`
+	text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kubernetes","namespace":"default"},` +
+		`"spec":{"clusterIP":"10.96.0.1","clusterIPs":["10.96.0.1"],"ports":[{"port":443}]}}`
 	var o dnsfaults.Object
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
@@ -229,11 +230,12 @@ func TestRun_Probes(t *testing.T) {
 				p.Answers = []string{"10.0.0.1"}
 			}
 		}},
-		{"stale replica", []string{"probe-replicas-disagree", "probe-wrong-address"}, "@10.244.2.2:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
-			if p.Server == replica2 && p.Name == webName {
-				p.RCode, p.Answers = rcodeNXDomain, nil
-			}
-		}},
+		{"stale replica", []string{"probe-replicas-disagree", "probe-wrong-address"},
+			"@10.244.2.2:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
+				if p.Server == replica2 && p.Name == webName {
+					p.RCode, p.Answers = rcodeNXDomain, nil
+				}
+			}},
 		{"no AAAA", []string{"probe-aaaa-nxdomain"}, "AAAA @10.96.0.10:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
 			if p.Type == "AAAA" {
 				p.RCode = rcodeNXDomain

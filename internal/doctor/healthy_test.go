@@ -16,7 +16,8 @@ func TestRun_HealthyVariants(t *testing.T) {
 	const corefile = `ConfigMap kube-system/coredns: {data: {Corefile: "`
 	tests := map[string]string{
 		"one node, one replica": `
-merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2], conditions: {ready: true}, targetRef: {kind: Pod, name: coredns-1}}]}}
+merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2], conditions: {ready: true},
+  targetRef: {kind: Pod, name: coredns-1}}]}}
 delete: [Node b, Pod kube-system/coredns-2, Pod kube-system/node-cache-b]`,
 		"endpoints without pods": `
 merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2]}, {addresses: [10.244.2.2]}]}}`,
@@ -32,16 +33,20 @@ create:
 		"a Corefile with imports": `
 merge: {` + corefile + `.:53 {\n  import custom/*.override\n  kubernetes cluster.local\n}\nimport custom/*.server\n"}}}`,
 		"a stub domain, and a block for the cluster": `
-merge: {` + corefile + `.:53 {\n  errors\n  health\n  ready\n  cache 30\n  forward . 192.0.2.53\n  reload\n}\ncluster.local:53 10.0.0.0/8 {\n  kubernetes\n}\n` +
+merge: {` + corefile + `.:53 {\n  errors\n  health\n  ready\n  cache 30\n  forward . 192.0.2.53\n  ` +
+			`reload\n}\ncluster.local:53 10.0.0.0/8 {\n  kubernetes\n}\n` +
 			`corp.example:53 {\n  forward . 192.0.2.54:5353 tls://192.0.2.55%dns.example [2001:db8::53]:53\n}\n"}}}`,
 		"the same zone on two ports and addresses": `
-merge: {` + corefile + `.:53 {\n  bind 10.0.0.1\n  errors\n  health\n  ready\n  cache\n  reload\n  kubernetes cluster.local\n  forward . 192.0.2.53\n}\n.:53 {\n  bind 10.0.0.2\n}\n.:5353 {\n}\n"}}}`,
+merge: {` + corefile + `.:53 {\n  bind 10.0.0.1\n  errors\n  health\n  ready\n  cache\n  reload\n  ` +
+			`kubernetes cluster.local\n  forward . 192.0.2.53\n}\n.:53 {\n  bind 10.0.0.2\n}\n.:5353 {\n}\n"}}}`,
 		"a plugin of another build": `
-merge: {` + corefile + `.:53 {\n  errors\n  health\n  ready\n  cache 30\n  reload\n  kubernetes cluster.local\n  forward . 192.0.2.53\n  fanoutwithalongname . 192.0.2.1\n}\n"}}}`,
+merge: {` + corefile + `.:53 {\n  errors\n  health\n  ready\n  cache 30\n  reload\n  kubernetes ` +
+			`cluster.local\n  forward . 192.0.2.53\n  fanoutwithalongname . 192.0.2.1\n}\n"}}}`,
 		"a node cache with a link-local address": `
 merge:
   ConfigMap kube-system/kubelet-config: {data: {kubelet: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [169.254.20.10]\nclusterDomain: cluster.local\n"}}
-  NetworkPolicy shop/egress: {spec: {egress: [{to: [{ipBlock: {cidr: 169.254.20.10/32}}], ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]}]}}`,
+  NetworkPolicy shop/egress: {spec: {egress: [{to: [{ipBlock: {cidr: 169.254.20.10/32}}], ports: [{port: 53,
+    protocol: UDP}, {port: 53, protocol: TCP}]}]}}`,
 		"a node on which the node cache does not run": `
 merge: {DaemonSet kube-system/dnsconfigurer-node-cache: {spec: {template: {spec: {nodeSelector: {cache: "true"}}}}}}
 delete: [Pod kube-system/node-cache-a]`,
@@ -54,9 +59,12 @@ merge: {NetworkPolicy shop/egress: {spec: {egress: [{ports: [{port: dns, protoco
 merge: {NetworkPolicy shop/egress: {spec: {egress: [{ports: [{port: 1, endPort: 1024, protocol: UDP}, {protocol: TCP}]}]}}}`,
 		"NetworkPolicies that add up": `
 merge: {NetworkPolicy shop/egress: {spec: {egress: null}}}
-create: [{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: dns, namespace: shop}, spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.96.0.0/16]}}]}]}}]`,
+create: [{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: dns, namespace: shop},
+  spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.96.0.0/16]}}]}]}}]`,
 		"NetworkPolicies of the cluster DNS": `
-create: [{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: dns, namespace: kube-system}, spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{namespaceSelector: {}}], ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]}]}}]`,
+create: [{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: dns, namespace: kube-system},
+  spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{namespaceSelector: {}}], ports: [{port: 53,
+     protocol: UDP}, {port: 53, protocol: TCP}]}]}}]`,
 		"pods that have ended": `
 create: [{apiVersion: v1, kind: Pod, metadata: {name: job, namespace: shop}, spec: {dnsPolicy: None}, status: {phase: Succeeded}}]`,
 		"a headless Service that publishes its pods": `
@@ -64,11 +72,17 @@ merge: {Service shop/db: {spec: {publishNotReadyAddresses: true}}, Pod shop/db-0
 		"an alias of a Service of the cluster": `
 merge: {Service shop/payments: {spec: {externalName: web.shop.svc.cluster.local.}}}`,
 		"a webhook for other objects": `
-create: [{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: x}, webhooks: [{name: x, clientConfig: {service: {name: x, namespace: x}}, rules: [{apiGroups: [apps], operations: [CREATE], resources: ["*"]}]}]}]`,
+create: [{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+  metadata: {name: x}, webhooks: [{name: x, clientConfig: {service: {name: x, namespace: x}},
+    rules: [{apiGroups: [apps], operations: [CREATE], resources: ["*"]}]}]}]`,
 		"a webhook outside the cluster": `
-create: [{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: x}, webhooks: [{name: x, clientConfig: {url: "https://x"}, rules: [{apiGroups: [""], operations: ["*"], resources: [pods]}]}]}]`,
+create: [{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+  metadata: {name: x}, webhooks: [{name: x, clientConfig: {url: "https://x"}, rules: [{apiGroups: [""],
+    operations: ["*"], resources: [pods]}]}]}]`,
 		"images by digest": `
-create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: x}, spec: {template: {spec: {containers: [{name: x, image: "registry.example:5000/dnsconfigurer:v0.1.0@sha256:0"}, {name: other, image: "registry.example:5000/other"}]}}}}]`,
+create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: x},
+  spec: {template: {spec: {containers: [{name: x, image: "registry.example:5000/dnsconfigurer:v0.1.0@sha256:0"},
+     {name: other, image: "registry.example:5000/other"}]}}}}]`,
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,8 @@ func Servers(s *Snapshot) (servers []Server) {
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < maxServers {
 			servers = append(servers, Server{
-				netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.udp, dnsPort))), netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.tcp, dnsPort))), RoleEndpoint,
+				netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.udp, dnsPort))),
+				netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.tcp, dnsPort))), RoleEndpoint,
 			})
 		}
 	}

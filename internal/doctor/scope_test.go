@@ -64,7 +64,8 @@ func TestRun_UnreadKind(t *testing.T) {
 			s.ConfigMaps = nil
 		}
 		r := Run(s)
-		if len(r.Findings) > 0 || r.Passed == len(Checks()) || !slices.ContainsFunc(r.NotChecked, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == "test" }) {
+		if len(r.Findings) > 0 || r.Passed == len(Checks()) ||
+			!slices.ContainsFunc(r.NotChecked, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == "test" }) {
 			t.Errorf("%s: %d passed, not checked: %+v, %+v", k, r.Passed, r.NotChecked, r.Findings)
 		}
 	}
@@ -77,7 +78,8 @@ func TestRun_NoReplies(t *testing.T) {
 		s.Probes[i].RCode, s.Probes[i].Error = "", "timeout"
 	}
 	r := Run(s)
-	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Why != noReplies || len(r.NotChecked[0].Checks) != len(probeChecks()) {
+	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Why != noReplies ||
+		len(r.NotChecked[0].Checks) != len(probeChecks()) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -106,7 +108,8 @@ func TestRun_Scope(t *testing.T) {
 		scope Scope
 		want  int
 	}{
-		{Scope{}, 4}, {Scope{Namespace: "x"}, 2}, {Scope{Node: "a"}, 2}, {Scope{Namespace: "x", Node: "a"}, 1}, {Scope{Namespace: "x", PodName: "p-x-a"}, 1}, {Scope{Namespace: "z"}, 0},
+		{Scope{}, 4}, {Scope{Namespace: "x"}, 2}, {Scope{Node: "a"}, 2},
+		{Scope{Namespace: "x", Node: "a"}, 1}, {Scope{Namespace: "x", PodName: "p-x-a"}, 1}, {Scope{Namespace: "z"}, 0},
 	} {
 		objects := healthy(t)
 		for _, namespace := range []string{"x", "y"} {

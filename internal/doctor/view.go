@@ -61,7 +61,8 @@ type corefileSource struct {
 }
 
 func newView(s *Snapshot) *view {
-	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{}, services: map[string]*corev1.Service{}}
+	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{},
+		services: map[string]*corev1.Service{}}
 	for i := range s.Pods {
 		if p := &s.Pods[i]; !hasEnded(p) {
 			v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)

@@ -23,7 +23,8 @@ func TestJSON_Errors(t *testing.T) {
 		{"not closed", "\na: [\n", "line 12: did not find expected node content"},
 		{"a tab", "a:\n\tb: c\n", "line 12: found character that cannot start any token"},
 		{"a duplicate key", "a: 1\nb: 1\na: 2\n", `line 13: key "a" already set in map`},
-		{"two duplicate keys", "a: 1\nb: 1\na: 2\nb: 2\n", `line 13: key "a" already set in map` + "\n" + `line 14: key "b" already set in map`},
+		{"two duplicate keys", "a: 1\nb: 1\na: 2\nb: 2\n", `line 13: key "a" already set in map` +
+			"\n" + `line 14: key "b" already set in map`},
 		{"a key that looks like an error", "\"line 1: x\": 1\n\"line 1: x\": 2\n", `line 12: key "line 1: x" already set in map`},
 		{"binary", "\x7fELF\x02\x01\x00", "control characters are not allowed"},
 	} {
@@ -49,7 +50,8 @@ func TestJSON_Errors(t *testing.T) {
 // TestTypeError_Field puts a wrong type in every kind of place.
 func TestTypeError_Field(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{`{"spec":{"dnsConfig":{"options":[{"name":"a"},{"name":"ndots","value":2}]}}}`, "spec.dnsConfig.options[1].value: is a number, must be a string"},
+		{`{"spec":{"dnsConfig":{"options":[{"name":"a"},{"name":"ndots","value":2}]}}}`,
+			"spec.dnsConfig.options[1].value: is a number, must be a string"},
 		{`{"spec":{"dnsConfig":[{"options":[]}]}}`, "spec.dnsConfig: is a list, must be a mapping"},
 		{`{"spec":{"dnsConfig":{"options":{"a":"b"}}}}`, "spec.dnsConfig.options: is a mapping, must be a list of mappings"},
 		{`{"spec":{"dnsConfig":{"nameservers":"192.0.2.1"}}}`, "spec.dnsConfig.nameservers: is a string, must be a list of strings"},
@@ -58,11 +60,15 @@ func TestTypeError_Field(t *testing.T) {
 		{`{"spec":{"hostname":true}}`, "spec.hostname: is a boolean, must be a string"},
 		{`{"spec":{"priority":99999999999}}`, "spec.priority: is 99999999999, must be a whole number of 32 bits"},
 		{`{"spec":{"activeDeadlineSeconds":"1"}}`, "spec.activeDeadlineSeconds: is a string, must be a whole number"},
-		{`{"metadata":{"annotations":{"example.com/a":"x","example.com/b":1}}}`, "metadata.annotations[example.com/b]: is a number, must be a string"},
+		{`{"metadata":{"annotations":{"example.com/a":"x","example.com/b":1}}}`,
+			"metadata.annotations[example.com/b]: is a number, must be a string"},
 		{`{"metadata":{"annotations":{"a\nb":1}}}`, `metadata.annotations["a\nb"]: is a number, must be a string`},
 		{`{"metadata":{"annotations":{"d":1}}}`, "metadata.annotations.d: is a number, must be a string"},
-		{`{"spec":{"containers":[{},{"livenessProbe":{"httpGet":{"path":1}}}]}}`, "spec.containers[1].livenessProbe.httpGet.path: is a number, must be a string"},
-		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`, "spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"}, // has its own UnmarshalJSON
+		{`{"spec":{"containers":[{},{"livenessProbe":{"httpGet":{"path":1}}}]}}`,
+			"spec.containers[1].livenessProbe.httpGet.path: is a number, must be a string"},
+		// has its own UnmarshalJSON
+		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`,
+			"spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"},
 		{`[1]`, "is a list, must be a mapping"},
 		{`"pod"`, "is a string, must be a mapping"},
 	} {

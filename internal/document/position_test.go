@@ -47,7 +47,8 @@ other: *spec
 			t.Errorf("Of(%q) = %v, want %v: %q", tt.path, got, want, strings.Split(text, "\n")[tt.line-1])
 		}
 	}
-	if got := document.NewPositions([]byte("{\n\"spec\": {\n\"ä\": [1, 2,\n 3]}}")).Of("spec.ä[2]"); got != (document.Position{Line: 4, Column: 2}) {
+	if got := document.NewPositions([]byte("{\n\"spec\": {\n\"ä\": [1, 2,\n 3]}}")).Of(
+		"spec.ä[2]"); got != (document.Position{Line: 4, Column: 2}) {
 		t.Errorf("JSON: %v, want 4:2", got)
 	}
 	if got := document.NewPositions([]byte("a: [")).Of("a"); got != (document.Position{Line: 1, Column: 1}) {

@@ -262,5 +262,6 @@ func (r *Recorder) update(ctx context.Context, e *corev1.Event) error {
 	if err != nil {
 		return err
 	}
-	return r.client.Patch(types.MergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Timeout(callTimeout).Body(patch).Do(ctx).Error()
+	return r.client.Patch(types.MergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Timeout(callTimeout).Body(
+		patch).Do(ctx).Error()
 }

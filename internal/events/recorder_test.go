@@ -69,10 +69,12 @@ func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	text := "{}"
 	if code != http.StatusOK {
-		reason := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "AlreadyExists", http.StatusForbidden: "Forbidden"}[code]
+		reason := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "AlreadyExists",
+			http.StatusForbidden: "Forbidden"}[code]
 		text = fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 }
 
 // newReporter returns a reporter that sends to api and logs warnings.
@@ -82,7 +84,8 @@ func newReporter(t *testing.T, api *eventAPI, log io.Writer) *Reporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewReporter(c, "worker", NewDrops(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	return NewReporter(c, "worker", NewDrops(prometheus.NewRegistry()),
+		slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // withReporter runs test in a bubble with a reporter that sends to api.
@@ -103,7 +106,8 @@ func withReporter(t *testing.T, api *eventAPI, test func(r *Reporter, log *bytes
 }
 
 func edited(pod string) cri.Report {
-	return cri.Report{Sandbox: cri.Sandbox{Namespace: "shop", Name: pod, UID: "uid-of-" + pod}, Outcome: cri.Edited, DNS: resolvconf.Config{Nameservers: []string{"10.96.0.10"}}}
+	return cri.Report{Sandbox: cri.Sandbox{Namespace: "shop", Name: pod, UID: "uid-of-" + pod},
+		Outcome: cri.Edited, DNS: resolvconf.Config{Nameservers: []string{"10.96.0.10"}}}
 }
 
 // dropped returns how many events were dropped for a reason.
@@ -341,7 +345,8 @@ func TestDrops_OncePerMinute(t *testing.T) {
 		}
 		d.flush(logger)
 		d.flush(logger)
-		if n := strings.Count(log.String(), "\n"); n != 4 || strings.Count(log.String(), "count=60") != 2 || !strings.Contains(log.String(), "count=29") {
+		if n := strings.Count(log.String(), "\n"); n != 4 || strings.Count(log.String(), "count=60") != 2 ||
+			!strings.Contains(log.String(), "count=29") {
 			t.Errorf("%d lines, want 4:\n%s", n, &log)
 		}
 	})
@@ -359,7 +364,8 @@ func TestReporter_Unsafe(t *testing.T) {
 		{nil, ""},
 		{[]policy.Finding{finding("a", 0), {Code: policy.CodeSearchLimit, Message: "other"}}, "a"},
 		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0)}, "a; b; c"},
-		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0), finding("d", 199_996)}, "200000 unsafe values, the first of them: a; b; c"},
+		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0), finding("d", 199_996)},
+			"200000 unsafe values, the first of them: a; b; c"},
 	} {
 		if got := unsafeValues(tt.findings); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)

@@ -53,7 +53,8 @@ func (r *Reporter) Report(p cri.Report) {
 		dns := excerptConfig(p.DNS)
 		log.Info("sandbox edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 		if !s.HasDNS || !s.DNS.Equal(p.DNS) { // not only the order of options
-			r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured, fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", dns.String()))
+			r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured,
+				fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", dns.String()))
 		}
 		if message := unsafeValues(p.Findings); message != "" {
 			r.events.Record(pod, corev1.EventTypeWarning, ReasonUnsafe, message)

@@ -89,7 +89,8 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 // TestServer_ReplacedForwarder has the host's file change while its forwarder is replaced:
 // the cached replies are dropped for a change of the present forwarder only.
 func TestServer_ReplacedForwarder(t *testing.T) {
-	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")},
+		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,8 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 	apply(c, true)
 	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 	question, _ := cache.NewQuestion(query, nil)
-	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(), cache.PutOptions{Generation: server.cache.Clear()})
+	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(),
+		cache.PutOptions{Generation: server.cache.Clear()})
 	for _, tt := range []struct {
 		name string
 		of   *forwarder

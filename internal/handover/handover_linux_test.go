@@ -160,7 +160,8 @@ func TestStart_Failure(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(10*time.Millisecond, func() { cancel(errors.New("client gone")) })
-		if s, err := Start(ctx, Program{Env: []string{"MODE=hang"}, Draining: new(Draining), Timeout: patience}); err == nil || !strings.HasSuffix(err.Error(), ": client gone") {
+		if s, err := Start(ctx, Program{Env: []string{"MODE=hang"}, Draining: new(Draining), Timeout: patience}); err == nil ||
+			!strings.HasSuffix(err.Error(), ": client gone") {
 			t.Errorf("%v, %v", s, err)
 		}
 	})
@@ -169,7 +170,8 @@ func TestStart_Failure(t *testing.T) {
 		for range maxDraining {
 			d.calls[newTestLink(t)] = 1
 		}
-		if s, err := Start(t.Context(), Program{Draining: d}); err == nil || !strings.HasPrefix(err.Error(), "16 previous processes have calls in progress") {
+		if s, err := Start(t.Context(), Program{Draining: d}); err == nil ||
+			!strings.HasPrefix(err.Error(), "16 previous processes have calls in progress") {
 			t.Errorf("%v, %v", s, err)
 		}
 	})

@@ -51,7 +51,8 @@ func (n node) with(files node) node {
 
 var kubeadmNode = node{
 	unitFile: "[Service]\nExecStart=/usr/bin/kubelet\n", kubeadm: kubeadmText, config: kind,
-	"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock --pod-infra-container-image=pause\"\n",
+	"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--pod-infra-container-image=pause " +
+		"--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock\"\n",
 }
 
 // plainNode returns a node whose unit has this command.
@@ -103,7 +104,8 @@ func read(t *testing.T, root install.Root) node {
 }
 
 func installer(root install.Root) *install.Installer {
-	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Listen: listen, Runtime: runtime, Systemctl: install.Systemctl{Program: "true"}}
+	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Listen: listen,
+		Runtime: runtime, Systemctl: install.Systemctl{Program: "true"}}
 }
 
 // TestInstall_Uninstall: each kind of node is configured with the shim by the file and line that the
@@ -116,24 +118,41 @@ func TestInstall_Uninstall(t *testing.T) {
 		path, want string // a file after the installation, and a line of it
 	}{
 		{"kubeadm", kubeadmNode, ownUnit, "Environment=KUBELET_EXTRA_ARGS=" + flag},
-		{"flags of the operator", kubeadmNode.with(node{"/etc/default/kubelet": "# mine\nKUBELET_EXTRA_ARGS=--node-ip=192.0.2.1 -v 2\nA=b"}),
+		{"flags of the operator",
+			kubeadmNode.with(node{"/etc/default/kubelet": "# mine\nKUBELET_EXTRA_ARGS=--node-ip=192.0.2.1 -v 2\nA=b"}),
 			"/etc/default/kubelet", `KUBELET_EXTRA_ARGS="--node-ip=192.0.2.1 -v 2 ` + flag + `"`},
-		{"empty flags of the operator", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\n"}), "/etc/default/kubelet", `KUBELET_EXTRA_ARGS="` + flag + `"`},
-		{"quoted flags", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS='--container-runtime-endpoint unix:///run/containerd/containerd.sock --v=2'\n"}),
+		{"empty flags of the operator", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\n"}),
+			"/etc/default/kubelet", `KUBELET_EXTRA_ARGS="` + flag + `"`},
+		{"quoted flags",
+			kubeadmNode.with(
+				node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS='--container-runtime-endpoint " +
+					"unix:///run/containerd/containerd.sock --v=2'\n"}),
 			"/etc/default/kubelet", `KUBELET_EXTRA_ARGS="--v=2 ` + flag + `"`},
-		{"flags of a drop-in", kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\nEnvironment=A=b \"KUBELET_EXTRA_ARGS=--v=2 --x\" C=d\n"}),
+		{"flags of a drop-in",
+			kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\n" +
+				"Environment=A=b \"KUBELET_EXTRA_ARGS=--v=2 --x\" C=d\n"}),
 			"/etc/systemd/system/kubelet.service.d/30-ip.conf", `Environment=A=b "KUBELET_EXTRA_ARGS=--v=2 --x ` + flag + `" C=d`},
-		{"a linked file", kubeadmNode.with(node{"/etc/default/kubelet": "-> /etc/kubelet.env", "/etc/kubelet.env": "KUBELET_EXTRA_ARGS=\n"}), "/etc/kubelet.env", flag},
-		{"a configuration file", plainNode("/usr/bin/kubelet --config /var/lib/kubelet/config.yaml").with(node{config: "# mine\n" + kind + "# end"}),
+		{"a linked file",
+			kubeadmNode.with(node{"/etc/default/kubelet": "-> /etc/kubelet.env", "/etc/kubelet.env": "KUBELET_EXTRA_ARGS=\n"}),
+			"/etc/kubelet.env", flag},
+		{"a configuration file",
+			plainNode("/usr/bin/kubelet --config /var/lib/kubelet/config.yaml").with(node{config: "# mine\n" + kind + "# end"}),
 			config, "containerRuntimeEndpoint: " + listen},
-		{"a field in the file", plainNode("/usr/bin/kubelet \\\n  --config=/var/lib/kubelet/config.yaml").with(node{config: kind + "containerRuntimeEndpoint: \"" + runtime + "\" # default\nmaxPods: 5\n"}),
+		{"a field in the file",
+			plainNode("/usr/bin/kubelet \\\n  --config=/var/lib/kubelet/config.yaml").with(
+				node{config: kind + "containerRuntimeEndpoint: \"" + runtime + "\" # default\nmaxPods: 5\n"}),
 			config, "containerRuntimeEndpoint: " + listen},
-		{"JSON", plainNode("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml").with(node{config: json + "}\n"}), config, `"containerRuntimeEndpoint": "` + listen + `"`},
-		{"a field in JSON", plainNode("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml").with(node{config: json + `, "containerRuntimeEndpoint":"` + runtime + `"}`}),
+		{"JSON", plainNode("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml").with(node{config: json + "}\n"}),
+			config, `"containerRuntimeEndpoint": "` + listen + `"`},
+		{"a field in JSON",
+			plainNode("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml").with(
+				node{config: json + `, "containerRuntimeEndpoint":"` + runtime + `"}`}),
 			config, `"containerRuntimeEndpoint":"` + listen + `"`},
-		{"drop-ins", plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(node{"/etc/kubelet.d/10.conf": kind + "containerruntimeendpoint: " + runtime + "\n", "/etc/kubelet.d/20.conf": kind}),
+		{"drop-ins", plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(
+			node{"/etc/kubelet.d/10.conf": kind + "containerruntimeendpoint: " + runtime + "\n", "/etc/kubelet.d/20.conf": kind}),
 			"/etc/kubelet.d/90-dnsconfigurer.conf", "containerRuntimeEndpoint: " + listen},
-		{"no directory of drop-ins", plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d"), "/etc/kubelet.d/90-dnsconfigurer.conf", "containerRuntimeEndpoint: " + listen},
+		{"no directory of drop-ins", plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d"),
+			"/etc/kubelet.d/90-dnsconfigurer.conf", "containerRuntimeEndpoint: " + listen},
 		{"a drop-in of that name", kubeadmNode.with(node{ownUnit: "[Unit]\nWants=x.service\n"}), ownUnit, flag},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,22 +195,34 @@ func TestInstall_Refused(t *testing.T) {
 		{"masked unit", node{"/etc/systemd/system/kubelet.service": "-> /dev/null", "/dev/null": "-> /absent"}, "not found"},
 		{"no command", node{unitFile: "[Service]\nType=simple\n"}, unitFile + ": has no ExecStart="},
 		{"syntax of the unit", node{unitFile: "[Service]\nExecStart\n"}, unitFile + `:2: "ExecStart" is neither`},
-		{"flag in ExecStart", plainNode("/usr/bin/kubelet --container-runtime-endpoint=" + runtime), unitFile + ":2: ExecStart sets --container-runtime-endpoint"},
-		{"flag after the variable", plainNode("/usr/bin/kubelet $KUBELET_EXTRA_ARGS --container-runtime-endpoint " + runtime), unitFile + ":2: ExecStart sets"},
+		{"flag in ExecStart", plainNode("/usr/bin/kubelet --container-runtime-endpoint=" + runtime),
+			unitFile + ":2: ExecStart sets --container-runtime-endpoint"},
+		{"flag after the variable",
+			plainNode("/usr/bin/kubelet $KUBELET_EXTRA_ARGS --container-runtime-endpoint " + runtime), unitFile + ":2: ExecStart sets"},
 		{"a wrapper", plainNode("/bin/sh -c 'exec kubelet --v=2'"), "has neither $KUBELET_EXTRA_ARGS nor --config"},
 		{"an empty command", plainNode("-$ABSENT"), unitFile + ":2: the kubelet's command has neither"},
 		{"unbalanced quote", plainNode("/usr/bin/kubelet 'x"), unitFile + ":2: ExecStart: unbalanced quote"},
-		{"another runtime", plainNode("/usr/bin/kubelet --container-runtime-endpoint=unix:///run/crio/crio.sock"), "the kubelet uses the container runtime unix:///run/crio/crio.sock (" + unitFile + ":2"},
+		{"another runtime", plainNode("/usr/bin/kubelet --container-runtime-endpoint=unix:///run/crio/crio.sock"),
+			"the kubelet uses the container runtime unix:///run/crio/crio.sock (" + unitFile + ":2"},
 		{"invalid YAML", kubeadmNode.with(node{config: kind + "a: [\n"}), config + ": line "},
 		{"another kind", kubeadmNode.with(node{config: "kind: Pod\n"}), config + ": is "},
 		{"no configuration file", plainNode("/usr/bin/kubelet --config=/absent"), "reading the kubelet's configuration"},
-		{"a later drop-in", plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(node{"/etc/kubelet.d/99.conf": kind + "containerRuntimeEndpoint: " + runtime + "\n"}),
+		{"a later drop-in",
+			plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(
+				node{"/etc/kubelet.d/99.conf": kind + "containerRuntimeEndpoint: " + runtime + "\n"}),
 			"/etc/kubelet.d/99.conf: containerRuntimeEndpoint is read after /etc/kubelet.d/90-dnsconfigurer.conf"},
-		{"anchors", plainNode("/usr/bin/kubelet --config=" + config).with(node{config: "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: &k KubeletConfiguration, x: \"{\", containerRuntimeEndpoint: " + runtime + "}\n"}),
+		{"anchors", plainNode("/usr/bin/kubelet --config=" + config).with(
+			node{config: "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: &k KubeletConfiguration, " +
+				"x: \"{\", containerRuntimeEndpoint: " + runtime + "}\n"}),
 			config + ": the file has a form that cannot be edited: set containerRuntimeEndpoint"},
-		{"quotes in the variable", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--a='b c'\n"}), "/etc/default/kubelet:1: KUBELET_EXTRA_ARGS: the value has quotes"},
-		{"variable of a package", kubeadmNode.with(node{"/usr/lib/systemd/system/kubelet.service.d/30.conf": "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--v=2\n"}), "in a file that is not in /etc"},
-		{"a loop of links", kubeadmNode.with(node{"/etc/default/kubelet": "-> kubelet2", "/etc/default/kubelet2": "-> kubelet"}), "too many levels of symbolic links"},
+		{"quotes in the variable", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--a='b c'\n"}),
+			"/etc/default/kubelet:1: KUBELET_EXTRA_ARGS: the value has quotes"},
+		{"variable of a package",
+			kubeadmNode.with(node{"/usr/lib/systemd/system/kubelet.service.d/30.conf": "[Service]\n" +
+				"Environment=KUBELET_EXTRA_ARGS=--v=2\n"}), "in a file that is not in /etc"},
+		{"a loop of links",
+			kubeadmNode.with(node{"/etc/default/kubelet": "-> kubelet2", "/etc/default/kubelet2": "-> kubelet"}),
+			"too many levels of symbolic links"},
 		{"a directory", kubeadmNode.with(node{"/etc/default/kubelet/x": ""}), "is not a regular file"},
 		// The name of a temporary file beside it is too long, after the drop-in was written.
 		{"a file that cannot be written", plainNode("/usr/bin/kubelet --config=" + long).with(node{long: kind}), "writing"},
@@ -221,7 +252,8 @@ func TestInstall_Crash(t *testing.T) {
 		root := n.write(t)
 		state := filepath.Join(string(root), "var/lib/dnsconfigurer/install.json")
 		dropIn := filepath.Join(string(root), ownUnit)
-		err := errors.Join(os.MkdirAll(filepath.Dir(state), 0o700), os.WriteFile(state, []byte(want["/var/lib/dnsconfigurer/install.json"]), 0o600),
+		err := errors.Join(os.MkdirAll(filepath.Dir(state), 0o700),
+			os.WriteFile(state, []byte(want["/var/lib/dnsconfigurer/install.json"]), 0o600),
 			os.MkdirAll(filepath.Dir(dropIn), 0o755), os.WriteFile(dropIn, []byte(want[ownUnit]), 0o644))
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +282,8 @@ func TestUninstall_Changed(t *testing.T) {
 	for _, tt := range []struct{ now, want, problem string }{
 		{"# new\n" + installed, "# new\nKUBELET_EXTRA_ARGS=--v=2\n", ""},
 		{"KUBELET_EXTRA_ARGS=--v=3\n", "KUBELET_EXTRA_ARGS=--v=3\n", ""},
-		{"KUBELET_EXTRA_ARGS=--v=3 " + flag + "\n", "KUBELET_EXTRA_ARGS=--v=3 " + flag + "\n", path + ":1: KUBELET_EXTRA_ARGS configures the kubelet with the shim"},
+		{"KUBELET_EXTRA_ARGS=--v=3 " + flag + "\n", "KUBELET_EXTRA_ARGS=--v=3 " + flag + "\n",
+			path + ":1: KUBELET_EXTRA_ARGS configures the kubelet with the shim"},
 	} {
 		if err := i.Install(t.Context()); err != nil {
 			t.Fatal(err)

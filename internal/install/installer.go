@@ -34,7 +34,8 @@ func (i *Installer) Plan() ([]Edit, error) {
 		return nil, err
 	}
 	if !k.Uses(socketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, socketPath(i.Runtime)) {
-		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet",
+		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards "+
+			"to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet",
 			k.Endpoint, origin(k), i.Runtime)
 	}
 	return k.Edits(i.Listen)
@@ -152,7 +153,8 @@ func (i *Installer) verify(shim bool) error {
 	case shim:
 		return fmt.Errorf("%s still configures the kubelet with %s: remove it there", k.Origin, k.Endpoint)
 	default:
-		return fmt.Errorf("%s configures the kubelet with the shim, and was changed since the installation or written by hand: remove it there", k.Origin)
+		return fmt.Errorf("%s configures the kubelet with the shim, and was changed since the "+
+			"installation or written by hand: remove it there", k.Origin)
 	}
 }
 

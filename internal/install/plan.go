@@ -40,7 +40,8 @@ func (k *Kubelet) Edits(endpoint string) ([]Edit, error) {
 		return k.editExtraArgs(endpoint)
 	}
 	if k.flagAt >= 0 {
-		return nil, fmt.Errorf("%s sets --%s, which overrides the kubelet's configuration: remove the flag there, or set it to %s", k.Origin, endpointFlag, endpoint)
+		return nil, fmt.Errorf("%s sets --%s, which overrides the kubelet's configuration: remove "+
+			"the flag there, or set it to %s", k.Origin, endpointFlag, endpoint)
 	}
 	edit, err := k.editConfig(endpoint)
 	if err != nil {
@@ -78,7 +79,8 @@ func (k *Kubelet) editExtraArgs(endpoint string) ([]Edit, error) {
 		return k.withUnit(Edit{}, text)
 	}
 	if !strings.HasPrefix(v.at.file, "/etc/") {
-		return nil, fmt.Errorf("%s sets %s in a file that is not in /etc: set it in /etc/default/kubelet or in a drop-in in /etc/systemd/system/%s.d, with %s",
+		return nil, fmt.Errorf("%s sets %s in a file that is not in /etc: set it in "+
+			"/etc/default/kubelet or in a drop-in in /etc/systemd/system/%s.d, with %s",
 			v.at, extraArgs, k.unitName, flag)
 	}
 	edit, err := k.editVariable(v, strings.TrimLeft(withoutEndpoint(v.value)+" "+flag, " "))

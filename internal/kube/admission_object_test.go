@@ -28,7 +28,8 @@ func TestWithReplicas(t *testing.T) {
 	} {
 		parse := func(replicas int32) kube.Workload {
 			t.Helper()
-			text := fmt.Sprintf(`{"metadata":{"name":"db"},"spec":{"serviceName":"ring","replicas":%d,"ordinals":{"start":%d}}}`, replicas, tt.start)
+			text := fmt.Sprintf(`{"metadata":{"name":"db"},"spec":{"serviceName":"ring","replicas":%d,"ordinals":{"start":%d}}}`,
+				replicas, tt.start)
 			w, known, err := kube.ParseAdmissionObject("apps/v1", "StatefulSet", []byte(text))
 			if !known || err != nil {
 				t.Fatal(err)
@@ -38,7 +39,8 @@ func TestWithReplicas(t *testing.T) {
 		original := parse(5)
 		for _, w := range []kube.Workload{original.WithReplicas(tt.replicas), parse(tt.replicas)} {
 			if w.Pod.Name != tt.want || w.Pod.Spec.Hostname != tt.want || w.Pod.Spec.Subdomain != "ring" || w.Ordinals.First != tt.start {
-				t.Errorf("%d replicas from ordinal %d: %s, %s, %+v; want %s", tt.replicas, tt.start, w.Pod.Name, w.Pod.Spec.Hostname, w.Ordinals, tt.want)
+				t.Errorf("%d replicas from ordinal %d: %s, %s, %+v; want %s", tt.replicas, tt.start,
+					w.Pod.Name, w.Pod.Spec.Hostname, w.Ordinals, tt.want)
 			}
 		}
 		if original.Pod.Name != parse(5).Pod.Name {

@@ -29,13 +29,15 @@ func TestWorkload_SelectedBy(t *testing.T) {
 		{"apps/v1", "StatefulSet", template + ", replicas: 3", selector{"apps.kubernetes.io/pod-index": "2", "app": "a"}, 2, true},
 		{"batch/v1", "Job", template, selector{"job-name": "w"}, 0, true},
 		{"batch/v1", "Job", template, selector{"batch.kubernetes.io/job-name": "v"}, 0, false},
-		{"batch/v1", "Job", template + ", completionMode: Indexed, completions: 2", selector{"job-name": "w", "batch.kubernetes.io/job-completion-index": "1"}, 1, true},
+		{"batch/v1", "Job", template + ", completionMode: Indexed, completions: 2",
+			selector{"job-name": "w", "batch.kubernetes.io/job-completion-index": "1"}, 1, true},
 		{"batch/v1", "CronJob", "jobTemplate: {spec: {" + template + "}}", selector{"app": "a", "job-name": "w-1"}, 0, true},
 		{"argoproj.io/v1alpha1", "Rollout", template, selector{"app": "a", "rollouts-pod-template-hash": "x"}, 0, true},
 		{"argoproj.io/v1alpha1", "Rollout", template, selector{"app": "b"}, 0, false},
 		{"v1", "Pod", "containers: []", selector{}, 0, false},
 	} {
-		m, err := kube.ParseManifest("f", []byte("apiVersion: "+tt.apiVersion+"\nkind: "+tt.kind+"\nmetadata: {name: w}\nspec: {"+tt.spec+"}\n"))
+		m, err := kube.ParseManifest("f",
+			[]byte("apiVersion: "+tt.apiVersion+"\nkind: "+tt.kind+"\nmetadata: {name: w}\nspec: {"+tt.spec+"}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,12 +31,17 @@ func TestMergeKubeletDropIns(t *testing.T) {
 	}{
 		{"none", nil, `[10.96.0.10] cluster.local "/r" map[]`},
 		{"another field", []string{dropInHead + "maxPods: 5\n"}, `[10.96.0.10] cluster.local "/r" map[]`},
-		{"a list replaces", []string{dropInHead + "clusterDNS: [192.0.2.1, 192.0.2.2]\n"}, `[192.0.2.1 192.0.2.2] cluster.local "/r" map[clusterDNS:0.conf]`},
-		{"the last wins", []string{dropInHead + "clusterDomain: a\n", dropInHead + "clusterDomain: b\n"}, `[10.96.0.10] b "/r" map[clusterDomain:1.conf]`},
-		{"empty values", []string{dropInHead + "clusterDNS: []\nclusterDomain: ''\nresolvConf: ''\n"}, `[]  "" map[clusterDNS:0.conf clusterDomain:0.conf resolvConf:0.conf]`},
+		{"a list replaces", []string{dropInHead + "clusterDNS: [192.0.2.1, 192.0.2.2]\n"},
+			`[192.0.2.1 192.0.2.2] cluster.local "/r" map[clusterDNS:0.conf]`},
+		{"the last wins", []string{dropInHead + "clusterDomain: a\n", dropInHead + "clusterDomain: b\n"},
+			`[10.96.0.10] b "/r" map[clusterDomain:1.conf]`},
+		{"empty values", []string{dropInHead + "clusterDNS: []\nclusterDomain: ''\nresolvConf: ''\n"},
+			`[]  "" map[clusterDNS:0.conf clusterDomain:0.conf resolvConf:0.conf]`},
 		{"null removes", []string{dropInHead + "clusterDNS: null\nclusterDomain: null\nresolvConf: null\n"}, `[]  none map[]`},
-		{"another case counts", []string{dropInHead + "clusterdns: [192.0.2.1]\n"}, `[192.0.2.1] cluster.local "/r" map[clusterDNS:0.conf]`},
-		{"an upper case name comes first", []string{dropInHead + "ClusterDomain: a\n"}, `[10.96.0.10] cluster.local "/r" map[clusterDomain:0.conf]`},
+		{"another case counts", []string{dropInHead + "clusterdns: [192.0.2.1]\n"},
+			`[192.0.2.1] cluster.local "/r" map[clusterDNS:0.conf]`},
+		{"an upper case name comes first", []string{dropInHead + "ClusterDomain: a\n"},
+			`[10.96.0.10] cluster.local "/r" map[clusterDomain:0.conf]`},
 	} {
 		got, origins, err := mergeDropIns(tt.texts...)
 		resolvConf := "none"

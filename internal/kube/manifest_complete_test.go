@@ -61,7 +61,8 @@ func TestParseManifest_Complete(t *testing.T) {
 		for _, a := range forms {
 			for _, b := range forms {
 				for _, c := range forms {
-					text := strings.ReplaceAll(a, "NAME", "a") + separator + strings.ReplaceAll(b, "NAME", "b") + separator + strings.ReplaceAll(c, "NAME", "c")
+					text := strings.ReplaceAll(a, "NAME", "a") + separator +
+						strings.ReplaceAll(b, "NAME", "b") + separator + strings.ReplaceAll(c, "NAME", "c")
 					checkComplete(t, text)
 					want := strings.Count(a+b+c, "v1")
 					if m, err := ParseManifest("f", []byte(text)); err == nil && len(m.Workloads) < want && !strings.Contains(a+b+c, "#") {
@@ -71,7 +72,8 @@ func TestParseManifest_Complete(t *testing.T) {
 			}
 		}
 	}
-	for _, stream := range []string{jsonPod + "\n" + jsonPod, flowPod + "\n---\n" + flowPod, jsonPod + "\n---\n" + jsonPod + "\n", yamlPod + "---\n" + jsonPod} {
+	for _, stream := range []string{jsonPod + "\n" + jsonPod, flowPod + "\n---\n" + flowPod,
+		jsonPod + "\n---\n" + jsonPod + "\n", yamlPod + "---\n" + jsonPod} {
 		for i := range stream {
 			checkComplete(t, stream[:i])
 			m, err := ParseManifest("f", []byte(stream[:i]))
@@ -84,7 +86,8 @@ func TestParseManifest_Complete(t *testing.T) {
 
 // TestParseManifest_Null: a null is an empty document in both formats.
 func TestParseManifest_Null(t *testing.T) {
-	for _, text := range []string{"null", "null\n" + jsonPod, jsonPod + " null " + jsonPod, "---\nnull\n---\n" + yamlPod, "~\n", "", "# only a comment\n", "---\n---\n"} {
+	for _, text := range []string{"null", "null\n" + jsonPod, jsonPod + " null " + jsonPod,
+		"---\nnull\n---\n" + yamlPod, "~\n", "", "# only a comment\n", "---\n---\n"} {
 		m, err := ParseManifest("f", []byte(text))
 		if err != nil || len(m.Workloads) != strings.Count(text, "kind") {
 			t.Errorf("%q: %d pods, %v", text, len(m.Workloads), err)
@@ -105,10 +108,15 @@ func TestParseManifest_Notes(t *testing.T) {
 	for _, tt := range []struct{ file, text, want string }{
 		{"d/kustomization.yaml", "resources: [a.yaml]\n", "d/kustomization.yaml:1:1: a kustomization is not read"},
 		{"f", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "f:1:1: a kustomization is not read"},
-		{"f", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nspec: {template: {" + containers + "}}\n", "f:3:8: spec.template: the pods of a Rollout are not read"}, // it has no name
-		{"f", "apiVersion: a.example/v1\nkind: A\nmetadata: {name: a}\nspec: {template: {spec: {dnsPolicy: 1, containers: [{name: c}]}}}\n", "f:4:8: spec.template: the pods of a A are not read"},
-		{"f", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {template: {spec: {dnsPolicy: None}}}\n", "f:4:8: spec.template: the pods of a VirtualMachine are not read"},
-		{"f", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {containers: [{name: c}]}\n", "f:1:1: the pods of a Prometheus are not read"},
+		// it has no name
+		{"f", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nspec: {template: {" + containers + "}}\n",
+			"f:3:8: spec.template: the pods of a Rollout are not read"},
+		{"f", "apiVersion: a.example/v1\nkind: A\nmetadata: {name: a}\n" +
+			"spec: {template: {spec: {dnsPolicy: 1, containers: [{name: c}]}}}\n", "f:4:8: spec.template: the pods of a A are not read"},
+		{"f", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\n" +
+			"spec: {template: {spec: {dnsPolicy: None}}}\n", "f:4:8: spec.template: the pods of a VirtualMachine are not read"},
+		{"f", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {containers: [{name: c}]}\n",
+			"f:1:1: the pods of a Prometheus are not read"},
 		{"f", "apiVersion: example.com/v1\nkind: Firewall\nspec: {containers: 3}\n", ""},
 		{"f", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", ""},
 	} {

@@ -20,35 +20,63 @@ func TestParseManifest_Workloads(t *testing.T) {
 	tests := []struct{ name, manifest, want string }{
 		{"a Pod", `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: a}}`, "Pod a/web: web"},
 		{"generateName", `{apiVersion: v1, kind: Pod, metadata: {generateName: web-}}`, "Pod /web-xxxxx: web-xxxxx"},
-		{"a generated name has at most 63 bytes", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60 + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
-		{"a prefix of 58 bytes is kept", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:58] + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
-		{"a prefix of 59 bytes is truncated", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60[:57] + "ab" + `}}`, "Pod /" + n60[:57] + "axxxxx: " + n60[:57] + "axxxxx"},
-		{"generateName of a workload", `{apiVersion: batch/v1, kind: Job, metadata: {generateName: mig-}}`, "Job /mig-xxxxx: mig-xxxxx-xxxxx"},
+		{"a generated name has at most 63 bytes",
+			`{apiVersion: v1, kind: Pod, metadata: {generateName: ` + n60 + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"a prefix of 58 bytes is kept", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` +
+			n60[:58] + `}}`, "Pod /" + n60[:58] + "xxxxx: " + n60[:58] + "xxxxx"},
+		{"a prefix of 59 bytes is truncated", `{apiVersion: v1, kind: Pod, metadata: {generateName: ` +
+			n60[:57] + "ab" + `}}`, "Pod /" + n60[:57] + "axxxxx: " + n60[:57] + "axxxxx"},
+		{"generateName of a workload", `{apiVersion: batch/v1, kind: Job, metadata: {generateName: mig-}}`,
+			"Job /mig-xxxxx: mig-xxxxx-xxxxx"},
 		{"PodTemplate", `{apiVersion: v1, kind: PodTemplate, metadata: {name: t}}`, "PodTemplate /t: t-xxxxx"},
-		{"ReplicationController", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {template: {spec: {}}}}`, "ReplicationController /rc: rc-xxxxx"},
-		{"a controller without a template", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}}`, "ReplicationController /rc: rc-xxxxx"},
+		{"ReplicationController",
+			`{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {template: {spec: {}}}}`,
+			"ReplicationController /rc: rc-xxxxx"},
+		{"a controller without a template", `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}}`,
+			"ReplicationController /rc: rc-xxxxx"},
 		{"ReplicaSet", `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: rs}}`, "ReplicaSet /rs: rs-xxxxx"},
 		{"DaemonSet", `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}}`, "DaemonSet /ds: ds-xxxxx"},
-		{"a Deployment adds a hash", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}`, "Deployment /web: web-xxxxxxxxxx-xxxxx"},
-		{"a Deployment with a long name", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` + n46 + "nn" + `}}`, "Deployment /" + n46 + "nn: " + n46 + "nn-xxxxxxxxxxxxxx"},
-		{"a StatefulSet's last pod", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {serviceName: svc, replicas: 11}}`, "StatefulSet /db: db-10 hostname=db-10 subdomain=svc"},
-		{"a StatefulSet with a first ordinal", `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {ordinals: {start: 100}}}`, "StatefulSet /db: db-100 hostname=db-100"},
+		{"a Deployment adds a hash", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}`,
+			"Deployment /web: web-xxxxxxxxxx-xxxxx"},
+		{"a Deployment with a long name", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: ` +
+			n46 + "nn" + `}}`, "Deployment /" + n46 + "nn: " + n46 + "nn-xxxxxxxxxxxxxx"},
+		{"a StatefulSet's last pod",
+			`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {serviceName: svc, replicas: 11}}`,
+			"StatefulSet /db: db-10 hostname=db-10 subdomain=svc"},
+		{"a StatefulSet with a first ordinal",
+			`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {ordinals: {start: 100}}}`,
+			"StatefulSet /db: db-100 hostname=db-100"},
 		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}}`, "Job /j: j-xxxxx"},
-		{"Indexed Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completionMode: Indexed, completions: 101}}`, "Job /j: j-100-xxxxx hostname=j-100"},
+		{"Indexed Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completionMode: Indexed, completions: 101}}`,
+			"Job /j: j-100-xxxxx hostname=j-100"},
 		{"CronJob", `{apiVersion: batch/v1, kind: CronJob, metadata: {name: c}}`, "CronJob /c: c-00000000-xxxxx"},
-		{"List", `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: batch/v1, kind: Job, metadata: {name: b}}]}`, "Pod /a: a\nJob /b: b-xxxxx"},
-		{"items of a PodList without a kind", `{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, "Pod /a: a\nPod /b: b"},
-		{"documents", "---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- # next\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n---\n", "Pod /a: a\nPod /b: b"},
+		{"List", `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: ` +
+			`a}}, {apiVersion: batch/v1, kind: Job, metadata: {name: b}}]}`, "Pod /a: a\nJob /b: b-xxxxx"},
+		{"items of a PodList without a kind",
+			`{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}`, "Pod /a: a\nPod /b: b"},
+		{"documents", "---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" +
+			"--- # next\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n---\n", "Pod /a: a\nPod /b: b"},
 		{"a document on its separator's line", "--- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n", "Pod /a: a"},
-		{"a document ends at dots too", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n...\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n", "Pod /a: a\nPod /b: b"},
-		{"a foreign kind that ends in List", "apiVersion: acme.example/v1\nkind: AllowList\nitems: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
-		{"JSON stream", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`, "Pod /a: a\nPod /b: b"},
+		{"a document ends at dots too", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n...\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: b}\n", "Pod /a: a\nPod /b: b"},
+		{"a foreign kind that ends in List", "apiVersion: acme.example/v1\nkind: AllowList\n" +
+			"items: [a]\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers AllowList"},
+		{"JSON stream", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}} {"apiVersion":"v1",` +
+			`"kind":"Pod","metadata":{"name":"b"}}`, "Pod /a: a\nPod /b: b"},
 		{"BOM and CRLF", "\ufeffapiVersion: v1\r\nkind: Pod\r\nmetadata: {name: a}\r\n", "Pod /a: a"},
-		{"a Rollout", `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {subdomain: d, containers: [{name: c}]}}}}`, "Rollout /web: web-xxxxxxxxxx-xxxxx subdomain=d"},
-		{"a JobSet", `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: train, namespace: ml}, spec: {replicatedJobs: [{name: a, template: {spec: {template: {spec: {containers: [{image: i}]}}}}}, {name: b, template: {spec: {template: {spec: {hostname: h, containers: [{image: i}]}}}}}]}}`,
+		{"a Rollout", `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, ` +
+			`spec: {template: {spec: {subdomain: d, containers: [{name: c}]}}}}`, "Rollout /web: web-xxxxxxxxxx-xxxxx subdomain=d"},
+		{"a JobSet", `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: train, ` +
+			`namespace: ml}, spec: {replicatedJobs: [{name: a, template: {spec: {template: {spec: ` +
+			`{containers: [{image: i}]}}}}}, {name: b, template: {spec: {template: {spec: {hostname: h, containers: [{image: i}]}}}}}]}}`,
 			"JobSet ml/train: train-xxxxx\nJobSet ml/train: train-xxxxx hostname=h"},
-		{"a Knative Service in a List", `{apiVersion: v1, kind: List, items: [{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: s}, spec: {template: {spec: {containerConcurrency: 1, containers: [{image: i}]}}}}]}`, "Service /s: s-xxxxx"},
-		{"other kinds are skipped", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "Pod /a: a\nothers Service Rollout"},
+		{"a Knative Service in a List",
+			`{apiVersion: v1, kind: List, items: [{apiVersion: serving.knative.dev/v1, kind: ` +
+				`Service, metadata: {name: s}, spec: {template: {spec: {containerConcurrency: 1, containers: [{image: i}]}}}}]}`,
+			"Service /s: s-xxxxx"},
+		{"other kinds are skipped", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\n" +
+			"apiVersion: argoproj.io/v1\nkind: Rollout\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
+			"Pod /a: a\nothers Service Rollout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,18 +117,28 @@ func describe(m kube.Manifest) string {
 func TestParseManifest_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 	tests := []struct{ name, manifest, want string }{
-		{"a JSON stream with an error", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n\n" + `{"apiVersion":"v1","kind":"Pod",,}` + "\n" + `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`,
+		{"a JSON stream with an error", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` +
+			"\n\n" + `{"apiVersion":"v1","kind":"Pod",,}` + "\n" + `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`,
 			"f.yaml:3: invalid character ',' looking for beginning of object key string"},
-		{"a JSON stream that is cut short", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"v1",`, "f.yaml:2: unexpected end of JSON input"},
-		{"flow style after flow style", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n", "f.yaml:2: a second value: separate documents with a line ---"},
-		{"a mapping after a flow mapping", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\nkind: Pod\n", "f.yaml:2: a second value: separate documents with a line ---"},
-		{"a template", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", "f.yaml:4: a key is a mapping or a list, must be a string"},
+		{"a JSON stream that is cut short", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` +
+			"\n" + `{"apiVersion":"v1",`, "f.yaml:2: unexpected end of JSON input"},
+		{"flow style after flow style", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n" +
+			"{apiVersion: v1, kind: Pod, metadata: {name: b}}\n", "f.yaml:2: a second value: separate documents with a line ---"},
+		{"a mapping after a flow mapping", "{apiVersion: v1, kind: Pod, metadata: {name: a}}\nkind: Pod\n",
+			"f.yaml:2: a second value: separate documents with a line ---"},
+		{"a template", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+			"f.yaml:4: a key is a mapping or a list, must be a string"},
 		{"bad YAML, with the file's line", pod + "---\na: [\n", "f.yaml:5: did not find expected node content"},
 		{"tabs", "a:\n\tb: c\n", "f.yaml:2: found character that cannot start any token"},
 		{"UTF-16", "\xff\xfea\x00", "f.yaml: encoded in UTF-16"},
-		{"a name with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n", `f.yaml:3:12: metadata.name: "a\nnameserver 203.0.113.66" contains a control character`},
-		{"a namespace with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n", `f.yaml:3:21: metadata.namespace: "a\nb" contains a control character`},
-		{"an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n", `f.yaml:5:59: items[1].spec.dnsPolcy: unknown field`},
+		{"a name with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\nnameserver 203.0.113.66\"}\n",
+			`f.yaml:3:12: metadata.name: "a\nnameserver 203.0.113.66" contains a control character`},
+		{"a namespace with a newline", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: \"a\\nb\"}\n",
+			`f.yaml:3:21: metadata.namespace: "a\nb" contains a control character`},
+		{"an item of a List",
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n" +
+				"- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {dnsPolcy: None}}\n",
+			`f.yaml:5:59: items[1].spec.dnsPolcy: unknown field`},
 		{"binary", "\x7fELF\x02\x01\x00", "f.yaml:1:1: control characters are not allowed"},
 		{"NUL", pod + "spec: {hostname: \"a\x00\"}", "f.yaml:1:1: control characters are not allowed"},
 		{"a scalar", "hello\n", "f.yaml:1:1: not a Kubernetes object: is a string, must be a mapping"},
@@ -110,16 +148,21 @@ func TestParseManifest_Errors(t *testing.T) {
 		{"no name, workload", "apiVersion: apps/v1\nkind: Deployment\n", "f.yaml:1:1: metadata.name: is missing"},
 		{"a misspelt kind", "apiVersion: apps/v1\nkind: Deploymnt\n", `f.yaml:2:1: kind: unknown kind "apps/v1 Deploymnt"`},
 		{"a kind in the wrong group", "apiVersion: v1\nkind: Deployment\n", `f.yaml:2:1: kind: unknown kind "v1 Deployment"`},
-		{"a removed version", "apiVersion: extensions/v1beta1\nkind: Deployment\n", `f.yaml:2:1: kind: unknown kind "extensions/v1beta1 Deployment"`},
+		{"a removed version", "apiVersion: extensions/v1beta1\nkind: Deployment\n",
+			`f.yaml:2:1: kind: unknown kind "extensions/v1beta1 Deployment"`},
 		{"a bad apiVersion", "apiVersion: a/b/c\nkind: Pod\n", "f.yaml:1:1: apiVersion: unexpected GroupVersion string: a/b/c"},
 		{"an unknown field", pod + "spec: {dnsPolcy: None}\n", `f.yaml:4:8: spec.dnsPolcy: unknown field`},
 		{"two unknown fields", pod + "spec: {dnsPolcy: None, containers: [{nam: x}]}\n", "f.yaml:4:8: spec.dnsPolcy: unknown field"},
 		{"the wrong case", pod + "spec: {dnspolicy: None}\n", `f.yaml:4:8: spec.dnspolicy: unknown field`},
 		{"a duplicate field", pod + "spec: {dnsPolicy: None, dnsPolicy: Default}\n", `f.yaml:4: key "dnsPolicy" already set in map`},
-		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n", "f.yaml:4:44: spec.dnsConfig.options[0].value: is a number, must be a string"},
+		{"a number as an option's value", pod + "spec: {dnsConfig: {options: [{name: ndots, value: 2}]}}\n",
+			"f.yaml:4:44: spec.dnsConfig.options[0].value: is a number, must be a string"},
 		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:4:8: spec.dnsConfig: is a list, must be a mapping"},
-		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n", "f.yaml:3:9: items[0].items: a List inside a List is not supported"},
-		{"a number in an item of a List", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n", "f.yaml:4:59: items[0].spec.hostname: is a number, must be a string"},
+		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n",
+			"f.yaml:3:9: items[0].items: a List inside a List is not supported"},
+		{"a number in an item of a List",
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n",
+			"f.yaml:4:59: items[0].spec.hostname: is a number, must be a string"},
 		{"items that are not a list", "apiVersion: v1\nkind: List\nitems: 3\n", "f.yaml:3:1: items: is a number, must be a list"},
 	}
 	for _, tt := range tests {
@@ -150,10 +193,11 @@ func TestParseManifest_Expansion(t *testing.T) {
 		fmt.Fprintf(&aliases, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
 	}
 	for name, text := range map[string]string{
-		"aliases":        aliases.String(),
-		"nested YAML":    strings.Repeat("[", 100_000),
-		"nested JSON":    strings.Repeat(`{"a":`, 100_000),
-		"nested objects": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":` + strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000) + "}",
+		"aliases":     aliases.String(),
+		"nested YAML": strings.Repeat("[", 100_000),
+		"nested JSON": strings.Repeat(`{"a":`, 100_000),
+		"nested objects": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":` +
+			strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000) + "}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if m, err := kube.ParseManifest("f.yaml", []byte(text)); err == nil {

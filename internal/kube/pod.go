@@ -75,7 +75,8 @@ func IsWindows(spec *corev1.PodSpec) bool {
 // nodes without Windows.
 func allowsOther(term corev1.NodeSelectorTerm) bool {
 	return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-		return r.Key == corev1.LabelOSStable && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 && r.Values[0] == string(corev1.Windows)
+		return r.Key == corev1.LabelOSStable && r.Operator == corev1.NodeSelectorOpIn &&
+			len(r.Values) == 1 && r.Values[0] == string(corev1.Windows)
 	})
 }
 

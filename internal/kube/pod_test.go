@@ -50,7 +50,8 @@ func TestFromPod_Fields(t *testing.T) {
 func TestStaticPod_Defaults(t *testing.T) {
 	manifest := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "etcd"}}
 	pod := kube.StaticPod(manifest, "Worker.Example")
-	if pod.Name != "etcd-worker.example" || pod.Namespace != "default" || pod.Spec.DNSPolicy != "ClusterFirst" || pod.Spec.NodeName != "Worker.Example" {
+	if pod.Name != "etcd-worker.example" || pod.Namespace != "default" ||
+		pod.Spec.DNSPolicy != "ClusterFirst" || pod.Spec.NodeName != "Worker.Example" {
 		t.Errorf("got %s/%s %s on %s", pod.Namespace, pod.Name, pod.Spec.DNSPolicy, pod.Spec.NodeName)
 	}
 	if manifest.Name != "etcd" {
@@ -63,9 +64,11 @@ func TestStaticPod_Defaults(t *testing.T) {
 }
 
 func TestParseStaticPod_Errors(t *testing.T) {
-	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"
+	const pod = "apiVersion: v1\nkind: Pod\n" +
+		"metadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"
 	got, err := kube.ParseStaticPod([]byte("# a comment\n---\n"+pod+"future: 1\n---\nkind: [\n"), "Node-1")
-	if err != nil || got.Namespace != "default" || got.Name != "etcd-node-1" || got.Spec.DNSPolicy != "Default" || got.Spec.NodeName != "Node-1" {
+	if err != nil || got.Namespace != "default" || got.Name != "etcd-node-1" ||
+		got.Spec.DNSPolicy != "Default" || got.Spec.NodeName != "Node-1" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for name, text := range map[string]string{
@@ -99,7 +102,9 @@ func FuzzParseStaticPod(f *testing.F) {
 
 func TestParseKubeletConfiguration_Fields(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDNS: [10.96.0.10, bad]\nclusterDomain: Cluster.Local.\nresolvConf: \"\"\nmaxPods: 250\nfutureField: {a: 1}\n"))
+	got, err := kube.ParseKubeletConfiguration(
+		[]byte(head + "clusterDNS: [10.96.0.10, bad]\nclusterDomain: Cluster.Local.\nresolvConf: \"\"\n" +
+			"maxPods: 250\nfutureField: {a: 1}\n"))
 	want := kube.KubeletConfiguration{ClusterDNS: []string{"10.96.0.10", "bad"}, ClusterDomain: "Cluster.Local.", ResolvConf: new("")}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -107,10 +112,12 @@ func TestParseKubeletConfiguration_Fields(t *testing.T) {
 	if got, err := kube.ParseKubeletConfiguration([]byte(head)); err != nil || got.ResolvConf != nil {
 		t.Errorf("without resolvConf: %+v, %v", got, err)
 	}
-	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil || got.ClusterDomain != "b" {
+	if got, err := kube.ParseKubeletConfiguration([]byte(head + "clusterDomain: a\nclusterDomain: b\n")); err != nil ||
+		got.ClusterDomain != "b" {
 		t.Errorf("a duplicate key: %+v, %v", got, err)
 	}
-	got, err = kube.ParseKubeletConfiguration([]byte(head + "clusterDns: [10.96.0.10]\nResolvConf: x\nclusterDomain: a\nCLUSTERDOMAIN: b\nmaxpods: 1\n"))
+	got, err = kube.ParseKubeletConfiguration(
+		[]byte(head + "clusterDns: [10.96.0.10]\nResolvConf: x\nclusterDomain: a\nCLUSTERDOMAIN: b\nmaxpods: 1\n"))
 	want = kube.KubeletConfiguration{ClusterDomain: "a", Misspelled: []string{"CLUSTERDOMAIN", "ResolvConf", "clusterDns"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("keys in other case: %v (-want +got):\n%s", err, diff)

@@ -57,7 +57,8 @@ func plural(n int, noun string) string {
 var (
 	// dnsFields are the fields of a pod from which its DNS follows. They are an error in any
 	// place that does not have them: a wrong indentation moves them into a container.
-	dnsFields = []string{"dnsPolicy", "dnsConfig", "hostname", "subdomain", "setHostnameAsFQDN", "hostnameOverride", "hostNetwork", "hostAliases"}
+	dnsFields = []string{"dnsPolicy", "dnsConfig", "hostname", "subdomain", "setHostnameAsFQDN",
+		"hostnameOverride", "hostNetwork", "hostAliases"}
 
 	// decidingFields are all fields from which DNS or the names of pods follow. A key beside
 	// them that is almost one of them is an error.

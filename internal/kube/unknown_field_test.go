@@ -17,16 +17,21 @@ import (
 // that is likely to be meant for DNS is an error.
 func TestParseManifest_UnknownFields(t *testing.T) {
 	for _, tt := range []struct{ spec, ignored, want string }{
-		{"{newField: {a: 1}, containers: [{name: c, newer: 1}]}", "[f:4:49: spec.containers[0].newer: unknown field f:4:8: spec.newField: unknown field]", ""},
+		{"{newField: {a: 1}, containers: [{name: c, newer: 1}]}",
+			"[f:4:49: spec.containers[0].newer: unknown field f:4:8: spec.newField: unknown field]", ""},
 		{"{hostUsers: true}", "[]", ""},
 		{"{dnsConfigs: {}}", "[]", "f:4:8: spec.dnsConfigs: unknown field; did you mean dnsConfig?"},
 		{"{hostnam: a}", "[]", "f:4:8: spec.hostnam: unknown field; did you mean hostname?"},
-		{"{dnsConfig: {search: [a]}}", "[]", "f:4:20: spec.dnsConfig.search: unknown field; dnsConfig has nameservers, searches and options"},
-		{"{dnsConfig: {options: [{nme: a}]}}", "[]", "f:4:31: spec.dnsConfig.options[0].nme: unknown field; dnsConfig has nameservers, searches and options"},
-		{"{containers: [{name: c, dnsPolicy: None}]}", "[]", "f:4:31: spec.containers[0].dnsPolicy: unknown field; check its spelling and its place: dnsPolicy is a field of a pod's spec"},
+		{"{dnsConfig: {search: [a]}}", "[]",
+			"f:4:20: spec.dnsConfig.search: unknown field; dnsConfig has nameservers, searches and options"},
+		{"{dnsConfig: {options: [{nme: a}]}}", "[]",
+			"f:4:31: spec.dnsConfig.options[0].nme: unknown field; dnsConfig has nameservers, searches and options"},
+		{"{containers: [{name: c, dnsPolicy: None}]}", "[]",
+			"f:4:31: spec.containers[0].dnsPolicy: unknown field; check its spelling and its place: dnsPolicy is a field of a pod's spec"},
 		{"{containers: [{nme: c}]}", "[f:4:22: spec.containers[0].nme: unknown field]", ""},
 	} {
-		m, err := kube.ParseManifest("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: "+tt.spec+"\nstatus: {hostnames: [a]}\n"))
+		m, err := kube.ParseManifest("f",
+			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: "+tt.spec+"\nstatus: {hostnames: [a]}\n"))
 		text := ""
 		if input, ok := errors.AsType[*kube.InputError](err); ok {
 			text = input.Error() + "; " + input.Hint
@@ -47,7 +52,8 @@ func TestParseManifest_UnknownFields(t *testing.T) {
 }
 
 func TestNoteUnknown(t *testing.T) {
-	const text = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"new": 1, "newer": 1}}, {"metadata": {"name": "b"}, "status": {"new": 1}}]}`
+	const text = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, ` +
+		`"spec": {"new": 1, "newer": 1}}, {"metadata": {"name": "b"}, "status": {"new": 1}}]}`
 	m, err := kube.ParseManifest("f", []byte(text))
 	if err != nil {
 		t.Fatal(err)

@@ -214,7 +214,8 @@ var workloadDecoders = map[objectType]func([]byte) (Workload, []error){
 		return jobWorkload(o.ObjectMeta, o.Spec, "spec.template.", o.Name)
 	}),
 	{"batch/v1", "CronJob"}: decoder(func(o *batchv1.CronJob) Workload {
-		return jobWorkload(o.ObjectMeta, o.Spec.JobTemplate.Spec, "spec.jobTemplate.spec.template.", o.Name+"-"+strings.Repeat("0", minuteDigits))
+		return jobWorkload(o.ObjectMeta, o.Spec.JobTemplate.Spec, "spec.jobTemplate.spec.template.",
+			o.Name+"-"+strings.Repeat("0", minuteDigits))
 	}),
 }
 

@@ -117,7 +117,8 @@ type searchFailures struct {
 
 // searchDomains queries the name in each domain. end means that the search ends there,
 // with the replies or, if no server is reachable, without.
-func (g *glibc) searchDomains(ctx context.Context, name string, domains []string, types []uint16) (r replies, failures searchFailures, end bool) {
+func (g *glibc) searchDomains(ctx context.Context, name string, domains []string,
+	types []uint16) (r replies, failures searchFailures, end bool) {
 	for _, domain := range domains {
 		domain = strings.TrimPrefix(domain, ".") // the root, in either form
 		failures.root = failures.root || domain == ""

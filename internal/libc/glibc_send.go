@@ -59,7 +59,8 @@ func (g *glibc) send(ctx context.Context, name string, types []uint16) (replies,
 
 // sendTo queries one server, over TCP if tcp is set or a reply is truncated. After a
 // truncated reply the next servers are queried over TCP too: then tcpNext is set.
-func (g *glibc) sendTo(ctx context.Context, server int, tcp bool, name string, types []uint16) (r replies, status sendStatus, tcpNext bool) {
+func (g *glibc) sendTo(ctx context.Context, server int, tcp bool, name string,
+	types []uint16) (r replies, status sendStatus, tcpNext bool) {
 	if !tcp {
 		if r, status = g.sendUDP(ctx, server, name, types); status != truncated {
 			return r, status, false

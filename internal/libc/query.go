@@ -88,7 +88,8 @@ func (l *queryLog) exchange(ctx context.Context, n Network, i int, q Query, msg 
 }
 
 func isReply(m, query *dns.Msg) bool {
-	return m != nil && len(m.Question) == 1 && m.Question[0].Qtype == query.Question[0].Qtype && strings.EqualFold(m.Question[0].Name, query.Question[0].Name)
+	return m != nil && len(m.Question) == 1 && m.Question[0].Qtype == query.Question[0].Qtype &&
+		strings.EqualFold(m.Question[0].Name, query.Question[0].Name)
 }
 
 // newMessage returns the query for a name that fits into a question. RD is set, as all

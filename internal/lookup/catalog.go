@@ -94,7 +94,8 @@ func (c *catalog) explainEndpoint(s zonesync.Service, labels []string) (reason s
 	switch {
 	case headless && !s.HasSlices && len(s.Spec.Selector) == 0:
 		return full + " is headless, and has neither a selector nor an EndpointSlice", false
-	case headless && !s.HasSlices && !selected && !slices.ContainsFunc(c.pods, func(w kube.Workload) bool { return w.Namespace == s.Namespace }):
+	case headless && !s.HasSlices && !selected &&
+		!slices.ContainsFunc(c.pods, func(w kube.Workload) bool { return w.Namespace == s.Namespace }):
 		return fmt.Sprintf("%s is headless, and no pod of namespace %s is in the manifests", full, s.Namespace), true
 	case headless && !s.HasSlices && !selected:
 		return full + " is headless, and selects no pod of the manifests", false

@@ -54,7 +54,8 @@ func TestNewOutcome_Dependencies(t *testing.T) {
 			want{Queries: 2, OpenQueries: 2, Forwarded: 1, NotAsked: []string{"a.x."}, Assumed: []string{"a.x."}},
 		},
 		"the server would try the name itself": {
-			"a.b", []testQuery{query(expanded, "a.b.x.corp.", "a.b."), query(expanded, "a.b.x.corp.", "a.b."), query("a.b.", "a.b.")}, libc.NoName,
+			"a.b", []testQuery{query(expanded, "a.b.x.corp.", "a.b."),
+				query(expanded, "a.b.x.corp.", "a.b."), query("a.b.", "a.b.")}, libc.NoName,
 			want{"a.b.", 2, 3, 2, []string{"a.b.x.corp.", "a.b."}, []string{"a.b.x.corp."}},
 		},
 		"the server found a later candidate": {
@@ -117,5 +118,6 @@ func newTestCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	corp := fqdn.Join(fqdn.Root, "corp")
-	return &cluster{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp}, addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, catalog: &catalog{suffix: ".svc.cluster.local."}}
+	return &cluster{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp},
+		addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, catalog: &catalog{suffix: ".svc.cluster.local."}}
 }

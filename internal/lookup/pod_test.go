@@ -27,13 +27,20 @@ func TestFindPod(t *testing.T) {
 		{"shop/db-1", "db-1", "", ""},
 		{"shop/db-3", "db-3", "", ""},
 		{"web0", "web0", "", ""},
-		{"shop/db-0", "", "no pod or workload shop/db-0 in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", ""},
-		{"shop/db-01", "", "no pod or workload shop/db-01 in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", ""},
-		{"db", "", "no pod or workload default/db in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
-		{"shpo/db", "", "no pod or workload shpo/db in the manifests: found only shop/db, default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
+		{"shop/db-0", "",
+			"no pod or workload shop/db-0 in the manifests: found only shop/db, default/web0, " +
+				"default/web1, default/web2, default/web3 and 3 more", ""},
+		{"shop/db-01", "",
+			"no pod or workload shop/db-01 in the manifests: found only shop/db, default/web0, " +
+				"default/web1, default/web2, default/web3 and 3 more", ""},
+		{"db", "", "no pod or workload default/db in the manifests: found only shop/db, default/web0, " +
+			"default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
+		{"shpo/db", "", "no pod or workload shpo/db in the manifests: found only shop/db, " +
+			"default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
 	} {
 		w, err := lookup.FindPod(m.Workloads, tt.name, "default", "")
-		if err == nil && (w.Pod.Name != tt.pod || w.Ordinals.Base != "" && w.Pod.Spec.Hostname != tt.pod) || err != nil && err.Error() != tt.want {
+		if err == nil && (w.Pod.Name != tt.pod || w.Ordinals.Base != "" && w.Pod.Spec.Hostname != tt.pod) ||
+			err != nil && err.Error() != tt.want {
 			t.Errorf("%s: %v, want %s %s", tt.name, err, tt.pod, tt.want)
 		}
 		if e, ok := errors.AsType[*kube.InputError](err); ok && tt.hint != "" && e.Hint != tt.hint {

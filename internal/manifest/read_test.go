@@ -102,13 +102,15 @@ func TestRead_Directories(t *testing.T) {
 	}{
 		{manifest.Input{Paths: []string{"d"}}, "a", "d: 2 subdirectories are not read " + passed, ""},
 		{manifest.Input{Paths: []string{"d"}, Recursive: true}, "c b a",
-			"d/chart: a Helm chart is not read d/link: a link to a directory is not read d/base/kustomization.yaml:1:1: a kustomization is not read " + passed, ""},
+			"d/chart: a Helm chart is not read d/link: a link to a directory is not read " +
+				"d/base/kustomization.yaml:1:1: a kustomization is not read " + passed, ""},
 		{manifest.Input{Paths: []string{"only"}}, "", "", "only: no .yaml, .yml or .json file in this directory"},
 		{manifest.Input{Paths: []string{"only"}, Recursive: true}, "d", "", ""},
 		{manifest.Input{Paths: []string{"d/base/*/*.yml"}}, "c", "", ""},
 		{manifest.Input{Paths: []string{"d/*.yml"}}, "", "", "d/*.yml: no file matches"},
 		{manifest.Input{Paths: []string{"d/chart"}}, "", "", "d/chart: a Helm chart is not read"},
-		{manifest.Input{Paths: []string{"d/values.yaml"}}, "", "", "d/values.yaml:1:1: not a Kubernetes object: apiVersion and kind are missing"},
+		{manifest.Input{Paths: []string{"d/values.yaml"}}, "", "",
+			"d/values.yaml:1:1: not a Kubernetes object: apiVersion and kind are missing"},
 	} {
 		m, err := tt.input.Read(nil)
 		var pods []string
@@ -116,7 +118,8 @@ func TestRead_Directories(t *testing.T) {
 			pods = append(pods, w.Name)
 		}
 		notes := strings.Trim(fmt.Sprint(m.Notes), "[]")
-		if got := strings.Join(pods, " "); got != tt.pods || notes != tt.notes || err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+		if got := strings.Join(pods, " "); got != tt.pods || notes != tt.notes || err == nil &&
+			tt.want != "" || err != nil && err.Error() != tt.want {
 			t.Errorf("%+v:\n got %s; %s; %v\nwant %s; %s; %s", tt.input, got, notes, err, tt.pods, tt.notes, tt.want)
 		}
 	}

@@ -19,7 +19,8 @@ func TestPrefix(t *testing.T) {
 		want string
 	}{
 		{io.EOF, "f: EOF"},
-		{errors.Join(io.EOF, errors.Join(wrapped, io.ErrNoProgress)), "f: EOF\nf: wrapped: unexpected EOF\nf: multiple Read calls return no data or error"},
+		{errors.Join(io.EOF, errors.Join(wrapped, io.ErrNoProgress)),
+			"f: EOF\nf: wrapped: unexpected EOF\nf: multiple Read calls return no data or error"},
 	} {
 		got := multierr.Prefix("f", tt.err)
 		if got.Error() != tt.want {

@@ -102,7 +102,8 @@ func TestInterface_Restored(t *testing.T) {
 		return
 	}
 	i := Interface{Name: "dnsconfigurer0", Addrs: []netip.Addr{addr}, kind: "bridge"}
-	if restored, failed := i.Ensure(); len(failed) > 0 || fmt.Sprint(restored) != "[interface dnsconfigurer0 state dnsconfigurer0 address 169.254.20.10]" {
+	if restored, failed := i.Ensure(); len(failed) > 0 ||
+		fmt.Sprint(restored) != "[interface dnsconfigurer0 state dnsconfigurer0 address 169.254.20.10]" {
 		t.Fatal(restored, failed)
 	}
 	socket, err := net.ListenPacket("udp", netip.AddrPortFrom(addr, 53).String())

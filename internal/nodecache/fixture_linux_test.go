@@ -53,7 +53,8 @@ func startClusterDNSWith(t *testing.T, address string, observe ...func(name stri
 		case dns.IsSubDomain("cluster.local.", name):
 			reply := new(dns.Msg).SetReply(query)
 			if query.Question[0].Qtype == dns.TypeA {
-				reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.ParseIP(address)}}
+				reply.Answer = []dns.RR{
+					&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.ParseIP(address)}}
 			}
 			return reply
 		case dns.IsSubDomain("arpa.", name):
@@ -84,7 +85,8 @@ func startInstanceWith(t *testing.T, fields string, prepare func() error) *insta
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nodecache.yaml")
 	i := &instance{ended: make(chan error, 1), http: "127.0.0.1:9353"}
-	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\nresolvConf: ''\nclusterDNS: ['" + clusterAddr + "']\nhttp: '" + i.http + "'\n" + fields
+	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\nresolvConf: ''\n" +
+		"clusterDNS: ['" + clusterAddr + "']\nhttp: '" + i.http + "'\n" + fields
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,8 @@ func (g *guard) installRules(mode string) (err error) {
 	}
 	services := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() })
 	if len(services) > 0 {
-		return fmt.Errorf("no rules against the translation of %v by kube-proxy: %w; or set notrack to disabled if no proxy translates them", services, err)
+		return fmt.Errorf("no rules against the translation of %v by kube-proxy: %w; or set notrack "+
+			"to disabled if no proxy translates them", services, err)
 	}
 	g.log.Warn("no rules against the translation of addresses", "error", err)
 	return nil

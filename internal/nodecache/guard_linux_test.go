@@ -53,7 +53,8 @@ func TestGuard_Restores(t *testing.T) {
 		eventually(t, func() error { return answers(t) })
 		becomes(t, i, i.readyz, "200 ok")
 	}
-	for _, want := range []string{`level=WARN msg="interface of the node cache restored" restored="address 169.254.20.10"`, `restored="state lo"`} {
+	for _, want := range []string{`level=WARN msg="interface of the node cache restored" restored="address 169.254.20.10"`,
+		`restored="state lo"`} {
 		if !strings.Contains(i.log.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, i.log.String())
 		}
@@ -76,7 +77,8 @@ func TestGuard_CannotRestore(t *testing.T) {
 	}
 	disableIPv6(t, "0")
 	becomes(t, i, i.readyz, "200 ok")
-	if log := i.log.String(); strings.Count(log, `msg="queries do not reach the node cache"`) != 1 || strings.Count(log, `msg="queries reach the node cache again"`) != 1 {
+	if log := i.log.String(); strings.Count(log, `msg="queries do not reach the node cache"`) != 1 ||
+		strings.Count(log, `msg="queries reach the node cache again"`) != 1 {
 		t.Error(log)
 	}
 }
@@ -99,7 +101,8 @@ func TestAddresses_IPv6Disabled(t *testing.T) {
 	disableIPv6(t, "1")
 	i := startInstance(t, linkLocalFields)
 	const reason = "the kernel has disabled IPv6: remove the address, or set the sysctl net.ipv6.conf.lo.disable_ipv6=0"
-	becomes(t, i, i.readyz, "200 ok\naddress [fd00:20::10]:53: omitted: assigning fd00:20::10 to interface lo: "+reason+"\naddress 169.254.20.10:53: ok\n")
+	becomes(t, i, i.readyz,
+		"200 ok\naddress [fd00:20::10]:53: omitted: assigning fd00:20::10 to interface lo: "+reason+"\naddress 169.254.20.10:53: ok\n")
 	if log := i.log.String(); !strings.Contains(log, `level=WARN msg="address omitted" address=[fd00:20::10]:53`) {
 		t.Error(log)
 	}

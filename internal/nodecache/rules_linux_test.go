@@ -84,7 +84,8 @@ func testProxy(t *testing.T, name string) {
 	n := newNode(t)
 	netns.Run(t, proxies[name]...)
 	without := startInstance(t, serviceFields+"notrack: disabled\n")
-	if err := without.wait(t); err == nil || !strings.Contains(err.Error(), "queries to 10.96.0.10:53 do not reach this process over udp: another server answers") {
+	if err := without.wait(t); err == nil ||
+		!strings.Contains(err.Error(), "queries to 10.96.0.10:53 do not reach this process over udp: another server answers") {
 		t.Errorf("without rules: %v", err)
 	}
 	i := startInstance(t, serviceFields)
@@ -160,7 +161,8 @@ func TestRules_NoCapability(t *testing.T) {
 	newNode(t)
 	netns.Run(t, "ip address add 10.96.0.10/32 dev lo", "ip address add 169.254.20.10/32 dev lo")
 	err := startInstanceWith(t, "listen: ['10.96.0.10:53']\n", dropNetAdmin).wait(t)
-	const want = "no rules against the translation of [10.96.0.10:53] by kube-proxy: writing nftables rules: operation not permitted: add CAP_NET_ADMIN; or set notrack to disabled if no proxy translates them"
+	const want = "no rules against the translation of [10.96.0.10:53] by kube-proxy: writing " +
+		"nftables rules: operation not permitted: add CAP_NET_ADMIN; or set notrack to disabled if no proxy translates them"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

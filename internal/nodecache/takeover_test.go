@@ -40,8 +40,10 @@ func TestCheckTakeover(t *testing.T) {
 	}{
 		{"no other instance", free, fail, "", 0},
 		{"cluster DNS reachable", inUse, reply(dns.RcodeSuccess), "", 0},
-		{"cluster DNS unreachable", inUse, fail, "not taking over " + inUse.String() + ": cluster DNS unreachable for 5s: no reply", takeoverTimeout},
-		{"cluster DNS not loaded", inUse, reply(dns.RcodeServerFailure), "not taking over " + inUse.String() + ": cluster DNS unreachable for 5s: SERVFAIL for cluster.local.", takeoverTimeout},
+		{"cluster DNS unreachable", inUse, fail, "not taking over " + inUse.String() +
+			": cluster DNS unreachable for 5s: no reply", takeoverTimeout},
+		{"cluster DNS not loaded", inUse, reply(dns.RcodeServerFailure),
+			"not taking over " + inUse.String() + ": cluster DNS unreachable for 5s: SERVFAIL for cluster.local.", takeoverTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,8 @@ func TestInstall_Rules(t *testing.T) {
 		t.Fatal(err)
 	}
 	netns.Run(t, "nft flush ruleset")
-	if out, err := exec.Command("nft", "delete", "table", "inet", first.Table).CombinedOutput(); err == nil || !strings.Contains(string(out), "Operation not permitted") {
+	if out, err := exec.Command("nft", "delete", "table", "inet", first.Table).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "Operation not permitted") {
 		t.Errorf("nft delete: %v\n%s", err, out)
 	}
 	if n := strings.Count(ruleset(t), "table inet dnsconfigurer-"); n != 2 {

@@ -16,7 +16,8 @@ import (
 // (docs.github.com/actions/reference/workflow-commands-for-github-actions). The line is
 // left out for the output of a template, because the template's lines are others.
 func (v *Validation) annotate(severity policy.Severity, at kube.Location, title, text string) error {
-	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning", policy.SeverityInfo: "notice"}[severity]
+	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
+		policy.SeverityInfo: "notice"}[severity]
 	var properties []string
 	add := func(name string, value any) {
 		properties = append(properties, name+"="+strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escape(fmt.Sprint(value))))

@@ -37,7 +37,8 @@ var hostile = []string{
 func writeHostile(t *testing.T, format, text string) string {
 	t.Helper()
 	js, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "annotations": map[string]string{text: text}}, "spec": map[string]string{"hostname": text},
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "a", "annotations": map[string]string{text: text}}, "spec": map[string]string{"hostname": text},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +77,10 @@ func TestValidation_Hostile(t *testing.T) {
 				t.Errorf("%s: %q: unprintable character in %q", format, text, got[i:])
 			}
 			for line := range strings.Lines(got) {
-				command := strings.HasPrefix(line, "::error ") || strings.HasPrefix(line, "::warning ") || strings.HasPrefix(line, "::notice ")
-				if strings.HasPrefix(line, "::") && (format != "github" || !command) || strings.Count(line, "line=") > 1 && format == "github" && !strings.Contains(text, "line=") {
+				command := strings.HasPrefix(line, "::error ") || strings.HasPrefix(line, "::warning ") ||
+					strings.HasPrefix(line, "::notice ")
+				if strings.HasPrefix(line, "::") && (format != "github" || !command) ||
+					strings.Count(line, "line=") > 1 && format == "github" && !strings.Contains(text, "line=") {
 					t.Errorf("%s: %q: a command: %s", format, text, line)
 				}
 			}

@@ -29,7 +29,8 @@ func workload(t *testing.T) kube.Workload {
 func TestWriteError_JoinedErrorsWithHints(t *testing.T) {
 	var out strings.Builder
 	output.WriteError(&out, errors.Join(
-		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2, Line: 7, Column: 3, Field: "spec.x"}, Err: errors.New("is bad"), Hint: "correct it"},
+		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2, Line: 7, Column: 3, Field: "spec.x"},
+			Err: errors.New("is bad"), Hint: "correct it"},
 		errors.Join(errors.New("first"), errors.New("second"))))
 	want := "dnsconfigurer: f.yaml:7:3: spec.x: is bad\nhint: correct it\ndnsconfigurer: first\ndnsconfigurer: second\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {

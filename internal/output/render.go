@@ -67,7 +67,8 @@ func config(d *policy.Decision, windows bool) resolvconf.Config {
 // writeFinding writes a finding about w. A finding about the node is written once.
 func (r *Renderer) writeFinding(w kube.Workload, f policy.Finding) {
 	if !aboutNode(f) {
-		fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s: %s\nhint: %s\n", place(w.At(f.Field)), f.Severity, visible(f.Field), visible(f.Message), hint(f))
+		fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s: %s\nhint: %s\n", place(w.At(f.Field)),
+			f.Severity, visible(f.Field), visible(f.Message), hint(f))
 		return
 	}
 	if r.written[f.Message] {

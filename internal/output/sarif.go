@@ -72,7 +72,8 @@ const (
 // newSARIFResult returns the result of a finding. It has no region for the output of a
 // template, because the template's lines are others.
 func newSARIFResult(severity policy.Severity, at kube.Location, code, text string) sarifResult {
-	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning", policy.SeverityInfo: "note"}[severity]
+	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
+		policy.SeverityInfo: "note"}[severity]
 	r := sarifResult{RuleID: code, Level: level, Message: sarifText{text}}
 	file := cmp.Or(at.Source, at.File)
 	if file == "" {

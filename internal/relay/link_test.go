@@ -104,7 +104,8 @@ func TestPlugin_Events(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := a.next(t, sandboxevent.Started)
-	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" || s.HostNetwork || len(s.Annotations) != 1 {
+	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" ||
+		s.HostNetwork || len(s.Annotations) != 1 {
 		t.Errorf("%+v", s)
 	}
 	for _, first := range []bool{true, false} {
@@ -229,7 +230,8 @@ func TestLink_Full(t *testing.T) {
 	p, l := newRelay(t)
 	a := accept(t, l)
 	a.next(t, sandboxevent.Reset)
-	big := sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: sandboxevent.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
+	big := sandboxevent.Event{Kind: sandboxevent.Started,
+		Sandbox: sandboxevent.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
 	for range 2 * queueSize {
 		p.link.send(big)
 	}

@@ -105,7 +105,8 @@ func (p *plugin) end(pod *api.PodSandbox) {
 
 // CreateContainer is called before a container is created. A container that mounts another file,
 // such as a volume of the pod, is ignored.
-func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
+	c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.recoverPanic("CreateContainer")
 	path := mountSource(c, pod.GetId())
 	if path == "" {

@@ -52,7 +52,8 @@ func (s *Server) Run(ctx context.Context) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	link := &link{socket: s.Agent, log: s.Log}
-	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log, configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log,
+		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
 	link.replay = s.plugin.replay
 	tasks := []daemon.Task{s.runPlugin, link.run}
 	if s.HTTP != "" {

@@ -58,7 +58,8 @@ type Settings struct {
 }
 
 // NewSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
-func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Duration, n config.Node, lookups *decision.Lookups) *Settings {
+func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Duration, n config.Node,
+	lookups *decision.Lookups) *Settings {
 	return &Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
 		RefreshRate: c.RefreshRate, Verify: verify, Report: lookups.Reporter.ReportRefresh,

@@ -54,13 +54,15 @@ func newApplierTest(t *testing.T) *applierTest {
 		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
 		sandbox: sandboxevent.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}
-	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200, Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
-		Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
-		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
-			return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.ClusterFirstWithAutopath}, nil
-		},
-		Report: func(r cri.Report) { a.reports <- r },
-	}}
+	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200,
+		Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
+			Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
+			Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
+				return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst,
+					Override: policy.ClusterFirstWithAutopath}, nil
+			},
+			Report: func(r cri.Report) { a.reports <- r },
+		}}
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() {
@@ -109,7 +111,8 @@ func (a *applierTest) want(outcome cri.Outcome) cri.Report {
 		a.Fatal(err)
 	}
 	written := outcome == cri.Edited || outcome == cri.Late
-	if got := resolvconf.Parse(string(text)).Config(); written != (sandboxfile.OriginOf(text) == sandboxfile.Written) || written && !got.Equal(r.DNS) {
+	if got := resolvconf.Parse(string(text)).Config(); written != (sandboxfile.OriginOf(text) == sandboxfile.Written) ||
+		written && !got.Equal(r.DNS) {
 		a.Errorf("%s, and the file has\n%s", outcome, text)
 	}
 	return r
@@ -128,13 +131,15 @@ func TestApplier_Outcomes(t *testing.T) {
 		change func(*applierTest)
 		want   cri.Outcome
 	}{
-		"edited":                {kubeletText, nil, cri.Edited},
-		"pod's own file":        {ownText, nil, cri.FactsMismatch},
-		"other facts":           {kubeletText, otherFacts, cri.FactsMismatch},
-		"force":                 {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
-		"observe":               {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
-		"skip":                  {kubeletText, func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
-		"unknown pod":           {kubeletText, func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
+		"edited":         {kubeletText, nil, cri.Edited},
+		"pod's own file": {ownText, nil, cri.FactsMismatch},
+		"other facts":    {kubeletText, otherFacts, cri.FactsMismatch},
+		"force":          {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
+		"observe":        {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
+		"skip": {kubeletText,
+			func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
+		"unknown pod": {kubeletText,
+			func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
 		"too large":             {kubeletText + strings.Repeat("#\n", sandboxfile.MaxSize), nil, cri.ForeignFile},
 		"other directory":       {kubeletText, func(a *applierTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
 		"engine that panics":    {kubeletText, func(a *applierTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
@@ -293,7 +298,8 @@ func TestApplier_RetryForced(t *testing.T) {
 
 // TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
 func TestApplier_Removed(t *testing.T) {
-	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "5e1f"}}, {Kind: sandboxevent.Reset}} {
+	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "5e1f"}},
+		{Kind: sandboxevent.Reset}} {
 		a := newApplierTest(t)
 		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
 			<-ctx.Done()

@@ -164,7 +164,8 @@ func TestRefresh_Sequence(t *testing.T) {
 	other.directory, other.settings = a.directory, a.settings
 	other.settings.Report = func(r events.Refresh) { other.refreshes <- r }
 	other.settings.Hook = &cri.Hook{
-		Engine: a.settings.Hook.Engine, Mode: cri.Generate, Lookup: a.settings.Hook.Lookup, Report: func(r cri.Report) { other.reports <- r },
+		Engine: a.settings.Hook.Engine, Mode: cri.Generate, Lookup: a.settings.Hook.Lookup,
+		Report:    func(r cri.Report) { other.reports <- r },
 		HostFiles: func() cri.HostFiles { return cri.HostFiles{Pods: other.host, Kubelet: other.host} },
 	}
 	other.running()
@@ -353,7 +354,9 @@ func TestRefresh_Facts(t *testing.T) {
 		text   string // of the kubelet, for a new pod
 		want   events.RefreshResult
 	}{
-		"confirmed":            {policy.ClusterFirst, "search shop.svc.new.example svc.new.example new.example corp.example\nnameserver 10.96.0.99\noptions ndots:5\n", events.Refreshed},
+		"confirmed": {policy.ClusterFirst,
+			"search shop.svc.new.example svc.new.example new.example corp.example\n" +
+				"nameserver 10.96.0.99\noptions ndots:5\n", events.Refreshed},
 		"wrong":                {policy.ClusterFirst, clusterText, events.Unconfirmed},
 		"of other entries":     {policy.Default, hostText, events.Unconfirmed},
 		"other pod, no change": {policy.None, "nameserver 192.0.2.99\n", events.Unconfirmed},

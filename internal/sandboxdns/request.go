@@ -115,6 +115,7 @@ func (a *Applier) logFailure(r cri.Report) {
 	switch r.Outcome {
 	case cri.ForeignFile, cri.PodChanged, cri.WriteFailed:
 		a.Log.Warn("resolv.conf of a pod cannot follow changes", "namespace", excerpt.Text(r.Sandbox.Namespace, excerpt.MaxValue),
-			"pod", excerpt.Text(r.Sandbox.Name, excerpt.MaxValue), "outcome", r.Outcome, "detail", excerpt.Text(r.Detail, excerpt.MaxMessage))
+			"pod", excerpt.Text(r.Sandbox.Name, excerpt.MaxValue), "outcome", r.Outcome,
+			"detail", excerpt.Text(r.Detail, excerpt.MaxMessage))
 	}
 }

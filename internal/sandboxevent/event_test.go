@@ -14,7 +14,8 @@ import (
 func TestEvent(t *testing.T) {
 	var b bytes.Buffer
 	want := Event{Kind: Creating, Sequence: 7, Path: "/x", First: true, Sandbox: Sandbox{
-		ID: "a", Namespace: "shop", Name: "web", UID: "u", HostNetwork: true, Annotations: map[string]string{"dnsconfigurer.dev/skip": "true"},
+		ID: "a", Namespace: "shop", Name: "web", UID: "u", HostNetwork: true,
+		Annotations: map[string]string{"dnsconfigurer.dev/skip": "true"},
 	}}
 	if err := Write(&b, want); err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func TestEvent_Long(t *testing.T) {
 
 func TestBoundAnnotations(t *testing.T) {
 	got := BoundAnnotations(map[string]string{
-		"dnsconfigurer.dev/policy": "None", "kubernetes.io/config.source": "api", "kubernetes.io/config.hash": strings.Repeat("x", 1<<18), "other": "secret",
+		"dnsconfigurer.dev/policy": "None", "kubernetes.io/config.source": "api",
+		"kubernetes.io/config.hash": strings.Repeat("x", 1<<18), "other": "secret",
 	})
 	if len(got) != 3 || got["dnsconfigurer.dev/policy"] != "None" || len(got["kubernetes.io/config.hash"]) > maxAnnotation {
 		t.Errorf("%d annotations, one of %d bytes", len(got), len(got["kubernetes.io/config.hash"]))

@@ -108,7 +108,8 @@ func TestRestore(t *testing.T) {
 			if err := errors.Join(err, readErr); err != nil || len(text) < len(old) {
 				t.Fatalf("%v, %d bytes, before %d", err, len(text), len(old))
 			}
-			if dns == "" && (OriginOf(text) != Restored || !bytes.HasPrefix(text, []byte(kubelet + "\n")[:len(kubeletText)]) || !parsesAs(text, kubelet)) {
+			if dns == "" && (OriginOf(text) != Restored ||
+				!bytes.HasPrefix(text, []byte(kubelet + "\n")[:len(kubeletText)]) || !parsesAs(text, kubelet)) {
 				t.Errorf("the restored file:\n%s", text)
 			}
 		}

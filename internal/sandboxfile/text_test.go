@@ -22,12 +22,13 @@ func TestCompose(t *testing.T) {
 		size          int // 0: too large
 		before        bool
 	}{
-		"usual":                      {"nameserver 10.96.0.10\n", kubeletText, 512, true},
-		"original without newline":   {"nameserver 10.96.0.10\n", strings.TrimSuffix(kubeletText, "\n"), 512, true},
-		"no original":                {"nameserver 10.96.0.10\n", "", 512, false},
-		"original with a NUL":        {"nameserver 10.96.0.10\n", "search a\x00b\n", 512, false},
-		"original not ASCII":         {"nameserver 10.96.0.10\n", "search b\u00fccher.example\n", 512, false},
-		"original does not fit":      {"search " + strings.Repeat("a", 2050) + "\n", "search " + strings.Repeat("b", 2050) + "\n", 2560, false},
+		"usual":                    {"nameserver 10.96.0.10\n", kubeletText, 512, true},
+		"original without newline": {"nameserver 10.96.0.10\n", strings.TrimSuffix(kubeletText, "\n"), 512, true},
+		"no original":              {"nameserver 10.96.0.10\n", "", 512, false},
+		"original with a NUL":      {"nameserver 10.96.0.10\n", "search a\x00b\n", 512, false},
+		"original not ASCII":       {"nameserver 10.96.0.10\n", "search b\u00fccher.example\n", 512, false},
+		"original does not fit": {"search " + strings.Repeat("a", 2050) + "\n",
+			"search " + strings.Repeat("b", 2050) + "\n", 2560, false},
 		"does not shrink":            {"nameserver 10.96.0.10\n", strings.Repeat("#\n", 1000), 2048, false},
 		"a full step":                {"nameserver 10.96.0.10\n", strings.Repeat("a", 220) + "\n", 512, true},
 		"one byte more than a step":  {"nameserver 10.96.0.10\n", strings.Repeat("a", 221) + "\n", 1024, true},

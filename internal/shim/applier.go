@@ -62,7 +62,8 @@ func (a *applier) apply(c config.Shim) error {
 		a.host, a.hostCfg, a.hostTask.next = host, cfg, func(ctx context.Context) error { return daemon.RunAll(ctx, run, notify) }
 	}
 	a.setHook(c)
-	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
+		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(decision.HostFiles(host)().Pods)...) {
 		a.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}

@@ -32,7 +32,8 @@ func Check(c config.Shim) (warnings []policy.Finding, _ error) {
 		problems = append(problems, err)
 	}
 	// Another user than root does not own the directory of a shim that runs as root.
-	if err := cri.CheckDirectory(filepath.Dir(config.SocketPath(c.Listen))); err != nil && !errors.Is(err, fs.ErrNotExist) && os.Geteuid() == 0 {
+	if err := cri.CheckDirectory(filepath.Dir(config.SocketPath(c.Listen))); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) && os.Geteuid() == 0 {
 		problems = append(problems, err)
 	}
 	if _, err := decision.NewClient(c.Kubeconfig, ""); err != nil {

@@ -70,7 +70,8 @@ func (r *reloadTest) success(want float64) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if got := families[0].GetMetric()[0].GetGauge().GetValue(); families[0].GetName() != "dnsconfigurer_config_last_reload_success" || got != want {
+	if got := families[0].GetMetric()[0].GetGauge().GetValue(); families[0].GetName() != "dnsconfigurer_config_last_reload_success" ||
+		got != want {
 		r.Errorf("%s is %v, want %v", families[0].GetName(), got, want)
 	}
 }
@@ -90,7 +91,8 @@ func (r *reloadTest) start() (stop func()) {
 		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problems{log: log}, log: log,
 		applier: &applier{
-			shim: r.shim, running: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log), drops: events.NewDrops(prometheus.NewRegistry()), log: log,
+			shim: r.shim, running: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log),
+			drops: events.NewDrops(prometheus.NewRegistry()), log: log,
 		},
 	}
 	reloader.register(r.metrics)
@@ -172,10 +174,12 @@ func TestReload_InvalidFile(t *testing.T) {
 	for _, bad := range []struct{ name, file, text, want string }{
 		{"unknown field", "shim.yaml", reloadedShim + "mod: Observe\n", `shim.yaml: unknown field \"mod\"`},
 		{"bad value", "shim.yaml", reloadedShim + "mode: Observe\ndrainTimeout: soon\n", `shim.yaml: drainTimeout: \"soon\"`},
-		{"bad address", "shim.yaml", reloadedShim + "autopath: {nodeCache: localhost}\n", `shim.yaml: autopath.nodeCache: \"localhost\" is not an IP address`},
+		{"bad address", "shim.yaml", reloadedShim + "autopath: {nodeCache: localhost}\n",
+			`shim.yaml: autopath.nodeCache: \"localhost\" is not an IP address`},
 		{"not YAML", "shim.yaml", "node: [", "shim.yaml: "},
 		{"empty", "shim.yaml", "", "shim.yaml: apiVersion: is"},
-		{"bad domain", "kubelet.yaml", strings.Replace(reloadedKubelet, "cluster.local", "a b", 1), `kubelet.yaml: clusterDomain: \"a b\" must be one word`},
+		{"bad domain", "kubelet.yaml", strings.Replace(reloadedKubelet, "cluster.local", "a b", 1),
+			`kubelet.yaml: clusterDomain: \"a b\" must be one word`},
 		{"another kind", "kubelet.yaml", "apiVersion: v1\nkind: Pod\n", "kubelet.yaml: is "},
 	} {
 		t.Run(bad.name, func(t *testing.T) {

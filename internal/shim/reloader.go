@@ -63,7 +63,8 @@ func (r *reloader) register(registry prometheus.Registerer) {
 	})
 	r.origin = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dnsconfigurer_config_source",
-		Help: "1 for where the settings come from: the files, the last good settings of a previous process, or none. With none, every sandbox is passed.",
+		Help: "1 for where the settings come from: the files, the last good settings of a previous " +
+			"process, or none. With none, every sandbox is passed.",
 	}, []string{"source"})
 	registry.MustRegister(r.success, r.origin)
 }

@@ -61,7 +61,8 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	shim.Handover = h.handOver
 	r := &reloader{
 		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, handedOver: h.done, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry), running: running, version: s.Version, log: s.Log},
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry),
+			running: running, version: s.Version, log: s.Log},
 	}
 	r.register(registry)
 	endpoints, err := s.open(r, h)

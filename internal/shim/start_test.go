@@ -90,7 +90,8 @@ func TestStart_LastGood(t *testing.T) {
 		if err != nil || last.Node.Name != "worker" || last.Autopath.NodeCache != "169.254.20.10" || last.Drain != 3*time.Second {
 			t.Errorf("%+v, %v", last, err)
 		}
-		if e := last.Endpoints(); e != (config.Endpoints{Listen: "unix:///run/dnsconfigurer/shim.sock", Runtime: "unix:///run/containerd/containerd.sock"}) {
+		if e := last.Endpoints(); e != (config.Endpoints{Listen: "unix:///run/dnsconfigurer/shim.sock",
+			Runtime: "unix:///run/containerd/containerd.sock"}) {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -164,7 +165,8 @@ func TestStart_NoClient(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
 		path := filepath.Join(r.dir, "kubeconfig")
 		cert := filepath.Join(r.dir, "ca.pem")
-		r.write("kubeconfig", strings.Replace(kubeapi.Kubeconfig("https://api.invalid"), "cluster: {", "cluster: {certificate-authority: "+cert+", ", 1))
+		r.write("kubeconfig",
+			strings.Replace(kubeapi.Kubeconfig("https://api.invalid"), "cluster: {", "cluster: {certificate-authority: "+cert+", ", 1))
 		r.write("shim.yaml", reloadedShim+"kubeconfig: "+path+"\n")
 		defer r.start()()
 		r.logged("configuration applied", "cannot create the API client, retrying", "ca.pem: no such file or directory")

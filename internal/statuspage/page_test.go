@@ -24,13 +24,15 @@ import (
 func testRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "dnsconfigurer_build_info", ConstLabels: prometheus.Labels{"version": "v1.2.3"}})
-	queries := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dnsconfigurer_dns_queries_total", Help: "Queries."}, []string{"rcode"})
+	queries := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dnsconfigurer_dns_queries_total", Help: "Queries."},
+		[]string{"rcode"})
 	queries.WithLabelValues("NOERROR").Add(41)
 	queries.WithLabelValues("REFUSED").Add(0)
 	queries.WithLabelValues("<b>").Inc()
 	cache := prometheus.NewGauge(prometheus.GaugeOpts{Name: "dnsconfigurer_dns_cache_bytes", Help: "Memory."})
 	cache.Set(1536)
-	duration := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time.", Buckets: []float64{0.001, 0.01}})
+	duration := prometheus.NewHistogram(
+		prometheus.HistogramOpts{Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time.", Buckets: []float64{0.001, 0.01}})
 	for range 98 {
 		duration.Observe(0.0005)
 	}
@@ -65,8 +67,10 @@ func TestPage_Metrics(t *testing.T) {
 	for _, want := range []string{
 		"<title>dnsconfigurer v1.2.3</title>",
 		"<p class=\"good\">ready</p>",
-		"<tr><td>rcode=NOERROR</td><td>41</td></tr>\n<tr><td>rcode=&lt;b&gt;</td><td>1</td></tr>\n<tr class=\"zero\"><td>1 other series</td><td>0</td></tr>",
-		"<h2>Cache</h2>\n<table class=\"metrics\">\n<tr class=\"name\"><th>Memory. <code>dnsconfigurer_dns_cache_bytes</code></th><td>1.5 KiB</td></tr>",
+		"<tr><td>rcode=NOERROR</td><td>41</td></tr>\n<tr><td>rcode=&lt;b&gt;</td><td>1</td></tr>\n" +
+			"<tr class=\"zero\"><td>1 other series</td><td>0</td></tr>",
+		"<h2>Cache</h2>\n<table class=\"metrics\">\n" +
+			"<tr class=\"name\"><th>Memory. <code>dnsconfigurer_dns_cache_bytes</code></th><td>1.5 KiB</td></tr>",
 		"100, mean 590µs, median at most 1ms, 99 % at most 10ms",
 	} {
 		if !strings.Contains(page, want) {

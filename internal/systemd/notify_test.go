@@ -109,7 +109,8 @@ func TestRun_NotReady(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (Notifier{send: r.send}).Run(ended, func(ctx context.Context) error { return ctx.Err() }, slog.New(slog.DiscardHandler)); err != nil {
+	if err := (Notifier{send: r.send}).Run(ended, func(ctx context.Context) error { return ctx.Err() },
+		slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("stopped while starting: %v", err)
 	}
 	for _, state := range r.notifications {
@@ -126,7 +127,8 @@ func TestRun_ManagerUnavailable(t *testing.T) {
 	alive := func(context.Context) error { cancel(); return nil }
 	var log bytes.Buffer
 	gone := Notifier{send: func(string) error { return errors.New("gone") }}
-	if err := gone.Run(ctx, alive, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Count(log.String(), "cannot notify systemd") != 2 {
+	if err := gone.Run(ctx, alive, slog.New(slog.NewTextHandler(&log, nil))); err != nil ||
+		strings.Count(log.String(), "cannot notify systemd") != 2 {
 		t.Errorf("%v, the log:\n%s", err, &log)
 	}
 	never := func(context.Context) error { t.Error("alive is called without a manager"); return nil }

@@ -35,7 +35,8 @@ func Socket() (*os.File, error) {
 	case n == 0:
 		return nil, nil
 	case n > 1:
-		return nil, fmt.Errorf("got %d sockets (%s) from the service manager, want one: check ListenStream= and Sockets= of the units", n, names)
+		return nil, fmt.Errorf("got %d sockets (%s) from the service manager, want one: check "+
+			"ListenStream= and Sockets= of the units", n, names)
 	}
 	return os.NewFile(firstSocket, names), nil
 }

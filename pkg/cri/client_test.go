@@ -26,7 +26,8 @@ func (r *fakeRuntime) ListPodSandbox(_ context.Context, q *runtimeapi.ListPodSan
 	}}, nil
 }
 
-func (r *fakeRuntime) PodSandboxStatus(_ context.Context, q *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r *fakeRuntime) PodSandboxStatus(_ context.Context,
+	q *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	if q.PodSandboxId == "b" || !q.Verbose {
 		return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{"info": "not JSON"}}, nil
 	}

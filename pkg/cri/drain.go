@@ -43,7 +43,8 @@ func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Durati
 func newProbe(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
 	l := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	go func() { _ = server.Serve(l) }() // ends with the server
-	conn, err := grpc.NewClient("passthrough:///probe", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+	conn, err := grpc.NewClient("passthrough:///probe", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(l.dial))
 	if err != nil {
 		return func() {}
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // StreamContainers sends a list in two messages. Between them it waits for a value of exitCodes.
-func (r *fakeRuntime) StreamContainers(_ *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+func (r *fakeRuntime) StreamContainers(_ *runtimeapi.StreamContainersRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
 	if err := stream.Send(&runtimeapi.StreamContainersResponse{}); err != nil {
 		return err
 	}

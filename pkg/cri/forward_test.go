@@ -85,7 +85,8 @@ func (r *fakeRuntime) StopPodSandbox(context.Context, *runtimeapi.StopPodSandbox
 	return nil, s.Err()
 }
 
-func (r *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	if err := stream.SendHeader(metadata.Pairs("early", "yes")); err != nil {
 		return err
 	}
@@ -121,7 +122,8 @@ func echoUnknown(_ any, stream grpc.ServerStream) error {
 		} else if err != nil {
 			return err
 		}
-		if err := stream.SendMsg(&frame{mem.BufferSlice{mem.SliceBuffer(append([]byte(method+" "), m.data.Materialize()...))}}); err != nil {
+		if err := stream.SendMsg(
+			&frame{mem.BufferSlice{mem.SliceBuffer(append([]byte(method+" "), m.data.Materialize()...))}}); err != nil {
 			return err
 		}
 	}
@@ -166,7 +168,8 @@ func newFakeRuntime() *fakeRuntime {
 }
 
 func (r *fakeRuntime) server() *grpc.Server {
-	s := grpc.NewServer(grpc.UnknownServiceHandler(echoUnknown), grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
+	s := grpc.NewServer(grpc.UnknownServiceHandler(echoUnknown),
+		grpc.ForceServerCodecV2(mixedCodec{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(16<<20), grpc.MaxSendMsgSize(64<<20))
 	runtimeapi.RegisterRuntimeServiceServer(s, r)
 	runtimeapi.RegisterImageServiceServer(s, r)
 	return s
@@ -254,10 +257,12 @@ func checkUnaryCall(t *testing.T, subtype, contentType string) {
 	call := func(c *grpc.ClientConn) result {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-bin", "\x01\xfe", "x-bin", "two")
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent",
+			"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-bin", "\x01\xfe", "x-bin", "two")
 		var r result
 		var err error
-		r.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{}, grpc.Header(&r.Header), grpc.Trailer(&r.Trailer), grpc.CallContentSubtype(subtype))
+		r.Reply, err = runtimeapi.NewRuntimeServiceClient(c).Version(ctx, &runtimeapi.VersionRequest{},
+			grpc.Header(&r.Header), grpc.Trailer(&r.Trailer), grpc.CallContentSubtype(subtype))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,10 +289,12 @@ func TestForward_SameErrorAsDirect(t *testing.T) {
 			return err
 		},
 		"unknown method of a known service": func(c *grpc.ClientConn) error {
-			return c.Invoke(t.Context(), "/runtime.v1.RuntimeService/FromTheFuture", &runtimeapi.StatusRequest{}, &runtimeapi.StatusResponse{})
+			return c.Invoke(t.Context(), "/runtime.v1.RuntimeService/FromTheFuture",
+				&runtimeapi.StatusRequest{}, &runtimeapi.StatusResponse{})
 		},
 		"request of 17 MiB": func(c *grpc.ClientConn) error {
-			_, err := runtimeapi.NewRuntimeServiceClient(c).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 17<<20)}})
+			_, err := runtimeapi.NewRuntimeServiceClient(c).ListContainers(t.Context(),
+				&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 17<<20)}})
 			return err
 		},
 		"reply of 17 MiB": func(c *grpc.ClientConn) error {
@@ -313,7 +320,8 @@ func TestForwardUnary_Deadline(t *testing.T) {
 	for timeout := 50 * time.Millisecond; !started; timeout *= 2 { // a busy machine may not reach the runtime in time
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
-		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx, &runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx,
+			&runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.DeadlineExceeded {
 			t.Fatalf("the kubelet receives %v", err)
 		}
 		select {
@@ -336,7 +344,8 @@ func TestForwardUnary_LargeMessages(t *testing.T) {
 	}
 	n.runtime.replySize = 1
 	large := &runtimeapi.ContainerFilter{Id: strings.Repeat("x", 16<<20-1024)}
-	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: large}); err != nil {
+	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ListContainers(t.Context(),
+		&runtimeapi.ListContainersRequest{Filter: large}); err != nil {
 		t.Errorf("request of almost 16 MiB: %v", err)
 	}
 }
@@ -378,7 +387,8 @@ func TestForwardUnary_Cancel(t *testing.T) {
 		<-n.runtime.started
 		cancel()
 	}()
-	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx, &runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.Canceled {
+	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.Canceled {
 		t.Errorf("the kubelet receives %v", err)
 	}
 	if err := <-n.runtime.ended; !errors.Is(err, context.Canceled) {

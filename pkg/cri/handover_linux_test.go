@@ -286,7 +286,8 @@ func TestHandover_Failure(t *testing.T) {
 // TestHandover_Unsupported: a version without the service forwards the request.
 func TestHandover_Unsupported(t *testing.T) {
 	n := newNode(t, passHook())
-	if err := RequestHandover(t.Context(), n.shim.Listener.Addr().String()); err == nil || !strings.Contains(err.Error(), "does not support a handover: restart it") {
+	if err := RequestHandover(t.Context(), n.shim.Listener.Addr().String()); err == nil ||
+		!strings.Contains(err.Error(), "does not support a handover: restart it") {
 		t.Error(err)
 	}
 }
@@ -301,7 +302,8 @@ func TestHandover_Stop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Shim{Listener: l, Runtime: "unix://" + runtimePath, Handover: func(context.Context) error { return nil }, DrainTimeout: 10 * time.Millisecond}
+	s := &Shim{Listener: l, Runtime: "unix://" + runtimePath,
+		Handover: func(context.Context) error { return nil }, DrainTimeout: 10 * time.Millisecond}
 	s.SetHook(passHook())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -359,7 +361,8 @@ func TestTakeOver_Errors(t *testing.T) {
 		}
 		h.Lock = os.NewFile(uintptr(lock), "")
 		tt.change(&h)
-		if other, err := TakeOver(h); err == nil || !strings.HasPrefix(err.Error(), "taking over the socket of another shim: ") || !strings.Contains(err.Error(), tt.want) {
+		if other, err := TakeOver(h); err == nil ||
+			!strings.HasPrefix(err.Error(), "taking over the socket of another shim: ") || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v, want %q", name, other, err, tt.want)
 		}
 	}

@@ -115,10 +115,12 @@ func TestHook_Outcomes(t *testing.T) {
 	}{
 		{"the kubelet has decided the same", "", plain, kubeletDNS, nil, Unchanged},
 		{"request without DNS", "", plain, nil, kubeletDNS, Edited},
-		{"policy annotation", "", autopath, kubeletDNS, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"}), Edited},
+		{"policy annotation", "", autopath, kubeletDNS,
+			dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"}), Edited},
 		{"options in another order", "", options, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"edns0", "timeout:1"}),
 			dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), Edited},
-		{"unsafe value", "", injected, dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"debug:1\nnameserver 203.0.113.66", "ndots:5"}), kubeletDNS, Edited},
+		{"unsafe value", "", injected,
+			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"debug:1\nnameserver 203.0.113.66", "ndots:5"}), kubeletDNS, Edited},
 
 		{"unsafe value of an option of the base", "", withOptions("ndots", "2\nnameserver 203.0.113.66"),
 			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:2\nnameserver 203.0.113.66"}), kubeletDNS, Edited},
@@ -134,8 +136,11 @@ func TestHook_Outcomes(t *testing.T) {
 			dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:5", "debug\n"}), nil, FactsMismatch},
 
 		{"kubelet with another cluster DNS", "", plain, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
-		{"kubelet with another cluster domain", "", autopath, dnsOf([]string{"10.96.0.10"}, []string{"shop.svc.other", "svc.other", "other", "corp.example"}, []string{"ndots:5"}), nil, FactsMismatch},
-		{"kubelet with another host file", "", plain, dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
+		{"kubelet with another cluster domain", "", autopath,
+			dnsOf([]string{"10.96.0.10"}, []string{"shop.svc.other", "svc.other", "other", "corp.example"}, []string{"ndots:5"}),
+			nil, FactsMismatch},
+		{"kubelet with another host file", "", plain,
+			dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
 		{"Force ignores the kubelet", Force, plain, dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, nil), kubeletDNS, Edited},
 
 		{"Observe changes nothing", Observe, autopath, kubeletDNS, nil, Observed},
@@ -182,7 +187,8 @@ func TestHook_Outcomes(t *testing.T) {
 // shim that reads the uplink file. The kubelet's DNS is compared with the decision for its
 // own file, and pods get the decision for the other one.
 func TestHook_TwoHostFiles(t *testing.T) {
-	const stub, uplink = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch corp.example\n", "nameserver 192.0.2.53\nsearch corp.example lab.example\n"
+	const stub, uplink = "nameserver 127.0.0.53\noptions edns0 trust-ad\n" +
+		"search corp.example\n", "nameserver 192.0.2.53\nsearch corp.example lab.example\n"
 	ofHost := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
 	stubDNS := dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"trust-ad", "edns0"})
 	uplinkDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example", "lab.example"}, nil)
@@ -196,13 +202,15 @@ func TestHook_TwoHostFiles(t *testing.T) {
 		out  Outcome
 	}{
 		{"Default gets the servers of the uplink", "", ofHost, uplink, stubDNS, uplinkDNS, Edited},
-		{"ClusterFirst gets the domains of the uplink", "", plain, uplink, kubeletDNS, dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
+		{"ClusterFirst gets the domains of the uplink", "", plain, uplink, kubeletDNS,
+			dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
 		{"request without DNS", "", ofHost, uplink, nil, uplinkDNS, Edited},
 		{"kubelet that reads the uplink", "", ofHost, uplink, uplinkDNS, nil, FactsMismatch},
 		{"kubelet that reads a third file", "", ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
 		{"Force compares nothing", Force, ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinkDNS, Edited},
 		{"Observe changes nothing", Observe, ofHost, uplink, stubDNS, nil, Observed},
-		{"no uplink file yet", "", ofHost, stub, dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
+		{"no uplink file yet", "", ofHost, stub,
+			dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -294,7 +302,8 @@ func TestHook_CrossCheck(t *testing.T) {
 		detail   string
 	}{
 		{"equal", "", ofHost, "web.s.shop.svc.cluster.local", nil, Edited, ""},
-		{"another cluster domain", "", ofHost, "web.s.shop.svc.other", nil, FactsMismatch, `hostname "web.s.shop.svc.other", expected "web.s.shop.svc.cluster.local"`},
+		{"another cluster domain", "", ofHost, "web.s.shop.svc.other", nil, FactsMismatch,
+			`hostname "web.s.shop.svc.other", expected "web.s.shop.svc.cluster.local"`},
 		{"long host name", "", ofHost, strings.Repeat("a", 1<<20), nil, FactsMismatch, "(1048363 bytes left out)"},
 		{"Force", Force, ofHost, "web.s.shop.svc.other", nil, Edited, ""},
 		{"host's network", "", onHost, "", nodeNetwork, Edited, ""},
@@ -380,7 +389,8 @@ func TestShim_HookPanics(t *testing.T) {
 	}
 	n := newNode(t, h)
 	sent := sandboxRequest(autopath, kubeletDNS)
-	for _, want := range []*runtimeapi.DNSConfig{kubeletDNS, dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
+	for _, want := range []*runtimeapi.DNSConfig{kubeletDNS,
+		dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
 		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
 			t.Fatal(err)
 		}
@@ -494,7 +504,8 @@ func TestHook_FailUnknown(t *testing.T) {
 			request.Config.Annotations = map[string]string{configSource: tt.source}
 			sent := marshal(t, request)
 			got, err := h.edit(t.Context(), sent)
-			if !bytes.Equal(got, sent) || (status.Code(err) == codes.Unavailable) != tt.failed || err != nil && !strings.Contains(err.Error(), tt.err.Error()) {
+			if !bytes.Equal(got, sent) || (status.Code(err) == codes.Unavailable) != tt.failed ||
+				err != nil && !strings.Contains(err.Error(), tt.err.Error()) {
 				t.Errorf("error %v, want one: %v", err, tt.failed)
 			}
 			if r := reports[0]; len(reports) != 1 || r.Outcome != tt.want || r.Failed != tt.failed || r.Mode != Force {
@@ -528,7 +539,8 @@ func TestHook_NodeRules(t *testing.T) {
 		{"another cluster DNS", Generate, labeled, dnsOf([]string{"10.96.0.99"}, shopSearch, []string{"ndots:5"}), nil, FactsMismatch},
 		{"another host file", Generate, labeled, dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:5"}), nil, FactsMismatch},
 		{"host network as cluster", Generate, hostNetwork, hostDNS, changed, Edited},
-		{"host network, another host file", Generate, hostNetwork, dnsOf([]string{"192.0.2.54"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), nil, FactsMismatch},
+		{"host network, another host file", Generate, hostNetwork,
+			dnsOf([]string{"192.0.2.54"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), nil, FactsMismatch},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -538,7 +550,8 @@ func TestHook_NodeRules(t *testing.T) {
 			h.Engine, err = policy.New(policy.Node{
 				ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
 				Rules: []policy.NodeRule{{
-					PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2"}, HostSearches: []string{}, HostNetworkAsCluster: new(true),
+					PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2"},
+					HostSearches: []string{}, HostNetworkAsCluster: new(true),
 				}},
 			})
 			if err != nil {
@@ -568,7 +581,8 @@ func TestHook_Addresses(t *testing.T) {
 	h, _ := newHook(t, plain)
 	var err error
 	h.Engine, err = policy.New(policy.Node{
-		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
+		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")},
+		ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
 		Rules: []policy.NodeRule{{ServerFamilies: policy.FamiliesOnly}},
 	})
 	if err != nil {

@@ -77,12 +77,14 @@ func TestHook_LargeRequests(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			h.edit(t.Context(), request)
 			runtime.ReadMemStats(&after)
-			if mallocs, allocated := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc; mallocs > maxMallocs || allocated > maxAllocated {
+			if mallocs, allocated := after.Mallocs-before.Mallocs,
+				after.TotalAlloc-before.TotalAlloc; mallocs > maxMallocs || allocated > maxAllocated {
 				t.Errorf("%d allocations, %d bytes", mallocs, allocated)
 			}
 			r := (*reports)[0]
 			if r.Outcome != tt.want || len(r.Detail) > excerpt.MaxMessage || len(r.Findings) > 2*policy.MaxFindings {
-				t.Errorf("got %s, want %s; %d findings, detail of %d bytes: %.300q", r.Outcome, tt.want, len(r.Findings), len(r.Detail), r.Detail)
+				t.Errorf("got %s, want %s; %d findings, detail of %d bytes: %.300q", r.Outcome,
+					tt.want, len(r.Findings), len(r.Detail), r.Detail)
 			}
 		})
 	}

@@ -47,7 +47,8 @@ func TestShim_Leaks(t *testing.T) {
 	goroutines, files, heap := countResources(t, 0, 0)
 	runLifecycles(lifecycles)
 	goroutines2, files2, heap2 := countResources(t, goroutines, files)
-	t.Logf("%d lifecycles: goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d bytes", lifecycles, goroutines, goroutines2, files, files2, heap, heap2)
+	t.Logf("%d lifecycles: goroutines %d -> %d, descriptors %d -> %d, heap %d -> %d bytes",
+		lifecycles, goroutines, goroutines2, files, files2, heap, heap2)
 	if goroutines2 > goroutines || files2 > files {
 		t.Errorf("goroutines %d -> %d, descriptors %d -> %d", goroutines, goroutines2, files, files2)
 	}
@@ -72,7 +73,8 @@ func countResources(t *testing.T, maxGoroutines, maxFiles int) (goroutines, file
 		patience = time.Minute
 	}
 	goroutines, files = count()
-	for fell := time.Now(); time.Since(fell) < patience && (goroutines > maxGoroutines || files > maxFiles); time.Sleep(20 * time.Millisecond) {
+	for fell := time.Now(); time.Since(fell) < patience &&
+		(goroutines > maxGoroutines || files > maxFiles); time.Sleep(20 * time.Millisecond) {
 		if g, f := count(); g < goroutines || f < files {
 			goroutines, files, fell = g, f, time.Now()
 		}

@@ -62,7 +62,8 @@ func TestDial_SlowGreeting(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			if _, err := kubelet.Version(ctx, &runtimeapi.VersionRequest{}); err != nil || time.Since(began) != delay || accepted.Load() != 1 {
+			if _, err := kubelet.Version(ctx, &runtimeapi.VersionRequest{}); err != nil ||
+				time.Since(began) != delay || accepted.Load() != 1 {
 				t.Errorf("greeting after %v: %v after %v, %d connections", delay, err, time.Since(began), accepted.Load())
 			}
 			if err := stop(); err != nil {
@@ -163,7 +164,8 @@ func TestWatchRuntime(t *testing.T) {
 		expect(1, 0) // before the first call
 		time.Sleep(3*time.Minute - time.Second)
 		expect(3, 0)
-		if want := `msg="container runtime unreachable, CRI calls fail" endpoint=unix:///run/x.sock error="no such file or directory"`; strings.Count(log.String(), want) != 3 {
+		if want := `msg="container runtime unreachable, CRI calls fail" endpoint=unix:///run/x.sock ` +
+			`error="no such file or directory"`; strings.Count(log.String(), want) != 3 {
 			t.Errorf("want 3 times %s:\n%s", want, log.String())
 		}
 		present.Store(true)

@@ -39,7 +39,8 @@ func checkOwner(dir string) error {
 		return fmt.Errorf("checking the socket directory %s: %w", dir, err)
 	}
 	if mode := st.Mode & 0o777; int(st.Uid) != os.Geteuid() || mode&0o022 != 0 {
-		return fmt.Errorf("socket directory %s has owner %d and mode %#o: want owner %d, not writable by others", dir, st.Uid, mode, os.Geteuid())
+		return fmt.Errorf("socket directory %s has owner %d and mode %#o: want owner %d, not writable by others",
+			dir, st.Uid, mode, os.Geteuid())
 	}
 	return nil
 }
@@ -53,7 +54,8 @@ func checkParent(parent, dir string) error {
 	}
 	owned := st.Uid == 0 || int(st.Uid) == os.Geteuid()
 	if !owned || st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return fmt.Errorf("%s above the socket directory %s has owner %d and mode %#o: another user could replace the socket: choose another path",
+		return fmt.Errorf("%s above the socket directory %s has owner %d and mode %#o: another user "+
+			"could replace the socket: choose another path",
 			parent, dir, st.Uid, st.Mode&0o1777)
 	}
 	return nil

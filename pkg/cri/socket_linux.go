@@ -199,7 +199,8 @@ func inherit(path string, socket *os.File) (*net.UnixListener, error) {
 func checkInherited(path string, l net.Listener) error {
 	socket, isUnix := l.(*net.UnixListener)
 	if a := l.Addr(); !isUnix || a.Network() != "unix" || a.String() != path {
-		return fmt.Errorf("got %s socket %q, want unix stream socket %q: set ListenStream= to the path on which the shim listens", a.Network(), a, path)
+		return fmt.Errorf("got %s socket %q, want unix stream socket %q: set ListenStream= to the path on which the shim listens",
+			a.Network(), a, path)
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -219,7 +220,8 @@ func checkInherited(path string, l net.Listener) error {
 		return fmt.Errorf("checking %s: %w", path, err)
 	}
 	if mode := st.Mode & 0o777; st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() || mode&0o077 != 0 {
-		return fmt.Errorf("%s has owner %d and mode %#o, want a socket with owner %d: set SocketMode=0600", path, st.Uid, mode, os.Geteuid())
+		return fmt.Errorf("%s has owner %d and mode %#o, want a socket with owner %d: set SocketMode=0600",
+			path, st.Uid, mode, os.Geteuid())
 	}
 	return nil
 }

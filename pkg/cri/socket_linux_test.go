@@ -22,7 +22,8 @@ func TestListen_Private(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for p, want := range map[string]os.FileMode{path: os.ModeSocket | 0o600, filepath.Dir(path): os.ModeDir | 0o700, path + ".lock": 0o600} {
+	for p, want := range map[string]os.FileMode{path: os.ModeSocket | 0o600,
+		filepath.Dir(path): os.ModeDir | 0o700, path + ".lock": 0o600} {
 		if info, err := os.Stat(p); err != nil || info.Mode() != want {
 			t.Errorf("%s: mode %v, want %v (%v)", p, info.Mode(), want, err)
 		}
@@ -132,7 +133,8 @@ func TestListen_Parents(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("of another user", path, false)
-	if err := errors.Join(os.Chown(above, 0, 0), os.Mkdir(dir+"/home", 0o755), os.Symlink(filepath.Dir(path), dir+"/home/run"), os.Chown(dir+"/home", 65534, 0)); err != nil {
+	if err := errors.Join(os.Chown(above, 0, 0), os.Mkdir(dir+"/home", 0o755),
+		os.Symlink(filepath.Dir(path), dir+"/home/run"), os.Chown(dir+"/home", 65534, 0)); err != nil {
 		t.Fatal(err)
 	}
 	expect("a link of another user", dir+"/home/run/shim.sock", false)
@@ -208,7 +210,8 @@ func TestInherit_Errors(t *testing.T) {
 		open func(t *testing.T, path string) *os.File
 		want string
 	}{
-		{"socket at another path", func(t *testing.T, path string) *os.File { return managerSocket(t, path+"2", 0o600) }, "set ListenStream= to the path"},
+		{"socket at another path", func(t *testing.T, path string) *os.File { return managerSocket(t, path+"2", 0o600) },
+			"set ListenStream= to the path"},
 		{"TCP socket", func(t *testing.T, path string) *os.File {
 			l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			if err != nil {
@@ -249,7 +252,8 @@ func TestInherit_Errors(t *testing.T) {
 			}
 			return f
 		}, "inheriting the socket of the service manager: "},
-		{"socket for a group", func(t *testing.T, path string) *os.File { return managerSocket(t, path, 0o660) }, "and mode 0660, want a socket with owner " + strconv.Itoa(os.Geteuid()) + ": set SocketMode=0600"},
+		{"socket for a group", func(t *testing.T, path string) *os.File { return managerSocket(t, path, 0o660) },
+			"and mode 0660, want a socket with owner " + strconv.Itoa(os.Geteuid()) + ": set SocketMode=0600"},
 		{"removed socket", func(t *testing.T, path string) *os.File {
 			f := managerSocket(t, path, 0o600)
 			if err := os.Remove(path); err != nil {

@@ -14,7 +14,8 @@ import (
 // yet are compared as far as their directories exist.
 func CheckEndpoints(listen, runtime string) error {
 	if resolve(listen) == resolve(runtime) || sameSocket(listen, runtime) {
-		return fmt.Errorf("runtime endpoint %q is the socket of the shim %q: set runtimeEndpoint to the socket of the container runtime", runtime, listen)
+		return fmt.Errorf("runtime endpoint %q is the socket of the shim %q: set runtimeEndpoint to "+
+			"the socket of the container runtime", runtime, listen)
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ func fullRequest() *runtimeapi.RunPodSandboxRequest {
 			Labels:       map[string]string{"io.kubernetes.pod.uid": "u1"},
 			Annotations:  map[string]string{"kubernetes.io/config.source": "api", "a": ""},
 			Linux: &runtimeapi.LinuxPodSandboxConfig{
-				CgroupParent:    "/kubepods",
-				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
+				CgroupParent: "/kubepods",
+				SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+					NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}},
 			},
 		},
 	}
@@ -133,10 +134,12 @@ func TestSetDNS_UnknownFields(t *testing.T) {
 	unknown := func(s string) []byte { return text(1000, s) }
 	label := text(configLabels, string(append(text(mapKey, "l"), text(mapValue, "\xff\xfe")...)))
 	dns := text(configDNS, string(append(unknown("in dns"), text(dnsServers, "192.0.2.1")...)))
-	in := bytes.Join([][]byte{unknown("first"), inConfig(bytes.Join([][]byte{unknown("in config"), label, dns, unknown("last in config")}, nil)), unknown("last")}, nil)
+	in := bytes.Join([][]byte{unknown("first"),
+		inConfig(bytes.Join([][]byte{unknown("in config"), label, dns, unknown("last in config")}, nil)), unknown("last")}, nil)
 	want := bytes.Join([][]byte{
 		unknown("first"),
-		inConfig(bytes.Join([][]byte{unknown("in config"), label, unknown("last in config"), text(configDNS, string(appendDNS(unknown("in dns"), newDNS)))}, nil)),
+		inConfig(bytes.Join([][]byte{unknown("in config"), label, unknown("last in config"),
+			text(configDNS, string(appendDNS(unknown("in dns"), newDNS)))}, nil)),
 		unknown("last"),
 	}, nil)
 	if got, err := setDNS(in, newDNS); err != nil || !bytes.Equal(got, want) {
@@ -176,7 +179,8 @@ func FuzzSetDNS(f *testing.F) {
 			t.Errorf("parsed the servers %q from %v", s.DNS.Nameservers, &before)
 		}
 		got := after.GetConfig().GetDnsConfig()
-		if !cmp.Equal(got.GetServers(), newDNS.Nameservers) || !cmp.Equal(got.GetSearches(), newDNS.Searches) || !cmp.Equal(got.GetOptions(), newDNS.Options) {
+		if !cmp.Equal(got.GetServers(), newDNS.Nameservers) || !cmp.Equal(got.GetSearches(), newDNS.Searches) ||
+			!cmp.Equal(got.GetOptions(), newDNS.Options) {
 			t.Errorf("the result has %v", got)
 		}
 	})

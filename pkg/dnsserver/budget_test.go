@@ -61,7 +61,8 @@ func TestBudget_GreedyClients(t *testing.T) {
 			all = append(all, grants...)
 		}
 		if clients != tt.clients || reason != refusedBudget {
-			t.Errorf("limit %d: %d clients took all units, the last one was refused because of %v, want %d and budget", tt.limit, clients, reason, tt.clients)
+			t.Errorf("limit %d: %d clients took all units, the last one was refused because of %v, want %d and budget",
+				tt.limit, clients, reason, tt.clients)
 		}
 		for i := range all {
 			all[i].release()

@@ -22,7 +22,8 @@ const (
 	smallCluster = webService + "\nloaded"
 
 	// shopCluster has two namespaces with a Service of the same name in each.
-	shopCluster = "namespace shop\nnamespace payments\nservice shop/web 10.96.0.7\nservice payments/web 10.96.0.8\nservice payments/other 10.96.0.9\nloaded"
+	shopCluster = "namespace shop\nnamespace payments\nservice shop/web 10.96.0.7\n" +
+		"service payments/web 10.96.0.8\nservice payments/other 10.96.0.9\nloaded"
 )
 
 // reverseRanges are the address ranges of the test clusters.

@@ -264,7 +264,8 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 		s.cfg.Cache.Put(key, reply, time.Now(), options)
 	}
 	if reply.Truncated && q.via == overTCP { // the client cannot retry over another transport
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, "the upstream server's reply is truncated, and TCP to the server failed")
+		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError,
+			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	a := answerOf(reply, fromUpstream)
 	a.answer = withOwnerCase(a.answer, q.owner())

@@ -17,7 +17,8 @@ import (
 func TestForward_Iterative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := &stubUpstream{}
-		s := newTestServer(t, "namespace default\nservice default/web 10.96.0.7\nservice default/ext external=db.example\nloaded", Config{Upstream: up.exchange})
+		s := newTestServer(t, "namespace default\nservice default/web 10.96.0.7\n"+
+			"service default/ext external=db.example\nloaded", Config{Upstream: up.exchange})
 		ask := func(rd bool, name string) string {
 			m := newQuery(name, dns.TypeA)
 			m.RecursionDesired = rd

@@ -105,7 +105,8 @@ func TestForward_DeadName(t *testing.T) {
 // TestForward_FailureCached: an rcode other than NOERROR and NXDOMAIN is cached for 5 seconds.
 func TestForward_FailureCached(t *testing.T) {
 	for rcode, cached := range map[int]string{
-		dns.RcodeServerFailure: "SERVFAIL EDE 13", dns.RcodeRefused: "REFUSED", dns.RcodeNotImplemented: "NOTIMP", dns.RcodeFormatError: "FORMERR",
+		dns.RcodeServerFailure: "SERVFAIL EDE 13", dns.RcodeRefused: "REFUSED",
+		dns.RcodeNotImplemented: "NOTIMP", dns.RcodeFormatError: "FORMERR",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			up := newTTLUpstream()

@@ -102,7 +102,8 @@ func TestForward_StaleNXDOMAIN(t *testing.T) {
 		up.rcode = dns.RcodeServerFailure
 		for _, name := range []string{"none.example. A", "gone.default.svc.cluster.local. A"} {
 			reply := exchangeDirect(t, s.Server, parseQuery(name, true))
-			if soa := reply.Ns[0].(*dns.SOA); reply.Rcode != dns.RcodeNameError || soa.Hdr.Ttl != 30 || extendedCode(reply) != int(dns.ExtendedErrorCodeStaleNXDOMAINAnswer) {
+			if soa := reply.Ns[0].(*dns.SOA); reply.Rcode != dns.RcodeNameError || soa.Hdr.Ttl != 30 ||
+				extendedCode(reply) != int(dns.ExtendedErrorCodeStaleNXDOMAINAnswer) {
 				t.Errorf("%s: got %v, want a stale NXDOMAIN", name, reply)
 			}
 		}
@@ -121,7 +122,8 @@ func TestForward_StubDomains(t *testing.T) {
 		{Zone: fqdn.Join(fqdn.Root, "eu", "corp", "example"), Exchange: serverOf("192.0.2.3")},
 		{Zone: fqdn.Join(fqdn.Root, "local"), Exchange: serverOf("192.0.2.4")},
 	}
-	s := startServer(t, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nservice default/ext external=db.eu.corp.example\nloaded", Config{Upstream: serverOf("192.0.2.1"), Stubs: stubs})
+	s := startServer(t, "namespace default\nservice default/web 10.96.0.7 http:tcp:80\n"+
+		"service default/ext external=db.eu.corp.example\nloaded", Config{Upstream: serverOf("192.0.2.1"), Stubs: stubs})
 	s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
 		for name, want := range map[string]string{
 			"www.example.":                   "192.0.2.1",
@@ -184,7 +186,8 @@ func TestForward_LongReason(t *testing.T) {
 	for _, network := range []string{"udp", "tcp"} {
 		s.cache.Clear()
 		reply := s.exchange(t, network, q)
-		if reply.Rcode != dns.RcodeServerFailure || reply.Truncated || extendedCode(reply) != int(dns.ExtendedErrorCodeNetworkError) || reply.Len() > minUDP {
+		if reply.Rcode != dns.RcodeServerFailure || reply.Truncated ||
+			extendedCode(reply) != int(dns.ExtendedErrorCodeNetworkError) || reply.Len() > minUDP {
 			t.Errorf("over %s: got %d octets, want at most %d: %s", network, reply.Len(), minUDP, reply)
 		}
 	}

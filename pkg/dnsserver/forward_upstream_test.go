@@ -393,7 +393,8 @@ func TestUpstream_LongReplies(t *testing.T) {
 // TestUpstream_UnrelatedRecords: records of other names in a reply do not answer queries for
 // those names.
 func TestUpstream_UnrelatedRecords(t *testing.T) {
-	unrelated := parseRecords(t, "web.default.svc.cluster.local. 60 IN A "+forgedAddr+"\nother.example. 60 IN A "+forgedAddr+"\n7.0.96.10.in-addr.arpa. 60 IN PTR bank.example.")
+	unrelated := parseRecords(t, "web.default.svc.cluster.local. 60 IN A "+forgedAddr+"\n"+
+		"other.example. 60 IN A "+forgedAddr+"\n7.0.96.10.in-addr.arpa. 60 IN PTR bank.example.")
 	server := dnstest.Start(t, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 		m := newReply(t, q, validAddr)
 		if q.Question[0].Name == "www.example." {
@@ -410,7 +411,8 @@ func TestUpstream_UnrelatedRecords(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", question, got, want)
 			}
 		}
-		if ptr := exchange("7.0.96.10.in-addr.arpa. PTR"); len(ptr.Answer) != 1 || ptr.Answer[0].(*dns.PTR).Ptr != "web.default.svc.cluster.local." {
+		if ptr := exchange("7.0.96.10.in-addr.arpa. PTR"); len(ptr.Answer) != 1 ||
+			ptr.Answer[0].(*dns.PTR).Ptr != "web.default.svc.cluster.local." {
 			t.Errorf("PTR: got %s, want web.default.svc.cluster.local.", replyText(ptr))
 		}
 	})

@@ -97,7 +97,8 @@ type lookup struct {
 // lookupTypes resolves the subqueries for a candidate. A comes first, whatever type the client
 // wants: most candidates do not exist, and one query is enough to know that. It returns the
 // finding, or a function that waits for it.
-func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name, resolve func(*query) result) (finding, func(context.Context) finding) {
+func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
+	resolve func(*query) result) (finding, func(context.Context) finding) {
 	start := func(qtype uint16) lookup {
 		q := c.q.subquery(name, qtype)
 		q.pairs = true
@@ -210,7 +211,8 @@ func (all lookups) combine(qtype uint16) finding {
 	for i := range all {
 		l := &all[i]
 		if l.wait != nil {
-			l.result = result{answer: failure(fromServer, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list")}
+			l.result = result{answer: failure(fromServer, dns.ExtendedErrorCodeNoReachableAuthority,
+				"timeout while expanding the search list")}
 		}
 		if l.qtype == qtype || i == 0 {
 			f.answer = l.answer

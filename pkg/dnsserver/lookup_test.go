@@ -57,7 +57,8 @@ func testWalkTTL(t *testing.T) {
 	for _, tt := range tests {
 		for _, byName := range []bool{true, false} {
 			s := newServer(t, "service shop/kubernetes 10.96.0.1\nloaded", Config{
-				Upstream: upstream(tt.soaTimes), Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}},
+				Upstream: upstream(tt.soaTimes),
+				Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}},
 			})
 			s.cfg.TTL = 30
 			q := newQuery(tt.name+".", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local,a.example,b.example")
@@ -107,10 +108,14 @@ func TestLookup_AddressFamilies(t *testing.T) {
 			aaaa  string
 			rcode int
 			took  time.Duration
-		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0}, {"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0}, {"timeout", dns.RcodeServerFailure, WalkTimeout}} {
+		}{{"nodata", dns.RcodeSuccess, 0}, {"nxdomain", dns.RcodeSuccess, 0},
+			{"error", dns.RcodeServerFailure, 0}, {"refused", dns.RcodeServerFailure, 0},
+			{"timeout", dns.RcodeServerFailure, WalkTimeout}} {
 			aaaa = tt.aaaa
 			for _, order := range [][]uint16{{dns.TypeA, dns.TypeAAAA}, {dns.TypeAAAA, dns.TypeA}} {
-				s := newServer(t, "loaded", Config{Upstream: upstream, Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}}})
+				s := newServer(t, "loaded",
+					Config{Upstream: upstream,
+						Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "a.example"), mustName(t, "b.example")}}})
 				for _, qtype := range order {
 					begin := time.Now()
 					m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), qtype))
@@ -145,12 +150,15 @@ func TestWalk_SlowSuffix(t *testing.T) {
 			}
 			return records.exchange(ctx, q)
 		}
-		s := newServer(t, "loaded", Config{Upstream: upstream, Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "slow.example"), mustName(t, "lab.example")}}})
+		s := newServer(t, "loaded",
+			Config{Upstream: upstream,
+				Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "slow.example"), mustName(t, "lab.example")}}})
 		expect := func(want string, ttl uint32, took time.Duration) {
 			t.Helper()
 			begin := time.Now()
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
-			if len(m.Answer) != 2 || m.Answer[0].(*dns.CNAME).Target != want || m.Answer[0].Header().Ttl != ttl || time.Since(begin) != took {
+			if len(m.Answer) != 2 || m.Answer[0].(*dns.CNAME).Target != want ||
+				m.Answer[0].Header().Ttl != ttl || time.Since(begin) != took {
 				t.Errorf("got %v after %v, want %s with the TTL %d after %v", m, time.Since(begin), want, ttl, took)
 			}
 		}
@@ -184,7 +192,8 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
 			{"loaded", unreachable, 1023, dns.ExtendedErrorCodeOther, "too many queries are waiting for other servers"},
-			{"service shop/web external=a.example\nloaded", unreachable, 0, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
+			{"service shop/web external=a.example\nloaded", unreachable, 0,
+				dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
@@ -214,7 +223,8 @@ func TestWalk_HeaderFlags(t *testing.T) {
 			return m, err
 		}
 		s := newServer(t, "loaded", Config{Upstream: upstream})
-		for _, q := range []*dns.Msg{newQuery(autopathName("www.example.net", "shop"), dns.TypeA), newQuery("www.example.net.", dns.TypeA, "example")} {
+		for _, q := range []*dns.Msg{newQuery(autopathName("www.example.net", "shop"), dns.TypeA),
+			newQuery("www.example.net.", dns.TypeA, "example")} {
 			q.CheckingDisabled, q.AuthenticatedData = cd, true
 			if do {
 				q.IsEdns0().SetDo()
@@ -253,7 +263,8 @@ func TestWalk_Limit(t *testing.T) {
 			}
 			s.running.Wait()
 			if got := s.slots[workSearch].inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
-				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d", got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
+				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d",
+					got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
 			}
 			for i := range grants {
 				grants[i].release()
@@ -266,8 +277,9 @@ func TestWalk_Limit(t *testing.T) {
 // TestWalk_Metrics checks how many candidates walks try, and how many queries they send.
 func TestWalk_Metrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	s := newServer(t, "namespace shop\nservice shop/web 10.96.0.7\nloaded", Config{Register: registry, Upstream: parseRecords(t, "a.example. 300 IN A 192.0.2.1").exchange,
-		Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "example")}}})
+	s := newServer(t, "namespace shop\nservice shop/web 10.96.0.7\nloaded",
+		Config{Register: registry, Upstream: parseRecords(t, "a.example. 300 IN A 192.0.2.1").exchange,
+			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "example")}}})
 	for _, name := range []string{"web", "a", "a", "shop", "absent"} {
 		exchangeDirect(t, s, newQuery(autopathName(name, "shop"), dns.TypeA))
 	}

@@ -72,7 +72,8 @@ type autopathMetrics struct {
 func newAutopathMetrics() autopathMetrics {
 	m := autopathMetrics{
 		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_expansions_total", Help: "Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
+			Name: "dnsconfigurer_dns_autopath_expansions_total",
+			Help: "Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
 		}, []string{"by", "result"}),
 		candidates: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Candidate names tried by an expansion.",
@@ -83,10 +84,13 @@ func newAutopathMetrics() autopathMetrics {
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_ignored_total", Help: "SearchPaths options that were ignored, by reason (source, malformed, length, rate).",
+			Name: "dnsconfigurer_dns_autopath_ignored_total",
+			Help: "SearchPaths options that were ignored, by reason (source, malformed, length, rate).",
 		}, []string{"reason"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_autopath_sent_total", Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it ignored the option, and the node cache expanded the list itself) or failed.",
+			Name: "dnsconfigurer_dns_autopath_sent_total",
+			Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it " +
+				"ignored the option, and the node cache expanded the list itself) or failed.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{sentExpanded, sentIgnored, sentFailed} {
@@ -111,10 +115,13 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
 	}, []string{"source"})
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dnsconfigurer_dns_cache_lookups_total", Help: "Cache lookups, by state of the entry: miss, fresh, expiring, stale or failing.",
+		Name: "dnsconfigurer_dns_cache_lookups_total",
+		Help: "Cache lookups, by state of the entry: miss, fresh, expiring, stale or failing.",
 	}, []string{"state"})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dnsconfigurer_dns_refusals_total", Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, search) and reason (budget, client, loop, no_servers, recursion, rate, questions).",
+		Name: "dnsconfigurer_dns_refusals_total",
+		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
+			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -127,7 +134,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_zone_cut_total", Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
+			Name: "dnsconfigurer_dns_zone_cut_total",
+			Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
 		}),
 		autopath: newAutopathMetrics(),
 	}
@@ -162,7 +170,8 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(c.Stats())) })
 	}
 	return []prometheus.Collector{
-		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, including those past their TTL.", func(s cache.Stats) int { return s.Entries }),
+		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, including those past their TTL.",
+			func(s cache.Stats) int { return s.Entries }),
 		gauge("dnsconfigurer_dns_cache_bytes", "Memory used by the replies in the cache.", func(s cache.Stats) int { return s.Bytes }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies evicted from the cache to make room for others.",
@@ -175,7 +184,8 @@ func slotStats(all slots) (list []prometheus.Collector) {
 	for w, b := range all {
 		labels := prometheus.Labels{"budget": work(w).String()}
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_dns_slots_in_use", Help: "Queries that wait for other servers, by budget: plain, cluster, reverse or search.", ConstLabels: labels,
+			Name: "dnsconfigurer_dns_slots_in_use",
+			Help: "Queries that wait for other servers, by budget: plain, cluster, reverse or search.", ConstLabels: labels,
 		}, func() float64 { return float64(b.inUse()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_dns_slots_limit", Help: "Queries that may wait for other servers, by budget.", ConstLabels: labels,
 		}, func() float64 { return float64(b.limit) }))

@@ -34,11 +34,14 @@ func TestHandle_RejectedQueries(t *testing.T) {
 	}{
 		{"header only", make([]byte, headerLen), dns.RcodeFormatError},
 		{"question count without question", packet(func(*dns.Msg) {})[:headerLen], dns.RcodeFormatError},
-		{"additional count without record", packet(func(m *dns.Msg) { m.SetEdns0(1232, false) })[:len(packet(func(*dns.Msg) {}))], dns.RcodeFormatError},
+		{"additional count without record",
+			packet(func(m *dns.Msg) { m.SetEdns0(1232, false) })[:len(packet(func(*dns.Msg) {}))], dns.RcodeFormatError},
 		{"truncated question", packet(func(*dns.Msg) {})[:20], dns.RcodeFormatError},
 		{"compression pointer to itself", append(packet(func(*dns.Msg) {})[:headerLen], 0xC0, headerLen, 0, 1, 0, 1), dns.RcodeFormatError},
 		{"two questions (RFC 9619)", packet(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},
-		{"an answer in a query", packet(func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}} }), dns.RcodeFormatError},
+		{"an answer in a query",
+			packet(func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}} }),
+			dns.RcodeFormatError},
 		{"two OPT records (RFC 6891)", packet(func(m *dns.Msg) { m.SetEdns0(1232, false); repeatOPT(m) }), dns.RcodeFormatError},
 		{"unknown EDNS version", packet(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers},
 		{"NOTIFY", packet(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented},
@@ -91,7 +94,8 @@ func TestReply_Size(t *testing.T) {
 		cluster += fmt.Sprintf(" 10.96.%d.%d", i/250, i%250)
 	}
 	s := startServer(t, cluster+"\nloaded", Config{})
-	for _, tt := range []struct{ advertised, limit int }{{0, 512}, {100, 512}, {512, 512}, {1231, 1231}, {1232, 1232}, {1233, 1232}, {65535, 1232}} {
+	for _, tt := range []struct{ advertised, limit int }{{0, 512}, {100, 512}, {512, 512},
+		{1231, 1231}, {1232, 1232}, {1233, 1232}, {65535, 1232}} {
 		m := new(dns.Msg).SetQuestion("big.default.svc.cluster.local.", dns.TypeA)
 		if tt.advertised > 0 {
 			m.SetEdns0(uint16(tt.advertised), false)
@@ -99,7 +103,8 @@ func TestReply_Size(t *testing.T) {
 		packet := mustPack(t, m)
 		reply := s.exchangePacket(t, packet, time.Minute)
 		if len(reply) > tt.limit || len(reply) < tt.limit-16 || reply[2]&0x02 == 0 {
-			t.Errorf("advertised size %d: got %d octets, TC %t, want almost %d octets and TC", tt.advertised, len(reply), reply[2]&0x02 != 0, tt.limit)
+			t.Errorf("advertised size %d: got %d octets, TC %t, want almost %d octets and TC",
+				tt.advertised, len(reply), reply[2]&0x02 != 0, tt.limit)
 		}
 		if n := int(binary.BigEndian.Uint16(reply[6:])); n == 0 || n == 600 {
 			t.Errorf("advertised size %d: got %d addresses", tt.advertised, n)
@@ -188,8 +193,10 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 	}
 	opt := m.IsEdns0()
 	name, err := fqdn.ParseName(m.Question[0].Name)
-	if err != nil || q.name != name || q.qtype != m.Question[0].Qtype || m.Question[0].Qclass != dns.ClassINET || q.owner() != m.Question[0].Name ||
-		q.id != m.Id || q.flags&flagRD != 0 != m.RecursionDesired || q.flags&flagCD != 0 != m.CheckingDisabled || q.flags&flagAD != 0 != m.AuthenticatedData ||
+	if err != nil || q.name != name || q.qtype != m.Question[0].Qtype ||
+		m.Question[0].Qclass != dns.ClassINET || q.owner() != m.Question[0].Name ||
+		q.id != m.Id || q.flags&flagRD != 0 != m.RecursionDesired ||
+		q.flags&flagCD != 0 != m.CheckingDisabled || q.flags&flagAD != 0 != m.AuthenticatedData ||
 		q.edns != (opt != nil) || q.do != (opt != nil && opt.Do()) {
 		t.Errorf("%x\n got %+v\nwant %v", packet, q, m)
 	}

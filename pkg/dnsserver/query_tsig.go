@@ -23,7 +23,8 @@ const (
 // is malformed.
 func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	algorithm := plainNameLen(data)
-	if plainNameLen(owner) < 0 || algorithm < 0 || algorithm+tsigTimeLen+2 > len(data) || binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
+	if plainNameLen(owner) < 0 || algorithm < 0 || algorithm+tsigTimeLen+2 > len(data) ||
+		binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
 		return false
 	}
 	signed := data[algorithm:] // the time, the fudge, and the length of the signature

@@ -48,7 +48,8 @@ func TestRejection_TSIG(t *testing.T) {
 		{"an unknown algorithm", mustPack(t, query(false, func(r *dns.TSIG) { r.Algorithm = "none." })), dns.RcodeNotAuth, true},
 		{"a key name of other octets", mustPack(t, query(false, func(r *dns.TSIG) { r.Hdr.Name = `\255\192.` })), dns.RcodeNotAuth, true},
 		{"without a MAC", mustPack(t, query(false, func(r *dns.TSIG) { r.MACSize, r.MAC = 0, "" })), dns.RcodeNotAuth, true},
-		{"names that do not fit", mustPack(t, query(false, func(r *dns.TSIG) { r.Hdr.Name, r.Algorithm = long, long })), dns.RcodeNotAuth, true},
+		{"names that do not fit", mustPack(t, query(false, func(r *dns.TSIG) { r.Hdr.Name, r.Algorithm = long, long })),
+			dns.RcodeNotAuth, true},
 		{"not the last record", mustPack(t, last), dns.RcodeFormatError, false},
 		{"two TSIG records", mustPack(t, two), dns.RcodeFormatError, false},
 		{"too short", tooShort, dns.RcodeFormatError, false},
@@ -65,7 +66,9 @@ func TestRejection_TSIG(t *testing.T) {
 		if m.Rcode != tt.rcode || len(m.Answer) != 0 || len(m.Question) != 1 || (sig != nil) != tt.hasTSIG || len(wire) > 1232 {
 			t.Errorf("%s:\n%v", tt.what, m)
 		}
-		if sig != nil && (sig.Error != dns.RcodeBadKey || sig.MACSize != 0 || sig.TimeSigned != 1700000000 || sig.Fudge != 300 || sig.Hdr.Class != dns.ClassANY || sig.OtherLen != 0) {
+		if sig != nil &&
+			(sig.Error != dns.RcodeBadKey || sig.MACSize != 0 || sig.TimeSigned != 1700000000 ||
+				sig.Fudge != 300 || sig.Hdr.Class != dns.ClassANY || sig.OtherLen != 0) {
 			t.Errorf("%s: %v", tt.what, sig)
 		}
 	}

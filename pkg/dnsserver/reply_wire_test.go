@@ -35,7 +35,8 @@ func queryVariants(name string, qtype uint16) []*dns.Msg {
 			m.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
 		},
 		func(m *dns.Msg) {
-			m.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte("default.svc.cluster.local,example")}}
+			m.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{
+				&dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte("default.svc.cluster.local,example")}}
 		},
 		func(m *dns.Msg) { m.Extra = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: []byte{1, 2, 3, 4}}} },
 	}
@@ -276,13 +277,15 @@ func TestHandle_NoAllocations(t *testing.T) {
 
 // FuzzWire: an answer in wire form is the same as from records.
 func FuzzWire(f *testing.F) {
-	for _, name := range []string{"web.default.svc.cluster.local.", "nothing.default.svc.cluster.local.", "www.example.", "9.9.96.10.in-addr.arpa.", "cluster.local."} {
+	for _, name := range []string{"web.default.svc.cluster.local.", "nothing.default.svc.cluster.local.",
+		"www.example.", "9.9.96.10.in-addr.arpa.", "cluster.local."} {
 		for _, m := range queryVariants(name, dns.TypeA)[:12] {
 			packet := mustPack(f, m)
 			f.Add(packet)
 		}
 	}
-	s := newServer(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\nservice default/out external=www.example.\nloaded",
+	s := newServer(f, "namespace default\nservice default/web 10.96.0.7 fd00::7 http:tcp:80\n"+
+		"service default/out external=www.example.\nloaded",
 		Config{Upstream: parseRecords(f, "www.example. 86400 A 192.0.2.1").exchange})
 	f.Fuzz(func(t *testing.T, packet []byte) { compareForms(t, s, packet) })
 }

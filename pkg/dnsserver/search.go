@@ -60,7 +60,8 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 		a.Option = autopath.DefaultOption
 	}
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
-		return autopath.Zone{}, fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
+		return autopath.Zone{},
+			fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
 		return autopath.Zone{}, fmt.Errorf("%d host suffixes: want at most %d", n, MaxHostSuffixes)

@@ -133,9 +133,11 @@ func TestSearch_Amplification(t *testing.T) {
 	} {
 		for _, q := range []*dns.Msg{newQuery(autopathName("web", "shop"), tt.qtype), newQuery("web.", tt.qtype, strings.Join(list, ","))} {
 			var count atomic.Int64
-			s := newServer(t, "namespace shop\nloaded", Config{Upstream: countingUpstream(&count, tt.upstream), Autopath: Autopath{HostSuffixes: hosts}})
+			s := newServer(t, "namespace shop\nloaded",
+				Config{Upstream: countingUpstream(&count, tt.upstream), Autopath: Autopath{HostSuffixes: hosts}})
 			if m := exchangeDirect(t, s, q); m.Rcode != tt.rcode {
-				t.Errorf("%s: %s: got %s, want %s", tt.name, q.Question[0].String(), dns.RcodeToString[m.Rcode], dns.RcodeToString[tt.rcode])
+				t.Errorf("%s: %s: got %s, want %s", tt.name, q.Question[0].String(),
+					dns.RcodeToString[m.Rcode], dns.RcodeToString[tt.rcode])
 			}
 			s.running.Wait()
 			if got := count.Load(); got != tt.want {

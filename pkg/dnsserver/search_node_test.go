@@ -121,19 +121,24 @@ func TestNodeCache_ExpanderQuery(t *testing.T) {
 	}
 	sent := c.lastQuery.Load()
 	opt := sent.IsEdns0()
-	if got := sent.Question[0].String() + " " + opt.Option[0].(*dns.EDNS0_LOCAL).String(); len(opt.Option) != 1 || !opt.Do() || !sent.CheckingDisabled ||
-		sent.Question[0].Name != "web." || string(opt.Option[0].(*dns.EDNS0_LOCAL).Data) != "shop.svc.cluster.local,svc.cluster.local,cluster.local,corp.example" {
+	if got := sent.Question[0].String() + " " + opt.Option[0].(*dns.EDNS0_LOCAL).String(); len(opt.Option) != 1 ||
+		!opt.Do() || !sent.CheckingDisabled ||
+		sent.Question[0].Name != "web." ||
+		string(opt.Option[0].(*dns.EDNS0_LOCAL).Data) != "shop.svc.cluster.local,svc.cluster.local,cluster.local,corp.example" {
 		t.Errorf("the cluster DNS got %s, want web. with the search list of the pod", got)
 	}
 	before := c.queries.Load()
-	for _, name := range []string{"ap.k8s.io.", "other.ap.k8s.io.", "web.find.shop.cluster.local.ap.k8s.io.", "shop.cluster.local.ap.k8s.io.", "web.search.shop.other.ap.k8s.io."} {
+	for _, name := range []string{"ap.k8s.io.", "other.ap.k8s.io.", "web.find.shop.cluster.local.ap.k8s.io.",
+		"shop.cluster.local.ap.k8s.io.", "web.search.shop.other.ap.k8s.io."} {
 		exchangeDirect(t, s.Server, newQuery(name, dns.TypeA))
 	}
 	if c.queries.Load() != before {
 		t.Errorf("the cluster DNS got %v, want no query", c.lastQuery.Load().Question)
 	}
 	// The option of a client is ignored, and not forwarded.
-	if m := exchangeDirect(t, s.Server, newQuery("web.svc.cluster.local.", dns.TypeA, "shop.svc.cluster.local")); m.Rcode != dns.RcodeNameError || isExpanded(m) || len(c.lastQuery.Load().IsEdns0().Option) != 0 {
+	if m := exchangeDirect(t, s.Server,
+		newQuery("web.svc.cluster.local.", dns.TypeA, "shop.svc.cluster.local")); m.Rcode != dns.RcodeNameError ||
+		isExpanded(m) || len(c.lastQuery.Load().IsEdns0().Option) != 0 {
 		t.Errorf("query with an option: the client got\n%v\nand the cluster DNS\n%v", m, c.lastQuery.Load())
 	}
 }
@@ -151,7 +156,8 @@ func TestNodeCache_LogsIgnoredOption(t *testing.T) {
 		lines := strings.Count(log.String(), "cluster DNS ignored a search list")
 		silent := testutil.ToFloat64(s.metrics.autopath.sent.WithLabelValues(sentIgnored))
 		if ignoresOption && (lines != 1 || silent != 2) || !ignoresOption && (lines != 0 || silent != 0) {
-			t.Errorf("option ignored %t: got %d lines and counted %v, want one line for two queries\n%s", ignoresOption, lines, silent, log.String())
+			t.Errorf("option ignored %t: got %d lines and counted %v, want one line for two queries\n%s",
+				ignoresOption, lines, silent, log.String())
 		}
 	}
 }
@@ -180,7 +186,8 @@ func TestNodeCache_CachesExpansions(t *testing.T) {
 // the one found.
 func TestNodeCache_TTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange})}
+		c := &clusterDNS{Server: newServer(t, shopCluster,
+			Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange})}
 		for _, ignoresOption := range []bool{false, true} {
 			c.ignoresOption = ignoresOption
 			s := newNodeCache(t, c.forwarding(t, c.cfg.Upstream, "corp.example"))
@@ -194,7 +201,8 @@ func TestNodeCache_TTL(t *testing.T) {
 				before := c.queries.Load()
 				exchangeDirect(t, s.Server, q)
 				if got := c.queries.Load() > before; got != step.queries {
-					t.Errorf("option ignored %t, %v later: got a query to the cluster DNS %t, want %t", ignoresOption, step.wait, got, step.queries)
+					t.Errorf("option ignored %t, %v later: got a query to the cluster DNS %t, want %t",
+						ignoresOption, step.wait, got, step.queries)
 				}
 			}
 			s.running.Wait()
@@ -220,7 +228,8 @@ func TestNodeCache_UnresolvedSuffix(t *testing.T) {
 			before := c.queries.Load()
 			m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "default"), dns.TypeA))
 			if len(m.Answer) != 2 || m.Answer[0].Header().Ttl != 0 || c.queries.Load() == before {
-				t.Errorf("option ignored %t: queried again %t, want a TTL of 0 and a query\n%v", ignoresOption, c.queries.Load() > before, m)
+				t.Errorf("option ignored %t: queried again %t, want a TTL of 0 and a query\n%v",
+					ignoresOption, c.queries.Load() > before, m)
 			}
 		}
 		// No NXDOMAIN while a candidate is unresolved.
@@ -253,7 +262,8 @@ func TestNodeCache_ClusterDNSDown(t *testing.T) {
 					t.Errorf("option ignored %t, %s, cached: got %s", ignoresOption, name, got)
 				}
 			}
-			for _, name := range []string{autopathName("other", "payments"), autopathName("absent", "shop"), "other.payments.svc.cluster.local.", autopathName("www.example", "shop")} {
+			for _, name := range []string{autopathName("other", "payments"),
+				autopathName("absent", "shop"), "other.payments.svc.cluster.local.", autopathName("www.example", "shop")} {
 				if got := lookup(name); got != "SERVFAIL" {
 					t.Errorf("option ignored %t, %s, not cached: got %s, want SERVFAIL", ignoresOption, name, got)
 				}
@@ -371,7 +381,8 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 					fresh := newNodeCache(t, forwarding)
 					got, want := replyText(exchangeDirect(t, shared.Server, q)), replyText(exchangeDirect(t, fresh.Server, q))
 					if got != want {
-						t.Fatalf("seed %d: %s with the host suffixes %v: got\n%s\nwant as from a new node cache\n%s", seed, name, forwarding.HostSuffixes, got, want)
+						t.Fatalf("seed %d: %s with the host suffixes %v: got\n%s\nwant as from a new node cache\n%s",
+							seed, name, forwarding.HostSuffixes, got, want)
 					}
 					fresh.running.Wait()
 				}

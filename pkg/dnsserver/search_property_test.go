@@ -109,14 +109,16 @@ func newScenario(seed uint64) *scenario {
 	sc := &scenario{Rand: rand.New(rand.NewPCG(seed, 0)), upstream: recordTree{}, cluster: "namespace shop\nnamespace api\nloaded\n"}
 	for range sc.IntN(12) {
 		sc.cluster += "service " + sc.pick("shop", "api", "corp") + "/" + sc.pick("web", "api", "corp", "example") + " " + sc.pick(
-			"10.96.0.1", "fd00::1", "10.96.0.1 fd00::1", "", "external="+sc.randomName(), "external=web.shop.svc.cluster.local") + " http:tcp:80\n"
+			"10.96.0.1", "fd00::1", "10.96.0.1 fd00::1", "", "external="+sc.randomName(),
+			"external=web.shop.svc.cluster.local") + " http:tcp:80\n"
 	}
 	for range sc.IntN(80) {
 		owner := sc.randomName()
 		records := ""
 		for _, kind := range strings.Split(sc.pick("A", "AAAA", "A AAAA", "TXT", "CNAME"), " ") {
 			records += owner + " 60 IN " + kind + " " + map[string]string{
-				"A": fmt.Sprintf("192.0.2.%d", sc.IntN(250)), "AAAA": fmt.Sprintf("2001:db8::%d", sc.IntN(250)), "TXT": "x", "CNAME": sc.randomName()}[kind] + "\n"
+				"A": fmt.Sprintf("192.0.2.%d", sc.IntN(250)), "AAAA": fmt.Sprintf("2001:db8::%d", sc.IntN(250)),
+				"TXT": "x", "CNAME": sc.randomName()}[kind] + "\n"
 		}
 		sc.upstream[owner], sc.owners = nil, append(sc.owners, owner)
 		for p := dns.NewZoneParser(strings.NewReader(records), ".", ""); ; {
@@ -128,7 +130,8 @@ func newScenario(seed uint64) *scenario {
 		}
 	}
 	for range sc.IntN(4) {
-		sc.hostSuffixes = append(sc.hostSuffixes, sc.pick("corp.example", "example", "test", "corp", "api.test", "dead.test", "svc.cluster.local"))
+		sc.hostSuffixes = append(sc.hostSuffixes,
+			sc.pick("corp.example", "example", "test", "corp", "api.test", "dead.test", "svc.cluster.local"))
 	}
 	return sc
 }
@@ -223,9 +226,11 @@ func TestSearch_AgreesWithGlibc(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d lookups with the same result, %d of them with addresses; diverged: %v; %d queries with ClusterFirst, %d with autopath", same, found, diverged, queries[0], queries[1])
+	t.Logf("%d lookups with the same result, %d of them with addresses; diverged: %v; %d queries "+
+		"with ClusterFirst, %d with autopath", same, found, diverged, queries[0], queries[1])
 	if found < 500 || len(diverged) != 2 {
-		t.Errorf("the scenarios are not varied enough: got %d lookups with addresses and the divergences %v, want at least 500 and 2 kinds", found, diverged)
+		t.Errorf("the scenarios are not varied enough: got %d lookups with addresses and the "+
+			"divergences %v, want at least 500 and 2 kinds", found, diverged)
 	}
 }
 
@@ -256,7 +261,8 @@ func TestSearch_TypesAgree(t *testing.T) {
 				r, other, owned := lookup(name, qtype)
 				byType := qtype == dns.TypeTXT && owned || qtype == dns.TypeSRV && owned
 				if r != rcode || other != target && !byType {
-					t.Errorf("seed %d: %s: A gets %s from %q, but %s gets %s from %q", seed, name, dns.RcodeToString[rcode], target, dns.TypeToString[qtype], dns.RcodeToString[r], other)
+					t.Errorf("seed %d: %s: A gets %s from %q, but %s gets %s from %q", seed, name,
+						dns.RcodeToString[rcode], target, dns.TypeToString[qtype], dns.RcodeToString[r], other)
 				}
 			}
 			_, above, _ := strings.Cut(name, ".")
@@ -290,7 +296,8 @@ func TestSearch_CacheIsolation(t *testing.T) {
 					qtype, longest = dns.TypeTXT, 2
 				}
 				if qtype == dns.TypeTXT || sc.IntN(4) > 0 {
-					domains := []string{sc.pick("shop", "api") + ".svc.cluster.local", "cluster.local", "example", "corp.example", "test", "dead.test"}
+					domains := []string{sc.pick("shop", "api") + ".svc.cluster.local", "cluster.local",
+						"example", "corp.example", "test", "dead.test"}
 					sc.Shuffle(len(domains), func(i, j int) { domains[i], domains[j] = domains[j], domains[i] })
 					lists = []string{strings.Join(domains[:1+sc.IntN(longest)], ",")}
 				} else if sc.IntN(2) == 0 {
@@ -329,13 +336,16 @@ func TestSearch_LongNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		name := longName(tt.length)
-		sc := &scenario{hostSuffixes: []string{"corp.example"}, upstream: recordTree{name + tt.domain: {&dns.A{Hdr: header(name+tt.domain, dns.TypeA, 60), A: []byte{192, 0, 2, 1}}}}, cluster: "loaded"}
+		sc := &scenario{hostSuffixes: []string{"corp.example"},
+			upstream: recordTree{name + tt.domain: {&dns.A{Hdr: header(name+tt.domain, dns.TypeA, 60), A: []byte{192, 0, 2, 1}}}},
+			cluster:  "loaded"}
 		s := sc.newServer(t)
 		name = strings.TrimSuffix(name, ".")
 		clusterFirst := sc.simulateLookup(t, s, name, "shop.svc.cluster.local svc.cluster.local cluster.local corp.example")
 		auto := sc.simulateLookup(t, s, name, "search.shop.cluster.local.ap.k8s.io")
 		if len(clusterFirst.Addresses) > 0 != tt.clusterFirst || len(auto.Addresses) > 0 != tt.auto {
-			t.Errorf("%d octets, in %q: got %v with ClusterFirst, %v with autopath, want found %t and %t", tt.length, tt.domain, clusterFirst.Addresses, auto.Addresses, tt.clusterFirst, tt.auto)
+			t.Errorf("%d octets, in %q: got %v with ClusterFirst, %v with autopath, want found %t and %t",
+				tt.length, tt.domain, clusterFirst.Addresses, auto.Addresses, tt.clusterFirst, tt.auto)
 		}
 	}
 }

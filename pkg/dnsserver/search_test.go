@@ -37,7 +37,8 @@ func TestAutopath_Defaults(t *testing.T) {
 		{Autopath{HostSuffixes: suffixes(8)}, ""},
 		{Autopath{HostSuffixes: suffixes(9)}, "9 host suffixes: want at most 8"},
 		{Autopath{HostSuffixes: []fqdn.Name{""}}, "host suffix 1 is empty"},
-		{Autopath{Suffix: mustName(t, "local")}, "cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
+		{Autopath{Suffix: mustName(t, "local")},
+			"cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
 	}
 	for _, tt := range tests {
 		_, err := tt.config.setDefaults(mustName(t, "cluster.local"))
@@ -135,7 +136,8 @@ loaded`
 		if ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source")); (ignored == 0) != tt.want {
 			t.Errorf("client %s of %+v: counted %v ignored options", tt.client, tt.config, ignored)
 		}
-		if m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client), newQuery(autopathName("web", "shop"), dns.TypeA)); len(m.Answer) != 2 {
+		if m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client),
+			newQuery(autopathName("web", "shop"), dns.TypeA)); len(m.Answer) != 2 {
 			t.Errorf("client %s, autopath name: got %v, want two records", tt.client, m)
 		}
 	}
@@ -150,7 +152,8 @@ func TestSearchPaths_DeletedNode(t *testing.T) {
 	z := newZone(t, nil, "service shop/web 10.96.0.7\nservice kube-system/node-cache\nloaded")
 	s := newServer(t, "", Config{Zone: z, Autopath: Autopath{NodeCaches: Service{"kube-system", "node-cache"}}})
 	node := netip.MustParseAddr("172.18.0.2")
-	slice := zone.EndpointSlice{Namespace: "kube-system", Name: "node-cache-x", Service: "node-cache", Endpoints: []zone.Endpoint{{Addr: node, Ready: true}}}
+	slice := zone.EndpointSlice{Namespace: "kube-system", Name: "node-cache-x", Service: "node-cache",
+		Endpoints: []zone.Endpoint{{Addr: node, Ready: true}}}
 	expanded := func() bool {
 		return isExpanded(exchangeVia(t, s, overUDP, node, newQuery("web.", dns.TypeA, "shop.svc.cluster.local")))
 	}
@@ -213,6 +216,7 @@ func TestSearchPaths_EchoInTruncatedReply(t *testing.T) {
 	s := newServer(t, cluster+"\nloaded", Config{})
 	m := exchangeDirect(t, s, newQuery("big.", dns.TypeA, "shop.svc.cluster.local"))
 	if !m.Truncated || !isExpanded(m) || len(m.Answer) == 0 || m.Answer[0].Header().Rrtype != dns.TypeCNAME {
-		t.Errorf("got truncated %t, expanded %t, %d records, want a truncated reply with echo and CNAME", m.Truncated, isExpanded(m), len(m.Answer))
+		t.Errorf("got truncated %t, expanded %t, %d records, want a truncated reply with echo and CNAME",
+			m.Truncated, isExpanded(m), len(m.Answer))
 	}
 }

@@ -152,7 +152,8 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	for _, conn := range sockets.udp {
 		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}
-	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections), cmp.Or(s.cfg.MaxClientConnections, DefaultMaxClientConnections))
+	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections),
+		cmp.Or(s.cfg.MaxClientConnections, DefaultMaxClientConnections))
 	for _, l := range sockets.tcp {
 		serving.Go(func() { errs <- s.serveTCP(work, l, streams) })
 	}

@@ -22,10 +22,14 @@ func seedQueries(f *testing.F) [][]byte {
 	for _, options := range [][]dns.EDNS0{
 		nil,
 		{&dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0102030405060708"}, &dns.EDNS0_NSID{Code: dns.EDNS0NSID}},
-		{&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IPv4(192, 0, 2, 0)}, &dns.EDNS0_PADDING{Padding: make([]byte, 9)}},
-		{&dns.EDNS0_LOCAL{Code: 65313, Data: []byte("default.svc.cluster.local,svc.cluster.local")}, &dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}},
+		{&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IPv4(192, 0, 2, 0)},
+			&dns.EDNS0_PADDING{Padding: make([]byte, 9)}},
+		{&dns.EDNS0_LOCAL{Code: 65313, Data: []byte("default.svc.cluster.local,svc.cluster.local")},
+			&dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}},
 	} {
-		for _, question := range []string{"web.default.svc.cluster.local. A", "ext.default.svc.cluster.local. AAAA", "_http._tcp.web.default.svc.cluster.local. SRV", "7.0.96.10.in-addr.arpa. PTR", "WWW.example. A", "www.example. ANY"} {
+		for _, question := range []string{"web.default.svc.cluster.local. A",
+			"ext.default.svc.cluster.local. AAAA", "_http._tcp.web.default.svc.cluster.local. SRV",
+			"7.0.96.10.in-addr.arpa. PTR", "WWW.example. A", "www.example. ANY"} {
 			q := parseQuery(question, options != nil)
 			if options != nil {
 				q.IsEdns0().Option = options
@@ -53,23 +57,25 @@ func FuzzHandle(f *testing.F) {
 		}
 		reply := new(dns.Msg).SetRcode(q, dns.RcodeNameError)
 		reply.Ns = []dns.RR{&dns.SOA{Hdr: header(".", dns.TypeSOA, 60), Ns: "a.", Mbox: "b."}}
-		reply.Extra = []dns.RR{&dns.TSIG{Hdr: header("key.", dns.TypeTSIG, 0), Algorithm: dns.HmacSHA256}, &dns.OPT{Hdr: header(".", dns.TypeOPT, 1<<31)}}
+		reply.Extra = []dns.RR{&dns.TSIG{Hdr: header("key.", dns.TypeTSIG, 0), Algorithm: dns.HmacSHA256},
+			&dns.OPT{Hdr: header(".", dns.TypeOPT, 1<<31)}}
 		denial := mustPack(f, reply)
 		f.Add(packet, denial, false)
 	}
 	f.Fuzz(func(t *testing.T, packet, upstream []byte, overStream bool) {
-		s := newTestServer(t, smallCluster+"\nservice default/ext external=www.example", Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-			m := new(dns.Msg)
-			empty := func(r dns.RR) bool { return r.Header().Rdlength == 0 }
-			if m.Unpack(upstream) != nil || slices.ContainsFunc(slices.Concat(m.Answer, m.Ns, m.Extra), empty) {
-				return nil, errInvalid // as in pkg/dnsserver/upstream
-			}
-			if again, err := m.Pack(); err != nil || new(dns.Msg).Unpack(again) != nil {
-				return nil, errInvalid
-			}
-			m.Question = q.Question // pkg/dnsserver/upstream checks it
-			return m, nil
-		}})
+		s := newTestServer(t, smallCluster+"\nservice default/ext external=www.example",
+			Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+				m := new(dns.Msg)
+				empty := func(r dns.RR) bool { return r.Header().Rdlength == 0 }
+				if m.Unpack(upstream) != nil || slices.ContainsFunc(slices.Concat(m.Answer, m.Ns, m.Extra), empty) {
+					return nil, errInvalid // as in pkg/dnsserver/upstream
+				}
+				if again, err := m.Pack(); err != nil || new(dns.Msg).Unpack(again) != nil {
+					return nil, errInvalid
+				}
+				m.Question = q.Question // pkg/dnsserver/upstream checks it
+				return m, nil
+			}})
 		via := overUDP
 		if overStream {
 			via = overTCP
@@ -90,7 +96,8 @@ func FuzzHandle(f *testing.F) {
 			if rcode, _ := q.parse(packet); rcode != dns.RcodeSuccess {
 				continue
 			}
-			if len(reply) > q.size || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) || len(m.Question) != 1 || (m.IsEdns0() != nil) != q.edns {
+			if len(reply) > q.size || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) ||
+				len(m.Question) != 1 || (m.IsEdns0() != nil) != q.edns {
 				t.Fatalf("the reply has %d octets, the client accepts %d: %v", len(reply), q.size, m)
 			}
 		}

@@ -28,7 +28,8 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		},
 	})
 	nxdomain := new(dns.Msg).SetRcode(newQuery("www.corp.example.", dns.TypeA), dns.RcodeNameError)
-	nxdomain.Ns = []dns.RR{&dns.SOA{Hdr: header("corp.example.", dns.TypeSOA, 60), Ns: "ns.corp.example.", Mbox: "a.corp.example.", Minttl: 60}}
+	nxdomain.Ns = []dns.RR{&dns.SOA{Hdr: header("corp.example.", dns.TypeSOA, 60),
+		Ns: "ns.corp.example.", Mbox: "a.corp.example.", Minttl: 60}}
 	for _, tt := range []struct {
 		name    string
 		query   *dns.Msg
@@ -44,7 +45,8 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		{"an upstream name", newQuery("www.example.", dns.TypeA), false, 1},
 		{"an alias of an upstream name", newQuery("outside.shop.svc.cluster.local.", dns.TypeA), false, 1},
 		{"a search list with an upstream name, by name", newQuery(autopathName("www.example", "shop"), dns.TypeA), false, 2},
-		{"the same list as option", newQuery("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false, 1},
+		{"the same list as option",
+			newQuery("www.example.", dns.TypeA, "shop.svc.cluster.local,svc.cluster.local,cluster.local"), false, 1},
 		{"a search list with an alias", newQuery(autopathName("outside", "shop"), dns.TypeA), false, 1},
 		{"a search list with a candidate that is cached as NXDOMAIN", newQuery(autopathName("www", "shop"), dns.TypeA), false, 2},
 		{"a malformed search list", newQuery("other.example.", dns.TypeA, "a b"), false, 1},
@@ -54,11 +56,13 @@ func TestHandle_NeverBlocks(t *testing.T) {
 		if q, ok := cache.NewQuestion(nxdomain, nil); !ok || !s.cache.Put(q, nxdomain, time.Now(), current) {
 			t.Fatal("the NXDOMAIN is not cached")
 		}
-		before, queries, lookups := forwarded.Load(), s.counterSum(t, "dnsconfigurer_dns_queries_total"), s.counterSum(t, "dnsconfigurer_dns_cache_lookups_total")
+		before, queries, lookups := forwarded.Load(), s.counterSum(t, "dnsconfigurer_dns_queries_total"),
+			s.counterSum(t, "dnsconfigurer_dns_cache_lookups_total")
 		q := &query{via: overUDP, client: podAddr, received: time.Now()}
 		r, wait := s.handle(t.Context(), q, packet, nil)
 		if (wait == nil) != tt.noWait || (r.wire != nil) != tt.noWait || forwarded.Load() != before {
-			t.Errorf("%s: got the reply %x, wait function %t, query to upstream %t", tt.name, r.wire, wait != nil, forwarded.Load() != before)
+			t.Errorf("%s: got the reply %x, wait function %t, query to upstream %t", tt.name, r.wire,
+				wait != nil, forwarded.Load() != before)
 		}
 		if wait != nil {
 			r = wait(t.Context())

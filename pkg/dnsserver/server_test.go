@@ -176,7 +176,8 @@ func TestResolve_ReturnedQuery(t *testing.T) {
 	s.cfg.DetectProbe = func(q dns.Question) bool { return q.Qtype == dns.TypeHINFO }
 	s.serveOn(t, "127.0.0.1:0")
 	s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
-		for question, want := range map[string]string{"probe.example. HINFO": "REFUSED", "web.default.svc.cluster.local. HINFO": "REFUSED", "www.example. A": "192.0.2.1"} {
+		for question, want := range map[string]string{"probe.example. HINFO": "REFUSED",
+			"web.default.svc.cluster.local. HINFO": "REFUSED", "www.example. A": "192.0.2.1"} {
 			if got := addresses(exchange(question)); got != want {
 				t.Errorf("%s: got %s, want %s", question, got, want)
 			}

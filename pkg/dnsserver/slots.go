@@ -93,7 +93,8 @@ func (l *Limits) setDefaults(nodeCache bool) error {
 	case !nodeCache && l.ClusterShare != 0:
 		return fmt.Errorf("ClusterShare %d: only a node cache forwards names of the cluster", l.ClusterShare)
 	case min(l.ClusterShare, l.ReverseShare, l.SearchShare) < 0 || l.shares() > MaxShares:
-		return fmt.Errorf("shares of %d, %d and %d percent: want positive ones, and at most %d together", l.ClusterShare, l.ReverseShare, l.SearchShare, MaxShares)
+		return fmt.Errorf("shares of %d, %d and %d percent: want positive ones, and at most %d together",
+			l.ClusterShare, l.ReverseShare, l.SearchShare, MaxShares)
 	}
 	if l.SearchRate < 1 || l.SearchBurst < MinSearchBurst {
 		return fmt.Errorf("SearchRate %d with SearchBurst %d: want at least 1 with %d", l.SearchRate, l.SearchBurst, MinSearchBurst)
@@ -109,7 +110,8 @@ type slots [numWorks]*budget
 // newSlots returns the budgets for valid limits.
 func newSlots(l Limits) slots {
 	var s slots
-	for w, share := range map[work]int{workCluster: l.ClusterShare, workReverse: l.ReverseShare, workSearch: l.SearchShare, workPlain: 100 - l.shares()} {
+	for w, share := range map[work]int{workCluster: l.ClusterShare, workReverse: l.ReverseShare,
+		workSearch: l.SearchShare, workPlain: 100 - l.shares()} {
 		s[w] = newBudget(l.MaxConcurrent * share / 100)
 	}
 	return s

@@ -137,10 +137,12 @@ func TestSlots_SearchLists(t *testing.T) {
 		}
 		var flood, plain, others pending
 		for i := range 200 {
-			flood = append(flood, sendQuery(t, s.Server, podAddr, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA, strings.Join(lists, ","))))
+			flood = append(flood,
+				sendQuery(t, s.Server, podAddr, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA, strings.Join(lists, ","))))
 		}
 		synctest.Wait()
-		if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "search"), s.gauge(t, "dnsconfigurer_dns_slots_limit", "search"); limit != 1024 || n == 0 || n > limit*2/5 {
+		if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "search"),
+			s.gauge(t, "dnsconfigurer_dns_slots_limit", "search"); limit != 1024 || n == 0 || n > limit*2/5 {
 			t.Errorf("one client has %d of %d slots for search lists", n, limit)
 		}
 		plain.send(t, s.Server, podAddr, 100, "a", "example.", dns.TypeA)
@@ -196,11 +198,13 @@ func TestSlots_NodeCache(t *testing.T) {
 			flood.send(t, s.Server, client, 20, fmt.Sprint("1.", i, "."), "168.192.in-addr.arpa.", dns.TypePTR)
 			flood.send(t, s.Server, client, 20, fmt.Sprint("w", i, "-"), "example.", dns.TypeA)
 			for j := range 20 {
-				flood = append(flood, sendQuery(t, s.Server, client, newQuery(autopathName(fmt.Sprintf("l%d-%d.", i, j), "default"), dns.TypeA)))
+				flood = append(flood,
+					sendQuery(t, s.Server, client, newQuery(autopathName(fmt.Sprintf("l%d-%d.", i, j), "default"), dns.TypeA)))
 			}
 		}
 		for _, budget := range []string{"reverse", "search", "plain"} {
-			if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budget), s.gauge(t, "dnsconfigurer_dns_slots_limit", budget); n != limit {
+			if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budget),
+				s.gauge(t, "dnsconfigurer_dns_slots_limit", budget); n != limit {
 				t.Errorf("%s: %d of %d slots are in use", budget, n, limit)
 			}
 		}
@@ -335,7 +339,8 @@ func TestSlots_Shutdown(t *testing.T) {
 	for i := range queries {
 		c.Write(mustPack(t, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA)))
 	}
-	for deadline := time.Now().Add(time.Minute); s.gauge(t, "dnsconfigurer_dns_slots_in_use", "plain") < queries; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.gauge(t, "dnsconfigurer_dns_slots_in_use",
+		"plain") < queries; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not all queries are waiting")
 		}
@@ -433,7 +438,8 @@ func TestNew_Limits(t *testing.T) {
 	if limits.ClusterShare = 1; limits.setDefaults(false) == nil {
 		t.Error("a cluster share is accepted by a server of the zone")
 	}
-	if _, err := New(Config{Cache: newServer(t, "loaded", Config{}).cfg.Cache, Domain: clusterDomain, Limits: Limits{MaxConcurrent: 1}}); err == nil || !strings.Contains(err.Error(), "MaxConcurrent 1: want 100 to 65535") {
+	if _, err := New(Config{Cache: newServer(t, "loaded", Config{}).cfg.Cache, Domain: clusterDomain,
+		Limits: Limits{MaxConcurrent: 1}}); err == nil || !strings.Contains(err.Error(), "MaxConcurrent 1: want 100 to 65535") {
 		t.Errorf("MaxConcurrent 1: %v", err)
 	}
 }

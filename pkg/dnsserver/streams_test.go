@@ -49,7 +49,8 @@ func TestStreams_Eviction(t *testing.T) {
 			}
 		}
 		if closed(idle) || closed(pending) || !closed(first) {
-			t.Errorf("closed: the other client's %t, one with a query %t, the longest idle one %t", closed(idle), closed(pending), closed(first))
+			t.Errorf("closed: the other client's %t, one with a query %t, the longest idle one %t",
+				closed(idle), closed(pending), closed(first))
 		}
 		if n := len(all.open); n != limit || all.clients[greedy] != limit-1 || all.clients[modest] != 1 {
 			t.Errorf("%d connections, by client %v", n, all.clients)
@@ -140,7 +141,8 @@ func TestNew_NegativeMaxConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, config := range map[string]Config{"MaxConnections -1": {MaxConnections: -1}, "MaxClientConnections -1": {MaxClientConnections: -1}} {
+	for text, config := range map[string]Config{"MaxConnections -1": {MaxConnections: -1},
+		"MaxClientConnections -1": {MaxClientConnections: -1}} {
 		config.Domain, config.Cache = mustName(t, "cluster.local"), c
 		if _, err := New(config); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want an error about %s", err, text)

@@ -79,10 +79,12 @@ func newStreamLimits(r prometheus.Registerer) streamLimits {
 	l := streamLimits{queries: newBudget(maxStreamed), octets: newBudget(maxReplyOctets)}
 	l.octets.clientLimit = maxClientReplyOctets
 	l.acceptErrors = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "dnsconfigurer_dns_tcp_accept_errors_total", Help: "Failed attempts to accept a TCP connection, most likely without free file descriptors.",
+		Name: "dnsconfigurer_dns_tcp_accept_errors_total",
+		Help: "Failed attempts to accept a TCP connection, most likely without free file descriptors.",
 	})
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dnsconfigurer_dns_tcp_closed_total", Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow).",
+		Name: "dnsconfigurer_dns_tcp_closed_total",
+		Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow).",
 	}, []string{"reason"})
 	for reason := range l.closed {
 		l.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
@@ -90,7 +92,8 @@ func newStreamLimits(r prometheus.Registerer) streamLimits {
 	if r != nil {
 		r.MustRegister(closed, l.acceptErrors,
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "dnsconfigurer_dns_tcp_queries_in_flight", Help: "Queries over TCP that wait for their answer, or for their client to read it.",
+				Name: "dnsconfigurer_dns_tcp_queries_in_flight",
+				Help: "Queries over TCP that wait for their answer, or for their client to read it.",
 			}, func() float64 { return float64(l.queries.inUse()) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "dnsconfigurer_dns_tcp_reply_octets", Help: "Octets of replies over TCP that wait for their client to read them.",

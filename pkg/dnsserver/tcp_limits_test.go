@@ -54,7 +54,8 @@ func pollUntil(t *testing.T, what string, done func() bool) {
 func TestServeTCP_UnreadReplies(t *testing.T) {
 	for _, clients := range []int{1, 100} {
 		t.Run(fmt.Sprintf("%d clients", clients), func(t *testing.T) {
-			s := startServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
+			s := startServer(t, smallCluster,
+				Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
 			large := parseQuery("large.example. TXT", false)
 			if m := s.exchange(t, "tcp", large); len(m.Answer) != 240 {
 				t.Fatalf("%d records", len(m.Answer))
@@ -89,7 +90,8 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 					if got := addresses(s.exchange(t, network, parseQuery("web.default.svc.cluster.local. A", false))); got != "10.96.0.7" {
 						t.Errorf("name of the cluster over %s: got %s", network, got)
 					}
-					if got := addresses(s.exchange(t, network, parseQuery(fmt.Sprintf("%s%d.example. A", network, i), false))); got != validAddr {
+					if got := addresses(
+						s.exchange(t, network, parseQuery(fmt.Sprintf("%s%d.example. A", network, i), false))); got != validAddr {
 						t.Errorf("upstream name over %s: got %s", network, got)
 					}
 				}
@@ -216,7 +218,8 @@ func TestServeStream_NoRoom(t *testing.T) {
 		for _, freed := range []time.Duration{0, streamMessage - 2*limitPoll, streamMessage + limitPoll} {
 			t.Run(fmt.Sprintf("%s, room after %v", budgetName, freed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newTestServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
+					s := newTestServer(t, smallCluster,
+						Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
 					b := map[string]*budget{"octets": s.streams.octets, "queries": s.streams.queries}[budgetName]
 					b.mu.Lock()
 					free := b.limit

@@ -237,7 +237,8 @@ func (w *walk) conclude() finding {
 
 // walk walks the candidates and returns the answer that toAnswer makes from the result. by is
 // a label: byName or byOption.
-func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name, snapshot *zone.Snapshot, toAnswer func(finding) answer) result {
+func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name,
+	snapshot *zone.Snapshot, toAnswer func(finding) answer) result {
 	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
 		candidates: candidates, steps: make([]step, 0, len(candidates)), recoverPanic: s.recoverPanic,

@@ -159,11 +159,16 @@ func TestWalk_Waves(t *testing.T) {
 		{"found in the first wave", "absent:100ms absent:100ms found:100ms found:1s found:1s", "2", 3, 3, 100 * time.Millisecond},
 		{"the second wave waits for the first one", "absent:100ms absent:900ms absent:100ms found:1s", "3", 4, 3, 1900 * time.Millisecond},
 		{"known candidates are not in a wave", "absent:1s absent absent:1s absent absent:1s found", "5", 6, 3, time.Second},
-		{"a slow domain delays the next wave by a second", "absent:1500ms absent:100ms absent:100ms absent:100ms found:100ms", "4", 5, 3, 1500 * time.Millisecond},
-		{"the first domain is dead, the fifth has the name", "absent:1h " + strings.Repeat("absent:100ms ", 3) + "found:100ms " + strings.Repeat("absent:100ms ", 4), "4", 6, 4, WalkTimeout},
+		{"a slow domain delays the next wave by a second",
+			"absent:1500ms absent:100ms absent:100ms absent:100ms found:100ms", "4", 5, 3, 1500 * time.Millisecond},
+		{"the first domain is dead, the fifth has the name",
+			"absent:1h " + strings.Repeat("absent:100ms ", 3) + "found:100ms " + strings.Repeat("absent:100ms ", 4),
+			"4", 6, 4, WalkTimeout},
 		{"all domains but the last are dead", strings.Repeat("absent:1h ", MaxHostSuffixes) + "found:100ms", "8", 9, 9, WalkTimeout},
-		{"no wave starts after a found candidate", "absent:1500ms found:100ms absent:100ms found:100ms", "1", 3, 3, 1500 * time.Millisecond},
-		{"a name of the cluster ends a wave", "absent:100ms cluster/absent:2s absent:100ms found:100ms", "3", 4, 2, 2100 * time.Millisecond},
+		{"no wave starts after a found candidate", "absent:1500ms found:100ms absent:100ms found:100ms",
+			"1", 3, 3, 1500 * time.Millisecond},
+		{"a name of the cluster ends a wave", "absent:100ms cluster/absent:2s absent:100ms found:100ms",
+			"3", 4, 2, 2100 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,8 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 		case q.qtype == dns.TypeCNAME:
 			return result{answer: a}, true
 		case aliases > maxAliases: // or a loop: NODATA would be permanent for glibc
-			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther, "the ExternalName Services are a loop, or a chain of more than 10")}, true
+			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
+				"the ExternalName Services are a loop, or a chain of more than 10")}, true
 		}
 		name, owner = node.Alias, node.Alias.String()
 	}
@@ -109,7 +110,8 @@ func (a answer) withTarget(target answer) answer {
 		return target
 	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
-		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service")
+		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority,
+			"no server answered for the target of the ExternalName Service")
 	}
 	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
 	a.answer = append(a.answer, target.answer...)

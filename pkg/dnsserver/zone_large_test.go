@@ -32,7 +32,8 @@ func replyVia(t *testing.T, s *Server, via transport, name string, qtype uint16)
 
 // TestZoneWire_CostOfLargeSets: over UDP a set of 100,000 endpoints costs what one of 2,000 costs.
 func TestZoneWire_CostOfLargeSets(t *testing.T) {
-	s := newServer(t, "namespace default"+largeService("default/db-0002", 2000)+largeService("default/db-0100", 100_000)+"\nloaded", Config{})
+	s := newServer(t, "namespace default"+largeService("default/db-0002", 2000)+
+		largeService("default/db-0100", 100_000)+"\nloaded", Config{})
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeSRV} {
 		var allocs [2]float64
 		var octets, records [2]int
@@ -52,7 +53,8 @@ func TestZoneWire_CostOfLargeSets(t *testing.T) {
 		}
 		// Labels differ by a few octets: the last record of one reply may not fit into the other.
 		if allocs[0] != allocs[1] || allocs[1] > 20 || min(octets[0], octets[1]) < 600 || records[1] < 8 {
-			t.Errorf("%s of 2,000 and of 100,000 endpoints: got %v allocations, %v octets, %v records", dns.TypeToString[qtype], allocs, octets, records)
+			t.Errorf("%s of 2,000 and of 100,000 endpoints: got %v allocations, %v octets, %v records",
+				dns.TypeToString[qtype], allocs, octets, records)
 		}
 	}
 }
@@ -89,7 +91,8 @@ func TestZone_RRsetLimit(t *testing.T) {
 		first := replyVia(t, s.Server, overTCP, tt.name+".default.svc.cluster.local.", tt.qtype)
 		cut := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total") - before
 		if n := len(first.Answer); n < tt.min || n > tt.max || first.Truncated || first.Rcode != dns.RcodeSuccess {
-			t.Errorf("%s %s: got %d records, TC %t, want %d to %d, no TC", tt.name, dns.TypeToString[tt.qtype], n, first.Truncated, tt.min, tt.max)
+			t.Errorf("%s %s: got %d records, TC %t, want %d to %d, no TC", tt.name,
+				dns.TypeToString[tt.qtype], n, first.Truncated, tt.min, tt.max)
 		}
 		if (cut == 1) != tt.cut {
 			t.Errorf("%s %s: counted %v times as cut, want %t", tt.name, dns.TypeToString[tt.qtype], cut, tt.cut)

@@ -69,7 +69,8 @@ func TestZone_NotLoaded(t *testing.T) {
 			s.forEachTransport(t, func(t *testing.T, edns bool, exchange func(string) *dns.Msg) {
 				for question, want := range tt.want {
 					reply := exchange(question)
-					if got := dns.RcodeToString[reply.Rcode]; got != want || want == servfail && (len(reply.Answer)+len(reply.Ns) > 0 || reply.Authoritative) {
+					if got := dns.RcodeToString[reply.Rcode]; got != want || want == servfail &&
+						(len(reply.Answer)+len(reply.Ns) > 0 || reply.Authoritative) {
 						t.Errorf("%s: got %s, want %s", question, replyText(reply), want)
 					}
 					code := -1
@@ -82,7 +83,8 @@ func TestZone_NotLoaded(t *testing.T) {
 				}
 			})
 			s.cfg.Zone.Update(2, func(e *zone.Edit) { e.SetLoaded() })
-			if got := replyText(s.exchange(t, "udp", parseQuery("web.default.svc.cluster.local. A", false))); got != "NOERROR aa\nweb.default.svc.cluster.local. 5 IN A 10.96.0.7\n" {
+			if got := replyText(s.exchange(t, "udp", parseQuery("web.default.svc.cluster.local. A", false))); got != "NOERROR aa\n"+
+				"web.default.svc.cluster.local. 5 IN A 10.96.0.7\n" {
 				t.Errorf("after loading: got %s, want 10.96.0.7", got)
 			}
 		})
@@ -107,7 +109,8 @@ func TestZone_Stale(t *testing.T) {
 		expectNegativeTTL := func(state string, want uint32) {
 			t.Helper()
 			s.forEachTransport(t, func(t *testing.T, _ bool, exchange func(string) *dns.Msg) {
-				for _, question := range []string{"none.default.svc.cluster.local. A", "web.default.svc.cluster.local. TXT", "1.0.97.10.in-addr.arpa. PTR"} {
+				for _, question := range []string{"none.default.svc.cluster.local. A",
+					"web.default.svc.cluster.local. TXT", "1.0.97.10.in-addr.arpa. PTR"} {
 					soa, ok := exchange(question).Ns[0].(*dns.SOA)
 					if !ok || min(soa.Hdr.Ttl, soa.Minttl) != want {
 						t.Errorf("--ttl %d, %s: %s: got %v, want a negative TTL of %d s", tt.ttl, state, question, soa, want)

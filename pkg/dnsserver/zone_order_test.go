@@ -51,7 +51,8 @@ func answeredBy(t *testing.T, s *Server, name string) string {
 // and in a node cache.
 func TestResolve_LongestZone(t *testing.T) {
 	stubZones := []string{
-		"consul.cluster.local", "local", "10.in-addr.arpa", "7.97.10.in-addr.arpa", "0.0.127.in-addr.arpa", "corp.test", "home.arpa", "example", "eu.example",
+		"consul.cluster.local", "local", "10.in-addr.arpa", "7.97.10.in-addr.arpa",
+		"0.0.127.in-addr.arpa", "corp.test", "home.arpa", "example", "eu.example",
 	}
 	const cluster = `
 namespace shop
@@ -66,9 +67,11 @@ loaded`
 	for _, z := range stubZones {
 		stubs = append(stubs, Stub{Zone: mustName(t, z), Exchange: namedServer(z)})
 	}
-	dnsServer := newServer(t, "", Config{Zone: newZone(t, reverse, cluster), Upstream: namedServer("upstream"), Stubs: stubs, LocalNames: names})
+	dnsServer := newServer(t, "",
+		Config{Zone: newZone(t, reverse, cluster), Upstream: namedServer("upstream"), Stubs: stubs, LocalNames: names})
 	c := &clusterDNS{Server: dnsServer}
-	nodeStubs := []Stub{{Zone: clusterDomain, Exchange: c.exchange}, {Zone: reverseV4, Exchange: c.exchange}, {Zone: reverseV6, Exchange: c.exchange}}
+	nodeStubs := []Stub{{Zone: clusterDomain, Exchange: c.exchange}, {Zone: reverseV4, Exchange: c.exchange},
+		{Zone: reverseV6, Exchange: c.exchange}}
 	for _, p := range reverse {
 		for _, name := range zone.ReverseZones(p) {
 			nodeStubs = append(nodeStubs, Stub{Zone: name, Exchange: c.exchange})
@@ -177,11 +180,13 @@ func TestLocalNames(t *testing.T) {
 		} {
 			other.config.Zone, other.config.Upstream = newZone(t, nil, "loaded"), namedServer("upstream")
 			if got := answeredBy(t, newServer(t, "", other.config), "9."+z); got != other.want {
-				t.Errorf("9.%s with %+v and %d stub domains: answered by %s, want %s", z, other.config.LocalNames, len(other.config.Stubs), got, other.want)
+				t.Errorf("9.%s with %+v and %d stub domains: answered by %s, want %s", z,
+					other.config.LocalNames, len(other.config.Stubs), got, other.want)
 			}
 		}
 	}
-	for _, name := range []string{"xlocalhost.", "localhost.example.", "arpa.", "in-addr.arpa.", "www.local.", "1.1.1.1.in-addr.arpa.", "32.172.in-addr.arpa.", "e.f.ip6.arpa.", "mytest."} {
+	for _, name := range []string{"xlocalhost.", "localhost.example.", "arpa.", "in-addr.arpa.",
+		"www.local.", "1.1.1.1.in-addr.arpa.", "32.172.in-addr.arpa.", "e.f.ip6.arpa.", "mytest."} {
 		if got := answeredBy(t, s, name); got != "upstream" {
 			t.Errorf("%s is answered by %s, want upstream", name, got)
 		}

@@ -37,7 +37,8 @@ var specExamples = []specExample{
 		[]string{"1.0.3.10.in-addr.arpa. 14 IN PTR kubernetes.default.svc.cluster.local."},
 		"service default/kubernetes 10.3.0.1 https:tcp:443"},
 	{"2.3.3 IPv6", "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. IN PTR",
-		[]string{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. 14 IN PTR kubernetes.default.svc.cluster.local."},
+		[]string{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. 14 IN " +
+			"PTR kubernetes.default.svc.cluster.local."},
 		"service default/kubernetes 2001:db8::1 https:tcp:443"},
 	{"2.4.1 IPv4", "headless.default.svc.cluster.local. IN A",
 		[]string{
@@ -53,7 +54,8 @@ var specExamples = []specExample{
 			"headless.default.svc.cluster.local. 4 IN AAAA 2001:db8::1",
 			"headless.default.svc.cluster.local. 4 IN AAAA 2001:db8::2",
 			"headless.default.svc.cluster.local. 4 IN AAAA 2001:db8::3",
-		}, "service default/headless\nslice default/headless 2001:db8::1 2001:db8::2\nslice default/headless 2001:db8::3=my-pet 2001:db8::4!"},
+		}, "service default/headless\nslice default/headless 2001:db8::1 2001:db8::2\n" +
+			"slice default/headless 2001:db8::3=my-pet 2001:db8::4!"},
 	{"2.4.1 IPv6, hostname", "my-pet.headless.default.svc.cluster.local. IN AAAA",
 		[]string{"my-pet.headless.default.svc.cluster.local. 4 IN AAAA 2001:db8::1"},
 		"service default/headless\nslice default/headless 2001:db8::1=my-pet 2001:db8::2"},
@@ -62,12 +64,14 @@ var specExamples = []specExample{
 			"_https._tcp.headless.default.svc.cluster.local. 4 IN SRV 10 100 443 my-pet.headless.default.svc.cluster.local.",
 			"_https._tcp.headless.default.svc.cluster.local. 4 IN SRV 10 100 443 my-pet-2.headless.default.svc.cluster.local.",
 			"_https._tcp.headless.default.svc.cluster.local. 4 IN SRV 10 100 443 438934893.headless.default.svc.cluster.local.",
-		}, "service default/headless https:tcp:443\nslice default/headless 10.3.0.100=my-pet 10.3.0.101=my-pet-2 10.3.0.102 10.3.0.103! https:tcp:443 :tcp:80"},
+		}, "service default/headless https:tcp:443\n" +
+			"slice default/headless 10.3.0.100=my-pet 10.3.0.101=my-pet-2 10.3.0.102 10.3.0.103! https:tcp:443 :tcp:80"},
 	{"2.4.3 IPv4", "100.0.3.10.in-addr.arpa. IN PTR",
 		[]string{"100.0.3.10.in-addr.arpa. 14 IN PTR my-pet.headless.default.svc.cluster.local."},
 		"service default/headless\nslice default/headless 10.3.0.100=my-pet"},
 	{"2.4.3 IPv6", "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. IN PTR",
-		[]string{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. 14 IN PTR my-pet.headless.default.svc.cluster.local."},
+		[]string{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. 14 IN " +
+			"PTR my-pet.headless.default.svc.cluster.local."},
 		"service default/headless\nslice default/headless 2001:db8::1=my-pet"},
 	{"2.5 IPv4", "foo.default.svc.cluster.local. IN A",
 		[]string{"foo.default.svc.cluster.local. 10 IN CNAME www.example.com.", "www.example.com. 28715 IN A 192.0.2.53"},

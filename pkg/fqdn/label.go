@@ -33,7 +33,8 @@ func LabelProblems(s string) []string {
 		problems = append(problems, "must not contain dots")
 	default:
 		problems = append(problems, mismatch(
-			"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+			"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "+
+				"and must start and end with an alphanumeric character",
 			"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "my-name", "123-abc"))
 	}
 	return problems
@@ -48,7 +49,8 @@ func SubdomainProblems(s string) []string {
 	}
 	if !isSubdomain(s) {
 		problems = append(problems, mismatch(
-			"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+			"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "+
+				"or '.', and must start and end with an alphanumeric character",
 			`[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`, "example.com"))
 	}
 	return problems

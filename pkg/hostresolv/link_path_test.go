@@ -33,12 +33,16 @@ func TestResolveLinks_Paths(t *testing.T) {
 	}{
 		{"file", "run/resolve/resolv.conf", "run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
 		{"relative link", "etc/relative", "etc etc/relative run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
-		{"absolute link to a link", "etc/absolute", "etc etc/absolute etc etc/relative run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
-		{"mounted ConfigMap", "mount/resolv.conf", "mount mount/resolv.conf mount/..data mount/..2026 mount/..2026/resolv.conf", "mount/..2026/resolv.conf"},
-		{"dots after a link", "deep/.././/resolve/resolv.conf", "deep run run/resolve run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"absolute link to a link", "etc/absolute",
+			"etc etc/absolute etc etc/relative run run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
+		{"mounted ConfigMap", "mount/resolv.conf",
+			"mount mount/resolv.conf mount/..data mount/..2026 mount/..2026/resolv.conf", "mount/..2026/resolv.conf"},
+		{"dots after a link", "deep/.././/resolve/resolv.conf",
+			"deep run run/resolve run/resolve run/resolve/resolv.conf", "run/resolve/resolv.conf"},
 		{"missing file", "etc/resolv.conf", "etc etc/resolv.conf", "etc/resolv.conf"},
 		{"missing directories", "dangling", "dangling nowhere", "nowhere/at/all"},
-		{"file for a directory", "run/resolve/resolv.conf/x", "run run/resolve run/resolve/resolv.conf run/resolve/resolv.conf/x", "run/resolve/resolv.conf/x"},
+		{"file for a directory", "run/resolve/resolv.conf/x",
+			"run run/resolve run/resolve/resolv.conf run/resolve/resolv.conf/x", "run/resolve/resolv.conf/x"},
 		{"directory", "run", "run", "run"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -33,7 +33,8 @@ func TestIsStub_Files(t *testing.T) {
 	} {
 		w, err := New(Config{Path: d.path(name), UplinkPath: d.path("resolve/resolv.conf")})
 		d.check(err)
-		if s, _ := w.Current(); s.Stub != want || s.Uplink || len(s.File.Nameservers) > 0 && s.Source == d.path("resolve/resolv.conf") != (name == "uplink") {
+		if s, _ := w.Current(); s.Stub != want || s.Uplink || len(s.File.Nameservers) > 0 &&
+			s.Source == d.path("resolve/resolv.conf") != (name == "uplink") {
 			t.Errorf("%s: want %v, got %+v", name, want, s)
 		}
 	}
@@ -100,7 +101,8 @@ func TestRefresh_UplinkAuto(t *testing.T) {
 	}
 	_, newer := w.Current()
 	d.write("resolv.conf", stubText+"search other.example\n")
-	if s := w.Refresh(); !serves(4)(s) || valuesOf(s.Kubelet) != "127.0.0.53 other.example" || s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
+	if s := w.Refresh(); !serves(4)(s) || valuesOf(s.Kubelet) != "127.0.0.53 other.example" ||
+		s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
 		t.Errorf("the stub alone: got %+v", s)
 	}
 	select {
@@ -119,7 +121,8 @@ func TestRun_NoStub(t *testing.T) {
 	d := newTree(t)
 	d.write("etc/resolv.conf", "nameserver 127.0.0.1\nnameserver ::1\n")
 	noStub := d.path("run/no-stub-resolv.conf")
-	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: d.path("run/resolve/resolv.conf"), NoStubPath: noStub})
+	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto,
+		UplinkPath: d.path("run/resolve/resolv.conf"), NoStubPath: noStub})
 
 	s := w.until("no file of NetworkManager yet", func(s Snapshot) bool { return s.Problem.Err != nil })
 	if !s.Stub || s.Uplink || len(s.Loopback()) != 2 || !strings.HasPrefix(s.Problem.Err.Error(), "uplink file of NetworkManager: ") {

@@ -113,11 +113,13 @@ func TestRun_Changes(t *testing.T) {
 			}, serves(149)},
 		}},
 		{"loop of links", nil, []step{
-			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") }, keeps(1, "too many levels of symbolic links")},
+			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") },
+				keeps(1, "too many levels of symbolic links")},
 			{"broken", func(d tree) { d.replace("etc/x", server(2)) }, serves(2)},
 		}},
 		{"directory instead of the file", nil, []step{
-			{"mkdir", func(d tree) { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) }, keeps(1, "is a directory")},
+			{"mkdir", func(d tree) { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) },
+				keeps(1, "is a directory")},
 			{"rmdir", func(d tree) { d.remove("etc/resolv.conf"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
 		}},
 		{"file instead of the directory", nil, []step{
@@ -134,7 +136,8 @@ func TestRun_Changes(t *testing.T) {
 			write(2),
 		}},
 		{"missing from the start", func(d tree) {}, []step{
-			{"directory", func(d tree) { d.check(os.Mkdir(d.path("etc"), 0o755)) }, func(s Snapshot) bool { return os.IsNotExist(s.File.Err) }},
+			{"directory", func(d tree) { d.check(os.Mkdir(d.path("etc"), 0o755)) },
+				func(s Snapshot) bool { return os.IsNotExist(s.File.Err) }},
 			write(2),
 		}},
 	} {

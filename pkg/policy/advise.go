@@ -60,7 +60,8 @@ func (d *Decision) adviseEmpty() {
 	case len(d.Nameservers) > 0:
 		return
 	case len(d.Searches)+len(d.Options) == 0:
-		message = "the pod's DNS configuration is empty: containerd 2 writes an empty file, containerd 1 and CRI-O copy the host's resolv.conf"
+		message = "the pod's DNS configuration is empty: containerd 2 writes an empty file, " +
+			"containerd 1 and CRI-O copy the host's resolv.conf"
 	case slices.Contains(d.Steps, ruleBaseNone):
 		message = "the pod's DNS configuration has no nameserver: glibc and musl query 127.0.0.1"
 	default:
@@ -119,7 +120,8 @@ func (d *Decision) adviseSearchLine() {
 	length := joinedLen(d.Searches)
 	if line := len("search ") + length; length > 0 && line > maxMuslLine {
 		d.addAdvice(SeverityWarning, CodeMuslSearchLine, "spec.dnsConfig.searches",
-			fmt.Sprintf("musl ignores the search line of %d bytes, the limit is %d: no search domain works in Alpine images", line, maxMuslLine),
+			fmt.Sprintf("musl ignores the search line of %d bytes, the limit is %d: no search domain works in Alpine images",
+				line, maxMuslLine),
 			"shorten the list, or use ClusterFirstWithAutopath")
 	}
 	if len(d.Searches) > maxOldGlibcSearches || length > maxOldGlibcSearchLine {

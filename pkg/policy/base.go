@@ -193,15 +193,17 @@ func (d *Decision) unknownPolicy(pod *Pod) {
 	}
 	d.addFinding(Finding{
 		Code: CodeUnknownPolicy, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
-		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(pod.Policy)),
-		Field:   "spec.dnsPolicy", Hint: hint,
+		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats "+
+			"it as ClusterFirst on every network", string(pod.Policy)),
+		Field: "spec.dnsPolicy", Hint: hint,
 	})
 }
 
 // missingClusterDNS adds the events of rule P4. The kubelet sends them only if it can read
 // the host file (H2), and names ClusterFirst for every policy.
 func (d *Decision) missingClusterDNS(pod *Pod) {
-	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`
+	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using ` +
+		`"ClusterFirst" policy. Falling back to "Default" policy.`
 	const hint = "set clusterDNS in the KubeletConfiguration"
 	d.addFinding(Finding{
 		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,

@@ -131,7 +131,8 @@ func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
 		f.Code = CodeForbiddenOverride
 		f.Hint = "set spec.dnsPolicy, or allow it with node.allowedOverrides in the configuration of the node"
 	}
-	f.Message = fmt.Sprintf("annotation %s: %s %s, spec.dnsPolicy applies", OverrideAnnotation, excerpt.Quote(string(pod.Override)), problem)
+	f.Message = fmt.Sprintf("annotation %s: %s %s, spec.dnsPolicy applies", OverrideAnnotation,
+		excerpt.Quote(string(pod.Override)), problem)
 	d.addFinding(f)
 	return own
 }

@@ -20,7 +20,8 @@ import (
 func isUnsafe(k Kind, text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= utf8.RuneSelf { // rare
-			return k == KindSearch && strings.ContainsFunc(text, unicode.IsSpace) || strings.ContainsAny(text, "\n\x00") || !utf8.ValidString(text)
+			return k == KindSearch && strings.ContainsFunc(text, unicode.IsSpace) ||
+				strings.ContainsAny(text, "\n\x00") || !utf8.ValidString(text)
 		}
 	}
 	return false

@@ -72,11 +72,14 @@ func (e *Engine) kubeletCheck(path string, host resolvconf.File) (Severity, stri
 		}
 		return SeverityError, host.Err.Error()
 	case len(host.Searches) > searches:
-		return SeverityWarning, fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, searches)
+		return SeverityWarning,
+			fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, searches)
 	case longest > MaxDomain:
-		return SeverityWarning, fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, MaxDomain)
+		return SeverityWarning,
+			fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, MaxDomain)
 	case length > MaxSearchLine:
-		return SeverityWarning, fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, MaxSearchLine)
+		return SeverityWarning,
+			fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, MaxSearchLine)
 	}
 	return "", ""
 }

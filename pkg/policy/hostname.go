@@ -85,9 +85,10 @@ func (d *Decision) truncateHostname(pod *Pod, host, field string) (string, *Find
 	}
 	d.addFinding(Finding{
 		Code: CodeHostnameCut, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Message: fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike", len(host), truncated),
-		Field:   field,
-		Hint:    fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname),
+		Message: fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike",
+			len(host), truncated),
+		Field: field,
+		Hint:  fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname),
 	})
 	return truncated, nil
 }
@@ -108,7 +109,8 @@ func fqdnTooLong(name string) *Finding {
 	}
 	return &Finding{
 		Code: CodeFQDNTooLong, Field: "spec.setHostnameAsFQDN",
-		Message: fmt.Sprintf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+		Message: fmt.Sprintf("failed to construct FQDN from pod hostname and cluster domain, FQDN "+
+			"%s is too long (%d characters is the max, %d characters requested)",
 			name, fqdn.MaxNodename, len(name)),
 		Hint: fmt.Sprintf("shorten the host name, the subdomain or the namespace by %d, or drop setHostnameAsFQDN", excess),
 	}

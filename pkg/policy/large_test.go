@@ -102,9 +102,11 @@ func TestDecide_LargePods(t *testing.T) {
 // one more. The last finding counts those that are left out; no option is kept.
 func TestDecide_FindingsLimit(t *testing.T) {
 	for _, unsafe := range []int{policy.MaxFindings - 1, policy.MaxFindings, policy.MaxFindings + 1, 200_000} {
-		config := &policy.DNSConfig{Searches: slices.Repeat([]string{"a b"}, 2), Options: slices.Repeat([]policy.Option{{Name: "\n"}}, unsafe-2)}
+		config := &policy.DNSConfig{Searches: slices.Repeat([]string{"a b"}, 2),
+			Options: slices.Repeat([]policy.Option{{Name: "\n"}}, unsafe-2)}
 		config.Searches = append(config.Searches, strings.Repeat("l", 64)) // another finding behind these
-		d := newEngine(t, kubeadm).Decide(policy.Pod{Namespace: "n", Name: "p", Policy: policy.ClusterFirst, Config: config}, resolvconf.File{})
+		d := newEngine(t, kubeadm).Decide(policy.Pod{Namespace: "n", Name: "p", Policy: policy.ClusterFirst, Config: config},
+			resolvconf.File{})
 		n, more, others := 0, 0, 0
 		for _, f := range d.Findings {
 			if f.Code == policy.CodeUnsafeValue {

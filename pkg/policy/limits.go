@@ -26,17 +26,21 @@ func (d *Decision) applyLimits() {
 		d.addStep(RuleServerLimit)
 		d.addFinding(Finding{
 			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
-			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + join(d.Nameservers),
-			Field:   "spec.dnsConfig.nameservers",
-			Hint:    fmt.Sprintf("a resolver queries at most %d servers and the node's come first: remove some, or use dnsPolicy None", MaxNameservers),
+			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the " +
+				"applied nameserver line is: " + join(d.Nameservers),
+			Field: "spec.dnsConfig.nameservers",
+			Hint: fmt.Sprintf("a resolver queries at most %d servers and the node's come first: "+
+				"remove some, or use dnsPolicy None", MaxNameservers),
 		})
 	}
 	if d.limitSearches() {
 		d.addFinding(Finding{
 			Code: CodeSearchLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
-			Message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + join(d.Searches),
-			Field:   "spec.dnsConfig.searches",
-			Hint:    fmt.Sprintf("use at most %d domains of %d bytes and %d bytes in total, including those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
+			Message: "Search Line limits were exceeded, some search paths have been omitted, the " +
+				"applied search line is: " + join(d.Searches),
+			Field: "spec.dnsConfig.searches",
+			Hint: fmt.Sprintf("use at most %d domains of %d bytes and %d bytes in total, including "+
+				"those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
 		})
 	}
 }

@@ -71,21 +71,25 @@ func TestDecide_Limits(t *testing.T) {
 		{name: "33 domains", searches: domains(33, 7), wantKept: 32, wantCodes: []policy.Code{policy.CodeSearchLimit}},
 		{name: "a domain of 253 bytes", searches: domains(1, 253), wantKept: 1},
 		{name: "a domain of 254 bytes", searches: domains(1, 254), wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "the final dot counts", searches: []string{domains(1, 253)[0] + "."}, wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
+		{name: "the final dot counts", searches: []string{domains(1, 253)[0] + "."}, wantKept: 0,
+			wantCodes: []policy.Code{policy.CodeSearchLimit}},
 		{name: "2048 bytes", searches: domainsOfTotal(2048), wantKept: 9},
 		{name: "2049 bytes", searches: domainsOfTotal(2049), wantKept: 8, wantCodes: []policy.Code{policy.CodeSearchLimit}},
 		{name: "a label of 63 bytes", searches: []string{strings.Repeat("l", 63)}, wantKept: 1},
-		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1, wantCodes: []policy.Code{policy.CodeUnusableDomain}},
+		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1,
+			wantCodes: []policy.Code{policy.CodeUnusableDomain}},
 		{name: "a line of 254 bytes for musl", searches: domains(2, (254-8)/2), wantKept: 2},
 		{name: "a line of 255 bytes for musl", searches: pair(123, 124), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
 		{name: "256 bytes for old glibc", searches: pair(127, 128), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
-		{name: "257 bytes for old glibc", searches: pair(128, 128), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch}},
+		{name: "257 bytes for old glibc", searches: pair(128, 128), wantKept: 2,
+			wantCodes: []policy.Code{policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch}},
 		{name: "6 domains for old glibc", searches: domains(6, 7), wantKept: 6},
 		{name: "7 domains for old glibc", searches: domains(7, 7), wantKept: 7, wantCodes: []policy.Code{policy.CodeOldGlibcSearch}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.None, Config: &policy.DNSConfig{Nameservers: tt.servers, Searches: tt.searches}}
+			pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.None,
+				Config: &policy.DNSConfig{Nameservers: tt.servers, Searches: tt.searches}}
 			if tt.servers == nil {
 				pod.Config.Nameservers = servers[:1]
 			}
@@ -101,7 +105,8 @@ func TestDecide_Limits(t *testing.T) {
 			for _, f := range d.Findings {
 				// Ignore the findings that any long list has, unless the row is about them.
 				libc := f.Code == policy.CodeMuslSearchLine || f.Code == policy.CodeOldGlibcSearch
-				if !libc || slices.Contains(tt.wantCodes, f.Code) || strings.Contains(tt.name, "libc") || strings.Contains(tt.name, "musl") {
+				if !libc || slices.Contains(tt.wantCodes, f.Code) || strings.Contains(tt.name, "libc") ||
+					strings.Contains(tt.name, "musl") {
 					codes = append(codes, f.Code)
 				}
 			}
@@ -136,7 +141,8 @@ func TestDecide_HostnameLimits(t *testing.T) {
 		{"override of 254", policy.Pod{HostnameOverride: new(name(254))}, 0, []policy.Code{policy.CodeInvalidOverride}},
 		{"FQDN of 64", fqdn(64), 64, nil},
 		{"FQDN of 65", fqdn(65), 0, []policy.Code{policy.CodeFQDNTooLong}},
-		{"name of dots only", policy.Pod{Name: strings.Repeat(".", 64)}, 0, []policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
+		{"name of dots only", policy.Pod{Name: strings.Repeat(".", 64)}, 0,
+			[]policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
 		// The kubelet does not validate the pod's name. The engine reports it and keeps it.
 		{"a newline in the pod's name", policy.Pod{Name: "a\nb"}, 3, []policy.Code{policy.CodeInvalidName}},
 		{"a NUL in hostname", policy.Pod{Hostname: "a\x00"}, 0, []policy.Code{policy.CodeInvalidHostname}},
@@ -174,21 +180,29 @@ func TestCheckHost_Messages(t *testing.T) {
 		want               string
 	}{
 		{"29 domains and a cluster domain", "cluster.local", search(domains(29, 7)), ""},
-		{"30 domains and a cluster domain", "cluster.local", search(domains(30, 7)), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!"},
+		{"30 domains and a cluster domain", "cluster.local", search(domains(30, 7)),
+			"Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!"},
 		{"32 domains", "", search(domains(32, 7)), ""},
-		{"33 domains", "", search(domains(33, 7)), "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"},
+		{"33 domains", "", search(domains(33, 7)),
+			"Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 32 domains!"},
 		{"253 bytes", "", search(domains(1, 253)), ""},
-		{"254 bytes", "", search(domains(1, 254)), `Resolv.conf file "/etc/resolv.conf" contains a search path which length is more than allowed 253 chars!`},
+		{"254 bytes", "", search(domains(1, 254)),
+			`Resolv.conf file "/etc/resolv.conf" contains a search path which length is more than allowed 253 chars!`},
 		{"2048 bytes", "", search(domainsOfTotal(2048)), ""},
-		{"2049 bytes", "", search(domainsOfTotal(2049)), "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
+		{"2049 bytes", "", search(domainsOfTotal(2049)),
+			"Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!"},
 		{"a bad line", "", "nameserver\n", "nameserver list is empty "},
-		{"Latin-1", "", "nameserver 192.0.2.1\nsearch a caf\xe9.example\n", `/etc/resolv.conf:2: search "caf\xe9.example" is not UTF-8 and is dropped`},
-		{"NUL", "", "nameserver 192.0.2.1\noptions a\x00\n", `/etc/resolv.conf:2: options "a\x00" would break out of its line in resolv.conf and is dropped`},
-		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n", "/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
+		{"Latin-1", "", "nameserver 192.0.2.1\nsearch a caf\xe9.example\n",
+			`/etc/resolv.conf:2: search "caf\xe9.example" is not UTF-8 and is dropped`},
+		{"NUL", "", "nameserver 192.0.2.1\noptions a\x00\n",
+			`/etc/resolv.conf:2: options "a\x00" would break out of its line in resolv.conf and is dropped`},
+		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n",
+			"/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			found := newEngine(t, policy.Node{ClusterDomain: tt.domain, ResolvConf: "/etc/resolv.conf"}).CheckHost(resolvconf.Parse(tt.host))
+			found := newEngine(t, policy.Node{ClusterDomain: tt.domain, ResolvConf: "/etc/resolv.conf"}).CheckHost(
+				resolvconf.Parse(tt.host))
 			got := ""
 			for _, f := range found {
 				got += f.Message
@@ -215,14 +229,18 @@ func TestNew_Errors(t *testing.T) {
 		{policy.Node{}, ""},
 		{policy.Node{ClusterDomain: "Cluster.Local."}, ""}, // the kubelet never checks it
 		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b" must be one word of a search line`},
-		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"}, `clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
+		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"},
+			`clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
 		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is not an address without a zone`},
-		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, `clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},
+		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}},
+			`clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},
 		{policy.Node{AllowedOverrides: []policy.Policy{"None", "none"}}, `allowedOverrides[1]: "none" is not a DNS policy`},
 		{policy.Node{IPs: []netip.Addr{{}}}, "nodeIPs[0]: is not an address"},
 		{policy.Node{Autopath: policy.Autopath{Suffix: "a b"}}, `autopath.suffix: "a b" must be a domain name without a final dot`},
-		{policy.Node{Autopath: policy.Autopath{Suffix: ".ap.example"}}, `autopath.suffix: ".ap.example" must be a domain name without a final dot`},
-		{policy.Node{Autopath: policy.Autopath{Suffix: "ap.example."}}, `autopath.suffix: "ap.example." must be a domain name without a final dot`},
+		{policy.Node{Autopath: policy.Autopath{Suffix: ".ap.example"}},
+			`autopath.suffix: ".ap.example" must be a domain name without a final dot`},
+		{policy.Node{Autopath: policy.Autopath{Suffix: "ap.example."}},
+			`autopath.suffix: "ap.example." must be a domain name without a final dot`},
 		{policy.Node{Autopath: policy.Autopath{Suffix: "ap.example"}}, ""},
 	}
 	for _, tt := range tests {
@@ -261,7 +279,8 @@ func TestDecide_LargeHostFile(t *testing.T) {
 	}
 	host := resolvconf.Parse(b.String())
 	for _, p := range []policy.Policy{policy.Default, policy.ClusterFirst, policy.None} {
-		d := newEngine(t, kubeadm).Decide(policy.Pod{Name: "p", Policy: p, Config: &policy.DNSConfig{Nameservers: []string{"192.0.2.1"}}}, host)
+		d := newEngine(t, kubeadm).Decide(policy.Pod{Name: "p", Policy: p,
+			Config: &policy.DNSConfig{Nameservers: []string{"192.0.2.1"}}}, host)
 		if d.Error != "" || len(d.Searches) > policy.MaxSearches {
 			t.Errorf("%s: %d domains, error %q", p, len(d.Searches), d.Error)
 		}

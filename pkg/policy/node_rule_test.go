@@ -106,7 +106,8 @@ func checkRemoved(t *testing.T, before, d *policy.Decision) {
 func TestNodeRules_Empty(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(5, 6))}
 	everything := policy.NodeRule{
-		Options: []string{"ndots:2"}, HostOptions: new(true), HostSearches: []string{}, DropUnreachable: new(true), DropDuplicates: new(true),
+		Options: []string{"ndots:2"}, HostOptions: new(true), HostSearches: []string{},
+		DropUnreachable: new(true), DropDuplicates: new(true),
 		PodFirst: new(true), SubdomainSearch: policy.PlaceFirst, HostNetworkAsCluster: new(true), ServerFamilies: policy.FamiliesOnly,
 	}
 	otherNamespace, otherLabel, otherPolicy, off := everything, everything, everything, policy.NodeRule{
@@ -159,7 +160,8 @@ func TestNew_NodeRuleLimits(t *testing.T) {
 		{"most labels", []policy.NodeRule{{PodLabels: labels(policy.MaxNodeRuleItems)}}, ""},
 		{"too many labels", []policy.NodeRule{{PodLabels: labels(policy.MaxNodeRuleItems + 1)}}, "rules[0].podLabels"},
 		{"longest pattern", []policy.NodeRule{{HostSearches: []string{strings.Repeat("a", policy.MaxDomain)}}}, ""},
-		{"pattern too long", []policy.NodeRule{{HostSearches: []string{strings.Repeat("a", policy.MaxDomain+1)}}}, "rules[0].hostSearches[0]"},
+		{"pattern too long", []policy.NodeRule{{HostSearches: []string{strings.Repeat("a", policy.MaxDomain+1)}}},
+			"rules[0].hostSearches[0]"},
 		{"longest label", []policy.NodeRule{{PodLabels: map[string]string{
 			"example.com/" + strings.Repeat("n", 63): strings.Repeat("v", 63),
 		}}}, ""},
@@ -195,7 +197,8 @@ func TestNew_NodeRulesCopied(t *testing.T) {
 	}}
 	e := newEngine(t, node)
 	node.Rules[0].Options[0], node.Rules[0].Policies[0], node.Rules[0].PodLabels["a"] = "ndots:9", policy.None, "c"
-	d := e.Decide(policy.Pod{Namespace: "a", Name: "b", Policy: policy.ClusterFirst, Labels: map[string]string{"a": "b"}}, resolvconf.File{})
+	d := e.Decide(policy.Pod{Namespace: "a", Name: "b", Policy: policy.ClusterFirst, Labels: map[string]string{"a": "b"}},
+		resolvconf.File{})
 	if got := d.Config().Options; !slices.Equal(got, []string{"ndots:2"}) {
 		t.Errorf("options %q", got)
 	}
@@ -229,7 +232,8 @@ func FuzzNodeRule(f *testing.F) {
 			Labels: map[string]string{key: value}, Subdomain: "db",
 			HostNetwork: bits>>5&1 == 1, IPs: []netip.Addr{netip.MustParseAddr("fd00::7")},
 		}
-		d := e.Decide(pod, resolvconf.Parse("nameserver 127.0.0.53\nnameserver 192.0.2.53\nsearch a.corp.example b.example\noptions edns0\n"))
+		d := e.Decide(pod,
+			resolvconf.Parse("nameserver 127.0.0.53\nnameserver 192.0.2.53\nsearch a.corp.example b.example\noptions edns0\n"))
 		if len(d.NodeRules) == 0 && option != "" && policy.Policy(name) == policy.ClusterFirst && !pod.HostNetwork {
 			t.Errorf("the rule does not match its own pod:\n%s", d.Explain())
 		}

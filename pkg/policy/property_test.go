@@ -99,7 +99,8 @@ func checkKubeletConfig(t *testing.T, s input, d *policy.Decision) {
 	} else if s.pod.Override == "" && !slices.ContainsFunc(d.Findings, differs) && !cmp.Equal(got, d.Config()) {
 		t.Errorf("the kubelet's configuration differs without a reason (-decision +kubelet):\n%s", cmp.Diff(d.Config(), got))
 	}
-	s.pod.Override, s.pod.Namespace, s.host = "", safe.Replace(s.pod.Namespace), strings.NewReplacer("\x00", "\x02", "\xe9", "\x05").Replace(s.host)
+	s.pod.Override, s.pod.Namespace, s.host = "", safe.Replace(s.pod.Namespace),
+		strings.NewReplacer("\x00", "\x02", "\xe9", "\x05").Replace(s.host)
 	if c := s.pod.Config; c != nil {
 		s.pod.Config = &policy.DNSConfig{Nameservers: safeAll(c.Nameservers), Searches: safeAll(c.Searches)}
 		for _, o := range c.Options {
@@ -255,7 +256,8 @@ func checkLines(t *testing.T, s input, seen map[int]bool) {
 
 // row returns a row of the explanation without its padding.
 func row(columns ...string) string {
-	if len(columns) > 1 && (columns[1] == "" || strings.ContainsFunc(columns[1], func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) })) {
+	if len(columns) > 1 &&
+		(columns[1] == "" || strings.ContainsFunc(columns[1], func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) })) {
 		columns[1] = strconv.Quote(columns[1])
 	}
 	return strings.Join(strings.Fields(strings.Join(columns, " ")), " ")
@@ -331,7 +333,8 @@ func several[T any](g generator, limit int, one func() T) []T {
 }
 
 func (g generator) address() string {
-	return pick(g, "10.96.0.10", "192.0.2.1", "192.0.2.2", "127.0.0.53", "::1", "fe80::1%eth0", "2001:db8::1", "FD00::A", "dns.example", "", "192.0.2.1\nsearch x", "a\x00b", "a b")
+	return pick(g, "10.96.0.10", "192.0.2.1", "192.0.2.2", "127.0.0.53", "::1", "fe80::1%eth0",
+		"2001:db8::1", "FD00::A", "dns.example", "", "192.0.2.1\nsearch x", "a\x00b", "a b")
 }
 
 func (g generator) domain() string {
@@ -341,19 +344,22 @@ func (g generator) domain() string {
 	case 1:
 		return strings.Repeat("x", pick(g, 62, 63, 64, 252, 253, 254, 255))
 	default:
-		return fmt.Sprintf("d%d.%s", g.IntN(12), pick(g, "example", "svc.cluster.local", "cluster.local", strings.Repeat("long.", 10)+"example"))
+		return fmt.Sprintf("d%d.%s", g.IntN(12),
+			pick(g, "example", "svc.cluster.local", "cluster.local", strings.Repeat("long.", 10)+"example"))
 	}
 }
 
 func (g generator) option() policy.Option {
 	return policy.Option{
-		Name:  pick(g, fmt.Sprintf("o%d", g.IntN(40)), fmt.Sprintf("o%d", g.IntN(40)), "ndots", "ndots:2", "timeout", "edns0", "rotate", "a:b:c", "", "x y", "n\nl"),
+		Name: pick(g, fmt.Sprintf("o%d", g.IntN(40)), fmt.Sprintf("o%d", g.IntN(40)), "ndots",
+			"ndots:2", "timeout", "edns0", "rotate", "a:b:c", "", "x y", "n\nl"),
 		Value: pick(g, "", "", "1", "5", "16", "a:b", "1\nnameserver 192.0.2.9", "1\x00"),
 	}
 }
 
 func (g generator) label() string {
-	return pick(g, "", "web-0", "web-0", "db", "-lead", "Upper", "has.dot", strings.Repeat("h", 31), strings.Repeat("h", 63), strings.Repeat("h", 64))
+	return pick(g, "", "web-0", "web-0", "db", "-lead", "Upper", "has.dot", strings.Repeat("h", 31),
+		strings.Repeat("h", 63), strings.Repeat("h", 64))
 }
 
 func (g generator) hostFile() string {

@@ -95,10 +95,11 @@ const (
 )
 
 var rules = [...]ruleInfo{
-	ruleBaseNone:             {"P1", base, "None uses nothing of the node"},
-	ruleBaseCluster:          {"P1", base, "the policy uses the cluster's DNS"},
-	ruleBaseHost:             {"P1", base, "Default uses the host's resolv.conf"},
-	ruleBaseAutopath:         {"A1", base, "ClusterFirstWithAutopath uses the cluster's DNS and one search domain, which the server expands"},
+	ruleBaseNone:    {"P1", base, "None uses nothing of the node"},
+	ruleBaseCluster: {"P1", base, "the policy uses the cluster's DNS"},
+	ruleBaseHost:    {"P1", base, "Default uses the host's resolv.conf"},
+	ruleBaseAutopath: {"A1", base,
+		"ClusterFirstWithAutopath uses the cluster's DNS and one search domain, which the server expands"},
 	ruleHostNetworkAsDefault: {"P1", base, "ClusterFirst on the host's network is treated as Default"},
 	ruleUnknownAsCluster:     {"P2", base, "an unknown policy is treated as ClusterFirst on every network"},
 	ruleWithoutClusterDNS:    {"P4", base, "the node has no cluster DNS: cluster policies are treated as Default"},

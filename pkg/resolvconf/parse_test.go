@@ -20,7 +20,8 @@ import (
 func TestParse_Rules(t *testing.T) {
 	tests := []struct{ rule, text, want string }{
 		{"empty file", "", "| |"},
-		{"plain", "nameserver 192.0.2.1\nsearch corp.example lan\noptions ndots:2 edns0\n", "192.0.2.1@1 | corp.example@2 lan@2 | ndots:2@3 edns0@3"},
+		{"plain", "nameserver 192.0.2.1\nsearch corp.example lan\noptions ndots:2 edns0\n",
+			"192.0.2.1@1 | corp.example@2 lan@2 | ndots:2@3 edns0@3"},
 		{"no final newline", "nameserver 192.0.2.1", "192.0.2.1@1 | |"},
 
 		{"H3 CRLF is white space", "nameserver 192.0.2.1\r\nsearch a\r\n", "192.0.2.1@1 | a@2 |"},
@@ -32,15 +33,19 @@ func TestParse_Rules(t *testing.T) {
 		{"H3 indented", "\t nameserver 192.0.2.1\n", "192.0.2.1@1 | |"},
 		{"H3 comment", "# nameserver 192.0.2.1\n  #search a\n", "| |"},
 		{"H4 a semicolon does not start a comment", ";nameserver 192.0.2.1\n; search a\nsearch ; b\n", "| ;@3 b@3 |"},
-		{"H5 no remarks behind values", "search a # b\noptions ndots:3 # three\nnameserver 192.0.2.1 # x\n", "192.0.2.1@3 | a@1 #@1 b@1 | ndots:3@2 #@2 three@2"},
-		{"H6 other keywords", "domain a\nsortlist 192.0.2.0\noption ndots:1\nNameserver 192.0.2.1\nnameserver=192.0.2.1\nSEARCH a\n", "| |"},
-		{"H7 any text is an address", "nameserver fe80::1%eth0\nnameserver dns.example\nnameserver 192.0.2.1,192.0.2.2\n", "fe80::1%eth0@1 dns.example@2 192.0.2.1,192.0.2.2@3 | |"},
+		{"H5 no remarks behind values", "search a # b\noptions ndots:3 # three\nnameserver 192.0.2.1 # x\n",
+			"192.0.2.1@3 | a@1 #@1 b@1 | ndots:3@2 #@2 three@2"},
+		{"H6 other keywords", "domain a\nsortlist 192.0.2.0\noption ndots:1\nNameserver 192.0.2.1\n" +
+			"nameserver=192.0.2.1\nSEARCH a\n", "| |"},
+		{"H7 any text is an address", "nameserver fe80::1%eth0\nnameserver dns.example\n" +
+			"nameserver 192.0.2.1,192.0.2.2\n", "fe80::1%eth0@1 dns.example@2 192.0.2.1,192.0.2.2@3 | |"},
 		{"H7 duplicates stay", "nameserver 192.0.2.1\nnameserver 192.0.2.1\n", "192.0.2.1@1 192.0.2.1@2 | |"},
 		{"H8 the last search line wins", "search a b\nsearch c\n", "| c@2 |"},
 		{"H8 and may be empty", "search a b\nsearch\n", "| |"},
 		{"H8 the root is dropped, one dot cut", "search . a. b.. .. ...\n", "| a@1 b.@1 .@1 ..@1 |"},
 		{"H8 duplicates stay", "search a a A\n", "| a@1 a@1 A@1 |"},
-		{"H9 options gather, the last value wins in the first place", "options ndots:1 rotate\noptions timeout:2 ndots:3\n", "| | ndots:3@2 rotate@1 timeout:2@2"},
+		{"H9 options gather, the last value wins in the first place",
+			"options ndots:1 rotate\noptions timeout:2 ndots:3\n", "| | ndots:3@2 rotate@1 timeout:2@2"},
 		{"H9 in one line too", "options ndots:1 ndots:2\n", "| | ndots:2@1"},
 		{"H9 the key ends at the first colon", "options ndots ndots: a:b:c a:d\n", "| | ndots:@1 a:d@1"},
 		{"H9 options alone changes nothing", "options ndots:1\noptions\n", "| | ndots:1@1"},

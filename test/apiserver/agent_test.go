@@ -143,7 +143,8 @@ func TestAPIServerAgent(t *testing.T) {
 	})
 	for _, right := range []string{"get secrets", "update pods", "list nodes"} {
 		verb, resource, _ := strings.Cut(right, " ")
-		out, _, _ := kubectl.Run(t.Context(), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:kube-system:dnsconfigurer-agent")
+		out, _, _ := kubectl.Run(t.Context(), "", "auth", "can-i", verb, resource,
+			"--as=system:serviceaccount:kube-system:dnsconfigurer-agent")
 		if strings.TrimSpace(out) != "no" {
 			t.Errorf("the agent can %s: %s", right, out)
 		}

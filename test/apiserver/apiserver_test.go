@@ -28,7 +28,8 @@ func TestAPIServer(t *testing.T) {
 	}
 	ctx := t.Context()
 	services := api.CoreV1().Services("default")
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	made, err := services.Create(ctx, service, metav1.CreateOptions{})
 	if err != nil || len(made.Spec.ClusterIPs) != 1 {
 		t.Fatalf("%+v, %v", made, err)

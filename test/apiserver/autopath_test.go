@@ -62,7 +62,8 @@ func startAutopath(t *testing.T, flags ...string) *autopathTest {
 	}
 	s := &autopathTest{kubectl: apiserver.Start(t, flags...).Kubectl(t)}
 	s.namespace(t, "default")
-	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}), func(v apiserver.Verdict) bool { return v.Refused == "" })
+	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}),
+		func(v apiserver.Verdict) bool { return v.Refused == "" })
 	return s
 }
 
@@ -148,7 +149,8 @@ func (s *autopathTest) rendered(t *testing.T, namespace, manifests string) {
 	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch corp.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "run", "../../cmd/dnsconfigurer", "render", "-f", "-", "-o", "json", "--resolv-conf", host)
+	cmd := exec.CommandContext(t.Context(), "go", "run", "../../cmd/dnsconfigurer", "render", "-f",
+		"-", "-o", "json", "--resolv-conf", host)
 	cmd.Stdin = strings.NewReader(stored)
 	out, err := cmd.Output()
 	if err != nil {
@@ -307,7 +309,8 @@ func (s *autopathTest) managers(t *testing.T) {
 		"compared": {{"apply", "-f", "-"}, {"diff", "--server-side", "-f", "-"}},
 	} {
 		for policy, p := range map[string]pod{
-			"kep": {policy: kep}, "other": {policy: "ClusterFirst"}, "annotation": {annotations: map[string]string{"dnsconfigurer.dev/policy": api}},
+			"kep": {policy: kep}, "other": {policy: "ClusterFirst"},
+			"annotation": {annotations: map[string]string{"dnsconfigurer.dev/policy": api}},
 		} {
 			namespace := name + "-" + policy
 			s.namespace(t, namespace)

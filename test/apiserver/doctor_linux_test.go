@@ -381,21 +381,23 @@ dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
 		{"a pod of the cluster DNS does not listen", []string{"probe-no-reply"}, "@10.244.2.2:53 over tcp: no reply", nil},
 		{"UDP packets are dropped", []string{"probe-udp"}, "over udp: no reply", over("tcp")},
 		{"TCP packets are dropped", []string{"probe-tcp"}, "over tcp: no reply", over("udp")},
-		{"a pod of the cluster DNS has not loaded the names", []string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
-			return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
-		})},
+		{"a pod of the cluster DNS has not loaded the names",
+			[]string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+				return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
+			})},
 		{
 			"a pod of the cluster DNS has stale names",
 			[]string{"probe-replicas-disagree", "probe-wrong-address"},
 			"NOERROR, 10.96.0.99",
 			dnstest.Reply(stale),
 		},
-		{"a server answers AAAA with NXDOMAIN", []string{"probe-aaaa-nxdomain", "probe-replicas-disagree"}, "AAAA @10.244.2.2:53 over udp: NXDOMAIN", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
-			if q.Question[0].Qtype == dns.TypeAAAA {
-				return new(dns.Msg).SetRcode(q, dns.RcodeNameError)
-			}
-			return good(q)
-		})},
+		{"a server answers AAAA with NXDOMAIN", []string{"probe-aaaa-nxdomain", "probe-replicas-disagree"},
+			"AAAA @10.244.2.2:53 over udp: NXDOMAIN", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+				if q.Question[0].Qtype == dns.TypeAAAA {
+					return new(dns.Msg).SetRcode(q, dns.RcodeNameError)
+				}
+				return good(q)
+			})},
 		{"a pod of the cluster DNS is slow", []string{"probe-slow"}, "@10.244.2.2:53", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 			time.Sleep(300 * time.Millisecond)
 			return good(q)
@@ -438,7 +440,9 @@ func (d *doctorTest) permissions(t *testing.T) {
 	}
 	_, role, _ := strings.Cut(string(page), "```yaml\n")
 	role, _, _ = strings.Cut(role, "```")
-	binding := "\n---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: viewer}, subjects: [{kind: User, name: viewer, apiGroup: rbac.authorization.k8s.io}], roleRef: {kind: ClusterRole, name: dnsconfigurer-doctor, apiGroup: rbac.authorization.k8s.io}}\n"
+	binding := "\n---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, " +
+		"metadata: {name: viewer}, subjects: [{kind: User, name: viewer, apiGroup: " +
+		"rbac.authorization.k8s.io}], roleRef: {kind: ClusterRole, name: dnsconfigurer-doctor, apiGroup: rbac.authorization.k8s.io}}\n"
 	if _, _, err := d.cluster.Kubectl(t).Run(t.Context(), role+binding, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +452,8 @@ func (d *doctorTest) permissions(t *testing.T) {
 // pod is what a pod should have.
 func (d *doctorTest) pod(t *testing.T) {
 	out, exit := d.output(t, "--pod", "shop/db-0")
-	for _, want := range []string{"Pod shop/db-0, dnsPolicy ClusterFirst, host name db-0, FQDN db-0.db.shop.svc.cluster.local", "  nameserver 10.96.0.10\n", "search shop.svc.cluster.local svc.cluster.local cluster.local", "sends 8 queries"} {
+	for _, want := range []string{"Pod shop/db-0, dnsPolicy ClusterFirst, host name db-0, FQDN db-0.db.shop.svc.cluster.local",
+		"  nameserver 10.96.0.10\n", "search shop.svc.cluster.local svc.cluster.local cluster.local", "sends 8 queries"} {
 		if !strings.Contains(string(out), want) || exit != 0 {
 			t.Errorf("exit %d, no %q in:\n%s", exit, want, out)
 		}

@@ -67,7 +67,8 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 		}
 		absent := watch.Ref{Namespace: "default", Name: "absent", UID: "u1"}
 		for _, r := range []watch.Ref{absent, ref("elsewhere"), absent, absent, absent, absent} {
-			if _, _, err := pods.Lookup(t.Context(), r); !errors.Is(err, watch.ErrNotFound) || !strings.Contains(err.Error(), "no relationship found between node 'worker' and this object") {
+			if _, _, err := pods.Lookup(t.Context(), r); !errors.Is(err, watch.ErrNotFound) ||
+				!strings.Contains(err.Error(), "no relationship found between node 'worker' and this object") {
 				t.Errorf("%s: %v", r, err)
 			}
 		}
@@ -97,7 +98,8 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 			}
 		}
 		fromInformer("web")
-		run("apiVersion: v1\nkind: Pod\nmetadata: {name: later, namespace: default}\nspec: {nodeName: worker, containers: [{name: c, image: i}]}\n", "apply", "-f", "-")
+		run("apiVersion: v1\nkind: Pod\nmetadata: {name: later, namespace: default}\n"+
+			"spec: {nodeName: worker, containers: [{name: c, image: i}]}\n", "apply", "-f", "-")
 		fromInformer("later")
 		stop()
 		if err := <-ended; err != nil {
@@ -110,7 +112,8 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- reporter.Run(ctx) }()
 		web := ref("web")
-		reporter.Report(cri.Report{Sandbox: cri.Sandbox{Namespace: "default", Name: "web", UID: web.UID}, Outcome: cri.FactsMismatch, Detail: "test"})
+		reporter.Report(cri.Report{Sandbox: cri.Sandbox{Namespace: "default", Name: "web", UID: web.UID},
+			Outcome: cri.FactsMismatch, Detail: "test"})
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			got := run("", "get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.involvedObject.uid}{end}")
 			if got == fmt.Sprintf("%s %s", events.ReasonMismatch, web.UID) {
@@ -124,7 +127,8 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if out := run("", "auth", "can-i", "patch", "events", "--as=system:node:worker", "--as-group=system:nodes"); strings.TrimSpace(out) != "yes" {
+		if out := run("", "auth", "can-i", "patch", "events", "--as=system:node:worker",
+			"--as-group=system:nodes"); strings.TrimSpace(out) != "yes" {
 			t.Errorf("counting events: %s", out) // a repeated event is a PATCH
 		}
 	})

@@ -25,7 +25,8 @@ type lifecycleTest struct {
 // installed, however they came to be.
 func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
-	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), nil, map[string]bool{}}, binary: filepath.Join(t.TempDir(), "dnsconfigurer"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), nil, map[string]bool{}},
+		binary: filepath.Join(t.TempDir(), "dnsconfigurer"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	if out, err := exec.Command("go", "build", "-o", l.binary, "../../cmd/dnsconfigurer").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -85,7 +86,9 @@ func (l lifecycleTest) check(t *testing.T) {
 		out, code := "", 0
 		eventually(t, when, func() bool {
 			out, code = l.checked(t)
-			return code == 1 && strings.Contains(out, "Pod: not enforced\nReplicaSet: not enforced\nJob: not enforced\n") && strings.Contains(out, "no policy is enforced")
+			return code == 1 &&
+				strings.Contains(out, "Pod: not enforced\nReplicaSet: not enforced\nJob: not enforced\n") &&
+				strings.Contains(out, "no policy is enforced")
 		})
 	}
 	none("before the installation")
@@ -93,7 +96,8 @@ func (l lifecycleTest) check(t *testing.T) {
 		l.run(t, manifests, "apply", "-f", "-")
 		eventually(t, "after the installation", func() bool {
 			out, code := l.checked(t)
-			return code == 0 && strings.Contains(out, "Pod: denied by dnsconfigurer-pods-errors; warned of by dnsconfigurer-pods-warnings\n") &&
+			return code == 0 &&
+				strings.Contains(out, "Pod: denied by dnsconfigurer-pods-errors; warned of by dnsconfigurer-pods-warnings\n") &&
 				strings.Contains(out, "ReplicaSet: warned of by dnsconfigurer-workloads-errors, dnsconfigurer-workloads-warnings\n") &&
 				strings.Contains(out, "Job: warned of by dnsconfigurer-jobs-errors, dnsconfigurer-jobs-warnings\n")
 		})
@@ -101,7 +105,8 @@ func (l lifecycleTest) check(t *testing.T) {
 	l.run(t, l.render(t), "delete", "-f", "-")
 	none("after the removal")
 	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "missing")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "creating a Pod in namespace missing as a dry run: ") {
+	if out, err := cmd.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "creating a Pod in namespace missing as a dry run: ") {
 		t.Errorf("in a missing namespace: %v\n%s", err, out)
 	}
 }

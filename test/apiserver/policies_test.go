@@ -55,7 +55,8 @@ const withoutAccounts = "--disable-admission-plugins=ServiceAccount"
 const everywhere = `
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: SPEC}
 ---
-{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: SPEC}}}
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}},
+  template: {metadata: {labels: {app: a}}, spec: SPEC}}}
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: SPEC}}}
 `
@@ -78,8 +79,10 @@ func rendered(t testing.TB, domain string, servers, overrides []string) string {
 // binding.
 func enforce(t testing.TB, k *apiserver.Kubectl) {
 	t.Helper()
-	const spec = `{restartPolicy: Always, dnsPolicy: Default, setHostnameAsFQDN: true, dnsConfig: {options: [{name: "a\nb"}]}, containers: [{name: c, image: registry.example/c}]}`
-	probe := strings.NewReplacer("template: {spec: SPEC", "template: {spec: "+strings.Replace(spec, "Always", "Never", 1), "SPEC", spec).Replace(everywhere)
+	const spec = `{restartPolicy: Always, dnsPolicy: Default, setHostnameAsFQDN: true, dnsConfig: ` +
+		`{options: [{name: "a\nb"}]}, containers: [{name: c, image: registry.example/c}]}`
+	probe := strings.NewReplacer("template: {spec: SPEC",
+		"template: {spec: "+strings.Replace(spec, "Always", "Never", 1), "SPEC", spec).Replace(everywhere)
 	k.Enforce(t, rendered(t, "cluster.local", []string{"10.96.0.10"}, nil), probe, func(v apiserver.Verdict) bool {
 		seen := strings.Join(v.Warnings, "\n") + v.Refused
 		for _, kinds := range []string{"pods", "workloads", "jobs"} {
@@ -262,13 +265,15 @@ func (p policyTest) domain(t *testing.T, domain string, overrides ...string) {
 // nameserver is too many, and the other rules stay.
 func (p policyTest) unknownValues(t *testing.T) {
 	const fourth = `{apiVersion: v1, kind: Pod, metadata: {name: fourth, namespace: payments},
-spec: {dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2, 192.0.2.3], options: [{name: nodts}]}, containers: [{name: c, image: registry.example/c}]}}`
+spec: {dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2, 192.0.2.3], options: [{name: nodts}]},
+  containers: [{name: c, image: registry.example/c}]}}`
 	const tooMany = "would have 4 nameservers"
 	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) {
 		t.Errorf("with the servers: %+v", v)
 	}
 	p.kubectl.Enforce(t, rendered(t, "", nil, nil), long, func(v apiserver.Verdict) bool { return v.Refused == "" && len(v.Warnings) == 0 })
-	p.kubectl.Enforce(t, rendered(t, "", nil, nil), fourth, func(v apiserver.Verdict) bool { return !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) })
+	p.kubectl.Enforce(t, rendered(t, "", nil, nil), fourth,
+		func(v apiserver.Verdict) bool { return !strings.Contains(strings.Join(v.Warnings, "\n"), tooMany) })
 	if v := p.kubectl.DryRun(t.Context(), fourth); !strings.Contains(strings.Join(v.Warnings, "\n"), "supports option \"nodts\"") {
 		t.Errorf("without values: %+v", v)
 	}
@@ -280,14 +285,18 @@ func (p policyTest) leftAlone(t *testing.T) {
 	if v := p.kubectl.DryRun(t.Context(), strings.Replace(long, "payments", "kube-system", 1)); v.Refused != "" || len(v.Warnings) > 0 {
 		t.Errorf("in kube-system: %+v", v)
 	}
-	const set = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: cassandra-dc-east, namespace: payments}, spec: {serviceName: cassandra-ring-01,
-replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`
+	const set = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: cassandra-dc-east, namespace: payments},
+   spec: {serviceName: cassandra-ring-01,
+replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}},
+  spec: {setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`
 	p.run(t, set, "create", "-f", "-")
 	// Scale has no template: what it leads to is said when the set is applied.
-	if _, stderr, err := p.kubectl.Run(t.Context(), "", "scale", "statefulset/cassandra-dc-east", "--replicas=1000", "--namespace=payments"); err != nil || stderr != "" {
+	if _, stderr, err := p.kubectl.Run(t.Context(), "", "scale", "statefulset/cassandra-dc-east",
+		"--replicas=1000", "--namespace=payments"); err != nil || stderr != "" {
 		t.Errorf("scale: %v %s", err, stderr)
 	}
-	if _, stderr, err := p.kubectl.Run(t.Context(), "", "label", "statefulset/cassandra-dc-east", "touched=yes", "--namespace=payments"); err != nil ||
+	if _, stderr, err := p.kubectl.Run(t.Context(), "", "label", "statefulset/cassandra-dc-east",
+		"touched=yes", "--namespace=payments"); err != nil ||
 		!strings.Contains(stderr, "FQDN cassandra-dc-east-999.cassandra-ring-01.payments.svc.cluster.local would be") {
 		t.Errorf("an update after it: %v %s", err, stderr)
 	}
@@ -297,12 +306,15 @@ replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {a
 // pods, the longest that it will make.
 func (p policyTest) generatedNames(t *testing.T) {
 	v := p.kubectl.DryRun(t.Context(), strings.Replace(long, "name: cart-000000000000000000001", "generateName: cart-000000000000000-", 1))
-	if !strings.Contains(v.Refused, denied+"spec.setHostnameAsFQDN: FQDN cart-000000000000000-") || !strings.Contains(v.Refused, "would be 65 characters") {
+	if !strings.Contains(v.Refused, denied+"spec.setHostnameAsFQDN: FQDN cart-000000000000000-") ||
+		!strings.Contains(v.Refused, "would be 65 characters") {
 		t.Errorf("a pod: %+v", v)
 	}
-	v = p.kubectl.DryRun(t.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {generateName: cart-000000000-, namespace: payments}, spec: {template: {spec:
+	v = p.kubectl.DryRun(t.Context(),
+		`{apiVersion: batch/v1, kind: Job, metadata: {generateName: cart-000000000-, namespace: payments}, spec: {template: {spec:
 {restartPolicy: Never, subdomain: checkout-v1, setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`)
-	if v.Refused != "" || !strings.Contains(strings.Join(v.Warnings, "\n"), "-xxxxx.checkout-v1.payments.svc.cluster.local would be 65 characters") {
+	if v.Refused != "" ||
+		!strings.Contains(strings.Join(v.Warnings, "\n"), "-xxxxx.checkout-v1.payments.svc.cluster.local would be 65 characters") {
 		t.Errorf("a Job: %+v", v)
 	}
 }
@@ -334,7 +346,8 @@ func BenchmarkAPIServerPolicies(b *testing.B) {
 			b.Run(name+"/policies="+with, func(b *testing.B) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
 				for b.Loop() {
-					if _, err := api.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+					if _, err := api.CoreV1().Pods("default").Create(b.Context(), pod,
+						metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 						b.Fatal(err)
 					}
 				}

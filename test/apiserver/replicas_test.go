@@ -148,7 +148,9 @@ func newReplica(t *testing.T, w *webhookTest, dir string, args ...string) *repli
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
-	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"), Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck", "500ms", "--cluster-domain", "cluster.local"}, args...)}
+	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"),
+		Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck",
+			"500ms", "--cluster-domain", "cluster.local"}, args...)}
 	t.Cleanup(func() {
 		r.process.Kill()
 		if t.Failed() {
@@ -230,7 +232,8 @@ func (w *webhookTest) selfSigned(t *testing.T, c *apiserver.Cluster) {
 		t.Fatal(err)
 	}
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-		if err := w.api.AdmissionregistrationV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer").Do(t.Context()).Error(); err != nil {
+		if err := w.api.AdmissionregistrationV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer").Do(
+			t.Context()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +245,8 @@ func (w *webhookTest) selfSigned(t *testing.T, c *apiserver.Cluster) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		w.apply(t, document)
 	}
-	w.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: dnsconfigurer-webhook, namespace: dnsconfigurer}, spec: {type: ExternalName, externalName: "+host+"}}")
+	w.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: dnsconfigurer-webhook, namespace: "+
+		"dnsconfigurer}, spec: {type: ExternalName, externalName: "+host+"}}")
 
 	kubeconfig := filepath.Join(w.dir, "kubeconfig")
 	if text, err = c.Kubeconfig(c.Address(), "system:serviceaccount:dnsconfigurer:dnsconfigurer-webhook"); err != nil {
@@ -318,7 +322,8 @@ func (w *webhookTest) rotation(t *testing.T, replicas []*replica) {
 		}
 		load.reach(t, load.admissions.Load()+enough/3)
 		now := read()
-		if n := bytes.Count(now.Data["ca.crt"], []byte("BEGIN")); n != step.want || bytes.Equal(now.Data["tls.crt"], s.Data["tls.crt"]) == step.renewed {
+		if n := bytes.Count(now.Data["ca.crt"], []byte("BEGIN")); n != step.want ||
+			bytes.Equal(now.Data["tls.crt"], s.Data["tls.crt"]) == step.renewed {
 			t.Fatalf("%s: %d authorities, %s, before\n%s", step.what, n, now.Data["tls.crt"], s.Data["tls.crt"])
 		}
 		mustTrust(t, replicas, now.Data["ca.crt"])

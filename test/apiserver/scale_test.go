@@ -23,8 +23,10 @@ import (
 
 // ringOfTen is a StatefulSet of which the FQDNs have 64 characters. The API server does
 // not run it.
-const ringOfTen = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east","namespace":"default"},"spec":{"replicas":10,"serviceName":"cassandra-ring-001",
-	"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}}}`
+const ringOfTen = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east",
+  "namespace":"default"},"spec":{"replicas":10,"serviceName":"cassandra-ring-001",
+	"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},
+	  "spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}}}`
 
 // scale: who scales a StatefulSet, by hand or as an autoscaler does, is warned of host
 // names that get too long. The webhook reads the set with the rights that the manifests
@@ -62,7 +64,8 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 		return said != ""
 	})
 	tooLong := func(ordinal, length string) string {
-		return "spec.replicas: FQDN cassandra-dc-east-" + ordinal + ".cassandra-ring-001.default.svc.cluster.local would be " + length + " characters, 64 is the limit; shorten "
+		return "spec.replicas: FQDN cassandra-dc-east-" + ordinal +
+			".cassandra-ring-001.default.svc.cluster.local would be " + length + " characters, 64 is the limit; shorten "
 	}
 	for _, step := range []struct {
 		replicas, want string
@@ -91,7 +94,8 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 		byHand("10")
 		return byHand("11") == ""
 	})
-	if set, err := w.api.AppsV1().StatefulSets("default").Get(t.Context(), "cassandra-dc-east", metav1.GetOptions{}); err != nil || *set.Spec.Replicas != 11 {
+	if set, err := w.api.AppsV1().StatefulSets("default").Get(t.Context(), "cassandra-dc-east",
+		metav1.GetOptions{}); err != nil || *set.Spec.Replicas != 11 {
 		t.Errorf("%+v, %v", set, err)
 	}
 	if r.updates(t, `verdict="unread"`) == unread {
@@ -117,7 +121,8 @@ func (w *webhookTest) grantScale(t *testing.T) {
 func (w *webhookTest) revokeScale(t *testing.T) {
 	t.Helper()
 	for _, resource := range []string{"clusterrolebindings", "clusterroles"} {
-		if err := w.api.RbacV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer-webhook-scale").Do(t.Context()).Error(); err != nil {
+		if err := w.api.RbacV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer-webhook-scale").Do(
+			t.Context()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}

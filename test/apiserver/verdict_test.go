@@ -40,9 +40,10 @@ func TestAPIServer_DryRun(t *testing.T) {
 		refused  string
 		warnings []string
 	}{
-		"fine":      {},
-		"denied":    {refused: "ValidatingAdmissionPolicy 'denied' with binding 'denied' denied request: Deny denied"},
-		"warned-of": {warnings: []string{"Validation failed for ValidatingAdmissionPolicy 'warned-of' with binding 'warned-of': Warn warned-of"}},
+		"fine":   {},
+		"denied": {refused: "ValidatingAdmissionPolicy 'denied' with binding 'denied' denied request: Deny denied"},
+		"warned-of": {warnings: []string{"Validation failed for ValidatingAdmissionPolicy 'warned-of' " +
+			"with binding 'warned-of': Warn warned-of"}},
 	} {
 		v := k.DryRun(t.Context(), named(name))
 		if (v.Refused != "") != (want.refused != "") || !strings.Contains(v.Refused, want.refused) {

@@ -89,7 +89,8 @@ func (l webhookLifecycle) run(t *testing.T, stdin string, args ...string) {
 }
 
 // service is how the configurations name the Service. There is no Service network here.
-var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port): .*\n)*( +path: (\S+)\n)(?: +(?:namespace|name|port): .*\n)*`)
+var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port): .*\n)*( +path: ` +
+	`(\S+)\n)(?: +(?:namespace|name|port): .*\n)*`)
 
 // manifests returns the output of the command, with the server's address instead of the Service.
 func (l webhookLifecycle) manifests(t *testing.T, authorities []byte, flags ...string) string {

@@ -110,7 +110,8 @@ func (w *webhookTest) install(t *testing.T, kind string) {
 				point(&v.Webhooks[i].ClientConfig)
 			}
 			if err == nil {
-				_, err = w.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &v, metav1.CreateOptions{FieldValidation: "Strict"})
+				_, err = w.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(),
+					&v, metav1.CreateOptions{FieldValidation: "Strict"})
 			}
 		default:
 			err = yaml.UnmarshalStrict([]byte(document), &m)
@@ -118,7 +119,8 @@ func (w *webhookTest) install(t *testing.T, kind string) {
 				point(&m.Webhooks[i].ClientConfig)
 			}
 			if err == nil {
-				_, err = w.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &m, metav1.CreateOptions{FieldValidation: "Strict"})
+				_, err = w.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(),
+					&m, metav1.CreateOptions{FieldValidation: "Strict"})
 			}
 		}
 		if err != nil {
@@ -233,7 +235,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 const deniedBy = `admission webhook "pods.validate.dnsconfigurer.dev" denied the request: `
 
 // tooLong is a pod that would stay pending for ever.
-const tooLong = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"checkout-worker-0","namespace":"default"},"spec":{"subdomain":"checkout-workers-of-payments-production","setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}`
+const tooLong = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"checkout-worker-0",` +
+	`"namespace":"default"},"spec":{"subdomain":"checkout-workers-of-payments-production",` +
+	`"setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}`
 
 // vectors has the table judged.
 func (w *webhookTest) vectors(t *testing.T) {
@@ -258,7 +262,8 @@ func (w *webhookTest) vectors(t *testing.T) {
 		if !made[namespace] {
 			made[namespace] = true
 			text := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
-			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(text)).Do(t.Context())
+			w.api.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces").SetHeader("Content-Type",
+				"application/json").Body([]byte(text)).Do(t.Context())
 		}
 		judged++
 		h.SetRules(v.Node.Rules(t), admission.Report{})
@@ -286,7 +291,8 @@ func (w *webhookTest) large(t *testing.T) {
 	before := w.failedOpen(t)
 	for _, n := range []int{20_000, 60_000, 120_000} {
 		options := strings.TrimSuffix(strings.Repeat(`{"name":"edns0-"},`, n), ",")
-		s, err := w.create(t.Context(), []byte(strings.Replace(tooLong, `"spec":{`, `"spec":{"dnsConfig":{"options":[`+options+`]},`, 1)), true)
+		s, err := w.create(t.Context(),
+			[]byte(strings.Replace(tooLong, `"spec":{`, `"spec":{"dnsConfig":{"options":[`+options+`]},`, 1)), true)
 		if err != nil || !strings.HasPrefix(s.refused, deniedBy) || len(s.refused) > 4<<10 {
 			t.Errorf("%d options: %.500q, %v", n, s.refused, err)
 		}
@@ -377,7 +383,8 @@ func complete(t *testing.T, object []byte) (text []byte, namespace string) {
 // immutable field.
 func (w *webhookTest) autopath(t *testing.T) {
 	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.Node{ClusterDomain: "cluster.local"}.Rules(t)}))()
-	const yaml = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
+	const yaml = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},` +
+		`"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
 	if s, err := w.create(t.Context(), []byte(yaml), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
 		t.Errorf("without us: %q, %v", s.refused, err)
 	}
@@ -388,11 +395,13 @@ func (w *webhookTest) autopath(t *testing.T) {
 	})
 	pods := w.api.CoreV1().Pods("default")
 	stored, err := pods.Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil || stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Annotations[policy.OverrideAnnotation] != "ClusterFirstWithAutopath" {
+	if err != nil || stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" ||
+		stored.Annotations[policy.OverrideAnnotation] != "ClusterFirstWithAutopath" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
 	stored.Spec.DNSPolicy, stored.Labels = "ClusterFirstWithAutopath", map[string]string{"again": "yes"}
-	if stored, err = pods.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil || stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Labels["again"] != "yes" {
+	if stored, err = pods.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil ||
+		stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Labels["again"] != "yes" {
 		t.Errorf("applied again: %+v, %v", stored, err)
 	}
 }

@@ -30,14 +30,28 @@ type kind struct {
 
 var kinds = []kind{
 	{"Pod", true, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: Pod, metadata: {name: NAME, ANNOTATIONS}, spec: SPEC}`},
-	{"PodTemplate", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: PodTemplate, metadata: {name: NAME}, template: {metadata: {ANNOTATIONS}, spec: SPEC}}`},
-	{"ReplicationController", false, corev1.RestartPolicyAlways, `{apiVersion: v1, kind: ReplicationController, metadata: {name: NAME}, spec: {template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
-	{"Deployment", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
-	{"StatefulSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: NAME}, spec: {serviceName: db, selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
-	{"DaemonSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
-	{"ReplicaSet", false, corev1.RestartPolicyAlways, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: NAME}, spec: {selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
-	{"Job", true, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: Job, metadata: {name: NAME}, spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}`},
-	{"CronJob", false, corev1.RestartPolicyNever, `{apiVersion: batch/v1, kind: CronJob, metadata: {name: NAME}, spec: {schedule: "0 4 * * *", jobTemplate: {spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}}}`},
+	{"PodTemplate", false, corev1.RestartPolicyAlways,
+		`{apiVersion: v1, kind: PodTemplate, metadata: {name: NAME}, template: {metadata: {ANNOTATIONS}, spec: SPEC}}`},
+	{"ReplicationController", false, corev1.RestartPolicyAlways,
+		`{apiVersion: v1, kind: ReplicationController, metadata: {name: NAME}, spec: {template: ` +
+			`{metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"Deployment", false, corev1.RestartPolicyAlways,
+		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {selector: ` +
+			`{matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"StatefulSet", false, corev1.RestartPolicyAlways,
+		`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: NAME}, spec: {serviceName: db, ` +
+			`selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"DaemonSet", false, corev1.RestartPolicyAlways,
+		`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: NAME}, spec: {selector: ` +
+			`{matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"ReplicaSet", false, corev1.RestartPolicyAlways,
+		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: NAME}, spec: {selector: ` +
+			`{matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}, ANNOTATIONS}, spec: SPEC}}}`},
+	{"Job", true, corev1.RestartPolicyNever,
+		`{apiVersion: batch/v1, kind: Job, metadata: {name: NAME}, spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}`},
+	{"CronJob", false, corev1.RestartPolicyNever,
+		`{apiVersion: batch/v1, kind: CronJob, metadata: {name: NAME}, spec: {schedule: "0 4 * ` +
+			`* *", jobTemplate: {spec: {template: {metadata: {ANNOTATIONS}, spec: SPEC}}}}}`},
 }
 
 // templates are the kinds whose pods can be changed.

@@ -58,7 +58,8 @@ func checkAPI(t *testing.T, name string) {
 // exported returns the exported identifiers of the package at path, one a line.
 func exported(t *testing.T, path string) []string {
 	t.Helper()
-	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedName}, path)
+	loaded, err := packages.Load(
+		&packages.Config{Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedName}, path)
 	if err != nil || len(loaded) != 1 || len(loaded[0].Errors) > 0 {
 		t.Fatalf("loading %s: %v, %v", path, err, loaded)
 	}

@@ -65,7 +65,8 @@ var notPhrases = regexp.MustCompile(`(?i)^(is no (longer|more|less|\w+er|one)|th
 // quoted are texts with a forbidden phrase that other programs write. The key is the
 // file, the value a part of the text.
 var quoted = map[string][]string{
-	"CHANGELOG.md": {"is of no use", "stays in force", "settings in force", "trouble with", "is told whom to trust", "this is no review"}, // log messages of 0.1.0
+	// log messages of 0.1.0
+	"CHANGELOG.md": {"is of no use", "stays in force", "settings in force", "trouble with", "is told whom to trust", "this is no review"},
 
 	// The RNAME of local zones (RFC 6303 section 3).
 	"pkg/dnsserver/local_names.go":     {"nobody.invalid."},

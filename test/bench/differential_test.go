@@ -91,7 +91,8 @@ func build(t *testing.T, dir string) (coreDNS, program string) {
 	return coreDNS, program
 }
 
-func start(t *testing.T, binary string, run func(context.Context, string, peer.Cluster) (*peer.Process, error), c peer.Cluster) *peer.Process {
+func start(t *testing.T, binary string, run func(context.Context, string,
+	peer.Cluster) (*peer.Process, error), c peer.Cluster) *peer.Process {
 	t.Helper()
 	p, err := run(t.Context(), binary, c)
 	if err != nil {

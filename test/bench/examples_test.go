@@ -40,7 +40,8 @@ func specWorld() *world.World {
 	pet, no := "my-pet", false
 	return &world.World{
 		Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "default"}}},
-		Services:   []*corev1.Service{service("kubernetes", "10.3.0.1", "2001:db8::1"), service("headless", "None"), service("unready", "None"), external},
+		Services: []*corev1.Service{service("kubernetes", "10.3.0.1", "2001:db8::1"),
+			service("headless", "None"), service("unready", "None"), external},
 		Slices: []*discoveryv1.EndpointSlice{
 			slice(discoveryv1.AddressTypeIPv4,
 				discoveryv1.Endpoint{Addresses: []string{"10.3.0.100"}, Hostname: &pet},
@@ -60,7 +61,8 @@ func TestSpecification(t *testing.T) {
 		{"dns-version.cluster.local.", "TXT", `NOERROR aa | @ 28800 TXT "1.1.0"`},
 		{kubernetes, "A", "NOERROR aa | @ 5 A 10.3.0.1"},
 		{kubernetes, "AAAA", "NOERROR aa | @ 5 AAAA 2001:db8::1"},
-		{"_https._tcp." + kubernetes, "SRV", "NOERROR aa | @ 5 SRV 443 " + kubernetes + " | + " + kubernetes + " 5 A 10.3.0.1 | + " + kubernetes + " 5 AAAA 2001:db8::1"},
+		{"_https._tcp." + kubernetes, "SRV", "NOERROR aa | @ 5 SRV 443 " + kubernetes + " | + " +
+			kubernetes + " 5 A 10.3.0.1 | + " + kubernetes + " 5 AAAA 2001:db8::1"},
 		{"1.0.3.10.in-addr.arpa.", "PTR", "NOERROR aa | @ 5 PTR " + kubernetes},
 		{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.", "PTR", "NOERROR aa | @ 5 PTR " + kubernetes},
 		{headless, "A", "NOERROR aa | @ 5 A 10.3.0.100 | @ 5 A 10.3.0.2"},
@@ -68,7 +70,8 @@ func TestSpecification(t *testing.T) {
 		{"My-Pet." + headless, "A", "NOERROR aa | @ 5 A 10.3.0.100"},
 		{"my-pet." + headless, "AAAA", "NOERROR aa | @ 5 AAAA 2001:db8::2"},
 		{"_https._tcp." + headless, "SRV", "NOERROR aa | @ 5 SRV 443 10-3-0-2." + headless + " | @ 5 SRV 443 my-pet." + headless +
-			" | + 10-3-0-2." + headless + " 5 A 10.3.0.2 | + my-pet." + headless + " 5 A 10.3.0.100 | + my-pet." + headless + " 5 AAAA 2001:db8::2"},
+			" | + 10-3-0-2." + headless + " 5 A 10.3.0.2 | + my-pet." + headless +
+			" 5 A 10.3.0.100 | + my-pet." + headless + " 5 AAAA 2001:db8::2"},
 		{"100.0.3.10.in-addr.arpa.", "PTR", "NOERROR aa | @ 5 PTR my-pet." + headless},
 		{"3.0.3.10.in-addr.arpa.", "PTR", "NXDOMAIN SOA of arpa."},
 		{"unready.default.svc.cluster.local.", "A", "NXDOMAIN aa SOA of cluster.local."},

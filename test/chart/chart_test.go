@@ -178,8 +178,10 @@ func buildProgram(t *testing.T) string {
 
 // TestChart_Policies checks that the chart has the policies that the program prints.
 func TestChart_Policies(t *testing.T) {
-	rendered := render(t, "everything.yaml", "--set", "clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default}")
-	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default").Output()
+	rendered := render(t, "everything.yaml", "--set",
+		"clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default}")
+	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example",
+		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +265,10 @@ func TestChart_Values(t *testing.T) {
 		return d.([]any)[0].(map[string]any)["image"].(string)
 	}
 	for want, args := range map[string][]string{
-		"registry.corp.example:5000/dnsconfigurer:v9":                      {"--set", "image.registry=registry.corp.example:5000,image.tag=v9"},
-		"registry.example/dnsconfigurer@sha256:" + strings.Repeat("a", 64): {"--set", "image.tag=v9,image.digest=sha256:" + strings.Repeat("a", 64)},
+		"registry.corp.example:5000/dnsconfigurer:v9": {"--set",
+			"image.registry=registry.corp.example:5000,image.tag=v9"},
+		"registry.example/dnsconfigurer@sha256:" + strings.Repeat("a", 64): {"--set",
+			"image.tag=v9,image.digest=sha256:" + strings.Repeat("a", 64)},
 	} {
 		if got := image(args...); got != want {
 			t.Errorf("%v: image %s, want %s", args, got, want)
@@ -287,7 +291,8 @@ func TestChart_Values(t *testing.T) {
 		}
 	}
 	for component, oldest := range map[string]string{"webhook": "1.28.0", "policies": "1.35.0", "autopath": "1.36.0"} {
-		if _, err := helm(t, "template", "dnsconfigurer", chartDir, "--set", component+".enabled=true", "--kube-version", "1.27.9"); err == nil || !strings.Contains(err.Error(), component+".enabled: needs Kubernetes") {
+		if _, err := helm(t, "template", "dnsconfigurer", chartDir, "--set", component+".enabled=true",
+			"--kube-version", "1.27.9"); err == nil || !strings.Contains(err.Error(), component+".enabled: needs Kubernetes") {
 			t.Errorf("%s in Kubernetes 1.27: %v", component, err)
 		}
 		render(t, "", "--set", component+".enabled=true", "--kube-version", oldest)

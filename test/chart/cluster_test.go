@@ -27,7 +27,8 @@ const operatorKinds = `
     {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
 ---
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: prometheusrules.monitoring.coreos.com}, spec: {
-  group: monitoring.coreos.com, scope: Namespaced, names: {kind: PrometheusRule, plural: prometheusrules, singular: prometheusrule}, versions: [
+  group: monitoring.coreos.com, scope: Namespaced, names: {kind: PrometheusRule, plural: prometheusrules,
+    singular: prometheusrule}, versions: [
     {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
 `
 
@@ -94,7 +95,8 @@ func TestCluster_DryRun(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, values := range append(files, filepath.Join(chartDir, "values.yaml")) {
-		out, err := helm(t, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system", "--kube-version", "1.36.0", "--values", values)
+		out, err := helm(t, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system",
+			"--kube-version", "1.36.0", "--values", values)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +141,8 @@ func (c *cluster) list() map[string]version {
 	c.Helper()
 	kinds := strings.Fields(c.run("", "api-resources", "--verbs=list", "--output=name"))
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool {
-		return slices.Contains([]string{"componentstatuses", "endpoints", "events", "events.events.k8s.io", "leases.coordination.k8s.io"}, kind)
+		return slices.Contains([]string{"componentstatuses", "endpoints", "events",
+			"events.events.k8s.io", "leases.coordination.k8s.io"}, kind)
 	})
 	var all struct {
 		Items []struct {
@@ -155,7 +158,8 @@ func (c *cluster) list() map[string]version {
 	}
 	found := map[string]version{}
 	for _, o := range all.Items {
-		found[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace)+"/"+o.Metadata.Name] = version{o.Metadata.Generation, o.Metadata.ResourceVersion}
+		found[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace)+"/"+
+			o.Metadata.Name] = version{o.Metadata.Generation, o.Metadata.ResourceVersion}
 	}
 	return found
 }
@@ -187,7 +191,8 @@ func added(before, after map[string]version) (keys []string) {
 
 func (c *cluster) wantReplicas(want int) {
 	c.Helper()
-	if got := c.run("", "get", "deployment", "dnsconfigurer-dns", "--namespace", namespace, "--output=jsonpath={.spec.replicas}"); got != strconv.Itoa(want) {
+	if got := c.run("", "get", "deployment", "dnsconfigurer-dns", "--namespace", namespace,
+		"--output=jsonpath={.spec.replicas}"); got != strconv.Itoa(want) {
 		c.Errorf("%s replicas, want %d", got, want)
 	}
 }

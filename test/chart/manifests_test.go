@@ -103,11 +103,14 @@ func TestChart_Webhook(t *testing.T) {
 	for _, c := range []struct{ flags, values string }{
 		{"--self-signed", "mutating=true"},
 		{"--self-signed --scale=false --mutating=false", "scale=false,webhook.mutating=false"},
-		{"--self-signed --api-server-cidr 192.0.2.0/29,2001:db8::/64", "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
-		{"--cert-manager-issuer ClusterIssuer/internal", "certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal"},
+		{"--self-signed --api-server-cidr 192.0.2.0/29,2001:db8::/64",
+			"networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
+		{"--cert-manager-issuer ClusterIssuer/internal",
+			"certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal"},
 		{"--ca-file " + ca + " --scale=false", "certificate.source=secret,webhook.scale=false"},
 	} {
-		flags := append(strings.Fields(c.flags), "--image", "registry.corp.example/dns:v9", "--namespace", "admission", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10")
+		flags := append(strings.Fields(c.flags), "--image", "registry.corp.example/dns:v9",
+			"--namespace", "admission", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10")
 		out, err := exec.Command(program, append([]string{"webhook", "manifests"}, flags...)...).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", c.flags, err)

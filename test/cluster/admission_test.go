@@ -135,7 +135,8 @@ func TestAdmissionDifferential(t *testing.T) {
 	}
 	count := map[verdict]int{}
 	for i, a := range ask(t, list) {
-		want := verdict{refused: a.Error != "", cut: slices.ContainsFunc(a.Events, func(e cases.Event) bool { return e.Reason == "DNSConfigForming" })}
+		want := verdict{refused: a.Error != "",
+			cut: slices.ContainsFunc(a.Events, func(e cases.Event) bool { return e.Reason == "DNSConfigForming" })}
 		if count[want]++; want != verdicts[i] {
 			t.Errorf("the kubelet: %+v, the rules: %+v: %s %v\n%s", want, verdicts[i], a.Error, a.Events, list[i].String())
 		}

@@ -27,8 +27,10 @@ func mergeKubeletConfigurations(*kubeletconfig.KubeletConfiguration, string) ([]
 
 // dropInLines are the lines of generated files.
 var dropInLines = []string{
-	"clusterDNS: [10.96.0.10]\n", "clusterDNS: [192.0.2.1, 192.0.2.2]\n", "clusterDNS: []\n", "clusterDNS: null\n", "clusterdns: [192.0.2.3]\n", "ClusterDNS: [192.0.2.4]\n",
-	"clusterDomain: cluster.local\n", "clusterDomain: other.example\n", "clusterDomain: ''\n", "clusterDomain: null\n", "CLUSTERDOMAIN: upper.example\n",
+	"clusterDNS: [10.96.0.10]\n", "clusterDNS: [192.0.2.1, 192.0.2.2]\n", "clusterDNS: []\n",
+	"clusterDNS: null\n", "clusterdns: [192.0.2.3]\n", "ClusterDNS: [192.0.2.4]\n",
+	"clusterDomain: cluster.local\n", "clusterDomain: other.example\n", "clusterDomain: ''\n",
+	"clusterDomain: null\n", "CLUSTERDOMAIN: upper.example\n",
 	"resolvConf: /run/resolv.conf\n", "resolvConf: relative\n", "resolvConf: ''\n", "resolvConf: null\n", "resolvconf: /lower\n",
 	"maxPods: 5\n",
 }

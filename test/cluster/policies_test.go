@@ -106,7 +106,8 @@ func TestPolicyVectors(t *testing.T) {
 			}
 		}
 		slices.Sort(costs)
-		t.Logf("with the functions of %v: %d vectors cost %d in the median, %d at most, of %d", release, len(costs), costs[len(costs)/2], costs[len(costs)-1], celconfig.RuntimeCELCostBudget)
+		t.Logf("with the functions of %v: %d vectors cost %d in the median, %d at most, of %d",
+			release, len(costs), costs[len(costs)/2], costs[len(costs)-1], celconfig.RuntimeCELCostBudget)
 		if costs[len(costs)-1] > celconfig.RuntimeCELCostBudget/100 {
 			t.Error("that is too much")
 		}
@@ -138,7 +139,8 @@ func TestPolicyDifferential(t *testing.T) {
 		object, gvk := decode(t, text)
 		found, verdict := checkObject(t, text, *gvk, node)
 		if slices.ContainsFunc(found, func(f policy.Finding) bool {
-			return f.EnforcedBy == policy.EnforcedByAPIServer && f.IsError() && !strings.Contains(f.Message, "the API server accepts the object")
+			return f.EnforcedBy == policy.EnforcedByAPIServer && f.IsError() &&
+				!strings.Contains(f.Message, "the API server accepts the object")
 		}) {
 			continue // no policy matches it
 		}
@@ -159,7 +161,8 @@ func TestPolicyDifferential(t *testing.T) {
 			silent++
 		}
 	}
-	t.Logf("%d objects: of %d nothing was said, of others %v; the cost was %d at most, of %d", compared, silent, spoken, most, celconfig.RuntimeCELCostBudget)
+	t.Logf("%d objects: of %d nothing was said, of others %v; the cost was %d at most, of %d",
+		compared, silent, spoken, most, celconfig.RuntimeCELCostBudget)
 	table, err := vectors.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -201,13 +204,16 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 	spec := pod.Spec
 	spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
 	annotations := map[string]string{policy.OverrideAnnotation: []string{
-		"", "", "clusterFirstWithAutopath", "Default", "Autopath", "None", "clu\u017fterFirstWithAutopath", "\x1b[1m" + strings.Repeat("é", 70),
+		"", "", "clusterFirstWithAutopath", "Default", "Autopath", "None", "clu\u017fterFirstWithAutopath",
+		"\x1b[1m" + strings.Repeat("é", 70),
 	}[turn%8]}
 	if turn%7 == 0 { // a rare form
 		spec.DNSConfig = stdcmp.Or(spec.DNSConfig, &corev1.PodDNSConfig{}).DeepCopy()
 		spec.DNSConfig.Options = append(spec.DNSConfig.Options, []corev1.PodDNSConfigOption{
-			{Name: "attempts", Value: new("0")}, {Name: "attempts:0"}, {Name: "edns0", Value: new("a\nsearch b")}, {Name: "attempts", Value: new("00")}, {Name: "a\x00"},
-			{Name: "ndots", Value: new(strings.Repeat("0", 17) + "9")}, {Name: "ndots", Value: new(strings.Repeat("0", 18) + "9")}, {Name: "timeout", Value: new("\u0663")},
+			{Name: "attempts", Value: new("0")}, {Name: "attempts:0"},
+			{Name: "edns0", Value: new("a\nsearch b")}, {Name: "attempts", Value: new("00")}, {Name: "a\x00"},
+			{Name: "ndots", Value: new(strings.Repeat("0", 17) + "9")},
+			{Name: "ndots", Value: new(strings.Repeat("0", 18) + "9")}, {Name: "timeout", Value: new("\u0663")},
 			{Name: strings.Repeat("é", 71)}, {Name: "\u202e\u00a0\ufffd\x7f\t\\\""}, {Name: "ndots:" + strings.Repeat("\U0001f600", 70)},
 			{Name: strings.Repeat("a", 300) + "\n"}, {Name: "rotate", Value: new(strings.Repeat("é", 300))},
 			{Name: strings.Repeat("é", 125), Value: new("attempts:0")}, {Name: "attempts", Value: new("0" + strings.Repeat("é", 120))},
@@ -245,7 +251,8 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 			o["metadata"].(map[string]any)["name"] = strings.Repeat("n", 54)
 			count, start = 100_000_000, 0
 		}
-		o["spec"] = map[string]any{"template": template, "serviceName": spec.Subdomain, "replicas": count, "ordinals": map[string]int{"start": start}}
+		o["spec"] = map[string]any{"template": template, "serviceName": spec.Subdomain,
+			"replicas": count, "ordinals": map[string]int{"start": start}}
 	default:
 		o["spec"] = map[string]any{"template": template}
 	}
@@ -354,7 +361,8 @@ func compile(t *testing.T, release *version.Version) []compiled {
 		}
 		options := plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
 		for _, v := range p.Spec.Variables {
-			if r := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions); r.Error != nil {
+			if r := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
+				options, environment.NewExpressions); r.Error != nil {
 				t.Errorf("%s: %v: %s: %v", p.Name, release, v.Name, r.Error)
 			}
 		}
@@ -368,7 +376,8 @@ func compile(t *testing.T, release *version.Version) []compiled {
 		}
 		k := compiled{
 			p, c.CompileCondition(conditions, options, environment.NewExpressions),
-			c.CompileCondition(validations, options, environment.NewExpressions), c.CompileCondition(messages, options, environment.NewExpressions),
+			c.CompileCondition(validations, options, environment.NewExpressions),
+			c.CompileCondition(messages, options, environment.NewExpressions),
 		}
 		for _, e := range []plugincel.ConditionEvaluator{k.conditions, k.validations, k.messages} {
 			for _, err := range e.CompilationErrors() {
@@ -385,14 +394,16 @@ func compile(t *testing.T, release *version.Version) []compiled {
 
 // evaluate returns the messages of the policies for the creation of an object, and the
 // cost.
-func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk schema.GroupVersionKind, n vectors.Node) (said []string, cost int64) {
+func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk schema.GroupVersionKind,
+	n vectors.Node) (said []string, cost int64) {
 	t.Helper()
 	meta, err := apimeta.Accessor(object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	gvr := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
-	attributes := admission.NewAttributesRecord(object, nil, gvk, meta.GetNamespace(), meta.GetName(), gvr, "", admission.Create, &metav1.CreateOptions{}, true, nil)
+	attributes := admission.NewAttributesRecord(object, nil, gvk, meta.GetNamespace(), meta.GetName(),
+		gvr, "", admission.Create, &metav1.CreateOptions{}, true, nil)
 	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: object}
 	request := plugincel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(gvr), metav1.GroupVersionKind(gvk))
 	inputs := plugincel.OptionalVariableBindings{VersionedParams: &corev1.ConfigMap{Data: map[string]string{

@@ -102,7 +102,8 @@ func repeats(values []string) bool {
 
 func hasEvent(reason, message string) hit {
 	return func(_ *cases.Case, a *cases.Answer) bool {
-		return slices.ContainsFunc(a.Events, func(e cases.Event) bool { return e.Reason == reason && strings.HasPrefix(e.Message, message) })
+		return slices.ContainsFunc(a.Events,
+			func(e cases.Event) bool { return e.Reason == reason && strings.HasPrefix(e.Message, message) })
 	}
 }
 

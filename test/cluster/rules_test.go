@@ -45,7 +45,8 @@ var rules = []rule{
 	{"H8", "a trailing dot", hostLine("search", func(s string) bool { return strings.HasSuffix(s, ".") && s != "." })},
 	{"H8", "the domain .", hostLine("search", func(s string) bool { return s == "." })},
 	{"H9", "several options lines", hostLines("options")},
-	{"H9", "a key with several values", hostLine("options", func(s string) bool { return s == "ndots:1" }, func(s string) bool { return s == "ndots:2" })},
+	{"H9", "a key with several values",
+		hostLine("options", func(s string) bool { return s == "ndots:1" }, func(s string) bool { return s == "ndots:2" })},
 
 	{"P1", "None", hasPolicy(corev1.DNSNone)},
 	{"P1", "Default", hasPolicy(corev1.DNSDefault)},
@@ -84,7 +85,8 @@ var rules = []rule{
 	{"M2", "a domain is kept as it is written", dnsConfig(func(p *corev1.PodDNSConfig) bool {
 		return slices.ContainsFunc(p.Searches, func(s string) bool { return strings.HasSuffix(s, ".") || strings.ToLower(s) != s })
 	})},
-	{"M3", "an empty dnsConfig", dnsConfig(func(p *corev1.PodDNSConfig) bool { return len(p.Nameservers)+len(p.Searches)+len(p.Options) == 0 })},
+	{"M3", "an empty dnsConfig",
+		dnsConfig(func(p *corev1.PodDNSConfig) bool { return len(p.Nameservers)+len(p.Searches)+len(p.Options) == 0 })},
 	{"M3", "no dnsConfig: duplicates stay", func(c *cases.Case, a *cases.Answer) bool {
 		return c.Pod.Spec.DNSConfig == nil && (repeats(a.Servers) || repeats(a.Searches))
 	}},
@@ -103,7 +105,9 @@ var rules = []rule{
 	}},
 	{"L2", "a domain of 254 bytes", func(c *cases.Case, a *cases.Answer) bool {
 		isLong := func(s string) bool { return len(s) == 254 }
-		return searchesCut(c, a) && (hostLine("search", isLong)(c, a) || dnsConfig(func(p *corev1.PodDNSConfig) bool { return slices.ContainsFunc(p.Searches, isLong) })(c, a))
+		return searchesCut(c, a) &&
+			(hostLine("search", isLong)(c, a) ||
+				dnsConfig(func(p *corev1.PodDNSConfig) bool { return slices.ContainsFunc(p.Searches, isLong) })(c, a))
 	}},
 	{"L2", "2048 bytes in all", func(_ *cases.Case, a *cases.Answer) bool { return len(strings.Join(a.Searches, " ")) == 2048 }},
 	{"L2", "2049 and more", func(c *cases.Case, a *cases.Answer) bool {
@@ -120,7 +124,8 @@ var rules = []rule{
 	{"L4", "a domain is too long", nodeEvent("more than allowed 253")},
 	{"L4", "the line is too long", nodeEvent("more than allowed 2048")},
 	{"L5", "an event on the node has no UID", func(_ *cases.Case, a *cases.Answer) bool {
-		return slices.ContainsFunc(slices.Concat(a.Events, a.NodeEvents), func(e cases.Event) bool { return strings.HasPrefix(e.Object, "Node ") })
+		return slices.ContainsFunc(slices.Concat(a.Events, a.NodeEvents),
+			func(e cases.Event) bool { return strings.HasPrefix(e.Object, "Node ") })
 	}},
 
 	{"N1", "the host's network", func(c *cases.Case, a *cases.Answer) bool { return c.Pod.Spec.HostNetwork && a.Error == "" }},

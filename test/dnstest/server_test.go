@@ -33,7 +33,8 @@ func TestStart(t *testing.T) {
 		}
 	}
 	c := dns.Client{Timeout: 50 * time.Millisecond}
-	if r, _, err := c.Exchange(new(dns.Msg).SetQuestion("silent.example.", dns.TypeA), s.Addr.String()); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if r, _, err := c.Exchange(new(dns.Msg).SetQuestion("silent.example.", dns.TypeA),
+		s.Addr.String()); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("silent: %v, %v", r, err)
 	}
 	if s.OverTCP.Load() != 1 || s.Conns.Load() != 1 {

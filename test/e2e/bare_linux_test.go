@@ -24,7 +24,8 @@ type observation struct {
 }
 
 // comparedNames are resolved in addition to those of lookups.
-var comparedNames = []string{"db", "db-0.db", "db-1.db.shop.svc.cluster.local", "no-pod.db", "kubernetes.default", "nothing.default.svc.cluster.local"}
+var comparedNames = []string{"db", "db-0.db", "db-1.db.shop.svc.cluster.local", "no-pod.db",
+	"kubernetes.default", "nothing.default.svc.cluster.local"}
 
 // barePods returns those of policyPods that docs/divergences.md does not exempt: D5 and D6 are
 // about autopath.

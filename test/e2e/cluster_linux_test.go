@@ -103,7 +103,8 @@ func startCluster(t *testing.T, p programs) *cluster {
 	c.startControlPlane(t)
 	c.writeNodeFiles(t)
 	c.shim, c.runtime = c.newShim(t), connect(t, shimSocket)
-	c.kubelet = c.newProcess(p.Kubelet, "--config="+kubeletConfig, "--kubeconfig="+nodeIdentity, "--node-ip="+nodeIP+","+nodeIP6, kubeletFlags(t))
+	c.kubelet = c.newProcess(p.Kubelet, "--config="+kubeletConfig, "--kubeconfig="+nodeIdentity,
+		"--node-ip="+nodeIP+","+nodeIP6, kubeletFlags(t))
 	start(t, c.shim, c.kubelet)
 	c.run(t, "", "wait", "--for=create", "node/"+nodeName, "--timeout="+patience.String())
 	start(t, c.newProcess(p.Proxy, "--config="+proxyConfig))
@@ -201,14 +202,15 @@ func (c *cluster) writeNodeFiles(t *testing.T) {
 	for path, text := range nodeFiles {
 		writeFile(t, path, strings.ReplaceAll(text, "CGROUP", cgroup))
 	}
-	writeFile(t, shimConfig, regexp.MustCompile(`(?m)^mode: .*|^  nodeName: .*`).ReplaceAllStringFunc(deployed(t, "shim.yaml"), func(line string) string {
-		if strings.HasPrefix(line, "mode") {
-			return "mode: Generate"
-		}
-		return "  nodeName: " + nodeName
-	})+"\nautopath: {nodeCache: "+nodeCache+"}\n"+
-		// On a busy machine a pod may take more than the second that the shim waits for it.
-		"onUnknownPod: Fail\n")
+	writeFile(t, shimConfig,
+		regexp.MustCompile(`(?m)^mode: .*|^  nodeName: .*`).ReplaceAllStringFunc(deployed(t, "shim.yaml"), func(line string) string {
+			if strings.HasPrefix(line, "mode") {
+				return "mode: Generate"
+			}
+			return "  nodeName: " + nodeName
+		})+"\nautopath: {nodeCache: "+nodeCache+"}\n"+
+			// On a busy machine a pod may take more than the second that the shim waits for it.
+			"onUnknownPod: Fail\n")
 }
 
 // deployed returns a file of deploy/systemd.

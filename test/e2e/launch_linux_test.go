@@ -159,7 +159,8 @@ func launch(t *testing.T, p programs) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-ec", enter, "sh", self, "-test.run=" + flag.Lookup("test.run").Value.String(), "-test.v=" + flag.Lookup("test.v").Value.String()}
+	args := []string{"-ec", enter, "sh", self, "-test.run=" + flag.Lookup("test.run").Value.String(),
+		"-test.v=" + flag.Lookup("test.v").Value.String()}
 	if deadline, ok := t.Deadline(); ok {
 		args = append(args, "-test.timeout="+(time.Until(deadline)-10*time.Second).String())
 	}

@@ -119,7 +119,8 @@ func (c *cluster) tryExec(t *testing.T, pod string, command ...string) (string, 
 	if err != nil {
 		return "", err
 	}
-	r, err := c.runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: int64(patience.Seconds())})
+	r, err := c.runtime.ExecSync(t.Context(),
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: int64(patience.Seconds())})
 	if err == nil && r.ExitCode != 0 {
 		err = errors.New("exit code " + fmt.Sprint(r.ExitCode))
 	}

@@ -62,23 +62,28 @@ func policyPods() map[string]policyPod {
 			"nameserver 10.96.0.10\nnameserver 203.0.113.53\n" + clusterSearch + " extra.example\noptions ndots:2 edns0"}},
 		"default": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, want: view{"default", hostText}},
 		"default-merged": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault, DNSConfig: dnsConfig()}, want: view{"default-merged",
-			"nameserver 192.0.2.53\nnameserver 203.0.113.53\nsearch corp.example node.example extra.example shop.svc.cluster.local\noptions timeout:3 attempts:2 ndots:2 edns0"}},
+			"nameserver 192.0.2.53\nnameserver 203.0.113.53\n" +
+				"search corp.example node.example extra.example shop.svc.cluster.local\noptions timeout:3 attempts:2 ndots:2 edns0"}},
 		"none": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: dnsConfig()}, want: view{"none",
 			"nameserver 203.0.113.53\nsearch extra.example shop.svc.cluster.local\noptions ndots:2 edns0"}},
 		"host-network": {spec: corev1.PodSpec{HostNetwork: true}, want: view{nodeName, hostText}},
 		"host-network-with-cluster-dns": {spec: corev1.PodSpec{HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet},
 			want: view{nodeName, clusterText}},
-		"pod-network-with-host-net": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet}, want: view{"pod-network-with-host-net", clusterText}},
-		"hostname":                  {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web"}, want: view{"one", clusterText}},
-		"fqdn":                      {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, want: view{"one" + fqdnRest, clusterText}},
-		"fqdn-of-64":                {spec: corev1.PodSpec{Hostname: longest, Subdomain: "web", SetHostnameAsFQDN: &yes}, want: view{longest + fqdnRest, clusterText}},
-		"fqdn-without-subdomain":    {spec: corev1.PodSpec{SetHostnameAsFQDN: &yes}, want: view{"fqdn-without-subdomain", clusterText}},
+		"pod-network-with-host-net": {spec: corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet},
+			want: view{"pod-network-with-host-net", clusterText}},
+		"hostname": {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web"}, want: view{"one", clusterText}},
+		"fqdn": {spec: corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes},
+			want: view{"one" + fqdnRest, clusterText}},
+		"fqdn-of-64": {spec: corev1.PodSpec{Hostname: longest, Subdomain: "web", SetHostnameAsFQDN: &yes},
+			want: view{longest + fqdnRest, clusterText}},
+		"fqdn-without-subdomain": {spec: corev1.PodSpec{SetHostnameAsFQDN: &yes}, want: view{"fqdn-without-subdomain", clusterText}},
 
 		"autopath":                 {autopath: "ClusterFirstWithAutopath", want: view{"autopath", autopathText}},
 		"autopath-kep":             {spec: corev1.PodSpec{DNSPolicy: kepPolicy}, want: view{"autopath-kep", autopathText}},
 		"autopath-on-host-network": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, HostNetwork: true}, want: view{nodeName, autopathText}},
 		"autopath-merged": {spec: corev1.PodSpec{DNSPolicy: kepPolicy, DNSConfig: dnsConfig()}, want: view{"autopath-merged",
-			"nameserver 169.254.20.10\nnameserver 203.0.113.53\nsearch search.shop.cluster.local.ap.k8s.io extra.example shop.svc.cluster.local\noptions ndots:2 edns0"}},
+			"nameserver 169.254.20.10\nnameserver 203.0.113.53\n" +
+				"search search.shop.cluster.local.ap.k8s.io extra.example shop.svc.cluster.local\noptions ndots:2 edns0"}},
 	}
 }
 

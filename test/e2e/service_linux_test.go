@@ -13,7 +13,8 @@ import (
 const services = `apiVersion: v1
 kind: Service
 metadata: {namespace: shop, name: web}
-spec: {clusterIP: 10.96.1.1, clusterIPs: [10.96.1.1, "fd00:10:96::101"], ipFamilyPolicy: RequireDualStack, selector: {app: web}, ports: [{port: 80}]}
+spec: {clusterIP: 10.96.1.1, clusterIPs: [10.96.1.1, "fd00:10:96::101"], ipFamilyPolicy: RequireDualStack,
+  selector: {app: web}, ports: [{port: 80}]}
 ---
 apiVersion: v1
 kind: Service

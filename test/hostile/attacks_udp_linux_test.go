@@ -196,7 +196,8 @@ func brokenQuery() []byte {
 
 // floods are the attacks with datagrams.
 var floods = []attack{
-	flood("search lists by option, 32 domains", 200, 1, query(dns.TypeA, func() string { return randomLabel() + "." }, withSearchList)).saturating(),
+	flood("search lists by option, 32 domains", 200, 1,
+		query(dns.TypeA, func() string { return randomLabel() + "." }, withSearchList)).saturating(),
 	flood("search lists by name", 500, 1, query(dns.TypeA, random("search.default.cluster.local.ap.k8s.io."), edns)).saturating(),
 	flood("names below the autopath suffix", 3000, 1, query(dns.TypeA, random("ap.k8s.io."), edns)),
 	flood("silent upstream domain", 2000, 1, query(dns.TypeA, random(silentDomain))).saturating(),

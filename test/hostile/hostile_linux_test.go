@@ -131,7 +131,8 @@ func defend(t *testing.T, a attack, pace float64, target *server, all []*server,
 	report.add(a, target, int(hostile.sent.Load()), r, peak)
 	for k := range numKinds {
 		if r.rate(k) < leastRight[k] {
-			t.Errorf("%s names: %d of %d replies were right, want %.1f %%:\n%s", k, r.right[k], r.sent[k], 100*leastRight[k], strings.Join(r.wrong, "\n"))
+			t.Errorf("%s names: %d of %d replies were right, want %.1f %%:\n%s", k, r.right[k],
+				r.sent[k], 100*leastRight[k], strings.Join(r.wrong, "\n"))
 		}
 	}
 	for _, s := range all {
@@ -191,14 +192,16 @@ func (r *table) add(a attack, s *server, sent int, with *result, peak int) {
 	times := func(r *result) string {
 		return fmt.Sprintf("%.1f, %.1f", milliseconds(r.quantile(0.5)), milliseconds(r.quantile(0.99)))
 	}
-	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %d | %s | %s | %s | %s | %d |", a.name, s.name, a.rate, sent, shares(base), shares(with), times(base), times(with), peak))
+	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %d | %s | %s | %s | %s | %d |", a.name,
+		s.name, a.rate, sent, shares(base), shares(with), times(base), times(with), peak))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // String returns the table in Markdown.
 func (r *table) String() string {
-	return "\n| attack | server | rate | sent | right without, % | right with, % | p50, p99 without, ms | p50, p99 with, ms | memory, MiB |\n" +
+	return "\n| attack | server | rate | sent | right without, % | right with, % | p50, p99 without, " +
+		"ms | p50, p99 with, ms | memory, MiB |\n" +
 		"|---|---|---|---|---|---|---|---|---|\n" + strings.Join(r.rows, "\n")
 }
 

@@ -189,7 +189,8 @@ func objects() []byte {
 		service(name, "clusterIP: None")
 		for i := 0; i < endpoints; i += 100 {
 			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"+
-				"metadata: {name: %s-%d, namespace: default, labels: {kubernetes.io/service-name: %s}}\nports: [%s]\nendpoints:\n", name, i, name, ports)
+				"metadata: {name: %s-%d, namespace: default, labels: {kubernetes.io/service-name: %s}}\n"+
+				"ports: [%s]\nendpoints:\n", name, i, name, ports)
 			for j := range 100 {
 				fmt.Fprintf(&b, "- {addresses: [%s]}\n", endpointAddress(name, i+j))
 			}

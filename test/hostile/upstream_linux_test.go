@@ -104,7 +104,8 @@ func broken(m *dns.Msg) []dnstest.Message {
 	q := m.Question[0]
 	good := pack(withAddress(m, 60))
 	data := len(good) - 4 // of the address
-	if malformed := map[uint16]string{dns.TypeEUI48: "010203", dns.TypeHTTPS: "00010000040000000100", dns.TypeNSEC: "00ff00"}[q.Qtype]; malformed != "" {
+	if malformed := map[uint16]string{dns.TypeEUI48: "010203", dns.TypeHTTPS: "00010000040000000100",
+		dns.TypeNSEC: "00ff00"}[q.Qtype]; malformed != "" {
 		m.Answer = []dns.RR{&dns.RFC3597{Hdr: header(q.Name, q.Qtype, 60), Rdata: malformed}}
 		return []dnstest.Message{{Wire: pack(m)}}
 	}

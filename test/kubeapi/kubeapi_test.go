@@ -258,7 +258,8 @@ func TestServer_SetFault(t *testing.T) {
 		s.Apply(pod("p", "n1"))
 		pods := local(t, s).CoreV1().Pods("shop")
 		s.DisableStreamingLists()
-		streaming := metav1.ListOptions{SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
+		streaming := metav1.ListOptions{SendInitialEvents: new(true),
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
 		if _, err := pods.Watch(t.Context(), streaming); !apierrors.IsInvalid(err) {
 			t.Errorf("streaming list: %v", err)
 		}
@@ -274,7 +275,8 @@ func TestServer_SetFault(t *testing.T) {
 
 func TestServer_Rejects(t *testing.T) {
 	s := kubeapi.New()
-	s.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
+	s.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
 	api := client(t, start(t, s), runtime.ContentTypeJSON)
 	ctx := t.Context()
 	if ns, err := api.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}); err != nil || ns.UID == "" {
@@ -303,7 +305,8 @@ func TestServer_Rejects(t *testing.T) {
 	if e := <-w.ResultChan(); !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		t.Errorf("%+v", e)
 	}
-	want := map[string]int{"get namespaces": 1, "list endpointslices": 1, "get nodes": 1, "list ": 1, "list services": 1, "watch services": 1}
+	want := map[string]int{"get namespaces": 1, "list endpointslices": 1, "get nodes": 1, "list ": 1,
+		"list services": 1, "watch services": 1}
 	if got := s.Requests(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
 	}

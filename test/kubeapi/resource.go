@@ -33,7 +33,8 @@ type resource struct {
 
 var resources = []resource{
 	{"services", corev1.SchemeGroupVersion.WithKind("Service"), new(corev1.ServiceList), new(corev1.Service)},
-	{"endpointslices", discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), new(discoveryv1.EndpointSliceList), new(discoveryv1.EndpointSlice)},
+	{"endpointslices", discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		new(discoveryv1.EndpointSliceList), new(discoveryv1.EndpointSlice)},
 	{"namespaces", corev1.SchemeGroupVersion.WithKind("Namespace"), new(corev1.NamespaceList), new(corev1.Namespace)},
 	{"pods", corev1.SchemeGroupVersion.WithKind("Pod"), new(corev1.PodList), new(corev1.Pod)},
 	{"statefulsets", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), new(appsv1.StatefulSetList), new(appsv1.StatefulSet)},

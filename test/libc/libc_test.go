@@ -130,8 +130,9 @@ func TestGlibc_NewOptions(t *testing.T) {
 	program := compile(t, glibc241, "glibc")
 	file := isolate(t)
 	for options, set := range map[string]int{
-		"strict-error": strictError, "rotate -rotate": 0, "edns0 trust-ad -edns0": trustAD, "single-request -single-request-reopen": singleRequest,
-		"no-aaaa use-vc rotate": noAAAA | useVC | rotate,
+		"strict-error": strictError, "rotate -rotate": 0, "edns0 trust-ad -edns0": trustAD,
+		"single-request -single-request-reopen": singleRequest,
+		"no-aaaa use-vc rotate":                 noAAAA | useVC | rotate,
 	} {
 		write(t, file, "options "+options+"\n")
 		got, err := tell(program)
@@ -166,7 +167,8 @@ func TestGo(t *testing.T) {
 	program := compile(t, goNet, "")
 	file := isolate(t)
 	long := strings.Repeat("x", 1<<16-len("search a\n")-1)
-	list := append(texts(1500, knownZones), long+"\nsearch a\n", long+"xxxxxxxxx\nsearch a", long+"xxxxxxxxxx\nsearch a\n", "search a\n"+long+"xxxxxxxxx", "search a\n"+long+"xxxxxxxxxx")
+	list := append(texts(1500, knownZones), long+"\nsearch a\n", long+"xxxxxxxxx\nsearch a",
+		long+"xxxxxxxxxx\nsearch a\n", "search a\n"+long+"xxxxxxxxx", "search a\n"+long+"xxxxxxxxxx")
 	for _, text := range list {
 		write(t, file, text)
 		got, err := tell(program)

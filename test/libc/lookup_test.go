@@ -126,9 +126,12 @@ func inTime(t *testing.T, compare func() (problem string)) {
 // lookupText returns a text whose servers all exist and which crashes neither library.
 func lookupText(r *rand.Rand) string {
 	lines := []string{
-		"nameserver 127.0.0.1", "nameserver 127.0.0.2", "nameserver 127.3", "nameserver 127.0.0.0x4", "nameserver ::1", "nameserver nowhere", "nameserver 127.0.0.2 x", " nameserver 127.0.0.3",
-		"search one two.example three", "search one", "search", "domain d.example", "search 1.x 2.x 3.x 4.x 5.x 6.x 7.x 8.x", "search a." + strings.Repeat("b.", 90) + "c d." + strings.Repeat("e.", 30) + "f",
-		"options ndots:2", "options ndots:0", "options ndots:5 timeout:2", "options attempts:3 edns0", "options ndots:15", "# nothing", "x\x00",
+		"nameserver 127.0.0.1", "nameserver 127.0.0.2", "nameserver 127.3", "nameserver 127.0.0.0x4",
+		"nameserver ::1", "nameserver nowhere", "nameserver 127.0.0.2 x", " nameserver 127.0.0.3",
+		"search one two.example three", "search one", "search", "domain d.example",
+		"search 1.x 2.x 3.x 4.x 5.x 6.x 7.x 8.x", "search a." + strings.Repeat("b.", 90) + "c d." + strings.Repeat("e.", 30) + "f",
+		"options ndots:2", "options ndots:0", "options ndots:5 timeout:2", "options attempts:3 edns0",
+		"options ndots:15", "# nothing", "x\x00",
 	}
 	n := r.IntN(7)
 	r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })

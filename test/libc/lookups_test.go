@@ -77,15 +77,20 @@ func (c *lookupCase) removeRaces() {
 
 func composeName(r *rand.Rand) string {
 	if r.IntN(4) > 0 {
-		return pick(r, []string{"a", "web", "web.shop", "web.shop.svc", "www.corp.example", "www.corp.example.", "a.b.c.d.e.f", "WEB.Shop", "web.", "a_b", "a.onion", "_x._tcp.shop", "a-"})
+		return pick(r, []string{"a", "web", "web.shop", "web.shop.svc", "www.corp.example",
+			"www.corp.example.", "a.b.c.d.e.f", "WEB.Shop", "web.", "a_b", "a.onion", "_x._tcp.shop", "a-"})
 	}
 	label, tail := strings.Repeat("x", 63), "."+strings.Repeat("y", 59)
 	return pick(r, []string{
-		"10.0.0.1", "127.1", "0x7f000001", "256.1.1.1", "1.2.3.4.5", "10.0.0.1%lo", "10.0.0.1.", "::1", "::ffff:10.0.0.1", "fe80::1%lo", "2001:db8::1%1", "2001:db8::1%lo", "::1%", ":::",
+		"10.0.0.1", "127.1", "0x7f000001", "256.1.1.1", "1.2.3.4.5", "10.0.0.1%lo", "10.0.0.1.",
+		"::1", "::ffff:10.0.0.1", "fe80::1%lo", "2001:db8::1%1", "2001:db8::1%lo", "::1%", ":::",
 		"-a", "a.-b", "a b", "a*b", "\u00e4", "a@b", "a..b", ".a", "a..", ".", "..", "", "a\\.b", "a\\", "a/b", "a:b",
 		label, label + "x", label + "." + label, "a." + label + "x.b",
-		label + "." + label + "." + label + tail, label + "." + label + "." + label + tail + "y", label + "." + label + "." + label + tail + "yy", label + "." + label + "." + label + tail + "yyy", label + "." + label + "." + label + tail + "y.",
-		strings.Repeat("z.", 120) + "z", strings.Repeat("z.", 126) + "z", strings.Repeat("z.", 126) + "zz", strings.Repeat("z.", 127) + "z", strings.Repeat("x", 300),
+		label + "." + label + "." + label + tail, label + "." + label + "." + label + tail + "y",
+		label + "." + label + "." + label + tail + "yy", label + "." + label + "." + label + tail + "yyy",
+		label + "." + label + "." + label + tail + "y.",
+		strings.Repeat("z.", 120) + "z", strings.Repeat("z.", 126) + "z", strings.Repeat("z.", 126) + "zz",
+		strings.Repeat("z.", 127) + "z", strings.Repeat("x", 300),
 	})
 }
 
@@ -101,7 +106,8 @@ func composeConf(r *rand.Rand, servers []string) string {
 		fmt.Fprintf(&b, "nameserver %s\n", s)
 	}
 	if r.IntN(8) > 0 {
-		domains := []string{"one.example", "two.example", "shop.svc.cluster.local", "svc.cluster.local", "three", "four.", ".", "..", "a..b", strings.Repeat("d", 64) + ".example", strings.Repeat("long.", 34) + "example"}
+		domains := []string{"one.example", "two.example", "shop.svc.cluster.local", "svc.cluster.local",
+			"three", "four.", ".", "..", "a..b", strings.Repeat("d", 64) + ".example", strings.Repeat("long.", 34) + "example"}
 		n := len(domains)
 		if r.IntN(4) > 0 {
 			n = 5
@@ -111,7 +117,8 @@ func composeConf(r *rand.Rand, servers []string) string {
 		fmt.Fprintf(&b, "search %s\n", strings.Join(domains[:1+r.IntN(min(n, 5))], " "))
 	}
 	fmt.Fprintf(&b, "options timeout:1 attempts:%d ndots:%d", 1+r.IntN(2), pickOne(r, []int{0, 1, 1, 2, 3, 5}))
-	for _, o := range []string{"rotate", "edns0", "single-request", "single-request-reopen", "use-vc", "no-aaaa", "trust-ad", "no-tld-query"} {
+	for _, o := range []string{"rotate", "edns0", "single-request", "single-request-reopen",
+		"use-vc", "no-aaaa", "trust-ad", "no-tld-query"} {
 		if r.IntN(10) == 0 {
 			b.WriteString(" " + o)
 		}
@@ -124,7 +131,8 @@ func composeConf(r *rand.Rand, servers []string) string {
 // only in that some do not reply.
 func composeWorld(r *rand.Rand, l sim.Library, servers []string) world {
 	w := world{seed: r.Uint64(), moods: map[string]manner{}}
-	known := []manner{both, both, v4, v6, alias, badAlias, dangling, otherName, nodata, nodata, refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
+	known := []manner{both, both, v4, v6, alias, badAlias, dangling, otherName, nodata, nodata,
+		refused, notimp, formerr, lame, cut, halfGone, otherGone, halfCut, halfLame}
 	failing := []manner{servfail, servfail, halfFail, otherFail, v4Fail, cutFail}
 	if !l.QueriesAllServers() {
 		known = append(known, failing...)

@@ -91,7 +91,8 @@ func TestSimulator(t *testing.T) {
 	}
 	for _, i := range todo {
 		if c := cases[i]; diffs[i] != "" {
-			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-simulator +library):\n%s", i, c.release, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
+			t.Errorf("case %d: %s looks up %d %q with\n%s%v %v\n(-simulator +library):\n%s", i,
+				c.release, c.how, c.name, c.conf, c.world.manners, c.world.moods, diffs[i])
 		}
 	}
 }
@@ -146,7 +147,8 @@ func checkReach(t *testing.T, cases []lookupCase, simulated []outcome) {
 	}
 	for r, library := range simulators {
 		for _, result := range map[sim.Library][]string{
-			sim.Glibc:   {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
+			sim.Glibc: {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "EAI_ADDRFAMILY",
+				"HOST_NOT_FOUND", "TRY_AGAIN", "NO_RECOVERY", "NO_DATA"},
 			sim.Musl:    {"found", "EAI_NONAME", "EAI_NODATA", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
 			sim.Musl123: {"found", "EAI_NONAME", "EAI_AGAIN", "HOST_NOT_FOUND", "TRY_AGAIN", "NO_DATA", "NETDB_SUCCESS"},
 			sim.Go: {"found", "errNoSuchHost", "errTimeout", "errServerTemporarilyMisbehaving", "errServerMisbehaving", "errLameReferral",
@@ -366,8 +368,9 @@ func TestHosts(t *testing.T) {
 			for _, family := range []ask{askIPv4, askIPv6} {
 				c := lookupCase{
 					release: r, library: simulators[r], name: name, how: family,
-					conf:  "nameserver 127.0.0.2\n",
-					hosts: map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")}, "a.four": {netip.MustParseAddr("192.0.2.7")}},
+					conf: "nameserver 127.0.0.2\n",
+					hosts: map[string][]netip.Addr{"four": {netip.MustParseAddr("192.0.2.6")},
+						"a.four": {netip.MustParseAddr("192.0.2.7")}},
 					world: world{manners: []manner{nxdomain}},
 				}
 				var simulated outcome

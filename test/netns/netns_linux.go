@@ -98,7 +98,8 @@ func NewPod(t testing.TB) *Pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.namespace.Close() })
-	Run(t, "ip link add veth0 type veth peer name eth0", fmt.Sprintf("ip link set eth0 netns /proc/%d/fd/%d", os.Getpid(), p.namespace.Fd()),
+	Run(t, "ip link add veth0 type veth peer name eth0",
+		fmt.Sprintf("ip link set eth0 netns /proc/%d/fd/%d", os.Getpid(), p.namespace.Fd()),
 		"ip address add 10.244.0.1/24 dev veth0", "ip link set veth0 up")
 	p.Do(func() {
 		Run(t, "ip link set lo up", "ip address add 10.244.0.2/24 dev eth0", "ip link set eth0 up", "ip route add default via 10.244.0.1")
@@ -140,7 +141,8 @@ func RemoveIPv6(t testing.TB) {
 		result(unix.SECCOMP_RET_ALLOW),
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
 	if errno != 0 {
 		t.Fatal(errno)
 	}

@@ -80,15 +80,18 @@ func newUnit(t *testing.T, m *machine) *unit {
 func (u *unit) path() string { return filepath.Join(u.dir, "shim.sock") }
 
 func (u *unit) command() []string {
-	return []string{u.program, "shim", "--listen", "unix://" + u.path(), "--runtime-endpoint", "unix://" + u.endpoint(), "--node-name", nodeName,
-		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf", filepath.Join(u.machine.dir, "etc/resolv.conf")}
+	return []string{u.program, "shim", "--listen", "unix://" + u.path(), "--runtime-endpoint",
+		"unix://" + u.endpoint(), "--node-name", nodeName,
+		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf",
+		filepath.Join(u.machine.dir, "etc/resolv.conf")}
 }
 
 // start starts the service and returns when it is ready.
 func (u *unit) start(t *testing.T) {
 	t.Helper()
 	u.service = exec.Command("sh", append([]string{"-c", sandbox, "sh"}, u.command()...)...)
-	u.service.Env = append(os.Environ(), "DIR="+u.machine.dir, "RUN="+u.dir, "NOTIFY_SOCKET="+u.notify.LocalAddr().String(), "WATCHDOG_USEC=1000000")
+	u.service.Env = append(os.Environ(), "DIR="+u.machine.dir, "RUN="+u.dir,
+		"NOTIFY_SOCKET="+u.notify.LocalAddr().String(), "WATCHDOG_USEC=1000000")
 	u.service.ExtraFiles = []*os.File{u.socket}
 	u.service.Stdout, u.service.Stderr = u.log, u.log
 	u.service.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

@@ -94,14 +94,18 @@ func typicalPod(i int) *corev1.Pod {
 	pod := newPod(name, corev1.PodSpec{NodeName: nodeName, ServiceAccountName: "checkout", Containers: []corev1.Container{
 		typicalContainer("frontend"), typicalContainer("log-forwarder"), typicalContainer("proxy"),
 	}})
-	pod.Namespace, pod.UID, pod.ResourceVersion = fmt.Sprintf("team-%02d", i%12), types.UID(fmt.Sprintf("0a1b2c3d-4e5f-6789-abcd-%012d", i)), fmt.Sprint(100_000+i)
+	pod.Namespace, pod.UID, pod.ResourceVersion = fmt.Sprintf("team-%02d", i%12),
+		types.UID(fmt.Sprintf("0a1b2c3d-4e5f-6789-abcd-%012d", i)), fmt.Sprint(100_000+i)
 	withAnnotation(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
 	withAnnotation(pod, "checksum/config", strings.Repeat("0123456789abcdef", 4))
 	pod.CreationTimestamp = now
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-frontend-7c9d8f6b5", UID: pod.UID}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet",
+		Name: "checkout-frontend-7c9d8f6b5", UID: pod.UID}}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", FieldsV1: fieldsOf(pod)},
-		{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1", FieldsV1: fieldsOf(pod), Subresource: "status"},
+		{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &now,
+			FieldsType: "FieldsV1", FieldsV1: fieldsOf(pod)},
+		{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
+			FieldsV1: fieldsOf(pod), Subresource: "status"},
 	}
 	for _, c := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: c, Status: "True", LastTransitionTime: now})
@@ -110,7 +114,8 @@ func typicalPod(i int) *corev1.Pod {
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, Ready: true, ImageID: "registry.example.com/checkout@sha256:" + strings.Repeat("0f", 32),
-			ContainerID: "containerd://" + strings.Repeat("f0", 32), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			ContainerID: "containerd://" + strings.Repeat("f0", 32),
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
 	kube.SetDefaults(&pod.Spec)
@@ -119,14 +124,18 @@ func typicalPod(i int) *corev1.Pod {
 
 func typicalContainer(name string) corev1.Container {
 	c := corev1.Container{
-		Name: name, Image: "registry.example.com/checkout/" + name + ":v1.2.3", Command: []string{"/usr/bin/" + name, "--config=/etc/" + name + "/config.yaml"},
-		Ports:                    []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
-		Resources:                corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")}},
-		ReadinessProbe:           &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/ready"}}}, PeriodSeconds: 10},
+		Name: name, Image: "registry.example.com/checkout/" + name + ":v1.2.3",
+		Command: []string{"/usr/bin/" + name, "--config=/etc/" + name + "/config.yaml"},
+		Ports:   []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")}},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/ready"}}}, PeriodSeconds: 10},
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		ImagePullPolicy:          corev1.PullIfNotPresent,
-		VolumeMounts:             []corev1.VolumeMount{{Name: "kube-api-access-xxxxx", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-xxxxx", ReadOnly: true,
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
 	}
 	for i := range 6 {
 		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("CHECKOUT_SETTING_%d", i), Value: strings.Repeat("value", 5)})
@@ -142,7 +151,9 @@ func fieldsOf(pod *corev1.Pod) *metav1.FieldsV1 {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `"k:{\"name\":\"%s\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}`, c.Name)
+		fmt.Fprintf(&b, `"k:{\"name\":\"%s\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},`+
+			`"f:name":{},"f:resources":{".":{},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},`+
+			`"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}`, c.Name)
 	}
 	b.WriteString("}}}")
 	return metav1.NewFieldsV1(b.String())

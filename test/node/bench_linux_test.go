@@ -91,7 +91,8 @@ func BenchmarkMemory(b *testing.B) {
 				}
 			}
 			m := shim.memory(b)
-			for unit, name := range map[string]string{"rss-MB": "VmRSS", "anon-MB": "RssAnon", "file-MB": "RssFile", "pss-MB": "Pss", "peak-MB": "VmHWM"} {
+			for unit, name := range map[string]string{"rss-MB": "VmRSS", "anon-MB": "RssAnon",
+				"file-MB": "RssFile", "pss-MB": "Pss", "peak-MB": "VmHWM"} {
 				b.ReportMetric(m[name]*1024/1e6, unit)
 			}
 			b.ReportMetric(0, "ns/op") // meaningless here
@@ -174,7 +175,8 @@ func newInstant(b *testing.B, pods []*corev1.Pod) *instant {
 	for _, pod := range pods {
 		c := kubelet{}.sandboxOf(engine(b, facts()), resolvconf.Parse(hostResolvConf), pod)
 		r.sandboxes = append(r.sandboxes, &runtimeapi.PodSandbox{
-			Id: strings.Repeat("f0", 32), Metadata: c.Metadata, Labels: c.Labels, Annotations: c.Annotations, CreatedAt: pod.CreationTimestamp.UnixNano(),
+			Id: strings.Repeat("f0", 32), Metadata: c.Metadata, Labels: c.Labels,
+			Annotations: c.Annotations, CreatedAt: pod.CreationTimestamp.UnixNano(),
 		})
 	}
 	return r

@@ -160,7 +160,8 @@ func (n node) checkPassed(t *testing.T, name string) {
 	v := n.view(t, n.write(t, pod))
 	delete(pod.Annotations, policy.OverrideAnnotation)
 	n.checkKubelets(t, v, pod)
-	if line := n.shim.lineAbout(t, podName(name)); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "outcome=node_facts_mismatch") {
+	if line := n.shim.lineAbout(t, podName(name)); !strings.Contains(line, "level=WARN") ||
+		!strings.Contains(line, "outcome=node_facts_mismatch") {
 		t.Errorf("the log does not warn of a mismatch: %q", line)
 	}
 }

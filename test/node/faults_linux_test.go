@@ -46,7 +46,8 @@ var faults = []struct {
 	}},
 	{name: "the cluster DNS hangs", happens: hangCluster},
 	{name: "one of two cluster DNS servers hangs", two: true, happens: hangCluster},
-	{name: "the servers of a host suffix do not reply", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
+	{name: "the servers of a host suffix do not reply",
+		happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, "node.example.") }},
 	{name: "the node's servers do not reply", happens: func(t *testing.T, s *served, _ load) { s.silence(silenceTime, ".") }},
 	{name: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
@@ -70,7 +71,8 @@ func TestFaults(t *testing.T) {
 			l.wait(t)
 			for _, p := range l.pods {
 				c := p.tally(t, l.lines(p))
-				t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p, c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
+				t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p,
+					c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
 				if len(c.wrong) > 0 {
 					t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
 				}
@@ -112,8 +114,9 @@ func (s *served) startCluster(t *testing.T) {
 	t.Helper()
 	s.cluster = nil
 	for _, addr := range s.addrs {
-		s.cluster = append(s.cluster, s.spawn(t, fmt.Sprintf("%s dns --manifests %s --listen %s --upstream %s --host-suffix node.example,corp.example",
-			s.program, filepath.Join(s.dir, "objects"), at(addr), outside), "dns.log"))
+		s.cluster = append(s.cluster,
+			s.spawn(t, fmt.Sprintf("%s dns --manifests %s --listen %s --upstream %s --host-suffix node.example,corp.example",
+				s.program, filepath.Join(s.dir, "objects"), at(addr), outside), "dns.log"))
 	}
 }
 

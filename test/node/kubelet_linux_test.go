@@ -44,7 +44,8 @@ func (k kubelet) sandboxOf(e *policy.Engine, host resolvconf.File, pod *corev1.P
 	p.Override = ""
 	d := e.Decide(p, host)
 	dns := d.Config()
-	labels := map[string]string{"io.kubernetes.pod.name": pod.Name, "io.kubernetes.pod.namespace": pod.Namespace, "io.kubernetes.pod.uid": string(pod.UID)}
+	labels := map[string]string{"io.kubernetes.pod.name": pod.Name,
+		"io.kubernetes.pod.namespace": pod.Namespace, "io.kubernetes.pod.uid": string(pod.UID)}
 	maps.Copy(labels, pod.Labels)
 	annotations := map[string]string{"kubernetes.io/config.seen": "2026-11-21T05:29:22.000000000Z", "kubernetes.io/config.source": "api"}
 	maps.Copy(annotations, pod.Annotations)
@@ -116,7 +117,8 @@ func (k kubelet) start(ctx context.Context, config *runtimeapi.PodSandboxConfig)
 	return r.PodSandboxId, nil
 }
 
-func (k kubelet) startContainer(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig, image string) (container string, err error) {
+func (k kubelet) startContainer(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig,
+	image string) (container string, err error) {
 	created, err := k.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId:  sandbox,
 		SandboxConfig: config,

@@ -36,7 +36,8 @@ const (
 func loadObjects() string {
 	text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: payments, name: db}\nspec: {clusterIPs: [10.96.1.2]}\n"
 	for n := range names {
-		text += fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: s%d}\nspec: {clusterIPs: [10.96.2.%[2]d]}\n", namespace, n)
+		text += fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: s%d}\n"+
+			"spec: {clusterIPs: [10.96.2.%[2]d]}\n", namespace, n)
 	}
 	return text
 }

@@ -73,7 +73,8 @@ const containerdConfig = `version = 2
 `
 
 const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
+  {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local",
+    "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
 ]}`
 
 // newMachine returns a machine with a running containerd that has the images. programs is

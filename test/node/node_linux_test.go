@@ -182,7 +182,8 @@ func (s shim) nextReport(t *testing.T, pod *corev1.Pod) cri.Report {
 	t.Helper()
 	select {
 	case r := <-s.reports:
-		if got, want := [...]string{r.Sandbox.Namespace, r.Sandbox.Name, r.Sandbox.UID}, [...]string{pod.Namespace, pod.Name, string(pod.UID)}; got != want {
+		if got, want := [...]string{r.Sandbox.Namespace, r.Sandbox.Name, r.Sandbox.UID},
+			[...]string{pod.Namespace, pod.Name, string(pod.UID)}; got != want {
 			t.Fatalf("report about %q, want %q", got, want)
 		}
 		return r

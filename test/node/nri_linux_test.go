@@ -181,7 +181,8 @@ func (n *nri) startAgent(t *testing.T) {
 
 func (n *nri) startRelay(t *testing.T) {
 	t.Helper()
-	n.relay = n.spawn(t, unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
+	n.relay = n.spawn(t,
+		unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
 	n.await(t, relayAddress)
 }
 

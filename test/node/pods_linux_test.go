@@ -41,11 +41,13 @@ func (m *machine) testHostnames(t *testing.T) {
 		spec corev1.PodSpec
 		want string
 	}{
-		"hostname":                       {corev1.PodSpec{Hostname: "one", Subdomain: "web"}, "one"},
-		"fqdn":                           {corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, "one" + rest},
-		"fqdn-64":                        {corev1.PodSpec{Hostname: strings.Repeat("h", 64-len(rest)), Subdomain: "web", SetHostnameAsFQDN: &yes}, strings.Repeat("h", 64-len(rest)) + rest},
+		"hostname": {corev1.PodSpec{Hostname: "one", Subdomain: "web"}, "one"},
+		"fqdn":     {corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, "one" + rest},
+		"fqdn-64": {corev1.PodSpec{Hostname: strings.Repeat("h", 64-len(rest)),
+			Subdomain: "web", SetHostnameAsFQDN: &yes}, strings.Repeat("h", 64-len(rest)) + rest},
 		"cut-" + strings.Repeat("n", 70): {corev1.PodSpec{}, "cut-" + strings.Repeat("n", 59)},
-		"on-host-network":                {corev1.PodSpec{Hostname: "one", Subdomain: "web", HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet}, nodeName},
+		"on-host-network": {corev1.PodSpec{Hostname: "one", Subdomain: "web",
+			HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet}, nodeName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := m.compare(t, withAnnotation(newPod(name, c.spec), policy.OverrideAnnotation, "ClusterFirstWithAutopath"), cri.Edited)
@@ -74,7 +76,8 @@ func (m *machine) testLimits(t *testing.T) {
 		"2049-bytes":            {append([]string{"y" + searches[0]}, searches[1:]...), 31},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := newPod(name, corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.53"}, Searches: c.searches}})
+			pod := newPod(name,
+				corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.53"}, Searches: c.searches}})
 			v := m.compare(t, withAnnotation(pod, policy.OverrideAnnotation, "None"), cri.Edited)
 			if got := v.config().Searches; !cmp.Equal(got, c.searches[:c.kept]) {
 				t.Errorf("the pod has %d search domains, want %d:\n%s", len(got), c.kept, v.ResolvConf)

@@ -76,7 +76,8 @@ func (m *machine) testSearchLists(t *testing.T) {
 	m.addAddresses(t, clusterDNS, nodeCache, outside)
 	m.startOutside(t, outsideRecords)
 	m.write(t, "objects/objects.yaml", clusterObjects)
-	server := []string{"dns", "--manifests", filepath.Join(m.dir, "objects"), "--upstream", outside.String(), "--host-suffix", "node.example,corp.example"}
+	server := []string{"dns", "--manifests", filepath.Join(m.dir, "objects"), "--upstream",
+		outside.String(), "--host-suffix", "node.example,corp.example"}
 	t.Run("the cluster DNS alone", func(t *testing.T) {
 		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--listen", at(nodeCache)), clusterDNS, nodeCache)
 		m.lookUp(t, false)
@@ -189,7 +190,8 @@ func (m *machine) lookUpIn(ctx context.Context, t *testing.T, s shim, container,
 		passed := slices.DeleteFunc(behind.take(t), func(q string) bool { return !strings.HasPrefix(q, clusterDNS.String()+" ") })
 		slices.Sort(passed)
 		passed = slices.Compact(passed) // a query without a reply for 200 ms is sent again
-		if first := cached && pod == "autopath" && image == nodetools.GlibcImage && !strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
+		if first := cached && pod == "autopath" && image == nodetools.GlibcImage &&
+			!strings.HasSuffix(l.name, "."); first && len(passed) != 2 {
 			t.Errorf("%s: the node cache sent %q", l.title, passed)
 		}
 	}

@@ -76,7 +76,8 @@ const nodeAddress = "192.0.2.1"
 
 // kernelSettings are the settings that a kubelet changes (setupKernelTunables in
 // pkg/kubelet/cm). They have no namespace.
-const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
+const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops " +
+	"kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
 
 // forKubelet prepares the machine for a kubelet, beyond setup: copies of the kernel's
 // settings, and a /var/log for the links to logs.
@@ -131,12 +132,15 @@ func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.
 // start starts the kubelet and returns when it is healthy.
 func (k *standalone) start(t *testing.T) {
 	t.Helper()
-	text := strings.NewReplacer("DIR", k.dir, "GATES", k.gates, "ENDPOINT", k.endpoint, "CLUSTERDNS", k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
+	text := strings.NewReplacer("DIR", k.dir, "GATES", k.gates, "ENDPOINT", k.endpoint, "CLUSTERDNS",
+		k.dns, "CGROUP", k.cgroup).Replace(kubeletConfiguration)
 	if err := os.WriteFile(k.configFile(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	k.pid = k.spawn(t, k.program+` --config "$DIR/kubelet.yaml" --root-dir /var/lib/kubelet --cert-dir /var/lib/kubelet/pki --node-ip `+nodeAddress, "kubelet.log")
+	k.pid = k.spawn(t,
+		k.program+` --config "$DIR/kubelet.yaml" --root-dir /var/lib/kubelet --cert-dir /var/lib/kubelet/pki --node-ip `+nodeAddress,
+		"kubelet.log")
 	if err := poll(func() error { _, err := k.get("/healthz", nil); return err }); err != nil {
 		t.Fatalf("the kubelet does not start: %v", err)
 	}
@@ -192,7 +196,8 @@ func (k *standalone) pods() (map[string]corev1.Pod, error) {
 // runtime, which the kubelet forwards.
 func (k *standalone) exec(ctx context.Context, pod string, command ...string) (string, error) {
 	query := url.Values{"output": {"1"}, "error": {"1"}, "command": command}
-	config, err := websocket.NewConfig("wss://"+kubeletServer+"/exec/"+namespace+"/"+pod+"/"+containerName+"?"+query.Encode(), "https://"+kubeletServer)
+	config, err := websocket.NewConfig("wss://"+kubeletServer+"/exec/"+namespace+"/"+pod+"/"+
+		containerName+"?"+query.Encode(), "https://"+kubeletServer)
 	if err != nil {
 		return "", err
 	}

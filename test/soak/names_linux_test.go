@@ -76,7 +76,8 @@ func TestRandomNames(t *testing.T) {
 	conn.SetReadDeadline(time.Now().Add(6 * time.Second)) // queries in flight, and their retries
 	<-received
 	now, most := s.resident(t)
-	t.Logf("%d names in %v, %d answered, %d of them SERVFAIL; resident %d MiB, at most %d MiB", sent, *duration, answered.Load(), failed.Load(), now, most)
+	t.Logf("%d names in %v, %d answered, %d of them SERVFAIL; resident %d MiB, at most %d MiB",
+		sent, *duration, answered.Load(), failed.Load(), now, most)
 	// A busy machine loses packets, which are not sent again here.
 	if right := int(answered.Load() - failed.Load()); right < sent/2 {
 		t.Errorf("of %d queries %d were answered, %d of them with SERVFAIL", sent, answered.Load(), failed.Load())

@@ -39,7 +39,8 @@ func start(t *testing.T, upstream string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	manifests := filepath.Join(dir, "manifests")
-	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "services.yaml"), cluster(), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(manifests, 0o700),
+		os.WriteFile(filepath.Join(manifests, "services.yaml"), cluster(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	addrs := process.Loopback(t, 2)
@@ -66,7 +67,8 @@ func cluster() []byte {
 	var b bytes.Buffer
 	b.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
 	for i := range services {
-		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: web-%d, namespace: default}\nspec: {clusterIP: %s, ports: [{name: http, port: 80}]}\n", i, serviceAddress(i))
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: web-%d, namespace: default}\n"+
+			"spec: {clusterIP: %s, ports: [{name: http, port: 80}]}\n", i, serviceAddress(i))
 	}
 	return b.Bytes()
 }

@@ -51,7 +51,8 @@ func TestReport(t *testing.T) {
 			"ok  \tp\t0.1s\npanic: test timed out after 20m0s\nfailed: p TestD\n1 passed, 1 failed, 0 skipped\n"},
 		{"package that does not build", notBuilt, nil, true, false, "tests failed",
 			"# p\nx.go:1: undefined\ny.go:1: undefined\nfailed: p\n0 passed, 1 failed, 0 skipped\n"},
-		{"failed command", passing, errors.New("exit status 2"), true, false, "exit status 2", "ok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
+		{"failed command", passing, errors.New("exit status 2"), true, false, "exit status 2",
+			"ok  \tp\t0.1s\n1 passed, 0 failed, 0 skipped\n"},
 		{"no test", "", nil, true, false, "no test passed", "0 passed, 0 failed, 0 skipped\n"},
 	}
 	for _, tt := range tests {

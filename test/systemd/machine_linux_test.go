@@ -112,7 +112,8 @@ exec "$@"`
 func (m *machine) boot(t *testing.T) {
 	t.Helper()
 	m.log.Reset()
-	m.cmd = exec.Command("sh", "-c", enterCgroup, m.cgroup, "systemd-nspawn", "-q", "-D", m.root, "--register=no", "--private-network", "--keep-unit", "--machine=m"+strconv.Itoa(os.Getpid()),
+	m.cmd = exec.Command("sh", "-c", enterCgroup, m.cgroup, "systemd-nspawn", "-q", "-D", m.root,
+		"--register=no", "--private-network", "--keep-unit", "--machine=m"+strconv.Itoa(os.Getpid()),
 		"--tmpfs=/var/lib/containerd", "--capability=all", "--system-call-filter=@keyring bpf", "-b")
 	m.cmd.Env = append(os.Environ(), "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes")
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log

@@ -79,7 +79,8 @@ func TestSystemd(t *testing.T) {
 	m.run(t, "dnsconfigurer", "install", "--restart-kubelet")
 	m.run(t, "dnsconfigurer", "install")
 	m.run(t, "dnsconfigurer", "status")
-	if command := m.run(t, "systemctl", "show", "-p", "ExecStart", "kubelet") + m.read(t, "etc/default/kubelet"); !strings.Contains(command, "unix://"+socket) {
+	if command := m.run(t, "systemctl", "show", "-p", "ExecStart", "kubelet") +
+		m.read(t, "etc/default/kubelet"); !strings.Contains(command, "unix://"+socket) {
 		t.Errorf("the kubelet: %s", command)
 	}
 	m.fails(t, "run 'dnsconfigurer uninstall' first", "dpkg", "-r", "dnsconfigurer")

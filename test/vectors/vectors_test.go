@@ -36,7 +36,8 @@ func TestLoad_Table(t *testing.T) {
 				t.Errorf("%s: %q is not one of %q", v.Name, field.value, field.allowed)
 			}
 		}
-		if object := string(v.Object); !strings.Contains(object, `"containers":[`) || strings.ContainsAny(object, "<>") || strings.Contains(object, `\u003c`) {
+		if object := string(v.Object); !strings.Contains(object, `"containers":[`) ||
+			strings.ContainsAny(object, "<>") || strings.Contains(object, `\u003c`) {
 			t.Errorf("%s: not complete, or not expanded: %s", v.Name, object)
 		}
 	}

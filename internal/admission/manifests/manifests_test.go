@@ -42,7 +42,9 @@ func values(t *testing.T, text []byte) (list []map[string]any) {
 }
 
 // left matches values of the files that a configuration replaces.
-var left = regexp.MustCompile(`namespace: dnsconfigurer\b|\[kube-system, dnsconfigurer\]|10\.96\.0\.10|cluster\.local|v0\.1\.0|webhook\.dnsconfigurer\.svc|kind: Issuer\b`)
+var left = regexp.MustCompile(
+	`namespace: dnsconfigurer\b|\[kube-system, ` +
+		`dnsconfigurer\]|10\.96\.0\.10|cluster\.local|v0\.1\.0|webhook\.dnsconfigurer\.svc|kind: Issuer\b`)
 
 func TestYAML_Values(t *testing.T) {
 	for name, c := range trustModes() {
@@ -104,7 +106,8 @@ func TestYAML_Kustomize(t *testing.T) {
 		want = append(want, values(t, text)...)
 	}
 	plain := Config{
-		Namespace: "dnsconfigurer", Image: "registry.example/dnsconfigurer:v0.1.0", ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
+		Namespace: "dnsconfigurer", Image: "registry.example/dnsconfigurer:v0.1.0",
+		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
 		Mutating: true, Scale: true,
 	}
 	got, err := plain.YAML()
@@ -133,7 +136,8 @@ func TestYAML_Quoted(t *testing.T) {
 					t.Errorf("Namespace %v, want %q", metadata["name"], namespace)
 				}
 			case "ConfigMap":
-				if file := v["data"].(map[string]any)["webhook.yaml"].(string); metadata["namespace"] != namespace || !strings.Contains(file, "clusterDomain: \"1.2\"") {
+				if file := v["data"].(map[string]any)["webhook.yaml"].(string); metadata["namespace"] != namespace ||
+					!strings.Contains(file, "clusterDomain: \"1.2\"") {
 					t.Errorf("namespace %v, want %q: %s", metadata["namespace"], namespace, file)
 				}
 			case "Deployment":
@@ -159,11 +163,13 @@ func TestYAML_NetworkPolicy(t *testing.T) {
 		}
 		want := []any{
 			map[string]any{"from": []any{
-				map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/29"}}, map[string]any{"ipBlock": map[string]any{"cidr": "2001:db8::/64"}},
+				map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/29"}},
+				map[string]any{"ipBlock": map[string]any{"cidr": "2001:db8::/64"}},
 			}, "ports": []any{map[string]any{"port": "https"}}},
 			map[string]any{"ports": []any{map[string]any{"port": "metrics"}}},
 		}
-		if diff := cmp.Diff(want, v["spec"].(map[string]any)["ingress"]); diff != "" || v["metadata"].(map[string]any)["namespace"] != "other" {
+		if diff := cmp.Diff(want, v["spec"].(map[string]any)["ingress"]); diff != "" ||
+			v["metadata"].(map[string]any)["namespace"] != "other" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 		return

@@ -48,12 +48,14 @@ func NewConfig(domain string, servers, overrides []string) (Config, error) {
 		c.ClusterDNS = append(c.ClusterDNS, a)
 	}
 	if n := len(c.ClusterDNS); n > policy.MaxNameservers {
-		problems = append(problems, fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
+		problems = append(problems,
+			fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
 	}
 	for _, s := range overrides {
 		p := policy.Policy(strings.TrimSpace(s))
 		if !slices.Contains(overridable, p) {
-			problems = append(problems, fmt.Errorf("--allowed-overrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", s))
+			problems = append(problems,
+				fmt.Errorf("--allowed-overrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", s))
 			continue
 		}
 		c.AllowedOverrides = append(c.AllowedOverrides, p)
@@ -78,7 +80,8 @@ func (c Config) YAML() ([]byte, error) {
 
 		Servers, Overrides string // lists in CEL
 		Policies           []string
-	}{c, c.servers(), celList(append([]policy.Policy{policy.ClusterFirstWithAutopath}, c.AllowedOverrides...)), []string{"errors", "warnings"}})
+	}{c, c.servers(), celList(append([]policy.Policy{policy.ClusterFirstWithAutopath}, c.AllowedOverrides...)),
+		[]string{"errors", "warnings"}})
 	return out.Bytes(), err
 }
 

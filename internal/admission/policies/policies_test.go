@@ -27,7 +27,8 @@ func TestNewConfig(t *testing.T) {
 --cluster-dns: "": want an IP address
 --cluster-dns: "fe80::1%eth0": want an IP address
 --cluster-dns: "10.96.0.10:53": want an IP address`},
-		{"", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"}, "--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
+		{"", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"},
+			"--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
 	} {
 		c, err := NewConfig(tt.domain, tt.servers, nil)
 		if err != nil {
@@ -54,7 +55,8 @@ func TestNewConfig_AllowedOverrides(t *testing.T) {
 	}{
 		{nil, "['ClusterFirstWithAutopath']"},
 		{[]string{"None", " Default"}, "['ClusterFirstWithAutopath', 'None', 'Default']"},
-		{[]string{"none", "ClusterFirstWithAutopath"}, `--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
+		{[]string{"none", "ClusterFirstWithAutopath"},
+			`--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
 --allowed-overrides: "ClusterFirstWithAutopath": want Default, ClusterFirst, ClusterFirstWithHostNet or None`},
 	} {
 		c, err := NewConfig("", nil, tt.overrides)

@@ -39,7 +39,8 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 	}
 	registry := daemon.NewRegistry(s.Version)
 	registry.MustRegister(newExpiry(certificate.current))
-	handler := webhook.New(webhook.Config{Rules: c.Rules, Report: c.Report, Logger: s.Log, Register: registry, OpenStatefulSet: statefulSets})
+	handler := webhook.New(webhook.Config{Rules: c.Rules, Report: c.Report, Logger: s.Log,
+		Register: registry, OpenStatefulSet: statefulSets})
 	reloader := &daemon.Reloader[config.Webhook]{
 		Source: s.Source, Signal: s.Reload, Log: s.Log,
 		Apply: func(next config.Webhook) (daemon.Task, error) {
@@ -76,7 +77,8 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 // apply applies the rules of c.
 func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
 	handler.SetRules(c.Rules, c.Report)
-	s.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS, "clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	s.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
+		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range c.Node.Findings {
 		s.Log.Warn(found.Message, "hint", found.Hint)
 	}

@@ -152,7 +152,8 @@ func TestHandler_Large(t *testing.T) {
 		w := post(h, webhook.PathValidate, body)
 		size := w.Body.Len()
 		r := parseResponse(t, w)
-		if r.Allowed || !strings.Contains(r.Result.Message, "FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters") {
+		if r.Allowed || !strings.Contains(r.Result.Message,
+			"FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters") {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if len(r.Result.Message) > 4<<10 || size > 12<<10 || log.Len() > 1<<10 || log.Len() == 0 {

@@ -45,15 +45,17 @@ type Config struct {
 type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
-	large   *semaphore.Weighted                                                      // the bytes of the reviews that are being read and checked
-	small   *semaphore.Weighted                                                      // those of small reviews
-	open    func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
-	rules   atomic.Pointer[rules]
+	// the bytes of the reviews that are being read and checked
+	large *semaphore.Weighted
+	small *semaphore.Weighted                                                      // those of small reviews
+	open  func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
+	rules atomic.Pointer[rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
-	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), large: semaphore.NewWeighted(maxLarge), small: semaphore.NewWeighted(maxSmall), open: c.OpenStatefulSet}
+	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), large: semaphore.NewWeighted(maxLarge),
+		small: semaphore.NewWeighted(maxSmall), open: c.OpenStatefulSet}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -129,7 +131,8 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	a := h.review(r.Context(), review, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings
 	if a.verdict == verdictDenied {
-		h.log.Info("denied", "path", r.URL.Path, "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "dryRun", q.DryRun,
+		h.log.Info("denied", "path", r.URL.Path, "kind", short(q.Kind.Kind),
+			"namespace", short(q.Namespace), "name", short(q.Name), "dryRun", q.DryRun,
 			"findings", countCodes(a.findings))
 	}
 	return a.encode(q)
@@ -146,7 +149,8 @@ type reviewFunc func(context.Context, request) (answer, error)
 func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("panic, allowing the object", "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "panic", p, "stack", string(debug.Stack()))
+			h.log.Error("panic, allowing the object", "kind", short(q.Kind.Kind),
+				"namespace", short(q.Namespace), "name", short(q.Name), "panic", p, "stack", string(debug.Stack()))
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
@@ -155,7 +159,8 @@ func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer
 	}
 	a, err := f(ctx, q)
 	if err != nil {
-		h.log.Warn("cannot read the object, allowing it", "kind", short(q.Kind.Kind), "namespace", short(q.Namespace), "name", short(q.Name), "error", short(err.Error()))
+		h.log.Warn("cannot read the object, allowing it", "kind", short(q.Kind.Kind),
+			"namespace", short(q.Namespace), "name", short(q.Name), "error", short(err.Error()))
 		return answer{verdict: verdictUnread}
 	}
 	return a

@@ -66,7 +66,8 @@ func post(h http.Handler, path string, body []byte) *httptest.ResponseRecorder {
 func parseResponse(t testing.TB, w *httptest.ResponseRecorder) *admissionv1.AdmissionResponse {
 	t.Helper()
 	var r admissionv1.AdmissionReview
-	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %q: %v", w.Code, w.Header(), w.Body, err)
 	}
 	if r.APIVersion != "admission.k8s.io/v1" || r.Kind != "AdmissionReview" || r.Request != nil || r.Response == nil {
@@ -123,7 +124,8 @@ func verb(r *admissionv1.AdmissionResponse) string {
 
 // TestHandler_Requests: every request gets a valid response or an HTTP error.
 func TestHandler_Requests(t *testing.T) {
-	const long = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a-name-of-forty-characters-0123456789-abc","namespace":"payments"},"spec":{"subdomain":"checkout","setHostnameAsFQDN":true}}`
+	const long = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a-name-of-forty-characters-0123456789-abc",` +
+		`"namespace":"payments"},"spec":{"subdomain":"checkout","setHostnameAsFQDN":true}}`
 	review := func(request string) string {
 		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":` + request + `}`
 	}
@@ -146,11 +148,14 @@ func TestHandler_Requests(t *testing.T) {
 		{"an unsupported version", ask(`,"kind":{"group":"apps","version":"v2","kind":"Deployment"}`), 200, "allowed"},
 		{"an object that is a list", ask(`,"object":[1]`), 200, "allowed"},
 		{"a field of another type", ask(`,"object":{"metadata":{"name":"web"},"spec":{"dnsConfig":7}}`), 200, "allowed"},
-		{"fields of a newer API", ask(`,"object":` + strings.Replace(long, `"spec":{`, `"spec":{"containers":7,"dns":{"new":1},`, 1)), 200, "denied"},
-		{"a namespace in the request only", ask(`,"namespace":"payments","object":` + strings.Replace(long, `,"namespace":"payments"`, "", 1)), 200, "denied"},
+		{"fields of a newer API",
+			ask(`,"object":` + strings.Replace(long, `"spec":{`, `"spec":{"containers":7,"dns":{"new":1},`, 1)), 200, "denied"},
+		{"a namespace in the request only",
+			ask(`,"namespace":"payments","object":` + strings.Replace(long, `,"namespace":"payments"`, "", 1)), 200, "denied"},
 		{"a body at the limit", padded(webhook.MaxBody), 200, "denied"},
 		{"a body beyond it", padded(webhook.MaxBody + 1), 413, "more than 8388608 bytes"},
-		{"v1beta1", strings.Replace(ask(""), "k8s.io/v1", "k8s.io/v1beta1", 1), 400, `of "admission.k8s.io/v1beta1": want AdmissionReview of admission.k8s.io/v1`},
+		{"v1beta1", strings.Replace(ask(""), "k8s.io/v1", "k8s.io/v1beta1", 1), 400,
+			`of "admission.k8s.io/v1beta1": want AdmissionReview of admission.k8s.io/v1`},
 		{"another document", `{"apiVersion":"v1","kind":"Pod"}`, 400, `kind "Pod" of "v1"`},
 		{"no request", review("null"), 400, "no request"},
 		{"no uid", review("{}"), 400, "no uid"},
@@ -236,24 +241,47 @@ func TestHandler_Mutate(t *testing.T) {
 	for _, tt := range []struct{ name, object, want string }{
 		{"a pod", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
 			text(replaced, "") + "," + text(parent, "", "/annotations") + "," + text(annotated, "")},
-		{"the KEP's spelling, on the host's network, without a name yet", `{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","annotations":{"a":"b"}},"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}}`,
+		{"the KEP's spelling, on the host's network, without a name yet",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","annotations":{"a":"b"}},` +
+				`"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}}`,
 			text(replaced, "") + "," + text(annotated, "")},
-		{"a pod with another policy in the annotation", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
+		{"a pod with another policy in the annotation",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
+				`"annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
 			text(replaced, "")},
-		{"a template without metadata", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","annotations":{"a":"b"}},"spec":{"template":{"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "") + "," + text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
-		{"a template with metadata", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
-			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
-		{"a CronJob", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web"},"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}}}`,
+		{"a template without metadata",
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web",` +
+				`"annotations":{"a":"b"}},"spec":{"template":{"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
+			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "") + "," +
+				text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
+		{"a template with metadata",
+			`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"web"},` +
+				`"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
+			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "/annotations") +
+				"," + text(annotated, "/spec/template")},
+		{"a CronJob", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web"},` +
+			`"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"a":"b"}},` +
+			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}}}`,
 			text(replaced, "/spec/jobTemplate/spec/template") + "," + text(annotated, "/spec/jobTemplate/spec/template")},
-		{"a PodTemplate", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}`,
+		{"a PodTemplate",
+			`{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},` +
+				`"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}`,
 			text(replaced, "/template") + "," + text(annotated, "/template")},
-		{"without the policy", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
+		{"without the policy",
+			`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},` +
+				`"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath",` +
+				`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
 			text(removed, "/spec/template", "policy") + "," + text(removed, "/spec/template", "policy-from")},
-		{"with another policy instead", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"None","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
+		{"with another policy instead",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
+				`"annotations":{"dnsconfigurer.dev/policy":"None",` +
+				`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
 			text(removed, "", "policy-from")},
-		{"as stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath","dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
-		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
+		{"as stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
+			`"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath",` +
+			`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
+		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},` +
+			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
 		{"another policy", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"None"}}`, ""},
 		{"no policy", `{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{}}`, ""},
 	} {
@@ -265,7 +293,8 @@ func TestHandler_Mutate(t *testing.T) {
 				}
 				continue
 			}
-			if diff := cmp.Diff("["+tt.want+"]", string(got.Patch)); !got.Allowed || diff != "" || *got.PatchType != admissionv1.PatchTypeJSONPatch {
+			if diff := cmp.Diff("["+tt.want+"]", string(got.Patch)); !got.Allowed || diff != "" ||
+				*got.PatchType != admissionv1.PatchTypeJSONPatch {
 				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 			}
 		}
@@ -283,7 +312,8 @@ func FuzzReview(f *testing.F) {
 		f.Add(newReview(f, v.Operation, v.Object))
 	}
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}`))
-	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
+		`"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
 	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
 	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":-2147483648}}`))
 	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), OpenStatefulSet: stored(ten)})
@@ -329,7 +359,8 @@ func checkWarnings(t *testing.T, warnings []string) {
 func TestHandler_Report(t *testing.T) {
 	const (
 		cut = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"%s},"spec":{"hostNetwork":true}}`
-		set = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web","namespace":"shop"%s},"spec":{"template":{"spec":{"hostNetwork":true}}}}`
+		set = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web",` +
+			`"namespace":"shop"%s},"spec":{"template":{"spec":{"hostNetwork":true}}}}`
 		bad = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","namespace":"shop"%s},
 			"spec":{"subdomain":"db","setHostnameAsFQDN":true}}`
 

@@ -24,14 +24,17 @@ import (
 
 // ten is a StatefulSet of the API server with ten replicas. Its FQDNs have 64 characters with
 // ordinals of one digit.
-const ten = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east","namespace":"storage","managedFields":[{"manager":"kubectl"}]},
-	"spec":{"serviceName":"cassandra-ring-001","replicas":10,"ordinals":{"start":0},"template":{"spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c"}]}}},"status":{"replicas":10}}`
+const ten = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east",
+  "namespace":"storage","managedFields":[{"manager":"kubectl"}]},
+	"spec":{"serviceName":"cassandra-ring-001","replicas":10,"ordinals":{"start":0},
+	  "template":{"spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c"}]}}},"status":{"replicas":10}}`
 
 // scaling returns the review of a scale of storage/cassandra-dc-east, as the API server
 // encodes it.
 func scaling(group, resource, object string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
-		"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":%q,"version":"v1","resource":%q},"subResource":"scale",
+		"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"resource":{"group":%q,"version":"v1",
+		  "resource":%q},"subResource":"scale",
 		"name":"cassandra-dc-east","namespace":"storage","operation":"UPDATE","object":%s,"oldObject":null}}`, group, resource, object)
 }
 
@@ -73,8 +76,10 @@ func scaled(t *testing.T, c webhook.Config, path string, review []byte) (warning
 // TestScale_Warnings: the warnings are those that the new number of replicas adds.
 func TestScale_Warnings(t *testing.T) {
 	fqdn := func(ordinal string, length int, excess string) string {
-		return fmt.Sprintf("spec.replicas: FQDN cassandra-dc-east-%s.cassandra-ring-001.storage.svc.cluster.local would be %d characters, 64 is the limit; "+
-			"shorten the name or the service name or the namespace by %s, or drop setHostnameAsFQDN", ordinal, length, excess)
+		return fmt.Sprintf(
+			"spec.replicas: FQDN cassandra-dc-east-%s.cassandra-ring-001.storage.svc.cluster.local "+
+				"would be %d characters, 64 is the limit; "+
+				"shorten the name or the service name or the namespace by %s, or drop setHostnameAsFQDN", ordinal, length, excess)
 	}
 	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(ten) }
 	eleven := with(`"replicas":10`, `"replicas":11`)
@@ -90,18 +95,27 @@ func TestScale_Warnings(t *testing.T) {
 		{"down, where what remains is too long", with(`"replicas":10`, `"replicas":1000`), `{"spec":{"replicas":11}}`, ""},
 		{"to where it is, and that is too long", eleven, `{"spec":{"replicas":11}}`, ""},
 		{"to nothing", eleven, `{"spec":{}}`, ""},
-		{"from nothing, which is checked as one", with(`"replicas":10`, `"replicas":0`, "ring-001", "ring-0001"), `{"spec":{"replicas":1}}`, ""},
-		{"late ordinals, by one", with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":9`), `{"spec":{"replicas":2}}`, fqdn("10", 65, "1")},
-		{"late ordinals, all too long", with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":2147483647`, "ring-001", "r"), `{"spec":{"replicas":2147483647}}`, ""},
-		{"to where the next digit would be too long", with(`"replicas":10`, `"replicas":3`, "ring-001", "ring-01"), `{"spec":{"replicas":11}}`,
-			"spec.replicas: from ordinal 100 on the FQDN cassandra-dc-east-100.cassandra-ring-01.storage.svc.cluster.local would be 65 characters, 64 is the limit; " +
+		{"from nothing, which is checked as one", with(`"replicas":10`, `"replicas":0`, "ring-001", "ring-0001"),
+			`{"spec":{"replicas":1}}`, ""},
+		{"late ordinals, by one", with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":9`),
+			`{"spec":{"replicas":2}}`, fqdn("10", 65, "1")},
+		{"late ordinals, all too long",
+			with(`"replicas":10`, `"replicas":1`, `"start":0`, `"start":2147483647`, "ring-001", "r"),
+			`{"spec":{"replicas":2147483647}}`, ""},
+		{"to where the next digit would be too long",
+			with(`"replicas":10`, `"replicas":3`, "ring-001", "ring-01"), `{"spec":{"replicas":11}}`,
+			"spec.replicas: from ordinal 100 on the FQDN " +
+				"cassandra-dc-east-100.cassandra-ring-01.storage.svc.cluster.local would be 65 characters, 64 is the limit; " +
 				"stay below that ordinal, or shorten the name or the service name or the namespace by 1"},
 		{"a host name that the API server will refuse", with("cassandra-dc-east", strings.Repeat("n", 61)), `{"spec":{"replicas":11}}`,
-			"spec.replicas: the pods' host name \"" + strings.Repeat("n", 61) + "-10\" has 64 characters, 63 is the limit; the API server accepts the object and refuses what it creates; shorten it by 1"},
-		{"other findings in the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`), `{"spec":{"replicas":11}}`, ""},
+			"spec.replicas: the pods' host name \"" + strings.Repeat("n", 61) +
+				"-10\" has 64 characters, 63 is the limit; the API server accepts the object and refuses what it creates; shorten it by 1"},
+		{"other findings in the set", with(`"setHostnameAsFQDN":true`, `"dnsConfig":{"nameservers":["127.0.0.1"]}`),
+			`{"spec":{"replicas":11}}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: stored(tt.set)}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
+			got, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: stored(tt.set)},
+				webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -128,20 +142,23 @@ func TestScale_Unread(t *testing.T) {
 		log   string
 	}{
 		{"no access", nil, eleven, "passed", ""},
-		{"not found", fails(errors.New(`statefulsets.apps "cassandra-dc-east" not found`)), eleven, "unread", "StatefulSet that is scaled: statefulsets.apps"},
+		{"not found", fails(errors.New(`statefulsets.apps "cassandra-dc-east" not found`)), eleven,
+			"unread", "StatefulSet that is scaled: statefulsets.apps"},
 		{"a set at the limit", padded(webhook.MaxStatefulSet), eleven, "warned", ""},
 		{"a set beyond it", padded(webhook.MaxStatefulSet + 1), eleven, "unread", "larger than 4194304 bytes"},
 		{"a set that is a list", stored("[1]"), eleven, "unread", "is a list, must be a mapping"},
 		{"half a set", stored(ten[:100]), eleven, "unread", "unexpected end"},
 		{"nothing of a set", stored("{}"), eleven, "allowed", ""},
-		{"another type of scale", stored(ten), `{"spec":{"replicas":"11"}}`, "unread", "spec.replicas: is a string, must be a whole number"},
+		{"another type of scale", stored(ten), `{"spec":{"replicas":"11"}}`, "unread",
+			"spec.replicas: is a string, must be a whole number"},
 		{"a scale of more than 32 bits", stored(ten), `{"spec":{"replicas":2147483648}}`, "unread", "spec.replicas: is "},
 		{"a scale that is a number", stored(ten), `7`, "unread", "is a number, must be a mapping"},
 		{"no scale", stored(ten), `null`, "allowed", ""}, // to nothing
 		{"a panic", func(context.Context, string, string) (io.ReadCloser, error) { panic("no") }, eleven, "panicked", "panic=no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: tt.open}, webhook.PathValidate, scaling("apps", "statefulsets", tt.scale))
+			_, verdict, log := scaled(t, webhook.Config{OpenStatefulSet: tt.open}, webhook.PathValidate,
+				scaling("apps", "statefulsets", tt.scale))
 			if verdict != tt.want || !strings.Contains(log, tt.log) || (log == "") != (tt.log == "") {
 				t.Errorf("counted as %q, want %q; log %q, want %q", verdict, tt.want, log, tt.log)
 			}
@@ -186,7 +203,8 @@ func TestScale_Timeout(t *testing.T) {
 				start := time.Now()
 				c := webhook.Config{OpenStatefulSet: func(ctx context.Context, _, _ string) (io.ReadCloser, error) { return open(ctx) }}
 				_, verdict, log := scaled(t, c, webhook.PathValidate, scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
-				if took := time.Since(start); verdict != "unread" || took != webhook.OpenTimeout || !strings.Contains(log, "deadline exceeded") {
+				if took := time.Since(start); verdict != "unread" || took != webhook.OpenTimeout ||
+					!strings.Contains(log, "deadline exceeded") {
 					t.Errorf("counted as %q after %v; log %q", verdict, took, log)
 				}
 			})

@@ -101,7 +101,8 @@ func TestKeyPair_Changes(t *testing.T) {
 	} {
 		step.change()
 		c, err := p.Current()
-		if c.Leaf.SerialNumber.Int64() != step.serial || (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+		if c.Leaf.SerialNumber.Int64() != step.serial || (err == nil) != (step.err == "") ||
+			err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: certificate %v, %v; want %d, %q", step.name, c.Leaf.SerialNumber, err, step.serial, step.err)
 		}
 	}

@@ -75,7 +75,8 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 		request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}},
 		collect(&s.Slices),
 	)
-	r.list(ctx, request{kind: doctor.Deployments, version: appsv1.SchemeGroupVersion, list: &appsv1.DeploymentList{}}, collect(&s.Deployments))
+	r.list(ctx, request{kind: doctor.Deployments, version: appsv1.SchemeGroupVersion, list: &appsv1.DeploymentList{}},
+		collect(&s.Deployments))
 	r.list(ctx, request{kind: doctor.DaemonSets, version: appsv1.SchemeGroupVersion, list: &appsv1.DaemonSetList{}}, collect(&s.DaemonSets))
 	r.list(
 		ctx,
@@ -89,7 +90,8 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	)
 	own := admissionv1.SchemeGroupVersion
 	r.list(ctx, request{kind: doctor.Policies, version: own, list: &admissionv1.ValidatingAdmissionPolicyList{}}, collect(&s.Policies))
-	r.list(ctx, request{kind: doctor.Bindings, version: own, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}}, collect(&s.Bindings))
+	r.list(ctx, request{kind: doctor.Bindings, version: own, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}},
+		collect(&s.Bindings))
 	r.list(
 		ctx,
 		request{kind: doctor.Validating, version: own, list: &admissionv1.ValidatingWebhookConfigurationList{}},

@@ -45,7 +45,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	if code := a.status[resource]; code != 0 {
 		w.WriteHeader(code)
-		reason := map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound}[code]
+		reason := map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden,
+			http.StatusNotFound: metav1.StatusReasonNotFound}[code]
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"test","code":%d}`, reason, code)
 		return
 	}
@@ -137,9 +138,11 @@ func TestSnapshot_MaxObjects(t *testing.T) {
 
 func TestSnapshot_Unread(t *testing.T) {
 	s := snapshot(t, &api{pods: 1, status: map[string]int{
-		"networkpolicies": http.StatusForbidden, "validatingadmissionpolicies": http.StatusNotFound, "nodes": http.StatusInternalServerError, "configmaps": http.StatusNotFound,
+		"networkpolicies": http.StatusForbidden, "validatingadmissionpolicies": http.StatusNotFound,
+		"nodes": http.StatusInternalServerError, "configmaps": http.StatusNotFound,
 	}}, 100)
-	for kind, want := range map[doctor.Kind]string{doctor.Networks: "no permission", doctor.Policies: "does not have", doctor.Nodes: "list nodes: "} {
+	for kind, want := range map[doctor.Kind]string{doctor.Networks: "no permission",
+		doctor.Policies: "does not have", doctor.Nodes: "list nodes: "} {
 		if !strings.Contains(s.Unread[kind], want) {
 			t.Errorf("%s: %q, want %q", kind, s.Unread[kind], want)
 		}

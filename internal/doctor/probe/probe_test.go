@@ -47,7 +47,8 @@ func TestRun(t *testing.T) {
 	}
 	for i, w := range want {
 		p := got[i]
-		if p.RCode != w.rcode || !slices.Equal(p.Answers, w.answers) || (p.RCode == "") != (p.Error == "timeout") || p.Role != doctor.RoleFlag || p.Micros <= 0 {
+		if p.RCode != w.rcode || !slices.Equal(p.Answers, w.answers) ||
+			(p.RCode == "") != (p.Error == "timeout") || p.Role != doctor.RoleFlag || p.Micros <= 0 {
 			t.Errorf("%d: %+v, want %+v", i, p, w)
 		}
 	}

@@ -131,7 +131,8 @@ func TestNew_Errors(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"no such pod","code":404}`))
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+			`"reason":"NotFound","message":"no such pod","code":404}`))
 	}))
 	defer server.Close()
 	api, err := client.New(&rest.Config{Host: server.URL}, corev1.SchemeGroupVersion, &corev1.Pod{})
@@ -142,7 +143,8 @@ func TestNew_Errors(t *testing.T) {
 	if !apierrors.IsNotFound(err) || err.Error() != "no such pod" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := client.New(&rest.Config{Host: "http://a:b:c"}, corev1.SchemeGroupVersion, &corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "client of v1") {
+	if _, err := client.New(&rest.Config{Host: "http://a:b:c"}, corev1.SchemeGroupVersion, &corev1.Pod{}); err == nil ||
+		!strings.Contains(err.Error(), "client of v1") {
 		t.Errorf("got %v", err)
 	}
 }

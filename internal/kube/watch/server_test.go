@@ -81,7 +81,8 @@ func (s *apiServer) local() rest.Interface {
 // clientOf returns a client of the API at host; transport nil is the network.
 func clientOf(t testing.TB, host string, transport http.RoundTripper) rest.Interface {
 	t.Helper()
-	c, err := client.New(&rest.Config{Host: host, QPS: -1, Transport: transport}, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	c, err := client.New(&rest.Config{Host: host, QPS: -1, Transport: transport},
+		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		t.Fatal(err)
 	}

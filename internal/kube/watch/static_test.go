@@ -27,7 +27,8 @@ import (
 // manifest returns a static pod's file, with an unknown field and a second document: the
 // kubelet accepts both.
 func manifest(name, host string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\nspec:\n  hostNetwork: true\n  hostname: %s\n"+
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\n"+
+		"spec:\n  hostNetwork: true\n  hostname: %s\n"+
 		"  fromTheFuture: {a: 1}\n  containers: [{name: c, image: i}]\n---\napiVersion: v1\nkind: ConfigMap\n", name, host)
 }
 
@@ -169,7 +170,8 @@ func TestStaticPods_WithoutAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
-			p, stop := start(t, watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
+			p, stop := start(t,
+				watch.Config{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 			defer stop()
 			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
 			// At once: the manifests may not have been read before the kubelet's first request.
@@ -194,7 +196,8 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 	defer stop()
 	ref := staticRef("kube-system", "etcd-"+node, "hash")
 	for range 3 { // also before the manifests were read
-		if pod, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Manifest || pod.Hostname != "of-manifest" || pod.Override != "" {
+		if pod, source, err := p.Lookup(t.Context(), ref); err != nil || source != watch.Manifest ||
+			pod.Hostname != "of-manifest" || pod.Override != "" {
 			t.Errorf("got %+v from %q, %v", pod, source, err)
 		}
 	}

@@ -55,7 +55,8 @@ func TestTable_Memory(t *testing.T) {
 // TestTable_UnexpectedObject: the API server sends other objects than pods.
 func TestTable_UnexpectedObject(t *testing.T) {
 	table := newTable()
-	if table.Add(&corev1.Node{}) == nil || table.Delete(&corev1.Node{}) == nil || table.Replace([]any{&corev1.Node{}}, "1") == nil || table.isSynced() {
+	if table.Add(&corev1.Node{}) == nil || table.Delete(&corev1.Node{}) == nil ||
+		table.Replace([]any{&corev1.Node{}}, "1") == nil || table.isSynced() {
 		t.Error("accepted")
 	}
 }

@@ -48,7 +48,8 @@ func newPod(namespace, name, uid string) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node, DNSPolicy: corev1.DNSClusterFirst, Hostname: "host-of-" + uid,
-			DNSConfig:  &corev1.PodDNSConfig{Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}},
+			DNSConfig: &corev1.PodDNSConfig{Searches: []string{"example.com"},
+				Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}},
 			Containers: []corev1.Container{{Name: "c", Image: "example.com/image:1"}},
 		},
 	}
@@ -64,7 +65,8 @@ func newMirror(namespace, name, uid, static string) *corev1.Pod {
 func refOf(pod *corev1.Pod) watch.Ref {
 	return watch.Ref{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
-		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api", policy.OverrideAnnotation: pod.Annotations[policy.OverrideAnnotation]},
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api",
+			policy.OverrideAnnotation: pod.Annotations[policy.OverrideAnnotation]},
 	}
 }
 
@@ -580,7 +582,8 @@ type panics struct{}
 func (panics) RoundTrip(*http.Request) (*http.Response, error) { panic("no transport") }
 
 func TestNew_Config(t *testing.T) {
-	for _, bad := range []watch.Config{{}, {NodeName: node, Timeout: -1}, {NodeName: node, GetTimeout: -1}, {NodeName: node, InformerWait: -1}} {
+	for _, bad := range []watch.Config{{}, {NodeName: node, Timeout: -1}, {NodeName: node, GetTimeout: -1},
+		{NodeName: node, InformerWait: -1}} {
 		if p, err := watch.New(bad); err == nil {
 			t.Errorf("%+v gives %+v", bad, p)
 		}

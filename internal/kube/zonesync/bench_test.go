@@ -54,7 +54,8 @@ func (s *stream) send(kind string, o kruntime.Object) {
 // one in ten headless, with the fields that an API server adds.
 func newStreams(t testing.TB) map[string]*stream {
 	all := map[string]*stream{"namespaces": {t: t}, "services": {t: t}, "endpointslices": {t: t}}
-	managed := []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", FieldsV1: metav1.NewFieldsV1(string(bytes.Repeat([]byte("f"), 600)))}}
+	managed := []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update",
+		FieldsV1: metav1.NewFieldsV1(string(bytes.Repeat([]byte("f"), 600)))}}
 	for i := range 100 {
 		ns := newNamespace(fmt.Sprintf("ns-%d", i), "")
 		ns.ManagedFields = managed
@@ -76,7 +77,9 @@ func newStreams(t testing.TB) map[string]*stream {
 			addr = addr.Next()
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true)},
-				NodeName: ptr.To("node-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: fmt.Sprintf("%s-%d", name, j), UID: "0f2c5e6a-8f5a-4c4e-9a53-3b0a7f9d2f11"},
+				NodeName: ptr.To("node-1"),
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: ns,
+					Name: fmt.Sprintf("%s-%d", name, j), UID: "0f2c5e6a-8f5a-4c4e-9a53-3b0a7f9d2f11"},
 			})
 		}
 		all["endpointslices"].send("ADDED", slice)

@@ -87,7 +87,8 @@ const tolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 // service returns nil for a Service that has no valid name. The error joins the problems of
 // the parts that were left out.
 func (c converter) service(o *corev1.Service) (*zone.Service, error) {
-	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses || o.Annotations[tolerateUnready] == "true"}
+	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses ||
+		o.Annotations[tolerateUnready] == "true"}
 	if err := s.Check(c.domain); err != nil {
 		return nil, err
 	}

@@ -68,28 +68,36 @@ func TestConvert_Service(t *testing.T) {
 	}{
 		{"spec.clusterIPs, of both families", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::1']}",
 			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1", "fd00::1") }), ""},
-		{"clusterIP alone, as before 1.20", "{clusterIP: 10.96.0.1}", with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
+		{"clusterIP alone, as before 1.20", "{clusterIP: 10.96.0.1}",
+			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
 		{"None is headless", "{clusterIP: None, clusterIPs: [None]}", &web, ""},
 		{"None in the old field", "{clusterIP: None}", &web, ""},
-		{"an IPv4-mapped IPv6 address", "{clusterIP: '::ffff:10.96.0.1'}", with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
-		{"one invalid address of two", "{clusterIPs: [10.96.0.1, x]}", with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), `spec.clusterIPs: "x" is not an address`},
+		{"an IPv4-mapped IPv6 address", "{clusterIP: '::ffff:10.96.0.1'}",
+			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
+		{"one invalid address of two", "{clusterIPs: [10.96.0.1, x]}",
+			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), `spec.clusterIPs: "x" is not an address`},
 		{"no valid address is not headless", "{clusterIPs: [010.96.0.1]}", nil, `"010.96.0.1" is not an address`},
 		{"an address with a zone", "{clusterIPs: ['fe80::1%eth0']}", nil, "not an address"},
-		{"ports; TCP is the default protocol", "{clusterIP: None, ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}, {port: 9, protocol: SCTP}]}",
+		{"ports; TCP is the default protocol",
+			"{clusterIP: None, ports: [{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}, {port: 9, protocol: SCTP}]}",
 			with(func(s *zone.Service) {
 				s.Ports = []zone.Port{port("http", "tcp", 80), port("dns", "udp", 53), port("", "sctp", 9)}
 			}), ""},
 		{"a port out of range", "{clusterIP: None, ports: [{name: a, port: 65535}, {name: b, port: 65536}]}",
 			with(func(s *zone.Service) { s.Ports = []zone.Port{port("a", "tcp", 65535)} }), "spec.ports[1]: port 65536"},
-		{"port 0 and an unknown protocol", "{clusterIP: None, ports: [{name: a}, {name: b, port: 1, protocol: ICMP}]}", &web, `spec.ports[1]: protocol "ICMP"`},
-		{"type ExternalName", "{type: ExternalName, externalName: WWW.Example.com.}", with(func(s *zone.Service) { s.ExternalName = "WWW.Example.com." }), ""},
+		{"port 0 and an unknown protocol",
+			"{clusterIP: None, ports: [{name: a}, {name: b, port: 1, protocol: ICMP}]}", &web, `spec.ports[1]: protocol "ICMP"`},
+		{"type ExternalName", "{type: ExternalName, externalName: WWW.Example.com.}",
+			with(func(s *zone.Service) { s.ExternalName = "WWW.Example.com." }), ""},
 		{"ExternalName with the cluster IP of its previous type", "{type: ExternalName, externalName: a.b, clusterIP: 10.96.0.1}",
 			with(func(s *zone.Service) { s.ExternalName = "a.b" }), ""},
 		{"ClusterIP with the name of its previous type", "{type: ClusterIP, externalName: a.b, clusterIP: 10.96.0.1}",
 			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
 		{"ExternalName without a name is not headless", "{type: ExternalName}", nil, "spec.externalName is missing"},
-		{"NodePort and LoadBalancer have cluster IPs", "{type: LoadBalancer, clusterIP: 10.96.0.1}", with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
-		{"publishNotReadyAddresses", "{clusterIP: None, publishNotReadyAddresses: true}", with(func(s *zone.Service) { s.PublishNotReady = true }), ""},
+		{"NodePort and LoadBalancer have cluster IPs", "{type: LoadBalancer, clusterIP: 10.96.0.1}",
+			with(func(s *zone.Service) { s.ClusterIPs = addrs("10.96.0.1") }), ""},
+		{"publishNotReadyAddresses", "{clusterIP: None, publishNotReadyAddresses: true}",
+			with(func(s *zone.Service) { s.PublishNotReady = true }), ""},
 	}
 	old := parse[corev1.Service](t, head+"spec: {clusterIP: None}")
 	old.Annotations = map[string]string{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "true"}
@@ -102,7 +110,8 @@ func TestConvert_Service(t *testing.T) {
 	}
 	for n, problem := range map[int]string{63: "", 64: "metadata.name"} {
 		long := strings.Repeat("a", n)
-		got, err := converter{domain: clusterLocal}.service(parse[corev1.Service](t, "metadata: {namespace: shop, name: "+long+"}\nspec: {clusterIP: None}"))
+		got, err := converter{domain: clusterLocal}.service(
+			parse[corev1.Service](t, "metadata: {namespace: shop, name: "+long+"}\nspec: {clusterIP: None}"))
 		if (got != nil) != (problem == "") {
 			t.Errorf("a name of %d bytes gives %v", n, got)
 		}
@@ -119,18 +128,27 @@ func TestConvert_EndpointSlice(t *testing.T) {
 		want         *zone.EndpointSlice
 		problem      string
 	}{
-		{"ready nil is ready", "endpoints: [{addresses: [10.0.0.1]}, {addresses: [10.0.0.2], conditions: {ready: true}}, {addresses: [10.0.0.3], conditions: {ready: false}}]",
+		{"ready nil is ready",
+			"endpoints: [{addresses: [10.0.0.1]}, {addresses: [10.0.0.2], conditions: {ready: " +
+				"true}}, {addresses: [10.0.0.3], conditions: {ready: false}}]",
 			with(endpoint("10.0.0.1", "", true), endpoint("10.0.0.2", "", true), endpoint("10.0.0.3", "", false)), ""},
-		{"serving and terminating are ignored", "endpoints: [{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}]",
+		{"serving and terminating are ignored",
+			"endpoints: [{addresses: [10.0.0.1], conditions: {ready: false, serving: true, terminating: true}}]",
 			with(endpoint("10.0.0.1", "", false)), ""},
 		{"hostname", "endpoints: [{addresses: [10.0.0.1], hostname: db-0}]", with(endpoint("10.0.0.1", "db-0", true)), ""},
-		{"all addresses", "endpoints: [{addresses: [10.0.0.1, 10.0.0.2]}]", with(endpoint("10.0.0.1", "", true), endpoint("10.0.0.2", "", true)), ""},
+		{"all addresses", "endpoints: [{addresses: [10.0.0.1, 10.0.0.2]}]",
+			with(endpoint("10.0.0.1", "", true), endpoint("10.0.0.2", "", true)), ""},
 		{"IPv6", "addressType: IPv6\nendpoints: [{addresses: ['fd00::1']}]", with(endpoint("fd00::1", "", true)), ""},
-		{"an IPv4-mapped IPv6 address", "addressType: IPv6\nendpoints: [{addresses: ['::ffff:10.0.0.1']}]", with(endpoint("10.0.0.1", "", true)), ""},
-		{"invalid addresses are left out", "endpoints: [{addresses: [x, 10.0.0.1]}, {addresses: ['fe80::1%eth0']}]", with(endpoint("10.0.0.1", "", true)), "endpoints[0]"},
-		{"endpoints with invalid hostnames are left out", "endpoints: [{addresses: [10.0.0.2], hostname: DB}, {addresses: [10.0.0.1]}]", with(endpoint("10.0.0.1", "", true)), `endpoints[0]: hostname "DB"`},
+		{"an IPv4-mapped IPv6 address", "addressType: IPv6\nendpoints: [{addresses: ['::ffff:10.0.0.1']}]",
+			with(endpoint("10.0.0.1", "", true)), ""},
+		{"invalid addresses are left out", "endpoints: [{addresses: [x, 10.0.0.1]}, {addresses: ['fe80::1%eth0']}]",
+			with(endpoint("10.0.0.1", "", true)), "endpoints[0]"},
+		{"endpoints with invalid hostnames are left out",
+			"endpoints: [{addresses: [10.0.0.2], hostname: DB}, {addresses: [10.0.0.1]}]",
+			with(endpoint("10.0.0.1", "", true)), `endpoints[0]: hostname "DB"`},
 		{"address type FQDN", "addressType: FQDN\nendpoints: [{addresses: [a.example]}]", nil, ""},
-		{"ports; nil name and protocol", "ports: [{port: 80}, {name: sql, port: 5432, protocol: TCP}]", ports(port("", "tcp", 80), port("sql", "tcp", 5432)), ""},
+		{"ports; nil name and protocol", "ports: [{port: 80}, {name: sql, port: 5432, protocol: TCP}]",
+			ports(port("", "tcp", 80), port("sql", "tcp", 5432)), ""},
 		{"a nil port is all ports", "ports: [{name: any}]", &web, ""},
 	}
 	const labelled = "metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}\n"
@@ -165,7 +183,8 @@ func TestConvert_Pod(t *testing.T) {
 // TestConvert_Attributes covers the fields of an object that are not in the zone.
 func TestConvert_Attributes(t *testing.T) {
 	c := converter{domain: clusterLocal}
-	o, err := c.convert(parse[discoveryv1.EndpointSlice](t, `metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web},
+	o, err := c.convert(parse[discoveryv1.EndpointSlice](t,
+		`metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web},
   annotations: {endpoints.kubernetes.io/last-change-trigger-time: "2026-01-02T03:04:05.5Z"}}`))
 	if err != nil || o.changed.UTC().String() != "2026-01-02 03:04:05.5 +0000 UTC" || o.put == nil || o.String() != "shop/web-1" {
 		t.Errorf("got %+v, %v", o, err)

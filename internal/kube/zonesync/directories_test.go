@@ -35,7 +35,8 @@ func TestDirectories_Changes(t *testing.T) {
 		t.Fatal(err)
 	}
 	z, log := newZone(t), new(strings.Builder)
-	d, err := NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir, later}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	d, err := NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir, later},
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,8 @@ func TestNewDirectories_Invalid(t *testing.T) {
 	write(t, file, service("web", "10.96.0.1"))
 	missing, below := filepath.Join(dir, "missing"), filepath.Join(file, "below")
 	_, err := NewDirectories(DirectoriesConfig{Zone: newZone(t), Domain: clusterLocal, Paths: []string{missing, dir, file, below}})
-	want := missing + ": no such directory; give a directory\n" + file + ": not a directory; give a directory\n" + below + ": not a directory"
+	want := missing + ": no such directory; give a directory\n" + file +
+		": not a directory; give a directory\n" + below + ": not a directory"
 	if got := fmt.Sprint(err); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

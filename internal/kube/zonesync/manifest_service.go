@@ -37,7 +37,8 @@ func (m Manifest) Services() (list []Service) {
 
 // IsHeadless reports whether s has the addresses of its endpoints.
 func (s Service) IsHeadless() bool {
-	return s.Spec.Type != corev1.ServiceTypeExternalName && clusterIPs(&s.Spec) == nil && (s.Spec.ClusterIP != "" || len(s.Spec.ClusterIPs) > 0)
+	return s.Spec.Type != corev1.ServiceTypeExternalName && clusterIPs(&s.Spec) == nil &&
+		(s.Spec.ClusterIP != "" || len(s.Spec.ClusterIPs) > 0)
 }
 
 // Selects reports whether s selects a pod of w.

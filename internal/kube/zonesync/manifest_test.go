@@ -45,12 +45,14 @@ items:
 ---
 {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: both}, spec: {ipFamilyPolicy: PreferDualStack}}
 ---
-{apiVersion: v1, kind: Service, metadata: {namespace: shop, name: db}, spec: {clusterIP: None, selector: {app: db}, ports: [{name: sql, port: 5432}]}}
+{apiVersion: v1, kind: Service, metadata: {namespace: shop, name: db}, spec: {clusterIP: None,
+  selector: {app: db}, ports: [{name: sql, port: 5432}]}}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {namespace: shop, name: db}
-spec: {serviceName: db, selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: db}]}}}
+spec: {serviceName: db, selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}},
+  spec: {containers: [{name: db, image: db}]}}}
 ---
 apiVersion: v1
 kind: ServiceList
@@ -103,7 +105,8 @@ func TestLoad_Synthetic(t *testing.T) {
 	if a, b := lookup(t, z.Snapshot(), "web.shop.svc"), lookup(t, again.Snapshot(), "web.shop.svc"); a != b {
 		t.Errorf("%s, and then %s", a, b)
 	}
-	if Synthetic(netip.MustParseAddr("10.96.0.1")) || Synthetic(netip.MustParseAddr("198.20.0.1")) || !Synthetic(netip.MustParseAddr("198.19.255.254")) {
+	if Synthetic(netip.MustParseAddr("10.96.0.1")) || Synthetic(netip.MustParseAddr("198.20.0.1")) ||
+		!Synthetic(netip.MustParseAddr("198.19.255.254")) {
 		t.Error("the range of synthetic addresses")
 	}
 }
@@ -229,7 +232,8 @@ func TestParseManifest_Invalid(t *testing.T) {
 		{"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: http}]}}", "f.yaml:3:70: spec.ports[0].port"},
 		{"{apiVersion: v1, kind: Service, metadata: {namespace: a}}", "f.yaml:3:33: metadata.name: is missing"},
 		{"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace}]}", "f.yaml:3:38: items[0].metadata.name: is missing"},
-		{"{apiVersion: v1, kind: Service, metadata: {name: a.b}, spec: {clusterIP: None}}", "f.yaml:3:1: services default/a.b: metadata.name"},
+		{"{apiVersion: v1, kind: Service, metadata: {name: a.b}, spec: {clusterIP: None}}",
+			"f.yaml:3:1: services default/a.b: metadata.name"},
 		{"kind: [", "f.yaml:3: did"},
 	} {
 		z, err := load(t, "{apiVersion: v1, kind: Service, metadata: {name: good}, spec: {clusterIP: 10.96.0.1}}\n---\n"+tt.text)

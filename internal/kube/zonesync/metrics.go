@@ -39,7 +39,8 @@ func newCollector(s *Syncer) *collector {
 	return &collector{
 		syncer: s,
 		silence: prometheus.NewDesc("dnsconfigurer_dns_api_silence_seconds",
-			"Time since the last event, bookmark or response of the API server, or since the start. Bookmarks arrive about once a minute.", resource, nil),
+			"Time since the last event, bookmark or response of the API server, or since the start. "+
+				"Bookmarks arrive about once a minute.", resource, nil),
 		objects: prometheus.NewDesc("dnsconfigurer_dns_objects", "Objects in the zone.", resource, nil),
 		age: prometheus.NewDesc("dnsconfigurer_dns_snapshot_age_seconds",
 			"Age of the snapshot from which names are served; 0: names are from the API server.", nil, nil),

@@ -77,7 +77,11 @@ func TestMetrics_Programming(t *testing.T) {
 // TestMetrics_Unreachable covers an API server that becomes unreachable, and one that is
 // unreachable at the start, with the snapshot that is served then.
 func TestMetrics_Unreachable(t *testing.T) {
-	const silence, age, objects = "dnsconfigurer_dns_api_silence_seconds", "dnsconfigurer_dns_snapshot_age_seconds", "dnsconfigurer_dns_objects"
+	const (
+		silence = "dnsconfigurer_dns_api_silence_seconds"
+		age     = "dnsconfigurer_dns_snapshot_age_seconds"
+		objects = "dnsconfigurer_dns_objects"
+	)
 	file := filepath.Join(t.TempDir(), "zone")
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer(t, cluster()...)

@@ -540,7 +540,8 @@ func TestConfig_Invalid(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Config){
 		"zone": func(c *Config) { c.Zone = nil }, "domain": func(c *Config) { c.Domain = "" }, "core": func(c *Config) { c.Core = nil },
-		"discovery": func(c *Config) { c.Discovery = nil }, "wait": func(c *Config) { c.SnapshotWait = -1 }, "age": func(c *Config) { c.SnapshotMaxAge = -1 },
+		"discovery": func(c *Config) { c.Discovery = nil }, "wait": func(c *Config) { c.SnapshotWait = -1 },
+		"age": func(c *Config) { c.SnapshotMaxAge = -1 },
 	} {
 		bad := good
 		change(&bad)

@@ -59,7 +59,8 @@ func TestEncode_RoundTrip(t *testing.T) {
 		{"a", names(t, "a")},
 		{".", []fqdn.Name{fqdn.Root}},
 		{`with\044comma.example,with\032blank.example,with\.dot.example`, []fqdn.Name{
-			fqdn.Join(fqdn.Root, "with,comma", "example"), fqdn.Join(fqdn.Root, "with blank", "example"), fqdn.Join(fqdn.Root, "with.dot", "example")}},
+			fqdn.Join(fqdn.Root, "with,comma", "example"), fqdn.Join(fqdn.Root, "with blank", "example"),
+			fqdn.Join(fqdn.Root, "with.dot", "example")}},
 	}
 	for _, tt := range tests {
 		if got, err := Encode(tt.paths); err != nil || string(got) != tt.text {

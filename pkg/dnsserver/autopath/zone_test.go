@@ -37,7 +37,8 @@ func TestParse_Kinds(t *testing.T) {
 		{"search.search.shop.cluster.local.ap.k8s.io", Search, "search. in shop"},
 		{"web.search.x.search.shop.cluster.local.ap.k8s.io", Search, "web.search.x. in shop"},
 		{"web.search.search.cluster.local.ap.k8s.io", Search, "web. in search"},
-		{"web.search.shop.cluster.local.ap.k8s.io.search.shop.cluster.local.ap.k8s.io", Search, "web.search.shop.cluster.local.ap.k8s.io. in shop"},
+		{"web.search.shop.cluster.local.ap.k8s.io.search.shop.cluster.local.ap.k8s.io", Search,
+			"web.search.shop.cluster.local.ap.k8s.io. in shop"},
 
 		{"ap.k8s.io", EmptyNonTerminal, ""},
 		{"local.ap.k8s.io", EmptyNonTerminal, ""},
@@ -118,7 +119,8 @@ func TestCandidates_Order(t *testing.T) {
 		{"none", "web", nil, []string{"web."}},
 		{"the same domain twice", "web", names(t, "a", "b", "A"), []string{"web.a.", "web.b.", "web."}},
 		{"a domain that leads to the bare name", "web.a", names(t, "."), []string{"web.a."}},
-		{"a domain in the zone: no nested expansion", "web", names(t, "search.shop.cluster.local.ap.k8s.io", "b"), []string{"web.b.", "web."}},
+		{"a domain in the zone: no nested expansion", "web",
+			names(t, "search.shop.cluster.local.ap.k8s.io", "b"), []string{"web.b.", "web."}},
 		{"a name in the zone", "web.ap.k8s.io", names(t, "b"), []string{"web.ap.k8s.io.b."}},
 		{"a candidate as long as a name", long, names(t, "bbbbb.ccccc"), []string{long + ".bbbbb.ccccc.", long + "."}},
 		{"one octet longer", long, names(t, "bbbbb.cccccc", "b"), []string{long + ".b.", long + "."}},
@@ -138,7 +140,8 @@ func TestCandidates_Order(t *testing.T) {
 // FuzzParse checks that every name has a kind, that the request of a name to expand makes
 // up the name again, and that no name above it is Malformed (RFC 8020).
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"web.search.shop.cluster.local.ap.k8s.io", "search.shop.cluster.local.ap.k8s.io", "x.ap.k8s.io", "a.search.search.search.cluster.local.ap.k8s.io"} {
+	for _, text := range []string{"web.search.shop.cluster.local.ap.k8s.io",
+		"search.shop.cluster.local.ap.k8s.io", "x.ap.k8s.io", "a.search.search.search.cluster.local.ap.k8s.io"} {
 		f.Add(text)
 	}
 	z := zone(f, "ap.k8s.io", "cluster.local")

@@ -31,7 +31,8 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 
 func TestNew_Bounds(t *testing.T) {
 	for _, cfg := range []cache.Config{
-		{MaxEntries: -1}, {MaxEntries: 1<<24 + 1}, {MaxBytes: -1}, {MaxTTL: -time.Second}, {MaxTTL: time.Second - 1}, {MaxDenial: time.Millisecond},
+		{MaxEntries: -1}, {MaxEntries: 1<<24 + 1}, {MaxBytes: -1}, {MaxTTL: -time.Second},
+		{MaxTTL: time.Second - 1}, {MaxDenial: time.Millisecond},
 	} {
 		if _, err := cache.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)

@@ -104,11 +104,13 @@ func TestPut_TTL(t *testing.T) {
 		{name: "the smallest TTL counts", question: "www.example.com. A",
 			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", ttl: 20},
 		{name: "also that of glue", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n--\nns.example.com. 7 A 192.0.2.9", ttl: 7},
+			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n" +
+				"--\nns.example.com. 7 A 192.0.2.9", ttl: 7},
 		{name: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", ttl: 3600},
 		{name: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", ttl: 1},
 		{name: "a TTL of zero: for one client only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
-		{name: "a TTL with the highest bit is positive, RFC 8767 section 4", question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1", ttl: 3600},
+		{name: "a TTL with the highest bit is positive, RFC 8767 section 4",
+			question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1", ttl: 3600},
 		{name: "an SOA record with such a TTL and MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError,
 			records: "--\nexample.com. 4294967295 SOA ns.example.com. host.example.com. 1 7200 1800 86400 4294967295", ttl: 1800},
 		{name: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", ttl: 300},
@@ -141,7 +143,8 @@ func TestPut_TTL(t *testing.T) {
 		{name: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused, ttl: 5},
 		{name: "an error about the query", question: "www.example.com. A", rcode: dns.RcodeFormatError, ttl: 5},
 		{name: "a query that is not supported", question: "www.example.com. A", rcode: dns.RcodeNotImplemented, ttl: 5},
-		{name: "a failure with an answer", question: "www.example.com. A", rcode: dns.RcodeYXDomain, records: "www.example.com. 300 A 192.0.2.1", ttl: 5},
+		{name: "a failure with an answer", question: "www.example.com. A", rcode: dns.RcodeYXDomain,
+			records: "www.example.com. 300 A 192.0.2.1", ttl: 5},
 		{name: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
 			change: func(m *dns.Msg) { m.Truncated = true }},
 		{name: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
@@ -359,7 +362,9 @@ func TestHit_MaxLen(t *testing.T) {
 	for i := range 20 {
 		records += fmt.Sprintf("www.example.com. 300 A 192.0.2.%d\n", i)
 	}
-	if !c.Put(questionOf(t, q), reply(t, q, 0, records+"--\nexample.com. 200 NS ns.example.com.\n--\nns.example.com. 100 A 192.0.2.99"), start, cache.PutOptions{}) {
+	if !c.Put(questionOf(t, q),
+		reply(t, q, 0, records+"--\nexample.com. 200 NS ns.example.com.\n--\nns.example.com. 100 A 192.0.2.99"),
+		start, cache.PutOptions{}) {
 		t.Fatal("not cached")
 	}
 	hit := c.Get(questionOf(t, q), after(1))

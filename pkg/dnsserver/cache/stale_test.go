@@ -94,7 +94,8 @@ func TestGet_RetryInterval(t *testing.T) {
 
 // A failure has its rcode and no records. An rcode that needs an OPT record is SERVFAIL.
 func TestPut_Failure(t *testing.T) {
-	for rcode, want := range map[int]int{dns.RcodeServerFailure: dns.RcodeServerFailure, dns.RcodeRefused: dns.RcodeRefused, dns.RcodeBadVers: dns.RcodeServerFailure} {
+	for rcode, want := range map[int]int{dns.RcodeServerFailure: dns.RcodeServerFailure,
+		dns.RcodeRefused: dns.RcodeRefused, dns.RcodeBadVers: dns.RcodeServerFailure} {
 		c := newCache(t, cache.Config{})
 		query := ask(t, "www.example.com. A")
 		q := questionOf(t, query)
@@ -120,7 +121,8 @@ func TestPut_OldGeneration(t *testing.T) {
 	if !c.Put(q, good, start, cache.PutOptions{Generation: second}) {
 		t.Error("a reply of the current generation is not cached")
 	}
-	if c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), after(11), cache.PutOptions{Generation: first}) || c.Get(q, after(11)).State != cache.Stale {
+	if c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), after(11), cache.PutOptions{Generation: first}) ||
+		c.Get(q, after(11)).State != cache.Stale {
 		t.Error("a failure of an old generation counts")
 	}
 }

@@ -45,7 +45,8 @@ func small(t testing.TB) (Header, *zone.Snapshot, *State) {
 		Services: []zone.Service{
 			{Namespace: "shop", Name: "db", PublishNotReady: true},
 			{Namespace: "shop", Name: "ext", ExternalName: "www.example"},
-			{Namespace: "shop", Name: "web", ClusterIPs: []netip.Addr{v4, v6}, Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 65535}}},
+			{Namespace: "shop", Name: "web", ClusterIPs: []netip.Addr{v4, v6},
+				Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 65535}}},
 		},
 		EndpointSlices: []zone.EndpointSlice{{
 			Namespace: "shop", Name: "db-1.x", Service: "db", Ports: []zone.Port{{Protocol: "sctp", Number: 1}},
@@ -138,11 +139,16 @@ func TestDecode_Invalid(t *testing.T) {
 		{"a domain in capitals", magic + "\x01\x04\x02CL\x00" + head, "invalid domain"},
 		{"unknown flags", magic + "\x01" + domain + "\x00\x00\x02\x00\x00\x00", "unknown flags 0x2"},
 		{"a namespace that is not a label", magic + "\x01" + domain + head + "\x01\x03a.b\x00\x00\x00", "must not contain dots"},
-		{"a namespace that is too long", magic + "\x01" + domain + head + "\x01\x40" + strings.Repeat("a", 64) + "\x00\x00\x00", "no more than 63"},
-		{"a string over the limit", magic + "\x01" + domain + "\xff\xff\x03\x00\x00\x00\x00\x00", "string of 65535 bytes: the limit is 1020"},
-		{"more addresses than bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\xff\xff\xff\xff\xff\x01", "unexpected end of file"},
-		{"an address of 5 bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x01\x0512345\x00\x00\x00", "not 4 or 16 bytes"},
-		{"a port of 17 bits", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x00\x01\x00\x03tcp\x80\x80\x04\x00\x00", "port 65536"},
+		{"a namespace that is too long", magic + "\x01" + domain + head + "\x01\x40" +
+			strings.Repeat("a", 64) + "\x00\x00\x00", "no more than 63"},
+		{"a string over the limit", magic + "\x01" + domain + "\xff\xff\x03\x00\x00\x00\x00\x00",
+			"string of 65535 bytes: the limit is 1020"},
+		{"more addresses than bytes",
+			magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\xff\xff\xff\xff\xff\x01", "unexpected end of file"},
+		{"an address of 5 bytes", magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x01\x0512345\x00\x00\x00",
+			"not 4 or 16 bytes"},
+		{"a port of 17 bits",
+			magic + "\x01" + domain + head + "\x00\x01\x01a\x01b\x00\x00\x00\x01\x00\x03tcp\x80\x80\x04\x00\x00", "port 65536"},
 		{"a number that does not end", magic + "\x01" + domain + strings.Repeat("\xff", 40), "unexpected end of file"},
 		{"bytes at the end", magic + "\x01" + domain + head + "\x00\x00\x00more", "4 extra bytes"},
 	}
@@ -169,7 +175,8 @@ func TestCheckUsable_Reasons(t *testing.T) {
 		{"too old by a nanosecond", Header{Domain: clusterLocal, Cluster: "uid-1"}, time.Hour - 1, "is 1h0m0s old: the limit is"},
 		{"a cluster not known yet", Header{Domain: clusterLocal}, time.Hour, ""},
 		{"another cluster", Header{Domain: clusterLocal, Cluster: "uid-2"}, time.Hour, "UID of kube-system is uid-1, want uid-2"},
-		{"another domain", Header{Domain: fqdn.Join(fqdn.Root, "local"), Cluster: "uid-1"}, time.Hour, "is of the cluster domain cluster.local., want local."},
+		{"another domain", Header{Domain: fqdn.Join(fqdn.Root, "local"), Cluster: "uid-1"}, time.Hour,
+			"is of the cluster domain cluster.local., want local."},
 		{"pods are wanted", Header{Domain: clusterLocal, HasPods: true}, time.Hour, "has no pods"},
 	}
 	for _, tt := range tests {
@@ -256,7 +263,8 @@ func large(t testing.TB) *zone.Snapshot {
 			ns, name := fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("service-%d", i)
 			e.PutNamespace(ns)
 			e.PutService(zone.Service{Namespace: ns, Name: name, Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 80}}})
-			slice := zone.EndpointSlice{Namespace: ns, Name: name + "-abcde", Service: name, Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 8080}}}
+			slice := zone.EndpointSlice{Namespace: ns, Name: name + "-abcde", Service: name,
+				Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 8080}}}
 			for range 10 {
 				addr = addr.Next()
 				slice.Endpoints = append(slice.Endpoints, zone.Endpoint{Addr: addr, Ready: true})

@@ -52,7 +52,8 @@ func TestExchange_ForwardedQuery(t *testing.T) {
 		if options != flags.edns || len(opt.Option) > 1 {
 			t.Errorf("%+v: sent options %v", flags, opt.Option)
 		}
-		if got.Id != query.Id || got.Question[0] != query.Question[0] || got.RecursionDesired != flags.rd || got.CheckingDisabled != flags.cd {
+		if got.Id != query.Id || got.Question[0] != query.Question[0] || got.RecursionDesired != flags.rd ||
+			got.CheckingDisabled != flags.cd {
 			t.Errorf("%+v: got %v", flags, got)
 		}
 	}
@@ -140,7 +141,8 @@ func TestExchange_MalformedReply(t *testing.T) {
 					t.Errorf("another name: got %s, want the first server's answer", got)
 				}
 				if n := s.overUDP.Load() + s.overTCP.Load(); n != 4 || second.overUDP.Load() != 0 || s.conns.Load() > 1 {
-					t.Errorf("%d queries, %d to the second server, %d connections; want 4, 0 and at most 1", n, second.overUDP.Load(), s.conns.Load())
+					t.Errorf("%d queries, %d to the second server, %d connections; want 4, 0 and at most 1",
+						n, second.overUDP.Load(), s.conns.Load())
 				}
 				if c.Status()[0].Down {
 					t.Error("the server counts as down")
@@ -185,7 +187,8 @@ func TestExchange_LongQuery(t *testing.T) {
 		c := newClient(t, upstream.Config{Options: []uint16{option}}, s)
 		m, err := c.Exchange(t.Context(), queryWith(tt.length-overhead))
 		if err != nil || len(m.Answer) != 1 || s.overUDP.Load() != tt.wantUDP || s.overTCP.Load() != tt.wantTCP {
-			t.Errorf("TCP only %t, %d octets: %d queries over UDP, %d over TCP; %v, %v", tt.tcpOnly, tt.length, s.overUDP.Load(), s.overTCP.Load(), m, err)
+			t.Errorf("TCP only %t, %d octets: %d queries over UDP, %d over TCP; %v, %v", tt.tcpOnly,
+				tt.length, s.overUDP.Load(), s.overTCP.Load(), m, err)
 		}
 	}
 }

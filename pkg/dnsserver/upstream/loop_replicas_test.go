@@ -78,7 +78,8 @@ func TestRun_LoopThroughSibling(t *testing.T) {
 			all := startReplicas(t, keys, func(list []*replica) []*replica { return list[receiver : receiver+1] })
 			for i, r := range all {
 				stop := run(t, r.client)
-				waitFor(t, fmt.Sprintf("replica %d of %d sees the loop through %d", i, n, receiver), func() bool { return r.client.Status()[0].Looping })
+				waitFor(t, fmt.Sprintf("replica %d of %d sees the loop through %d", i, n, receiver),
+					func() bool { return r.client.Status()[0].Looping })
 				stop()
 			}
 		}
@@ -125,7 +126,8 @@ func TestRun_ProbeEvents(t *testing.T) {
 		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
 	var loop upstream.LoopDetector
-	c := newClient(t, upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, LoopCheck: time.Hour}, s)
+	c := newClient(t,
+		upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, LoopCheck: time.Hour}, s)
 	run(t, c)
 	waitFor(t, "the probe at the start", func() bool { return probes.Load() == 1 })
 	loop.SetKey("a key")
@@ -138,7 +140,9 @@ func TestRun_ProbeEvents(t *testing.T) {
 	}
 
 	probes.Store(0)
-	c = newClient(t, upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, LoopCheck: time.Millisecond * 10 * 3600}, s)
+	c = newClient(t,
+		upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond,
+			LoopCheck: time.Millisecond * 10 * 3600}, s)
 	run(t, c)
 	waitFor(t, "the probe at the start", func() bool { return probes.Load() == 1 })
 	waitFor(t, "the probe after a failure", func() bool {

@@ -67,7 +67,8 @@ func (q *query) matches(m *dns.Msg) bool {
 		return m.Rcode == dns.RcodeFormatError
 	}
 	r := m.Question[0]
-	return len(m.Question) == 1 && r.Qtype == q.question.Qtype && r.Qclass == q.question.Qclass && strings.EqualFold(r.Name, q.question.Name)
+	return len(m.Question) == 1 && r.Qtype == q.question.Qtype && r.Qclass == q.question.Qclass &&
+		strings.EqualFold(r.Name, q.question.Name)
 }
 
 // randomID returns an ID that cannot be predicted from earlier ones (RFC 5452 section

@@ -118,8 +118,10 @@ func TestRace(t *testing.T) {
 		{"silent, SERVFAIL", []behaviour{silent, servfail}, "SERVFAIL of 2 after 2000", "1@0 2@200"},
 		{"silent, SERVFAIL, good", []behaviour{silent, servfail, good}, "NOERROR of 3 after 202", "1@0 2@200 3@201"},
 		{"malformed, good", []behaviour{malformed, good}, "192.0.2.1:53: malformed DNS message after 1", "1@0"},
-		{"silent alone", []behaviour{silent}, "no upstream server replied: 192.0.2.1:53: context deadline exceeded after 4000", "1@0 1@2000"},
-		{"silent, silent", []behaviour{silent, silent}, "no upstream server replied: 192.0.2.2:53: context deadline exceeded after 4400", "1@0 2@200 1@2200 2@2400"},
+		{"silent alone", []behaviour{silent},
+			"no upstream server replied: 192.0.2.1:53: context deadline exceeded after 4000", "1@0 1@2000"},
+		{"silent, silent", []behaviour{silent, silent},
+			"no upstream server replied: 192.0.2.2:53: context deadline exceeded after 4400", "1@0 2@200 1@2200 2@2400"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

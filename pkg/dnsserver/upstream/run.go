@@ -141,7 +141,8 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 	defer s.mu.Unlock()
 	switch {
 	case looping && !s.looping:
-		s.log.Error("forwarding loop: upstream server sends queries back to this server and is not used: remove this server from its resolv.conf or forwarders",
+		s.log.Error("forwarding loop: upstream server sends queries back to this server and is not "+
+			"used: remove this server from its resolv.conf or forwarders",
 			"server", s.Server)
 	case !looping && s.looping:
 		s.log.Info("forwarding loop is gone, upstream server is used again", "server", s.Server)

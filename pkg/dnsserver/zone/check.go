@@ -41,7 +41,8 @@ func (s *Service) Check(domain fqdn.Name) error {
 
 // Check checks the slice in a zone at domain.
 func (s *EndpointSlice) Check(domain fqdn.Name) error {
-	if err := checkNames(domain, field{"label kubernetes.io/service-name", s.Service}, field{"metadata.namespace", s.Namespace}); err != nil {
+	if err := checkNames(domain, field{"label kubernetes.io/service-name", s.Service},
+		field{"metadata.namespace", s.Namespace}); err != nil {
 		return err
 	}
 	for _, p := range s.Ports {

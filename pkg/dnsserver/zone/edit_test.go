@@ -123,7 +123,8 @@ func TestCheck_Limits(t *testing.T) {
 		{"no name", service(domain(30), Service{Namespace: "a"}), "metadata.name"},
 		{"255 bytes", service(domain(123), Service{Namespace: l63, Name: l63}), ""},
 		{"256 bytes", service(domain(124), Service{Namespace: l63, Name: l63}), "256 bytes on the wire"},
-		{"mapped address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("::ffff:10.0.0.1")}), "spec.clusterIPs"},
+		{"mapped address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("::ffff:10.0.0.1")}),
+			"spec.clusterIPs"},
 		{"zoned address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("fe80::1%eth0")}), "spec.clusterIPs"},
 		{"port", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "sctp", 1}, {"", "tcp", 65535}}}), ""},
 		{"port 0", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "tcp", 0}}}), "spec.ports: port is 0"},
@@ -191,7 +192,8 @@ func TestUpdate_VisitsChangedSlices(t *testing.T) {
 	if got := changed(func(e *Edit) { e.DeleteEndpointSlice("a", "x-0007") }); !slices.Equal(got, []string{"-x-0007"}) {
 		t.Errorf("a slice is deleted: got changes of %v", got)
 	}
-	for what, s := range map[string]Service{"publishes": {Namespace: "a", Name: "x", PublishNotReady: true}, "an alias": {Namespace: "a", Name: "x", ExternalName: "e.example"}} {
+	for what, s := range map[string]Service{"publishes": {Namespace: "a", Name: "x", PublishNotReady: true},
+		"an alias": {Namespace: "a", Name: "x", ExternalName: "e.example"}} {
 		if got := changed(func(e *Edit) { e.PutService(s) }); len(got) != n-1 {
 			t.Errorf("%s: got changes of %d slices, want %d", what, len(got), n-1)
 		}

@@ -20,7 +20,8 @@ func randomSlices(rng *rand.Rand, n int) (list []EndpointSlice, ready map[netip.
 	ready = map[netip.Addr]bool{}
 	for i := range 1 + rng.IntN(30) {
 		list = append(list, EndpointSlice{Namespace: "a", Name: fmt.Sprintf("x-%d", i), Service: "x",
-			Ports: []Port{{Name: []string{"http", "dns"}[i%2], Protocol: "tcp", Number: uint16(80 + i%2)}, {Name: "all", Protocol: "udp", Number: 53}}})
+			Ports: []Port{{Name: []string{"http", "dns"}[i%2], Protocol: "tcp", Number: uint16(80 + i%2)},
+				{Name: "all", Protocol: "udp", Number: 53}}})
 	}
 	add := func(ep Endpoint) {
 		s := &list[rng.IntN(len(list))]
@@ -161,7 +162,8 @@ func TestLarge_Hostnames(t *testing.T) {
 		e.SetLoaded()
 	})
 	name := fqdn.Join(fqdn.Root, "x", "a", "svc", "cluster", "local")
-	for label, want := range map[string]string{"web-0": "[10.0.0.0]", "10-0-0-2": "[10.0.0.1 10.0.0.2]", "10-0-0-3": "[10.0.0.3]", "10-0-0-0": "[]"} {
+	for label, want := range map[string]string{"web-0": "[10.0.0.0]", "10-0-0-2": "[10.0.0.1 10.0.0.2]",
+		"10-0-0-3": "[10.0.0.3]", "10-0-0-0": "[]"} {
 		_, _, node := z.Snapshot().Lookup(fqdn.Join(name, label))
 		if got := fmt.Sprint(node.V4); got != want {
 			t.Errorf("%s: got %s, want %s", label, got, want)

@@ -89,7 +89,8 @@ func checkNode(t *testing.T, n *node[int]) {
 	}
 	f := n.fork
 	if len(f.children) == 0 || n.value == nil && len(f.children) < 2 || len(f.firstBytes) != len(f.children) {
-		t.Fatalf("node %q has %d children and the first bytes of %d, and a value: %t", n.prefix, len(f.children), len(f.firstBytes), n.value != nil)
+		t.Fatalf("node %q has %d children and the first bytes of %d, and a value: %t", n.prefix,
+			len(f.children), len(f.firstBytes), n.value != nil)
 	}
 	for i, c := range f.children {
 		if f.firstBytes[i] != c.prefix[0] {

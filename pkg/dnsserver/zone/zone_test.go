@@ -24,17 +24,19 @@ func TestLookup_Records(t *testing.T) {
 		e.PutService(Service{Namespace: "default", Name: "web", ClusterIPs: addrs("10.96.0.7", "fd00::7"), Ports: []Port{
 			{"http", "tcp", 80}, {"dns", "udp", 53}, {"", "tcp", 81},
 		}})
-		e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "web-1", Service: "web", Ports: []Port{{"http", "tcp", 8080}}, Endpoints: []Endpoint{
-			{netip.MustParseAddr("10.244.0.1"), "", true},
-		}})
+		e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "web-1", Service: "web",
+			Ports: []Port{{"http", "tcp", 8080}}, Endpoints: []Endpoint{
+				{netip.MustParseAddr("10.244.0.1"), "", true},
+			}})
 		e.PutService(Service{Namespace: "default", Name: "db", Ports: []Port{{"sql", "tcp", 5432}}})
-		e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "db-1", Service: "db", Ports: []Port{{"sql", "tcp", 15432}}, Endpoints: []Endpoint{
-			{netip.MustParseAddr("10.244.0.3"), "db-1", true},
-			{netip.MustParseAddr("10.244.0.2"), "db-0", true},
-			{netip.MustParseAddr("10.244.0.4"), "db-2", false},
-			{netip.MustParseAddr("10.244.0.5"), "", true},
-			{netip.MustParseAddr("fd00::"), "", true},
-		}})
+		e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "db-1", Service: "db",
+			Ports: []Port{{"sql", "tcp", 15432}}, Endpoints: []Endpoint{
+				{netip.MustParseAddr("10.244.0.3"), "db-1", true},
+				{netip.MustParseAddr("10.244.0.2"), "db-0", true},
+				{netip.MustParseAddr("10.244.0.4"), "db-2", false},
+				{netip.MustParseAddr("10.244.0.5"), "", true},
+				{netip.MustParseAddr("fd00::"), "", true},
+			}})
 		e.PutService(Service{Namespace: "default", Name: "down"})
 		e.PutService(Service{Namespace: "default", Name: "ext", ExternalName: "WWW.example.com"})
 		e.PutService(Service{Namespace: "default", Name: "ip", ExternalName: "192.0.2.1"})
@@ -49,8 +51,10 @@ func TestLookup_Records(t *testing.T) {
 	})
 	tests := []struct{ clause, name, want string }{
 		{"2.2 the schema's version", "dns-version.cluster.local", "TXT 1.1.0"},
-		{"2.3.1 a cluster IP of either family", "web.default.svc.cluster.local", "A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
-		{"2.1 comparisons are case-insensitive", "WEB.Default.svc.cluster.LOCAL", "A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
+		{"2.3.1 a cluster IP of either family", "web.default.svc.cluster.local",
+			"A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
+		{"2.1 comparisons are case-insensitive", "WEB.Default.svc.cluster.LOCAL",
+			"A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
 		{"2.3.2 a named port", "_http._tcp.web.default.svc.cluster.local", "SRV 100 80 web.default.svc.cluster.local."},
 		{"2.3.2 of another protocol", "_http._udp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.3.2 an unnamed port has no record", "_._tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
@@ -72,7 +76,8 @@ func TestLookup_Records(t *testing.T) {
 		{"2.4.1 an endpoint with hostname has no other name", "10-244-0-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.1 no ready endpoint", "down.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
 		{"2.4.2 at the endpoint's own port", "_sql._tcp.db.default.svc.cluster.local", "SRV 25 15432 db-0.db.default.svc.cluster.local., " +
-			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
+			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 " +
+			"10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
 		{"2.4.3 by hostname", "3.0.244.10.in-addr.arpa", "PTR db-1.db.default.svc.cluster.local."},
 		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
 		{"2.5 an external name", "ext.default.svc.cluster.local", "CNAME www.example.com."},
@@ -136,7 +141,8 @@ func TestLookup_Reverse(t *testing.T) {
 		{"7.99.10.in-addr.arpa", apex, "not in zone"},
 		{"1.7.99.10.in-addr.arpa", "NXDOMAIN in 7.99.10.in-addr.arpa.", "not in zone"},
 		// A range of one address.
-		{"1.1.168.192.in-addr.arpa", "PTR 192-168-1-1.web.default.svc.cluster.local., " + apex, "PTR 192-168-1-1.web.default.svc.cluster.local."},
+		{"1.1.168.192.in-addr.arpa", "PTR 192-168-1-1.web.default.svc.cluster.local., " + apex,
+			"PTR 192-168-1-1.web.default.svc.cluster.local."},
 		{"1.168.192.in-addr.arpa", "not in zone", "not in zone"},
 		{"0.d.f.ip6.arpa", "not in zone", "not in zone"},
 		{"0.0.d.f.ip6.arpa", apex, "not in zone"},
@@ -271,7 +277,8 @@ func TestUpdate_RandomEdits(t *testing.T) {
 		case 2:
 			slice := EndpointSlice{Namespace: ns, Name: pick("s1", "s2", "s3"), Service: name, Ports: []Port{{pick("", "p"), "tcp", 2}}}
 			for range random.IntN(4) {
-				slice.Endpoints = append(slice.Endpoints, Endpoint{addrs("10.0.0." + pick("1", "2", "3", "4"))[0], pick("", "", "h"), random.IntN(3) > 0})
+				slice.Endpoints = append(slice.Endpoints,
+					Endpoint{addrs("10.0.0." + pick("1", "2", "3", "4"))[0], pick("", "", "h"), random.IntN(3) > 0})
 			}
 			key = "slice " + ns + slice.Name
 			put = func(e *Edit) { s := slice; s.Endpoints = slices.Clone(s.Endpoints); e.PutEndpointSlice(s) }

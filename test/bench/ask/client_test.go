@@ -53,7 +53,8 @@ func TestAsk_InvalidReply(t *testing.T) {
 		"EDNS": func(q *dns.Msg) *dns.Msg { return new(dns.Msg).SetReply(q).SetEdns0(1232, false) },
 		"600 bytes": func(q *dns.Msg) *dns.Msg {
 			m := new(dns.Msg).SetReply(q)
-			text := dns.TXT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{strings.Repeat("x", 255), strings.Repeat("x", 255)}}
+			text := dns.TXT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeTXT, Class: dns.ClassINET},
+				Txt: []string{strings.Repeat("x", 255), strings.Repeat("x", 255)}}
 			m.Answer = []dns.RR{&text}
 			text.Txt = append(text.Txt, strings.Repeat("x", 600-m.Len()-1))
 			return m

@@ -125,7 +125,8 @@ func isTolerated(c *Case) bool {
 
 // isMissingSOA: in CoreDNS every name exists for queries of type SOA.
 func isMissingSOA(c *Case) bool {
-	return c.isType(dns.TypeSOA) && (len(c.labels) > 0 && c.Want.Rcode == dns.RcodeNameError || dns.IsSubDomain("arpa.", c.name) && !c.Zone.IsOurs(c.name))
+	return c.isType(dns.TypeSOA) && (len(c.labels) > 0 && c.Want.Rcode == dns.RcodeNameError ||
+		dns.IsSubDomain("arpa.", c.name) && !c.Zone.IsOurs(c.name))
 }
 
 // isEmptyNonTerminal: a name exists if a name below it does (RFC 8020). CoreDNS follows
@@ -199,17 +200,19 @@ func isUnnamedPort(c *Case) bool {
 		return slices.ContainsFunc(c.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "" })
 	}
 	return slices.ContainsFunc(c.slices, func(s *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(s.Endpoints, world.IsReady) && slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == "" })
+		return slices.ContainsFunc(s.Endpoints, world.IsReady) &&
+			slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == "" })
 	})
 }
 
 // isEndpointSRV: CoreDNS gives the names of endpoints the ports of their slices.
 func isEndpointSRV(c *Case) bool {
-	return c.isType(dns.TypeSRV) && c.service != nil && len(c.below) == 1 && slices.ContainsFunc(c.slices, func(s *discoveryv1.EndpointSlice) bool {
-		return len(s.Ports) > 0 && slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return world.IsReady(e) && world.Hostname(e, e.Addresses[0]) == c.below[0]
+	return c.isType(dns.TypeSRV) && c.service != nil && len(c.below) == 1 &&
+		slices.ContainsFunc(c.slices, func(s *discoveryv1.EndpointSlice) bool {
+			return len(s.Ports) > 0 && slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+				return world.IsReady(e) && world.Hostname(e, e.Addresses[0]) == c.below[0]
+			})
 		})
-	})
 }
 
 // isPodSRV: CoreDNS gives a pod's name the port 0.

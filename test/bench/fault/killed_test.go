@@ -54,7 +54,8 @@ func TestControlPlaneKilled(t *testing.T) {
 		ready := time.Since(back)
 		load.more(20, 100)
 		took := load.catchUp()
-		t.Logf("%s killed: ready %v after the start; %v after the last change it was served", fault.name, ready.Round(time.Millisecond), took.Round(time.Millisecond))
+		t.Logf("%s killed: ready %v after the start; %v after the last change it was served",
+			fault.name, ready.Round(time.Millisecond), took.Round(time.Millisecond))
 	}
 	load.report()
 }

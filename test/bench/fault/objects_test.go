@@ -60,7 +60,8 @@ func create(t *testing.T, api kubernetes.Interface, registers ...*register) {
 }
 
 func newWorld(services []*corev1.Service, slices ...*discoveryv1.EndpointSlice) *world.World {
-	return &world.World{Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: namespace}}}, Services: services, Slices: slices}
+	return &world.World{Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: namespace}}},
+		Services: services, Slices: slices}
 }
 
 // newService returns a Service with one port; ip is its address or None.
@@ -97,8 +98,9 @@ func question(name string, qtype uint16) ask.Question {
 // newHeadless returns a Service with n endpoints that all change with each state.
 func newHeadless(api kubernetes.Interface, name string, n int) *register {
 	return &register{
-		name:      name,
-		questions: []ask.Question{question(name, dns.TypeA), question(name+"-0."+name, dns.TypeA), question("_http._tcp."+name, dns.TypeSRV)},
+		name: name,
+		questions: []ask.Question{question(name, dns.TypeA), question(name+"-0."+name, dns.TypeA),
+			question("_http._tcp."+name, dns.TypeSRV)},
 		world: func(state int) *world.World {
 			ips := make([]string, n)
 			for i := range ips {

@@ -66,7 +66,8 @@ func TestChangeRate(t *testing.T) {
 	clients.Wait()
 	queries := catchUp(t, s.address, registers)
 	slices.Sort(late)
-	t.Logf("%d questions; from the change to the answer, of %d: median %v, p99 %v", queries, len(late), late[len(late)/2], late[len(late)*99/100])
+	t.Logf("%d questions; from the change to the answer, of %d: median %v, p99 %v", queries,
+		len(late), late[len(late)/2], late[len(late)*99/100])
 	resident := residentPeak(t, s.PID())
 	t.Logf("%d kB were resident at most", resident)
 	if resident > maxResident {

@@ -102,7 +102,8 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	if err := c.serves(with, 0)(); err != nil {
 		t.Error(err)
 	}
-	if code, text := with.get("/readyz?verbose"); code != http.StatusOK || !strings.Contains(text, "names: from a snapshot, ") || !strings.Contains(text, "services: not listed yet: ") {
+	if code, text := with.get("/readyz?verbose"); code != http.StatusOK ||
+		!strings.Contains(text, "names: from a snapshot, ") || !strings.Contains(text, "services: not listed yet: ") {
 		t.Errorf("%d %s", code, text)
 	}
 	if age := with.metric(t, "dnsconfigurer_dns_snapshot_age_seconds", ""); age <= 0 {

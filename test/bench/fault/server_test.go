@@ -55,7 +55,8 @@ func newServer(t *testing.T, program, kubeconfig string, flags ...string) *serve
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
 	s.Program, s.LogFile = program, filepath.Join(dir, "log")
-	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http, "--pods", "disabled", "--upstream", resolver.Addr.String()}, flags...)
+	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http,
+		"--pods", "disabled", "--upstream", resolver.Addr.String()}, flags...)
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {

@@ -74,7 +74,8 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, host}, cmd.Args...)...)
+		cmd = exec.Command("unshare",
+			append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, host}, cmd.Args...)...)
 	}
 	p, err := start("CoreDNS", cmd, address)
 	if err != nil {

@@ -32,7 +32,8 @@ func LocalZone(name string) string {
 // questions are for no loopback address.
 func localAnswer(m *dns.Msg, name, zone string, qtype uint16) {
 	header := dns.RR_Header{Name: name, Rrtype: qtype, Class: dns.ClassINET, Ttl: 10800}
-	soa := &dns.SOA{Hdr: dns.RR_Header{Name: zone, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 10800}, Ns: zone, Mbox: "nobody.invalid.",
+	soa := &dns.SOA{Hdr: dns.RR_Header{Name: zone, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 10800},
+		Ns: zone, Mbox: "nobody.invalid.",
 		Serial: 1, Refresh: 3600, Retry: 1200, Expire: 604800, Minttl: 10800}
 	switch {
 	case zone == "localhost." && qtype == dns.TypeA:

@@ -259,7 +259,8 @@ func (z *Zone) nameServers(w *world.World, self []netip.Addr) {
 // pods adds the names of running pods.
 func (z *Zone) pods(w *world.World) {
 	for _, p := range w.Pods {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil || !w.HasNamespace(p.Namespace) {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+			p.DeletionTimestamp != nil || !w.HasNamespace(p.Namespace) {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {

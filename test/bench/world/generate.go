@@ -87,7 +87,8 @@ func (g *Generator) endpointIP(six bool) string {
 // dns adds the Service of the server itself.
 func (g *Generator) dns(self []netip.Addr) {
 	s := g.newService("kube-system", "kube-dns")
-	s.Spec.Ports = []corev1.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "dns-tcp", Protocol: "TCP", Port: 53}, {Name: "metrics", Protocol: "TCP", Port: 9153}}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53},
+		{Name: "dns-tcp", Protocol: "TCP", Port: 53}, {Name: "metrics", Protocol: "TCP", Port: 9153}}
 	g.dualStack(s)
 	for _, a := range self {
 		slice := g.slice(s, a.Is6())
@@ -96,7 +97,8 @@ func (g *Generator) dns(self []netip.Addr) {
 }
 
 func (g *Generator) newService(namespace, name string) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}}
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}}
 	g.World.Services = append(g.World.Services, s)
 	return s
 }
@@ -121,7 +123,8 @@ func (g *Generator) service() {
 	}
 	if !IsHeadless(s) {
 		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
-		s.Spec.Type = pick(g, corev1.ServiceTypeClusterIP, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
+		s.Spec.Type = pick(g, corev1.ServiceTypeClusterIP, corev1.ServiceTypeClusterIP,
+			corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}, {Hostname: "lb.example"}}
@@ -209,7 +212,8 @@ func (g *Generator) externalName(s *corev1.Service) {
 func (g *Generator) pod() {
 	g.sequence++
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.anyNamespace(), Name: fmt.Sprintf("p%d", g.sequence)}}
-	p.Status.Phase = pick(g, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed)
+	p.Status.Phase = pick(g, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending,
+		corev1.PodSucceeded, corev1.PodFailed)
 	p.Status.PodIPs = []corev1.PodIP{{IP: g.endpointIP(false)}}
 	if g.chance(0.4) {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: g.endpointIP(true)})

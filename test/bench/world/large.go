@@ -25,13 +25,15 @@ func Large(services, endpoints, pods int) *World {
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespaces[i%100].Name, Name: fmt.Sprintf("svc-%d", i)},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
-				Ports: []corev1.ServicePort{{Name: http, Protocol: tcp, Port: 80}}, Selector: map[string]string{"app": fmt.Sprintf("svc-%d", i)},
+				Ports:    []corev1.ServicePort{{Name: http, Protocol: tcp, Port: 80}},
+				Selector: map[string]string{"app": fmt.Sprintf("svc-%d", i)},
 			},
 		}
 		slice := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.Namespace, Name: s.Name + "-abcde",
-				Labels: map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"},
+				Labels: map[string]string{discoveryv1.LabelServiceName: s.Name,
+					discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"},
 			},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: &http, Protocol: &tcp, Port: &port}},
@@ -47,7 +49,8 @@ func Large(services, endpoints, pods int) *World {
 		w.Services, w.Slices = append(w.Services, s), append(w.Slices, slice)
 	}
 	for i := range pods {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespaces[i%100].Name, Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "web"}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespaces[i%100].Name,
+			Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "web"}}}
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(i), PodIPs: []corev1.PodIP{{IP: podIP(i)}}}
 		w.Pods = append(w.Pods, p)
 	}

@@ -41,7 +41,8 @@ func (g *Generator) Mark(n int) (objects []kubeapi.Object, questions []ask.Quest
 	w.Pods = append(w.Pods, pod)
 
 	objects = []kubeapi.Object{namespace, service, headless, slice, pod}
-	for _, name := range []string{namespace.Name + ".svc.", "mark.default.svc.", "mark-headless.default.svc.", dashed(pod.Status.PodIP) + ".default.pod."} {
+	for _, name := range []string{namespace.Name + ".svc.", "mark.default.svc.",
+		"mark-headless.default.svc.", dashed(pod.Status.PodIP) + ".default.pod."} {
 		questions = append(questions, ask.Question{Name: name + Zone, Type: dns.TypeA})
 	}
 	return objects, questions

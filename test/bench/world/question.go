@@ -88,7 +88,8 @@ func (g *Generator) mostly(p float64, t uint16) uint16 {
 }
 
 func (g *Generator) anyType() uint16 {
-	return pick(g, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSRV, dns.TypePTR, dns.TypeTXT, dns.TypeTXT, dns.TypeCNAME, dns.TypeNS, dns.TypeSOA, dns.TypeMX,
+	return pick(g, dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSRV, dns.TypePTR, dns.TypeTXT,
+		dns.TypeTXT, dns.TypeCNAME, dns.TypeNS, dns.TypeSOA, dns.TypeMX,
 		dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCAA, dns.TypeDS, dns.TypeNAPTR, dns.TypeHINFO, uint16(65280))
 }
 
@@ -148,7 +149,8 @@ func (g *Generator) podName() string {
 	}
 	label := dashed(g.endpointIP(g.chance(0.3)))
 	if g.chance(0.2) {
-		label = pick(g, "1-2-3", "1-2-3-256", "01-2-3-4", "1-2-3-4-5", "--1", "1--2", "p1", "fd00--g", "1-2-3-4-5-6-7-8", "a", "x."+label, "_a._b."+label)
+		label = pick(g, "1-2-3", "1-2-3-256", "01-2-3-4", "1-2-3-4-5", "--1", "1--2", "p1", "fd00--g",
+			"1-2-3-4-5-6-7-8", "a", "x."+label, "_a._b."+label)
 	}
 	return label + suffix
 }
@@ -187,7 +189,8 @@ func (g *Generator) reverseName() string {
 
 // between returns a name of the zone above those of Services, or beside them.
 func (g *Generator) between(s *corev1.Service) string {
-	return pick(g, "", "svc.", "pod.", "dns.", "ns.dns.", "ns.dns.", "ns.dns.", "dns-version.", s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".pod.",
+	return pick(g, "", "svc.", "pod.", "dns.", "ns.dns.", "ns.dns.", "ns.dns.", "dns-version.",
+		s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".svc.", s.Namespace+".pod.",
 		"kube-dns.kube-system.svc.", "_tcp."+s.Name+"."+s.Namespace+".svc.", "_udp."+s.Name+"."+s.Namespace+".svc.") + Zone
 }
 
@@ -195,10 +198,13 @@ func (g *Generator) between(s *corev1.Service) string {
 func (g *Generator) nearMiss(s *corev1.Service) string {
 	own := s.Name + "." + s.Namespace
 	return pick(g, g.label()+"."+s.Namespace+".svc.", s.Name+"."+g.label()+".svc.", own+".", own+".svc.svc.", own+".srv.", own+".pod.",
-		g.label()+"."+own+".svc.", "a.b."+own+".svc.", "a.b.c."+own+".svc.", "_a._b._c."+own+".svc.", "any."+s.Namespace+".svc.", "*."+s.Namespace+".svc.",
-		g.label()+".", s.Namespace+".", "_"+own+".svc.", g.label()+".svc.", g.label()+".pod.", "x.dns-version.", "x.ns.dns.", "apex.dns.", own+".svc.cluster.local.") + Zone
+		g.label()+"."+own+".svc.", "a.b."+own+".svc.", "a.b.c."+own+".svc.", "_a._b._c."+own+".svc.",
+		"any."+s.Namespace+".svc.", "*."+s.Namespace+".svc.",
+		g.label()+".", s.Namespace+".", "_"+own+".svc.", g.label()+".svc.", g.label()+".pod.",
+		"x.dns-version.", "x.ns.dns.", "apex.dns.", own+".svc.cluster.local.") + Zone
 }
 
 func (g *Generator) label() string {
-	return pick(g, "nope", "x", "web", "db", "tcp", "s1", "s2", "s3", "svc", "pod", "default", "team-0", "a-b", "a_b", strings.Repeat("l", 63))
+	return pick(g, "nope", "x", "web", "db", "tcp", "s1", "s2", "s3", "svc", "pod", "default",
+		"team-0", "a-b", "a_b", strings.Repeat("l", 63))
 }

@@ -29,7 +29,8 @@ func (g generator) host(c *Case) {
 		lines = append(lines, pick(g, "nameserver", " nameserver ", "nameserver\t", "nameserver\u00a0"))
 	}
 	if g.chance(0.003) {
-		lines = append(lines, pick(g, "nameserver 192.0.2.\x001", "nameserver 192.0.2.2\x00", "search a\x00b caf\xe9.example", "options nul\x00:1"))
+		lines = append(lines,
+			pick(g, "nameserver 192.0.2.\x001", "nameserver 192.0.2.2\x00", "search a\x00b caf\xe9.example", "options nul\x00:1"))
 	}
 	g.Shuffle(len(lines), func(i, k int) { lines[i], lines[k] = lines[k], lines[i] })
 	for i := range lines {
@@ -99,6 +100,7 @@ func (g generator) searches(n int) []string {
 }
 
 func (g generator) hostOptions(n int) []string {
-	return g.some(n, "ndots:1", "ndots:2", "ndots:", "ndots", "timeout:2", "timeout:3", "attempts:3", "rotate", "edns0", "trust-ad", "a:b:c",
+	return g.some(n, "ndots:1", "ndots:2", "ndots:", "ndots", "timeout:2", "timeout:3", "attempts:3",
+		"rotate", "edns0", "trust-ad", "a:b:c",
 		"a:", ":x", ":", "Ndots:4", "no-aaaa", "use-vc", "#")
 }

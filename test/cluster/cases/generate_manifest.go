@@ -56,7 +56,8 @@ func (g generator) staticNode(n int) string {
 func (g generator) validConfig() *corev1.PodDNSConfig {
 	config := &corev1.PodDNSConfig{
 		Nameservers: g.some(1+g.IntN(3), "8.8.8.8", "1.1.1.1", "FD00::A", "fd00::a", "10.96.0.10"),
-		Searches:    g.some(g.IntN(8), "example.com", "cluster.local.", ".", "_tcp.example.com", "svc.cluster.local", g.domain(200), g.domain(253)),
+		Searches: g.some(g.IntN(8), "example.com", "cluster.local.", ".", "_tcp.example.com",
+			"svc.cluster.local", g.domain(200), g.domain(253)),
 	}
 	for range g.IntN(4) {
 		value := pick(g, "5", "2", "")

@@ -87,7 +87,8 @@ func (g generator) names(c *Case) {
 		spec.Subdomain = pick(g, "db", "db", "headless", g.hostname())
 	}
 	if g.chance(0.12) {
-		name := pick(g, g.hostname(), g.domain(62+g.IntN(5)), g.cutName(), "", "a.b", "Upper.Example", "a..b", "a.", g.domain(252+g.IntN(3)))
+		name := pick(g, g.hostname(), g.domain(62+g.IntN(5)), g.cutName(), "", "a.b", "Upper.Example",
+			"a..b", "a.", g.domain(252+g.IntN(3)))
 		spec.HostnameOverride = &name
 	}
 	if g.chance(0.35) {
@@ -103,7 +104,8 @@ func (g generator) hostname() string {
 	if g.chance(0.5) {
 		return pick(g, "web", "a", "0", g.label(1+g.IntN(63)), g.label(62), g.label(63))
 	}
-	return pick(g, g.label(64), g.label(65), "has.dot", "-lead", "trail-", "under_score", "Web", "h h", "a..b", ".", "é", g.domain(70), strings.ToUpper(g.label(64)))
+	return pick(g, g.label(64), g.label(65), "has.dot", "-lead", "trail-", "under_score", "Web",
+		"h h", "a..b", ".", "é", g.domain(70), strings.ToUpper(g.label(64)))
 }
 
 // exactFQDN makes the FQDN as long as the kernel's limit, a byte shorter or longer.
@@ -147,7 +149,8 @@ func (g generator) dnsConfig() *corev1.PodDNSConfig {
 }
 
 func (g generator) podOption() corev1.PodDNSConfigOption {
-	o := corev1.PodDNSConfigOption{Name: pick(g, "ndots", "ndots", "ndots", "timeout", "rotate", "edns0", "a", "Ndots", "", ":", "ndots:2", "ndots:5")}
+	o := corev1.PodDNSConfigOption{Name: pick(g, "ndots", "ndots", "ndots", "timeout", "rotate",
+		"edns0", "a", "Ndots", "", ":", "ndots:2", "ndots:5")}
 	if g.chance(0.7) {
 		value := pick(g, "5", "2", "1", "", "x y", "3:4", ":")
 		o.Value = &value

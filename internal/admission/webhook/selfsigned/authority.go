@@ -139,7 +139,8 @@ func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 	if err != nil && !missing {
 		return State{}, fmt.Errorf("reading Secret %s: %w", a.cfg.Secret, err)
 	}
-	current := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey], secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
+	current := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey],
+		secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
 	base := current
 	if !current.usable(time.Now()) {
 		base = a.state
@@ -149,10 +150,12 @@ func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 		return next, err
 	}
 	data := map[string][]byte{
-		authoritiesKey: next.Authorities, authorityKeyKey: next.AuthorityKey, corev1.TLSCertKey: next.Certificate, corev1.TLSPrivateKeyKey: next.Key,
+		authoritiesKey: next.Authorities, authorityKeyKey: next.AuthorityKey,
+		corev1.TLSCertKey: next.Certificate, corev1.TLSPrivateKeyKey: next.Key,
 	}
 	if missing {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.cfg.Namespace, Name: a.cfg.Secret}, Type: corev1.SecretTypeTLS, Data: data}
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.cfg.Namespace, Name: a.cfg.Secret},
+			Type: corev1.SecretTypeTLS, Data: data}
 		err = secrets(a.cfg.Core.Post()).Body(secret).Do(ctx).Error()
 	} else {
 		secret.Data = data // keeps the resource version: a concurrent update is a conflict

@@ -57,7 +57,8 @@ func TestAuthority_Secret(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica := func() *Authority {
-		return New(Config{Core: core, Registrations: core, Namespace: "ns", Secret: "tls", Service: "webhook", Configuration: "c", Logger: slog.New(slog.DiscardHandler)})
+		return New(Config{Core: core, Registrations: core, Namespace: "ns", Secret: "tls",
+			Service: "webhook", Configuration: "c", Logger: slog.New(slog.DiscardHandler)})
 	}
 	sync := func(a *Authority) {
 		t.Helper()

@@ -32,7 +32,8 @@ func (b *bench) changing() []kubeapi.Object {
 
 func changed(n int) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns-0", Name: "changing-1", Labels: map[string]string{discoveryv1.LabelServiceName: "changing"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: "changing-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "changing"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address(n)}}},
 	}

@@ -159,7 +159,8 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 		return err
 	}
 	if n := r.Found + r.Failed; r.Failed > 0 || r.Queries != n*c.queries {
-		return fmt.Errorf("%d of %d lookups failed, and they took %d queries instead of %d: lower the rate", r.Failed, n, r.Queries, n*c.queries)
+		return fmt.Errorf("%d of %d lookups failed, and they took %d queries instead of %d: lower the rate",
+			r.Failed, n, r.Queries, n*c.queries)
 	}
 	c.perCPU = append(c.perCPU, float64(r.Found)/(after-before).Seconds())
 	c.p50, c.p99 = append(c.p50, measure.Median(r.Took)), append(c.p99, measure.Percentile(r.Took, 99))

@@ -103,7 +103,8 @@ func run(ctx context.Context, o options) error {
 		name string
 		run  func(context.Context, *measure.Table) error
 	}{
-		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
+		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries},
+		{"lookups", b.podLookups}, {"changes", b.changed},
 	} {
 		if o.only == "" || o.only == m.name {
 			known = true
@@ -119,7 +120,8 @@ func run(ctx context.Context, o options) error {
 
 // build compiles the servers.
 func (b *bench) build(ctx context.Context) error {
-	b.binaries = binaries{filepath.Join(b.dir, "coredns"), cmp.Or(b.program, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
+	b.binaries = binaries{filepath.Join(b.dir, "coredns"),
+		cmp.Or(b.program, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
 	for _, cmd := range []struct{ dir, pkg, output string }{
 		{".", "./cmd/coredns", b.binaries.coreDNS},
 		{"../..", "./cmd/dnsconfigurer", b.binaries.dnsconfigurer},

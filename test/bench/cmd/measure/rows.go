@@ -44,7 +44,8 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 		return err
 	}
 	zone := filepath.Join(b.dir, "zone")
-	if err := os.WriteFile(zone, []byte(spec.New(b.world, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, "insecure").File()), 0o644); err != nil {
+	if err := os.WriteFile(zone,
+		[]byte(spec.New(b.world, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, "insecure").File()), 0o644); err != nil {
 		return err
 	}
 	watching := b.clusterDNS(30)

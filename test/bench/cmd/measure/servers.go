@@ -42,7 +42,8 @@ func (b *bench) clusterDNS(cache int) []*subject {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}
 	}
-	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)}, b.dnsconfigurer(func(*peer.Cluster) {})}
+	list := []*subject{{name: nameCoreDNS, run: coreDNS(0)}, {name: nameCached, run: coreDNS(cache)},
+		b.dnsconfigurer(func(*peer.Cluster) {})}
 	if b.before != "" {
 		list = append(list, b.subject(nameBefore, b.before, func(*peer.Cluster) {}))
 	}
