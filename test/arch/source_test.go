@@ -15,12 +15,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// Limits of files and functions, in lines.
+// Limits of files and functions, in lines, and of lines, in columns.
 const (
 	maxFile     = 450
 	maxFunction = 80
+	maxLine     = 140
+	tabWidth    = 4
 )
 
 const licence = "// Copyright The dnsconfigurer Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
@@ -88,6 +91,44 @@ func TestSizes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLines checks the length of lines, except those of texts that cannot be broken: literals of
+// several lines, and the output of examples.
+func TestLines(t *testing.T) {
+	for _, s := range sources(t) {
+		fixed := s.fixedLines()
+		number := 0
+		for line := range strings.Lines(string(s.text)) {
+			number++
+			columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) + strings.Count(line, "\t")*(tabWidth-1)
+			if columns > maxLine && !fixed[number] {
+				t.Errorf("%s:%d has %d columns, the limit is %d", s.name, number, columns, maxLine)
+			}
+		}
+	}
+}
+
+// fixedLines returns the lines of literals of several lines, and of the output of examples.
+func (s source) fixedLines() map[int]bool {
+	fixed := map[int]bool{}
+	add := func(n ast.Node) {
+		for i := range s.lines(n) {
+			fixed[s.pos.Position(n.Pos()).Line+i] = true
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && s.lines(l) > 1 {
+			add(l)
+		}
+		return true
+	})
+	for _, c := range s.file.Comments {
+		if strings.HasPrefix(c.Text(), "Output:") {
+			add(c)
+		}
+	}
+	return fixed
 }
 
 // TestNoHiddenWork forbids init functions, blank imports, and package variables that are
@@ -165,7 +206,8 @@ func visible(d *ast.FuncDecl) bool {
 // TestExportedIsDocumented checks that exported identifiers have comments.
 func TestExportedIsDocumented(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.isTest() || !strings.HasPrefix(s.name, "pkg/") && !strings.HasPrefix(s.name, "internal/") && !strings.HasPrefix(s.name, "api/") {
+		if s.isTest() || !strings.HasPrefix(s.name, "pkg/") && !strings.HasPrefix(s.name, "internal/") &&
+			!strings.HasPrefix(s.name, "api/") {
 			continue
 		}
 		for _, d := range s.file.Decls {
