@@ -71,7 +71,8 @@ Exit code 1: there is a finding of severity error.`,
 		"",
 		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local",
 	)
-	f.BoolVar(&d.kubelets, "kubelets", false, "read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
+	f.BoolVar(&d.kubelets, "kubelets", false,
+		"read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
 	f.BoolVar(&d.exec, "exec", false, "run cat in pods, to compare their /etc/resolv.conf; needs the permission pods/exec")
 	f.DurationVar(&d.timeout, "timeout", time.Minute, "`DURATION` after which what was not read or queried is not checked")
 	f.IntVar(&d.maxObjects, "max-objects", 50_000, "`NUMBER` of objects of each kind that are read")

@@ -128,7 +128,8 @@ func (c *check) checkRootSearch(ctx context.Context) {
 		}
 		if s == "." && !c.full(CodeRootSearch) {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
-				`musl 1.2.3 stops at the search domain ".", musl 1.2.5 skips it: images of Alpine 3.17 and earlier do not resolve names that no earlier domain has`,
+				`musl 1.2.3 stops at the search domain ".", musl 1.2.5 skips it: images of Alpine `+
+					`3.17 and earlier do not resolve names that no earlier domain has`,
 				"remove it: every resolver also tries the name without a search domain")
 		}
 	}

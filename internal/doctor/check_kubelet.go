@@ -13,13 +13,15 @@ import (
 func kubeletChecks() []Check {
 	return []Check{
 		{
-			Code: "kubelets-disagree", Severity: policy.SeverityWarning, What: "a kubelet has another cluster DNS or cluster domain than most others",
+			Code: "kubelets-disagree", Severity: policy.SeverityWarning,
+			What:  "a kubelet has another cluster DNS or cluster domain than most others",
 			cause: "the DNS configuration of a pod depends on its node",
 			next:  "kubectl get --raw /api/v1/nodes/$NAME/proxy/configz; correct the configuration of this kubelet and restart it",
 			needs: []need{needRunning}, whole: []Kind{Kubelets}, find: findKubeletsDisagree,
 		},
 		{
-			Code: "kubelet-config-drift", Severity: policy.SeverityWarning, What: "kubelets run with another configuration than that of kubelet-config",
+			Code: "kubelet-config-drift", Severity: policy.SeverityWarning,
+			What:  "kubelets run with another configuration than that of kubelet-config",
 			cause: "the ConfigMap was changed without the nodes, or the nodes without the ConfigMap: new nodes get the ConfigMap's",
 			next:  "kubeadm upgrade node phase kubelet-config on the nodes, or correct the ConfigMap",
 			needs: []need{needRunning, needKubeletConfig}, whole: []Kind{Kubelets}, find: findKubeletDrift,
@@ -56,7 +58,8 @@ func findKubeletDrift(v *view) (hits []hit) {
 		}
 		hits = append(hits, hit{
 			object: v.kubeletConfig.source, message: fmt.Sprintf("%d of %d kubelets run with other DNS settings", len(g), len(v.running)),
-			evidence: []string{fmt.Sprintf("%s: %s", v.kubeletConfig.source, v.kubeletConfig.dns()), fmt.Sprintf("%s: %s", g[0].source, g[0].dns())},
+			evidence: []string{fmt.Sprintf("%s: %s", v.kubeletConfig.source, v.kubeletConfig.dns()),
+				fmt.Sprintf("%s: %s", g[0].source, g[0].dns())},
 		})
 	}
 	return hits

@@ -73,14 +73,18 @@ func podFileChecks() []Check {
 	needs := []need{needPodFiles, read(Pods), needFacts}
 	return []Check{
 		{
-			Code: "pod-file-nameservers", Severity: policy.SeverityError, What: "a running pod has other nameservers than its node gives to new pods",
-			cause: "a resolv.conf is written when a pod starts: the settings of the node changed since, or a container or a volume replaced the file",
+			Code: "pod-file-nameservers", Severity: policy.SeverityError,
+			What: "a running pod has other nameservers than its node gives to new pods",
+			cause: "a resolv.conf is written when a pod starts: the settings of the node changed " +
+				"since, or a container or a volume replaced the file",
 			next:  "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md",
 			needs: needs, whole: []Kind{PodFiles}, find: findPodNameservers,
 		},
 		{
-			Code: "pod-file-search", Severity: policy.SeverityWarning, What: "a running pod has other search domains or options than its node gives to new pods",
-			cause: "a resolv.conf is written when a pod starts: the settings of the node changed since, or a container or a volume replaced the file",
+			Code: "pod-file-search", Severity: policy.SeverityWarning,
+			What: "a running pod has other search domains or options than its node gives to new pods",
+			cause: "a resolv.conf is written when a pod starts: the settings of the node changed " +
+				"since, or a container or a volume replaced the file",
 			next:  "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md",
 			needs: needs, whole: []Kind{PodFiles}, find: findPodSearch,
 		},
@@ -126,7 +130,8 @@ func (v *view) compareFiles() (list []comparison) {
 			continue // the kubelet's settings are invalid: a check of its own
 		}
 		file := resolvconf.Parse(f.Text).Config()
-		list = append(list, comparison{p, f.Container, dnsLists{addresses(file.Nameservers), file.Searches, file.Options}, wanted(engine, p)})
+		list = append(list,
+			comparison{p, f.Container, dnsLists{addresses(file.Nameservers), file.Searches, file.Options}, wanted(engine, p)})
 	}
 	return list
 }

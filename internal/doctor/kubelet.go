@@ -38,7 +38,8 @@ func newKubeletFacts(c kube.KubeletConfiguration, source object) *kubeletFacts {
 
 // dns returns what pods get from the kubelet, for comparison and as evidence.
 func (k *kubeletFacts) dns() string {
-	return fmt.Sprintf("clusterDNS [%s], clusterDomain %q", strings.Join(k.ClusterDNS, ", "), strings.ToLower(strings.TrimSuffix(k.ClusterDomain, ".")))
+	return fmt.Sprintf("clusterDNS [%s], clusterDomain %q", strings.Join(k.ClusterDNS, ", "),
+		strings.ToLower(strings.TrimSuffix(k.ClusterDomain, ".")))
 }
 
 // readKubelets sets the configurations of the kubelets: those with which they run, if they were
@@ -64,7 +65,8 @@ func (v *view) readKubeletConfig() {
 	if c == nil {
 		v.kubeletErr = cmp.Or(
 			v.Unread[ConfigMaps],
-			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the kubelets' configuration in the API; set --kubelets",
+			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the "+
+				"kubelets' configuration in the API; set --kubelets",
 		)
 		return
 	}

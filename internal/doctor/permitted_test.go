@@ -36,15 +36,19 @@ func TestRun_Kubelets(t *testing.T) {
 		evidence string
 		kubelets []Kubelet
 	}{
-		{"one of three has another address", []string{"kubelets-disagree", "kubelet-config-drift"}, "Node b: clusterDNS [10.0.0.10]", []Kubelet{
-			kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "cluster.local", "10.0.0.10"), kubeletOf("c", "cluster.local", "10.96.0.10"),
-		}},
+		{"one of three has another address", []string{"kubelets-disagree", "kubelet-config-drift"},
+			"Node b: clusterDNS [10.0.0.10]", []Kubelet{
+				kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "cluster.local", "10.0.0.10"),
+				kubeletOf("c", "cluster.local", "10.96.0.10"),
+			}},
 		{"one of three has another domain", []string{"kubelets-disagree", "kubelet-config-drift"}, `clusterDomain "k8s.example"`, []Kubelet{
-			kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "k8s.example", "10.96.0.10"), kubeletOf("c", "cluster.local", "10.96.0.10"),
+			kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "k8s.example", "10.96.0.10"),
+			kubeletOf("c", "cluster.local", "10.96.0.10"),
 		}},
-		{"all have another address than the ConfigMap", []string{"kubelet-config-drift", "dns-service-address"}, "Node a: clusterDNS [10.96.0.11]", []Kubelet{
-			kubeletOf("a", "cluster.local", "10.96.0.11"), kubeletOf("b", "cluster.local", "10.96.0.11"),
-		}},
+		{"all have another address than the ConfigMap", []string{"kubelet-config-drift", "dns-service-address"},
+			"Node a: clusterDNS [10.96.0.11]", []Kubelet{
+				kubeletOf("a", "cluster.local", "10.96.0.11"), kubeletOf("b", "cluster.local", "10.96.0.11"),
+			}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,15 +91,19 @@ func TestRun_PodFiles(t *testing.T) {
 	}{
 		{"the cluster's file", "shop/db-0", clusterFile, "", ""},
 		{"without the node's domains", "shop/db-0", strings.Replace(clusterFile, " corp.example", "", 1), "", ""},
-		{"another cluster DNS", "shop/db-0", strings.Replace(clusterFile, "10.96.0.10", "10.0.0.10", 1), servers, "nameservers of container c: 10.0.0.10"},
+		{"another cluster DNS", "shop/db-0", strings.Replace(clusterFile, "10.96.0.10", "10.0.0.10", 1),
+			servers, "nameservers of container c: 10.0.0.10"},
 		{"the node's file", "shop/db-0", nodeFile + "options ndots:5\n", servers + " " + search, "nameservers of a new pod: 10.96.0.10"},
 		{"an empty file", "shop/db-0", "", servers + " " + search, "nameservers of container c: none"},
-		{"another domain", "shop/db-0", strings.ReplaceAll(clusterFile, "cluster.local", "k8s.example"), search, "search of a new pod: shop.svc.cluster.local svc.cluster.local cluster.local, and those of the node"},
-		{"another order", "shop/db-0", "search cluster.local shop.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n", search, "search of container c: cluster.local"},
+		{"another domain", "shop/db-0", strings.ReplaceAll(clusterFile, "cluster.local", "k8s.example"),
+			search, "search of a new pod: shop.svc.cluster.local svc.cluster.local cluster.local, and those of the node"},
+		{"another order", "shop/db-0", "search cluster.local shop.svc.cluster.local svc.cluster.local\n" +
+			"nameserver 10.96.0.10\noptions ndots:5\n", search, "search of container c: cluster.local"},
 		{"other options", "shop/db-0", strings.Replace(clusterFile, "ndots:5", "ndots:2", 1), search, "options of a new pod: ndots:5"},
 		{"a file of dnsconfigurer", "shop/db-0", nodeFile + "# dnsconfigurer: sha256 0\n", "", ""},
 		{"the file of a node", "kube-system/node-cache-a", nodeFile, "", ""},
-		{"no server of a node", "kube-system/node-cache-a", "search corp.example\n", servers, "nameservers of a new pod: none, and those of the node"},
+		{"no server of a node", "kube-system/node-cache-a", "search corp.example\n", servers,
+			"nameservers of a new pod: none, and those of the node"},
 		{"a pod that is gone", "shop/gone", "", "", ""},
 	}
 	for _, tt := range tests {
@@ -138,7 +146,8 @@ func TestFileContainers(t *testing.T) {
 	add := func(name, owner, node string, change func(*corev1.Pod)) {
 		p := corev1.Pod{}
 		p.Namespace, p.Name, p.Spec.NodeName = "x", name, node
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "waits"}, {Name: "runs", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "waits"},
+			{Name: "runs", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		if owner != "" {
 			controller := true
 			p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: owner, Controller: &controller})

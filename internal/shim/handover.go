@@ -222,7 +222,8 @@ func (h *handovers) start(ctx context.Context) (*handover.Successor, error) {
 	}
 	defer socket.Socket.Close()
 	files := map[string]*os.File{fileSocket: socket.Socket, fileLock: socket.Lock}
-	state := handoverState{Listen: socket.Path, RemoveSocket: socket.RemoveSocket, EventStreams: h.shim.CountEventStreams(), Completed: h.completed + 1, Failed: h.failed}
+	state := handoverState{Listen: socket.Path, RemoveSocket: socket.RemoveSocket,
+		EventStreams: h.shim.CountEventStreams(), Completed: h.completed + 1, Failed: h.failed}
 	if http := h.http.file(); http != nil {
 		defer http.Close()
 		files[fileHTTP], state.HTTP = http, h.http.address

@@ -36,7 +36,8 @@ func (s *subscriptions) Version(context.Context, *runtimeapi.VersionRequest) (*r
 	return &runtimeapi.VersionResponse{}, nil
 }
 
-func (s *subscriptions) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (s *subscriptions) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	events := make(chan string, 10*maxHeldEvents)
 	s.mu.Lock()
 	for _, id := range s.waiting {
@@ -134,7 +135,8 @@ func TestHandover_Events(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		await(t, "the subscription of the new process", func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return runtime.count == i+2 })
+		await(t, "the subscription of the new process",
+			func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return runtime.count == i+2 })
 		event := fmt.Sprint("between the streams ", i)
 		runtime.publish(event)
 		stream = open()

@@ -136,7 +136,8 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		return errors.Join(errors.New("the shim has no hook: call SetHook before Run"), s.Listener.Close())
 	}
 	draining := make(chan struct{})
-	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics, answered: &s.answered, calls: &s.calls, events: &s.events, held: &s.held}
+	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics,
+		answered: &s.answered, calls: &s.calls, events: &s.events, held: &s.held}
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
 	if err := s.held.open(streams, runtime, s.EventStreams); err != nil {

@@ -95,7 +95,8 @@ func (c *Cluster) StartControllers(t testing.TB, names ...string) {
 	}
 	manager := &process.Process{
 		Program: build(t, "kube-controller-manager"), LogFile: c.file("kube-controller-manager.log"),
-		Args: []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--controllers=" + strings.Join(names, ",")},
+		Args: []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
+			"--controllers=" + strings.Join(names, ",")},
 	}
 	if err := manager.Start(); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,8 @@ func TestAPIServer_Controllers(t *testing.T) {
 	defer cancel()
 	for variant := range variants {
 		namespace := fmt.Sprint("variant-", variant)
-		if _, err := api.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		if _, err := api.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range objects {

@@ -79,11 +79,13 @@ func (d *doctorTest) coreDNS(t *testing.T) {
 			[]string{"corefile-domain", "probe-replicas-disagree", "probe-wrong-address"}, "kubernetes k8s.example",
 		},
 		{
-			"CoreDNS: the replica forwards nothing", replace("    forward . /etc/resolv.conf {\n       max_concurrent 1000\n    }\n", ""), "",
+			"CoreDNS: the replica forwards nothing",
+			replace("    forward . /etc/resolv.conf {\n       max_concurrent 1000\n    }\n", ""), "",
 			[]string{"corefile-no-forward", "probe-external"}, "Corefile:1: .:53",
 		},
 		{
-			"CoreDNS: hosts without fallthrough", replace("    prometheus", "    hosts {\n       192.0.2.1 registry.example\n    }\n    prometheus"), "",
+			"CoreDNS: hosts without fallthrough",
+			replace("    prometheus", "    hosts {\n       192.0.2.1 registry.example\n    }\n    prometheus"), "",
 			[]string{"corefile-hosts-fallthrough", "probe-replicas-disagree", "probe-servfail"}, "hosts",
 		},
 		{

@@ -123,10 +123,11 @@ func (k kubelet) startContainer(ctx context.Context, sandbox string, config *run
 		PodSandboxId:  sandbox,
 		SandboxConfig: config,
 		Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: strings.NewReplacer("/", "-", ":", "-").Replace(image), Attempt: config.Metadata.Attempt},
-			Image:    &runtimeapi.ImageSpec{Image: image},
-			Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
-			Linux:    &runtimeapi.LinuxContainerConfig{},
+			Metadata: &runtimeapi.ContainerMetadata{Name: strings.NewReplacer("/", "-", ":", "-").Replace(image),
+				Attempt: config.Metadata.Attempt},
+			Image: &runtimeapi.ImageSpec{Image: image},
+			Envs:  []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
+			Linux: &runtimeapi.LinuxContainerConfig{},
 		},
 	})
 	if err != nil {

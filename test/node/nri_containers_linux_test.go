@@ -47,7 +47,8 @@ func (n *nri) testContainers(t *testing.T) {
 				Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 				Image:    &runtimeapi.ImageSpec{Image: nodetools.PauseImage},
 				Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
-				Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: readOnly}},
+				Linux: &runtimeapi.LinuxContainerConfig{
+					SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: readOnly}},
 			},
 		})
 		if err != nil {
@@ -91,7 +92,8 @@ func (p *otherPlugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Con
 	return nil, nil
 }
 
-func (p *otherPlugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *otherPlugin) CreateContainer(_ context.Context, _ *api.PodSandbox,
+	c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.created.Add(1)
 	for _, m := range c.GetMounts() {
 		if m.GetDestination() == "/etc/resolv.conf" {
@@ -129,7 +131,8 @@ func (n *nri) testOtherPlugin(t *testing.T) {
 				t.Errorf("%v, the other plugin's variable is %q", err, value)
 			}
 			source := p.source.Load()
-			if p.created.Load() != 1 || source == nil || !strings.HasSuffix(*source, "/resolv.conf") || !strings.Contains(*source, "/sandboxes/") {
+			if p.created.Load() != 1 || source == nil || !strings.HasSuffix(*source, "/resolv.conf") ||
+				!strings.Contains(*source, "/sandboxes/") {
 				t.Errorf("the other plugin was called %d times, and has seen the mount %v", p.created.Load(), source)
 			}
 		})

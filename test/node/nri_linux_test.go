@@ -278,7 +278,8 @@ type faultRow struct {
 // printFaults prints the table of docs/reliability.md.
 func (n *nri) printFaults(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the engine's file after the fault, ms |\n|---|---|---|---|\n")
+	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the " +
+		"engine's file after the fault, ms |\n|---|---|---|---|\n")
 	slices.SortStableFunc(n.faults, func(x, y faultRow) int { return strings.Compare(x.fault, y.fault) })
 	for _, r := range n.faults {
 		fmt.Fprintf(&b, "| %s | %d | %s | %d |\n", r.fault, r.start.Milliseconds(), r.first, r.follows.Milliseconds())

@@ -21,7 +21,8 @@ type Block struct {
 
 // programs are the first words of commands.
 const programs = " apt-get bin/dnsconfigurer cat conntrack crictl ctr curl dig dnsconfigurer docker dpkg echo etcdctl export " +
-	"for git go grep helm if install ip jq journalctl k3s kind kubeadm kubectl make mkdir nft nsenter openssl rpm sed skopeo sudo systemctl while "
+	"for git go grep helm if install ip jq journalctl k3s kind kubeadm kubectl make mkdir nft " +
+	"nsenter openssl rpm sed skopeo sudo systemctl while "
 
 // IsCommands reports whether the block is commands, without their output.
 func (b Block) IsCommands() bool {

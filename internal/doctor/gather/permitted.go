@@ -124,7 +124,8 @@ func readFile(ctx context.Context, cfg *rest.Config, c doctor.Container) (string
 		return "", err
 	}
 	request := api.Get().Namespace(c.Namespace).Resource("pods").Name(c.Pod).SubResource("exec").
-		Param("container", c.Name).Param("stdout", "true").Param("stderr", "true").Param("command", "cat").Param("command", "/etc/resolv.conf")
+		Param("container", c.Name).Param("stdout", "true").Param("stderr", "true").Param("command",
+		"cat").Param("command", "/etc/resolv.conf")
 	executor, err := remotecommand.NewWebSocketExecutor(cfg, "GET", request.URL().String())
 	if err != nil {
 		return "", err

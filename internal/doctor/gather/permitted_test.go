@@ -25,7 +25,8 @@ func permittedServer(t *testing.T) Config {
 	mux.HandleFunc("GET /api/v1/nodes/{node}/proxy/configz", func(w http.ResponseWriter, r *http.Request) {
 		switch r.PathValue("node") {
 		case "a":
-			fmt.Fprint(w, `{"kubeletconfig":{"enableServer":true,"clusterDNS":["10.96.0.10"],"clusterDomain":"cluster.local","resolvConf":"/run/resolv.conf"}}`)
+			fmt.Fprint(w, `{"kubeletconfig":{"enableServer":true,"clusterDNS":["10.96.0.10"],`+
+				`"clusterDomain":"cluster.local","resolvConf":"/run/resolv.conf"}}`)
 		case "b":
 			fmt.Fprint(w, `{"kubeletconfig":{}}`)
 		case "empty":
@@ -36,7 +37,8 @@ func permittedServer(t *testing.T) Config {
 	})
 	mux.Handle("GET /api/v1/namespaces/{namespace}/pods/{pod}/exec", websocket.Server{
 		Handshake: func(c *websocket.Config, r *http.Request) error {
-			if got := r.URL.Query(); fmt.Sprint(got["command"]) != "[cat /etc/resolv.conf]" || got.Get("stdout") != "true" || got.Get("stdin") != "" {
+			if got := r.URL.Query(); fmt.Sprint(got["command"]) != "[cat /etc/resolv.conf]" ||
+				got.Get("stdout") != "true" || got.Get("stdin") != "" {
 				t.Errorf("%s", r.URL)
 			}
 			if !slices.Contains(c.Protocol, "v5.channel.k8s.io") {
@@ -121,7 +123,8 @@ func TestKubelets(t *testing.T) {
 func pod(name, container string) corev1.Pod {
 	p := corev1.Pod{}
 	p.Namespace, p.Name = "shop", name
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return p
 }
 
@@ -129,7 +132,9 @@ func TestPodFiles(t *testing.T) {
 	c := permittedServer(t)
 	s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Pods: []corev1.Pod{pod("p", "good"), pod("l", "large"), pod("d", "distroless")}}
 	PodFiles(t.Context(), c, s)
-	if len(s.PodFiles) != 2 || s.PodFiles[0] != (doctor.PodFile{Namespace: "shop", Pod: "p", Container: "good", Text: "nameserver 10.96.0.10\n"}) || len(s.PodFiles[1].Text) != maxFile {
+	if len(s.PodFiles) != 2 ||
+		s.PodFiles[0] != (doctor.PodFile{Namespace: "shop", Pod: "p", Container: "good", Text: "nameserver 10.96.0.10\n"}) ||
+		len(s.PodFiles[1].Text) != maxFile {
 		t.Errorf("%.300v", s.PodFiles)
 	}
 	if want := "1 of 3 not read: pod shop/d: cat /etc/resolv.conf: exit code 126: exec: cat: not found"; s.Unread[doctor.PodFiles] != want {
