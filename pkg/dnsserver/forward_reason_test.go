@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -23,6 +24,23 @@ func TestForward_Reason(t *testing.T) {
 		ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 		if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != want || strings.ContainsAny(ede.ExtraText, "0123456789") {
 			t.Errorf("query %d: %v", i+1, m)
+		}
+	}
+}
+
+// TestAlias_Reason: ExternalNames that are a loop, or a chain of more than 10, fail with a reason.
+// NODATA would be a permanent failure for glibc.
+func TestAlias_Reason(t *testing.T) {
+	cluster := "namespace default\nservice default/c0 10.96.0.7\n" +
+		"service default/loop external=loop.default.svc.cluster.local\n"
+	for i := range 11 {
+		cluster += fmt.Sprintf("service default/c%d external=c%d.default.svc.cluster.local\n", i+1, i)
+	}
+	s := newServer(t, cluster+"loaded", Config{})
+	for name, want := range map[string]string{"c10": "10.96.0.7", "c11": "SERVFAIL", "loop": "SERVFAIL"} {
+		m := exchangeDirect(t, s, newQuery(name+".default.svc.cluster.local.", dns.TypeA))
+		if failed := extendedCode(m) == int(dns.ExtendedErrorCodeOther); addresses(m) != want || failed != (want == "SERVFAIL") {
+			t.Errorf("%s: got %v, want %s", name, m, want)
 		}
 	}
 }

@@ -207,6 +207,9 @@ func TestSlots_NodeCache(t *testing.T) {
 				s.gauge(t, "dnsconfigurer_dns_slots_limit", budget); n != limit {
 				t.Errorf("%s: %d of %d slots are in use", budget, n, limit)
 			}
+			if s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget="+budget, "reason=budget") == 0 {
+				t.Errorf("%s: no refusal was counted", budget)
+			}
 		}
 		for i := range 3 {
 			cluster.send(t, s.Server, clientAddr(i), 50, fmt.Sprint("db", i, "-"), "default.svc.cluster.local.", dns.TypeA)

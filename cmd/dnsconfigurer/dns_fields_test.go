@@ -1,0 +1,110 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// says fails the test unless the process answers a query with want. It waits while that is
+// SERVFAIL: on a busy machine a query of the process to its servers may take too long.
+func (p *dnsProcess) says(name string, qtype uint16, want string) {
+	p.t.Helper()
+	var got string
+	p.eventually(name, func() bool {
+		got = p.ask(name, qtype)
+		return got != "SERVFAIL"
+	})
+	if got != want {
+		p.t.Errorf("%s: got %s, want %s\n%s", name, got, want, p.log.String())
+	}
+}
+
+// TestNodeCache_ReverseCIDRs: a stub domain with the reverse names of 10.0.0.0/8 hides the names of
+// the cluster, unless reverseCIDRs has their network.
+func TestNodeCache_ReverseCIDRs(t *testing.T) {
+	stub := fmt.Sprintf("stubDomains: [{zone: 10.in-addr.arpa, servers: [%q]}]\n", upstreamSaying(t, "stub"))
+	for _, tt := range []struct{ fields, inside, record string }{
+		{"reverseCIDRs: [10.96.0.0/12]\n", "payments.shop.svc.cluster.local.", "NOERROR"},
+		{"", `"stub"`, `"stub"`}, // the stub server has the record for all types
+	} {
+		n := newNodeCacheWith(t, "corp.example", "reverseCIDRs: [10.96.0.0/12]\n", stub+tt.fields)
+		n.says("7.20.96.10.in-addr.arpa.", dns.TypePTR, tt.inside)
+		n.says("7.20.96.10.in-addr.arpa.", dns.TypeTXT, tt.record)
+		n.says("1.0.95.10.in-addr.arpa.", dns.TypeTXT, `"stub"`)
+		n.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, `"cluster"`) // the cluster DNS forwards it
+	}
+}
+
+// TestLocalNames_Fields: both commands answer the names of localNames themselves, as the fields say.
+func TestLocalNames_Fields(t *testing.T) {
+	for _, tt := range []struct{ fields, test, private string }{
+		{"", "NXDOMAIN", `"cluster"`},
+		{"localNames: {specialUse: false}\n", `"cluster"`, `"cluster"`},
+		{"localNames: {privateReverse: true}\n", "NXDOMAIN", "NXDOMAIN"},
+	} {
+		p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+tt.fields)
+		p.says("www.test.", dns.TypeTXT, tt.test)
+		p.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, tt.private)
+	}
+	for fields, want := range map[string]string{"": "NXDOMAIN", "localNames: {specialUse: false}\n": `"node"`} {
+		newNodeCacheWith(t, "corp.example", "", fields).says("www.test.", dns.TypeTXT, want)
+	}
+}
+
+// TestUpstreamPolicy: with roundRobin both servers of a stub domain get queries, in both commands.
+func TestUpstreamPolicy(t *testing.T) {
+	fields := fmt.Sprintf("stubDomains: [{zone: example, servers: [%q, %q]}]\nupstreamPolicy: roundRobin\n",
+		upstreamSaying(t, "one"), upstreamSaying(t, "two"))
+	node := newNodeCacheWith(t, "corp.example", fields, fields)
+	for _, p := range []*dnsProcess{node.cluster, &node.dnsProcess} {
+		seen, names := map[string]bool{}, 0
+		p.eventually("replies of both servers", func() bool {
+			names++
+			seen[p.ask(fmt.Sprintf("n%d.example.", names), dns.TypeTXT)] = true
+			return seen[`"one"`] && seen[`"two"`]
+		})
+	}
+}
+
+// TestMaxConnections: with maxConnections 1 a second TCP connection replaces the first, in both
+// commands.
+func TestMaxConnections(t *testing.T) {
+	const fields = "limits: {maxConnections: 1}\n"
+	node := newNodeCacheWith(t, "corp.example", fields, fields)
+	for _, p := range []*dnsProcess{node.cluster, &node.dnsProcess} {
+		first, second := p.connect(), p.connect()
+		defer first.Close()
+		defer second.Close()
+		if !asksOver(second) || asksOver(first) {
+			t.Errorf("want the second connection open and the first one closed\n%s", p.log.String())
+		}
+	}
+}
+
+// connect opens a TCP connection to the process.
+func (p *dnsProcess) connect() net.Conn {
+	p.t.Helper()
+	c, err := net.DialTimeout("tcp", p.addr, time.Minute)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// asksOver reports whether a query over the connection is answered.
+func asksOver(c net.Conn) bool {
+	c.SetDeadline(time.Now().Add(time.Minute))
+	conn := &dns.Conn{Conn: c}
+	if conn.WriteMsg(new(dns.Msg).SetQuestion("payments.shop.svc.cluster.local.", dns.TypeA)) != nil {
+		return false
+	}
+	_, err := conn.ReadMsg()
+	return err == nil
+}
