@@ -27,6 +27,9 @@ func TestHandle_RejectedQueries(t *testing.T) {
 		return mustPack(t, m)
 	}
 	repeatOPT := func(m *dns.Msg) { m.Extra = append(m.Extra, m.Extra[0]) }
+	forward := packet(func(m *dns.Msg) { m.Question[0].Name = "."; m.SetEdns0(1232, false) })
+	opt := byte(headerLen + pointerLen + questionFixedLen) // the offset of its owner, the root
+	forward = slices.Concat(forward[:headerLen], []byte{0xC0, opt}, forward[headerLen+1:])
 	tests := []struct {
 		name   string
 		packet []byte
@@ -38,6 +41,7 @@ func TestHandle_RejectedQueries(t *testing.T) {
 			packet(func(m *dns.Msg) { m.SetEdns0(1232, false) })[:len(packet(func(*dns.Msg) {}))], dns.RcodeFormatError},
 		{"truncated question", packet(func(*dns.Msg) {})[:20], dns.RcodeFormatError},
 		{"compression pointer to itself", append(packet(func(*dns.Msg) {})[:headerLen], 0xC0, headerLen, 0, 1, 0, 1), dns.RcodeFormatError},
+		{"compression pointer to a later name", forward, dns.RcodeFormatError},
 		{"two questions (RFC 9619)", packet(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},
 		{"an answer in a query",
 			packet(func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}} }),
