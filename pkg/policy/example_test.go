@@ -80,14 +80,18 @@ func ExampleDecision_Explain() {
 	d := engine.Decide(policy.Pod{Name: "web", Policy: policy.ClusterFirst}, resolvconf.Parse("nameserver 192.0.2.53\nsearch a b\n"))
 	fmt.Print(d.Explain())
 	// Output:
-	// 1 base      P1 the policy uses the cluster's DNS
-	// 3 hostname  N3 the host name is the pod's name
+	// base      P1 the policy uses the cluster's DNS
+	// hostname  N3 the host name is the pod's name
 	// kept
-	//   nameserver  10.96.0.10  clusterDNS[0]       P3 the cluster's DNS servers replace the host's
-	//   search      a           /etc/resolv.conf:2  P3 the host's search domains follow the cluster's
-	//   search      b           /etc/resolv.conf:2  P3 the host's search domains follow the cluster's
-	//   options     ndots:5     built in            P3 cluster policies set ndots:5
+	//   P3 the cluster's DNS servers replace the host's
+	//     nameserver  10.96.0.10  clusterDNS[0]
+	//   P3 the host's search domains follow the cluster's
+	//     search      a           /etc/resolv.conf:2
+	//     search      b           /etc/resolv.conf:2
+	//   P3 cluster policies set ndots:5
+	//     options     ndots:5     built in
 	//   hostname    web
 	// dropped
-	//   nameserver  192.0.2.53  /etc/resolv.conf:1  P3 cluster policies use only the search domains of the host
+	//   P3 cluster policies use only the search domains of the host
+	//     nameserver  192.0.2.53  /etc/resolv.conf:1
 }

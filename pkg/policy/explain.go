@@ -13,14 +13,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
-// Explain returns d as text for people: the steps, the entries kept and dropped, each with
-// its source and its rule, the host name, the error and the findings. The format may
-// change in any release.
+// Explain returns d as text for people: the steps, the entries kept and dropped with their
+// sources, below the rule that kept or dropped them, the host name, the error and the findings.
+// Sentences are wrapped at 100 columns; values are not. The format may change in any release.
 func (d *Decision) Explain() string {
 	var b strings.Builder
 	applied := d.NodeRules
 	for _, r := range d.Steps {
-		fmt.Fprintf(&b, "%-10s  %s %s", rules[r].stage, r, r.Text())
+		fmt.Fprintf(&b, "%-8s  %s %s", rules[r].stage, r, r.Text())
 		if len(applied) > 0 && applied[0].Rule == r {
 			b.WriteString(", " + nodeRuleField(applied[0].Index))
 			applied = applied[1:]
@@ -36,13 +36,16 @@ func (d *Decision) Explain() string {
 		width.write(&b, dropped)
 	}
 	if d.Error != "" {
-		fmt.Fprintf(&b, "error\n  %s\n", strings.TrimRight(d.Error, " "))
+		b.WriteString("error\n")
+		writeWrapped(&b, "  ", "  ", d.Error)
 	}
 	if len(d.Findings) > 0 {
 		b.WriteString("findings\n")
 	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "  %s %s at %s\n    %s\n    hint: %s\n", f.Severity, f.Code, f.Field, strings.TrimRight(f.Message, " "), f.Hint)
+		fmt.Fprintf(&b, "  %s %s at %s\n", f.Severity, f.Code, f.Field)
+		writeWrapped(&b, "    ", "    ", f.Message)
+		writeWrapped(&b, "    hint: ", "          ", f.Hint)
 		if f.More > 0 {
 			fmt.Fprintf(&b, "  and %d more %s\n", f.More, f.Code)
 		}
@@ -50,11 +53,36 @@ func (d *Decision) Explain() string {
 	return b.String()
 }
 
-// row is one line of the explanation: kind, text, source and rule.
-type row [4]string
+// maxColumns is the width at which sentences are wrapped.
+const maxColumns = 100
+
+// writeWrapped writes first and text, wrapped at single spaces. The lines after the first one
+// begin with next. A word that is too long has a line of its own.
+func writeWrapped(b *strings.Builder, first, next, text string) {
+	text = strings.TrimRight(text, " ")
+	for indent := first; text != ""; indent = next {
+		end := len(text)
+		if width := maxColumns - len(indent); end > width {
+			if i := strings.LastIndexByte(text[:width+1], ' '); i > 0 {
+				end = i
+			} else if i := strings.IndexByte(text[width:], ' '); i >= 0 {
+				end = width + i
+			}
+		}
+		b.WriteString(indent + text[:end] + "\n")
+		text = strings.TrimPrefix(text[end:], " ")
+	}
+}
+
+// row is one entry of the explanation: kind, text, source, and the reason why it is kept or
+// dropped. Consecutive rows with the same reason are written below it.
+type row struct {
+	cells  [3]string
+	reason string
+}
 
 func (d *Decision) row(e Entry) row {
-	return row{e.Kind.String(), printable(e.Text), d.source(e), e.Rule.String() + " " + e.Rule.Text()}
+	return row{[3]string{e.Kind.String(), printable(e.Text), d.source(e)}, e.Rule.String() + " " + e.Rule.Text()}
 }
 
 // maxRows is the largest number of rows about one list. A pod may have 200,000 options.
@@ -72,15 +100,20 @@ func (d *Decision) entryRows(entries []Entry) []row {
 	return rows
 }
 
-func moreRows(n int) row { return row{"and " + strconv.Itoa(n) + " more"} }
+func moreRows(n int) row { return row{cells: [3]string{"and " + strconv.Itoa(n) + " more"}} }
 
 func (d *Decision) keptRows() []row {
 	rows := d.entryRows(d.Nameservers)
 	rows = append(rows, d.entryRows(d.Searches)...)
 	rows = append(rows, d.entryRows(d.Options)...)
-	rows = append(rows, row{"hostname", printable(d.Hostname)})
+	switch {
+	case d.Hostname != "":
+		rows = append(rows, row{cells: [3]string{"hostname", printable(d.Hostname)}})
+	case d.Error == "":
+		rows = append(rows, row{cells: [3]string{"hostname", "the node's"}})
+	}
 	if d.FQDN != "" {
-		rows = append(rows, row{"fqdn", printable(d.FQDN)})
+		rows = append(rows, row{cells: [3]string{"fqdn", printable(d.FQDN)}})
 	}
 	return rows
 }
@@ -96,13 +129,14 @@ func (d *Decision) droppedRows() []row {
 		if i.ReplacedBy > 0 {
 			reason += ", line " + strconv.Itoa(i.ReplacedBy)
 		}
-		rows = append(rows, row{"line", printable(i.Text), d.hostFile + ":" + strconv.Itoa(i.Line), reason})
+		source := d.hostFile + ":" + strconv.Itoa(i.Line)
+		rows = append(rows, row{[3]string{"line", printable(i.Text), source}, reason})
 	}
 	return append(rows, d.entryRows(d.Dropped)...)
 }
 
-// columns are the widths of the first three columns of rows.
-type columns [3]int
+// columns are the widths of the first two cells of rows.
+type columns [2]int
 
 // columnWidths returns the widths for rows. A text of more than 44 bytes makes its own line
 // longer, not the whole table wider.
@@ -111,7 +145,7 @@ func columnWidths(rows []row) columns {
 	var c columns
 	for _, r := range rows {
 		for i := range c {
-			if n := len(r[i]); n <= limit {
+			if n := len(r.cells[i]); n <= limit {
 				c[i] = max(c[i], n)
 			}
 		}
@@ -119,11 +153,20 @@ func columnWidths(rows []row) columns {
 	return c
 }
 
+// write writes rows below their reasons. Rows without a reason, such as the host name, are
+// indented like a reason.
 func (c columns) write(b *strings.Builder, rows []row) {
+	reason := ""
 	for _, r := range rows {
-		line := fmt.Sprintf("  %-*s  %-*s  %-*s  %s", c[0], r[0], c[1], r[1], c[2], r[2], r[3])
-		b.WriteString(strings.TrimRight(line, " "))
-		b.WriteByte('\n')
+		indent := "    "
+		if r.reason == "" {
+			indent = "  "
+		} else if r.reason != reason {
+			b.WriteString("  " + r.reason + "\n")
+		}
+		reason = r.reason
+		line := fmt.Sprintf("%s%-*s  %-*s  %s", indent, c[0], r.cells[0], c[1], r.cells[1], r.cells[2])
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 }
 

@@ -193,8 +193,8 @@ func checkAccounting(t *testing.T, s input, d *policy.Decision) {
 	}
 }
 
-// checkExplanation checks that the explanation of d has one row for each entry, with its text,
-// its source and its rule, one row for each ignored line, and no others.
+// checkExplanation checks that the explanation of d has one row for each entry, with its text
+// and its source, below its rule, one row for each ignored line, and no others.
 func checkExplanation(t *testing.T, s input, d *policy.Decision, explanation string) {
 	want := map[string]int{}
 	for _, e := range slices.Concat(d.Nameservers, d.Searches, d.Options, d.Dropped) {
@@ -212,17 +212,28 @@ func checkExplanation(t *testing.T, s input, d *policy.Decision, explanation str
 		}
 		want[row("line", i.Text, fmt.Sprintf("/etc/resolv.conf:%d", i.Line), i.Reason.Rule(), reason)]++
 	}
-	want[row("hostname", d.Hostname)]++
+	switch {
+	case d.Hostname != "":
+		want[row("hostname", d.Hostname)]++
+	case d.Error == "":
+		want[row("hostname", "the node's")]++
+	}
 	if d.FQDN != "" {
 		want[row("fqdn", d.FQDN)]++
 	}
+	reason := ""
 	_, table, _ := strings.Cut(explanation, "kept\n")
 	for line := range strings.Lines(table) {
 		if line == "error\n" || line == "findings\n" {
 			break
 		}
-		if line != "dropped\n" {
+		switch {
+		case strings.HasPrefix(line, "    "):
+			want[row(line, reason)]--
+		case strings.HasPrefix(line, "  hostname "), strings.HasPrefix(line, "  fqdn "):
 			want[row(line)]--
+		default:
+			reason = strings.TrimSpace(line)
 		}
 	}
 	for r, n := range want {

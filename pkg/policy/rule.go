@@ -88,10 +88,10 @@ const (
 type stage string
 
 const (
-	base     stage = "1 base"
-	merge    stage = "2 merge"
-	hostname stage = "3 hostname"
-	limits   stage = "4 limits"
+	base     stage = "base"
+	merge    stage = "merge"
+	hostname stage = "hostname"
+	limits   stage = "limits"
 )
 
 var rules = [...]ruleInfo{
@@ -99,7 +99,7 @@ var rules = [...]ruleInfo{
 	ruleBaseCluster: {"P1", base, "the policy uses the cluster's DNS"},
 	ruleBaseHost:    {"P1", base, "Default uses the host's resolv.conf"},
 	ruleBaseAutopath: {"A1", base,
-		"ClusterFirstWithAutopath uses the cluster's DNS and one search domain, which the server expands"},
+		"the policy uses the cluster's DNS and one search domain, which the server expands"},
 	ruleHostNetworkAsDefault: {"P1", base, "ClusterFirst on the host's network is treated as Default"},
 	ruleUnknownAsCluster:     {"P2", base, "an unknown policy is treated as ClusterFirst on every network"},
 	ruleWithoutClusterDNS:    {"P4", base, "the node has no cluster DNS: cluster policies are treated as Default"},
