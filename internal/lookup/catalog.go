@@ -65,7 +65,8 @@ func (c *catalog) explain(name string) absence {
 	return a
 }
 
-// inEveryCluster are Services that manifests of applications never contain.
+// inEveryCluster are Services that manifests of applications never contain. The names of the
+// first are loaded, see apiService, but not those of its endpoints.
 var inEveryCluster = []string{"default/kubernetes", "kube-system/kube-dns"}
 
 // explainService is explain for the labels before the name of a Service.

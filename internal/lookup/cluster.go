@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -77,7 +78,25 @@ func autopathSuffix(n policy.Node) string {
 func (c *cluster) load(m kube.Manifest, namespace string, complete bool) error {
 	objects, err := zonesync.DecodeManifest(m, namespace)
 	c.catalog = newCatalog(c.search.Domain.String(), objects, complete)
-	return errors.Join(err, zonesync.Load(c.zone, c.search.Domain, objects))
+	manifests := []zonesync.Manifest{objects}
+	if !complete {
+		api, invalid := c.apiService()
+		err = errors.Join(err, invalid)
+		manifests = []zonesync.Manifest{api, objects} // of two Services with one name the last wins
+	}
+	return errors.Join(err, zonesync.Load(c.zone, c.search.Domain, manifests...))
+}
+
+// apiService returns the Service that the API server creates for itself in each cluster. Its
+// address is not known, and therefore synthetic; it has the family of the cluster DNS.
+func (c *cluster) apiService() (zonesync.Manifest, error) {
+	family := corev1.IPv4Protocol
+	if len(c.addrs) > 0 && c.addrs[0].Is6() {
+		family = corev1.IPv6Protocol
+	}
+	return zonesync.ParseManifest("each cluster", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service",
+		"metadata": {"name": "kubernetes", "namespace": "default"},
+		"spec": {"ipFamilies": [%q], "ports": [{"name": "https", "port": 443}]}}`, family))
 }
 
 // serves reports whether a nameserver is the cluster DNS.
