@@ -100,7 +100,7 @@ test-e2e: ## run a cluster of one node with all components installed from image,
 # It downloads a Debian with debootstrap, 240 MB, and a machine may have no mirror: a skip would
 # be a failure, and a failure would say nothing about the product. So it is not part of test. The
 # packages are built from a clone without linked worktrees.
-test-systemd: ## boot a Debian with systemd and containerd; install, upgrade, kill, bypass and remove the package of the shim there
+test-systemd: ## boot a Debian with systemd, containerd and a kubelet; install, upgrade, kill, bypass and remove the package of the shim there
 	@$(SUITE) -v $(GO) test -timeout 20m -count 1 -run '^TestSystemd$$' -json ./test/systemd
 
 # The attacks have fixed rates, so it runs alone, too.

@@ -28,12 +28,19 @@ const (
 	succeeded = "succeeded"
 )
 
-// TestMain is also the client on the machine.
+// TestMain is also the clients on the machine.
 func TestMain(m *testing.M) {
-	if os.Getenv("CRI_CLIENT") == "" {
+	var err error
+	path := os.Getenv("KUBELET_PATH")
+	switch {
+	case path != "":
+		err = fetch(path)
+	case os.Getenv("CRI_CLIENT") != "":
+		err = callRuntime()
+	default:
 		os.Exit(m.Run())
 	}
-	if err := callRuntime(); err != nil {
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -90,14 +97,19 @@ type client struct {
 	lines chan string
 }
 
-// startClient starts the client and returns when a call has succeeded.
-func (m *machine) startClient(t *testing.T) *client {
+// installClient copies the client to the machine.
+func (m *machine) installClient(t *testing.T) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, "cp", program, filepath.Join(m.root, "usr/local/bin/client"))
+}
+
+// startClient starts the client and returns when a call has succeeded.
+func (m *machine) startClient(t *testing.T) *client {
+	t.Helper()
 	c := &client{cmd: m.command("env", "CRI_CLIENT=1", "client"), lines: make(chan string)}
 	stdin, err1 := c.cmd.StdinPipe()
 	stdout, err2 := c.cmd.StdoutPipe()

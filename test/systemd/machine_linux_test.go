@@ -23,6 +23,9 @@ import (
 // patience limits each step, on a busy machine too.
 const patience = 3 * time.Minute
 
+// packages are those of the machine, apart from the smallest Debian.
+const packages = "systemd,systemd-sysv,dbus,containerd,runc,containernetworking-plugins,iproute2"
+
 // rootFS returns the directory with the file system of the machine, which it creates once.
 func rootFS(t *testing.T) string {
 	t.Helper()
@@ -30,7 +33,7 @@ func rootFS(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "dnsconfigurer-test", "debian-bookworm-1")
+	dir := filepath.Join(cache, "dnsconfigurer-test", "debian-bookworm-2")
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
@@ -40,7 +43,7 @@ func rootFS(t *testing.T) string {
 	part := dir + ".part" + strconv.Itoa(os.Getpid())
 	defer os.RemoveAll(part)
 	start := time.Now()
-	run(t, "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,containerd,runc", "bookworm", part)
+	run(t, "debootstrap", "--variant=minbase", "--include="+packages, "bookworm", part)
 	t.Logf("debootstrap took %v", time.Since(start).Round(time.Second))
 	if err := os.Rename(part, dir); err != nil {
 		t.Fatal(err)
@@ -73,6 +76,7 @@ func newMachine(t *testing.T) *machine {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a container")
 	}
+	nodetools.Install(t)
 	netns.Install(t, "debootstrap", "debootstrap")
 	netns.Install(t, "systemd-nspawn", "systemd-container")
 	dir, err := os.MkdirTemp("", "dnsconfigurer-systemd")
@@ -82,7 +86,7 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{root: filepath.Join(dir, "root"), cgroup: "/" + filepath.Base(dir)}
 	t.Cleanup(func() {
 		if t.Failed() && m.cmd != nil {
-			journal, err := m.command("journalctl", "--no-pager", "-n", "100").CombinedOutput()
+			journal, err := m.command("journalctl", "--no-pager", "-n", "400").CombinedOutput()
 			t.Logf("journal: %v\n%s", err, journal)
 		}
 		m.powerOff()
@@ -114,7 +118,7 @@ func (m *machine) boot(t *testing.T) {
 	m.log.Reset()
 	m.cmd = exec.Command("sh", "-c", enterCgroup, m.cgroup, "systemd-nspawn", "-q", "-D", m.root,
 		"--register=no", "--private-network", "--keep-unit", "--machine=m"+strconv.Itoa(os.Getpid()),
-		"--tmpfs=/var/lib/containerd", "--capability=all", "--system-call-filter=@keyring bpf", "-b")
+		"--tmpfs=/var/lib/containerd", "--bind=/dev/kmsg", "--capability=all", "--system-call-filter=@keyring bpf", "-b")
 	m.cmd.Env = append(os.Environ(), "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes")
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	// If the test is killed, the machine shuts down. SIGKILL would end systemd-nspawn without it.

@@ -14,25 +14,17 @@ import (
 	"time"
 )
 
+// shimConfig lets calls in progress complete on a busy machine, within TimeoutStopSec= of the unit.
 const shimConfig = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: ShimConfiguration
 mode: Observe
+drainTimeout: 14s
 node:
   nodeName: node1
   clusterDNS: [10.96.0.10]
   clusterDomain: cluster.local
   resolvConf: ""
 `
-
-// kubeletUnit replaces the kubelet by a program that does nothing: the client makes its calls.
-const kubeletUnit = `[Service]
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=/usr/local/bin/kubelet $KUBELET_EXTRA_ARGS
-[Install]
-WantedBy=multi-user.target
-`
-
-const kubeletFlags = "KUBELET_EXTRA_ARGS=--v=2\n"
 
 const (
 	shimUnit = "dnsconfigurer-shim.service"
@@ -67,11 +59,11 @@ func buildPackage(t *testing.T) string {
 func TestSystemd(t *testing.T) {
 	m := newMachine(t)
 	run(t, "cp", buildPackage(t), filepath.Join(m.root, "root/shim.deb"))
-	m.write(t, "etc/systemd/system/kubelet.service", kubeletUnit, 0o644)
-	m.write(t, "usr/local/bin/kubelet", "#!/bin/sh\nexec sleep infinity\n", 0o755)
-	m.write(t, "etc/default/kubelet", kubeletFlags, 0o644)
+	k := newKubelet(t, m)
 	m.boot(t)
 	m.run(t, "systemctl", "enable", "--now", "kubelet")
+	t.Cleanup(func() { k.report(t) })
+	k.check(t, "without the shim")
 
 	m.run(t, "dpkg", "-i", "/root/shim.deb")
 	m.write(t, "etc/dnsconfigurer/shim.yaml", shimConfig, 0o644)
@@ -85,25 +77,32 @@ func TestSystemd(t *testing.T) {
 	}
 	m.fails(t, "run 'dnsconfigurer uninstall' first", "dpkg", "-r", "dnsconfigurer")
 
+	k.expectRestart()
+	k.check(t, "install --restart-kubelet")
+
 	c := m.startClient(t)
-	testReplacements(t, m, c)
-	testCrashLoop(t, m, c)
+	testReplacements(t, k, c)
+	testCrashLoop(t, k, c)
 	c.stop()
 	m.powerOff() // a bypass outlasts the loss of power
 	m.boot(t)
+	k.reboot()
+	k.check(t, "boot with the bypass")
 	c = m.startClient(t)
-	testReturn(t, m, c)
+	testReturn(t, k, c)
 	c.stop()
 	m.shutDown(t)
 	m.boot(t)
+	k.reboot()
+	k.check(t, "boot with the shim")
 	m.startClient(t).stop()
 	m.run(t, "dnsconfigurer", "status")
-	testRemoval(t, m)
+	testRemoval(t, k)
 }
 
-// testReplacements: no call fails while a new process replaces the shim. A kill may fail the call
+// testReplacements: no call fails while a new process replaces the shim. A kill may fail the calls
 // in progress. A process that a handover started is restarted, killed and replaced as the first one.
-func testReplacements(t *testing.T, m *machine, c *client) {
+func testReplacements(t *testing.T, k *kubelet, c *client) {
 	for _, step := range []struct {
 		command  string
 		handover bool // the service keeps running
@@ -118,12 +117,12 @@ func testReplacements(t *testing.T, m *machine, c *client) {
 		{command: "systemctl reload " + shimUnit, handover: true},
 		{command: "dpkg --force-confold -i /root/shim.deb", handover: true},
 	} {
-		m.run(t, "systemctl", "reset-failed", shimUnit) // the starts so far
-		before := m.shim(t)
-		m.run(t, strings.Fields(step.command)...)
+		k.run(t, "systemctl", "reset-failed", shimUnit) // the starts so far
+		before := k.shim(t)
+		k.run(t, strings.Fields(step.command)...)
 		var after shim
-		if err := m.poll(func() error {
-			if after = m.shim(t); after.process == before.process || after.state != "active" {
+		if err := k.poll(func() error {
+			if after = k.shim(t); after.process == before.process || after.state != "active" {
 				return fmt.Errorf("%+v", after)
 			}
 			return nil
@@ -133,13 +132,16 @@ func testReplacements(t *testing.T, m *machine, c *client) {
 		if failed := c.await(t); failed.n > step.fail {
 			t.Errorf("%s: %v", step.command, failed)
 		}
+		if failed := k.check(t, step.command); step.fail == 0 && failed > 0 {
+			t.Errorf("%s: %d CRI calls of the kubelet failed: %v", step.command, failed, k.calls.errors)
+		}
 		if handover := after.invocation == before.invocation; handover != step.handover {
 			t.Errorf("%s: handover: %v, want %v", step.command, handover, step.handover)
 		}
-		if got := m.run(t, "readlink", "/proc/"+after.process+"/exe"); got != "/"+program+"\n" {
+		if got := k.run(t, "readlink", "/proc/"+after.process+"/exe"); got != "/"+program+"\n" {
 			t.Errorf("%s: the process runs %s", step.command, got)
 		}
-		m.run(t, "dnsconfigurer", "status")
+		k.run(t, "dnsconfigurer", "status")
 	}
 }
 
@@ -154,31 +156,34 @@ func (m *machine) shim(t *testing.T) shim {
 	return shim{show("ActiveState"), show("MainPID"), show("InvocationID")}
 }
 
-// testCrashLoop: a program whose shim ends cannot replace the running one. After a kill, the
-// client's calls reach the container runtime again, although no program runs. A start of the
-// kubelet does not end the bypass.
-func testCrashLoop(t *testing.T, m *machine, c *client) {
-	m.run(t, "mv", "/"+program, "/"+goodProgram)
-	m.write(t, program, crashingProgram, 0o755)
-	before := m.shim(t)
-	m.fails(t, "", "systemctl", "reload", shimUnit)
+// testCrashLoop: a program whose shim ends cannot replace the running one. After a kill, the calls
+// of client and kubelet reach the container runtime again, although no program runs. A start of
+// the kubelet does not end the bypass.
+func testCrashLoop(t *testing.T, k *kubelet, c *client) {
+	k.run(t, "mv", "/"+program, "/"+goodProgram)
+	k.write(t, program, crashingProgram, 0o755)
+	before := k.shim(t)
+	k.fails(t, "", "systemctl", "reload", shimUnit)
 	if failed := c.await(t); failed.n > 0 {
 		t.Errorf("reload with a crashing program: %v", failed)
 	}
-	if after := m.shim(t); after != before {
+	if after := k.shim(t); after != before {
 		t.Errorf("reload with a crashing program: %+v, want %+v", after, before)
 	}
 
-	m.write(t, program, damagedProgram, 0o755)
+	k.write(t, program, damagedProgram, 0o755)
 	start := time.Now()
-	m.run(t, "systemctl", "kill", "--kill-who=main", "--signal=KILL", shimUnit)
-	if err := m.poll(m.bypassed); err != nil {
+	k.run(t, "systemctl", "kill", "--kill-who=main", "--signal=KILL", shimUnit)
+	if err := k.poll(k.bypassed); err != nil {
 		t.Fatalf("no bypass: %v", err)
 	}
 	failed := c.await(t)
 	t.Logf("crash loop: calls succeed after %v: %v", time.Since(start).Round(time.Millisecond), failed)
-	m.run(t, "systemctl", "restart", "kubelet")
-	if err := m.bypassed(); err != nil {
+	k.check(t, "five failures in a minute: bypass")
+	k.run(t, "systemctl", "restart", "kubelet")
+	k.expectRestart()
+	k.check(t, "restart of the kubelet with the bypass")
+	if err := k.bypassed(); err != nil {
 		t.Errorf("after a restart of the kubelet: %v", err)
 	}
 	c.await(t)
@@ -197,48 +202,56 @@ func (m *machine) bypassed() error {
 }
 
 // testReturn: the bypass ends when the shim serves again, and not before.
-func testReturn(t *testing.T, m *machine, c *client) {
+func testReturn(t *testing.T, k *kubelet, c *client) {
 	stays := func(when string) {
 		t.Helper()
-		if err := m.bypassed(); err != nil {
+		if err := k.bypassed(); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		c.await(t)
 	}
 	stays("after a boot")
-	m.write(t, program, crashingProgram, 0o755)
-	m.fails(t, "the shim does not serve, the bypass stays", "dnsconfigurer", "bypass", "off")
+	k.write(t, program, crashingProgram, 0o755)
+	k.fails(t, "the shim does not serve, the bypass stays", "dnsconfigurer", "bypass", "off")
 	stays("bypass off with a crashing program")
-	m.run(t, "dpkg", "--force-confold", "-i", "/root/shim.deb")
+	k.run(t, "dpkg", "--force-confold", "-i", "/root/shim.deb")
 	stays("after an upgrade")
-	m.fails(t, "bypass:   on since ", "dnsconfigurer", "status")
-	m.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet")
-	m.run(t, "dnsconfigurer", "status")
-	m.run(t, "dnsconfigurer", "bypass", "on", "--reason", "test")
+	k.check(t, "upgrade with the bypass")
+	k.fails(t, "bypass:   on since ", "dnsconfigurer", "status")
+	k.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet")
+	k.expectRestart()
+	k.check(t, "bypass off --restart-kubelet")
+	k.run(t, "dnsconfigurer", "status")
+	k.run(t, "dnsconfigurer", "bypass", "on", "--reason", "test")
 	stays("bypass on")
-	m.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet")
+	k.check(t, "bypass on")
+	k.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet")
 	c.await(t)
-	m.run(t, "dnsconfigurer", "status")
+	k.expectRestart()
+	k.check(t, "bypass off --restart-kubelet")
+	k.run(t, "dnsconfigurer", "status")
 }
 
 // testRemoval: the node is as it was before the installation. A bypass ends with the shim, and
 // does not keep the next one from starting.
-func testRemoval(t *testing.T, m *machine) {
-	m.run(t, "dnsconfigurer", "bypass", "on")
-	m.run(t, "dnsconfigurer", "uninstall", "--restart-kubelet")
-	m.run(t, "dnsconfigurer", "install", "--restart-kubelet")
-	m.run(t, "dnsconfigurer", "status")
-	m.run(t, "dnsconfigurer", "uninstall", "--restart-kubelet")
-	if got := m.read(t, "etc/default/kubelet"); got != kubeletFlags {
+func testRemoval(t *testing.T, k *kubelet) {
+	k.run(t, "dnsconfigurer", "bypass", "on")
+	k.run(t, "dnsconfigurer", "uninstall", "--restart-kubelet")
+	k.run(t, "dnsconfigurer", "install", "--restart-kubelet")
+	k.run(t, "dnsconfigurer", "status")
+	k.run(t, "dnsconfigurer", "uninstall", "--restart-kubelet")
+	if got := k.read(t, "etc/default/kubelet"); got != kubeletFlags {
 		t.Errorf("after uninstall: %q", got)
 	}
-	m.run(t, "dpkg", "-r", "dnsconfigurer")
-	m.run(t, "systemctl", "is-active", "kubelet", "containerd")
-	m.run(t, "dpkg", "--purge", "dnsconfigurer")
+	k.run(t, "dpkg", "-r", "dnsconfigurer")
+	k.run(t, "systemctl", "is-active", "kubelet", "containerd")
+	k.expectRestart()
+	k.check(t, "uninstall --restart-kubelet")
+	k.run(t, "dpkg", "--purge", "dnsconfigurer")
 	for _, path := range []string{"/" + program, "/etc/dnsconfigurer", "/run/dnsconfigurer", "/var/lib/dnsconfigurer"} {
-		m.fails(t, "No such file", "ls", path)
+		k.fails(t, "No such file", "ls", path)
 	}
-	if units := m.run(t, "systemctl", "list-units", "--all", "--state=loaded", "--no-legend", "--plain", "dnsconfigurer-*"); units != "" {
+	if units := k.run(t, "systemctl", "list-units", "--all", "--state=loaded", "--no-legend", "--plain", "dnsconfigurer-*"); units != "" {
 		t.Errorf("after dpkg --purge: units:\n%s", units)
 	}
 }
