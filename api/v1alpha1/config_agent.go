@@ -6,6 +6,7 @@ package v1alpha1
 // Defaults of AgentConfiguration.
 const (
 	DefaultAgentListen         = "unix:///run/dnsconfigurer/agent.sock"
+	DefaultAgentLookupTimeout  = "1s"
 	DefaultNRISocket           = "/var/run/nri/nri.sock"
 	DefaultContainerdSandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes"
 	DefaultCRIOSandboxes       = "/run/containers/storage/overlay-containers"
@@ -27,6 +28,11 @@ type AgentConfiguration struct {
 	// kubelet. "Force": always, for kubelets without the cluster DNS in their configuration.
 	// "Observe": never, it only reports. Empty: "Generate".
 	Mode string `json:"mode,omitempty"`
+
+	// LookupTimeout limits the lookup of a pod: "100ms" to "30s". A quarter of it is for the
+	// watch of the node's pods, half of it for a request for the one pod. No container waits
+	// for it, and a lookup that fails is repeated. Empty: "1s".
+	LookupTimeout string `json:"lookupTimeout,omitempty"`
 
 	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
 	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.

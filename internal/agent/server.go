@@ -101,7 +101,7 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if c.InCluster {
 		pods = decision.NewInClusterConfig(c.Manifests, c.Node.Name)
 	}
-	lookups, err := decision.NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
+	lookups, err := decision.NewLookups(pods.WithTimeout(c.Lookup), "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 const serverConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
@@ -52,17 +55,10 @@ spec: {dnsPolicy: Default, containers: [{name: c, image: i}]}
 // first and the last file take to follow. The relay is simulated.
 func TestServer_Refresh(t *testing.T) {
 	const pods = 110
-	dir, err := os.MkdirTemp("", "agent") // the path of a socket is limited
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	write := func(name, text string) {
 		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		writeFiles(t, dir, map[string]string{name: text})
 	}
 	write("agent.yaml", strings.ReplaceAll(serverConfiguration, "DIR", dir))
 	write("resolv.conf", hostText)
@@ -131,23 +127,92 @@ func TestServer_Refresh(t *testing.T) {
 	}
 }
 
+const slowPod = `{"apiVersion": "v1", "kind": "Pod",
+  "metadata": {"name": "0-node1", "namespace": "shop", "uid": "0"},
+  "spec": {"nodeName": "node1", "dnsPolicy": "Default", "containers": [{"name": "c", "image": "i"}]}}`
+
+// TestServer_LookupTimeout has an API server that takes a second for a pod: without lookupTimeout
+// the pod would never be found.
+func TestServer_LookupTimeout(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/0-node1") {
+			<-r.Context().Done()
+			return
+		}
+		time.Sleep(time.Second)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, slowPod) // fails if the lookup has ended
+	}))
+	t.Cleanup(api.Close)
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) + "lookupTimeout: 30s\nkubeconfig: " + dir + "/kubeconfig\n",
+		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostText, "sandboxes/0/resolv.conf": hostText,
+	})
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	e := sandboxEvent(dir, 0)
+	e.Sandbox.Annotations = nil // a pod of the API server
+	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, e} {
+		if err := sandboxevent.Write(relay, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
+	await(t, func() bool {
+		list, err := client.Pods(t.Context())
+		return err == nil && len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
+	})
+}
+
+// shortDir returns a directory for sockets, whose paths are limited.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// writeFiles writes files with these names and texts below dir.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // announce sends the sandboxes of all pods as a relay does that connects.
 func announce(t *testing.T, relay net.Conn, dir string, pods int) {
 	t.Helper()
 	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
 	for i := range pods {
-		events = append(events, sandboxevent.Event{
-			Kind: sandboxevent.Running, Path: filepath.Join(dir, fmt.Sprintf("sandboxes/%d/resolv.conf", i)),
-			Sandbox: sandboxevent.Sandbox{
-				ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprintf("%d-node1", i), UID: fmt.Sprint(i),
-				Annotations: map[string]string{"kubernetes.io/config.source": "file"},
-			},
-		})
+		events = append(events, sandboxEvent(dir, i))
 	}
 	for _, e := range events {
 		if err := sandboxevent.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// sandboxEvent describes the sandbox of a static pod that runs.
+func sandboxEvent(dir string, i int) sandboxevent.Event {
+	return sandboxevent.Event{
+		Kind: sandboxevent.Running, Path: filepath.Join(dir, fmt.Sprintf("sandboxes/%d/resolv.conf", i)),
+		Sandbox: sandboxevent.Sandbox{
+			ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprintf("%d-node1", i), UID: fmt.Sprint(i),
+			Annotations: map[string]string{"kubernetes.io/config.source": "file"},
+		},
 	}
 }
 

@@ -18,6 +18,7 @@ type Agent struct {
 
 	Node   Node
 	Engine *policy.Engine
+	Lookup time.Duration
 	Verify time.Duration // VerifyInterval
 }
 
@@ -59,6 +60,9 @@ var agentFields = []Field[Agent]{
 		Path: "mode", At: func(c *Agent) any { return &c.AgentConfiguration.Mode }, Values: modes,
 		Check: func(c *Agent) error { return setDefault(&c.AgentConfiguration.Mode, string(cri.Generate)) },
 	},
+	lookupTimeoutField(v1alpha1.DefaultAgentLookupTimeout, func(c *Agent) (*string, *time.Duration) {
+		return &c.LookupTimeout, &c.Lookup
+	}),
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", At: func(c *Agent) any { return &c.Kubeconfig },
 		Usage: kubeconfigUsage,

@@ -117,12 +117,27 @@ func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 const maxHandover = time.Hour
 
 // The bounds of lookupTimeout. With a shorter one most pods would not be found whenever the watch
-// lags. The kubelet waits 4 minutes for a sandbox, twice its runtimeRequestTimeout, and 30 s leave
-// almost all of that to the container runtime.
+// lags. A shim's kubelet waits 4 minutes for a sandbox, twice its runtimeRequestTimeout, and 30 s
+// leave almost all of that to the container runtime.
 const (
 	minLookup = 100 * time.Millisecond
 	maxLookup = 30 * time.Second
 )
+
+// lookupTimeoutField returns the row of lookupTimeout. at returns it, and its value.
+func lookupTimeoutField[C any](defaultText string, at func(*C) (*string, *time.Duration)) Field[C] {
+	return Field[C]{
+		Path: "lookupTimeout", At: func(c *C) any { text, _ := at(c); return text },
+		Check: func(c *C) (err error) {
+			text, timeout := at(c)
+			*timeout, err = parseDuration(text, defaultText)
+			if err == nil && (*timeout < minLookup || *timeout > maxLookup) {
+				err = fmt.Errorf("%q: want %v to %v", *text, minLookup, maxLookup)
+			}
+			return err
+		},
+	}
+}
 
 // modes are the values of mode.
 var modes = []string{string(cri.Generate), string(cri.Force), string(cri.Observe)}
@@ -165,16 +180,9 @@ var shimFields = []Field[Shim]{
 			return nil
 		},
 	},
-	{
-		Path: "lookupTimeout", At: func(c *Shim) any { return &c.LookupTimeout },
-		Check: func(c *Shim) (err error) {
-			c.Lookup, err = parseDuration(&c.LookupTimeout, v1alpha1.DefaultShimLookupTimeout)
-			if err == nil && (c.Lookup < minLookup || c.Lookup > maxLookup) {
-				err = fmt.Errorf("%q: want %v to %v", c.LookupTimeout, minLookup, maxLookup)
-			}
-			return err
-		},
-	},
+	lookupTimeoutField(v1alpha1.DefaultShimLookupTimeout, func(c *Shim) (*string, *time.Duration) {
+		return &c.LookupTimeout, &c.Lookup
+	}),
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", At: func(c *Shim) any { return &c.Kubeconfig },
 		Usage: kubeconfigUsage,
