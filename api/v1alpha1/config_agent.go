@@ -42,6 +42,12 @@ type AgentConfiguration struct {
 	// Kubeconfig.
 	InCluster bool `json:"inCluster,omitempty"`
 
+	// StartupTaint is the taint with which the kubelets register, "KEY=VALUE:EFFECT" or
+	// "KEY:EFFECT". The agent removes it from its node when the NRI relay is connected to it
+	// and to the runtime. It needs the rights to get and patch nodes, which a kubelet does not
+	// have for taints. Empty: none.
+	StartupTaint string `json:"startupTaint,omitempty"`
+
 	// Manifests is the kubelet's directory of static pods. Empty: none.
 	Manifests string `json:"manifests,omitempty"`
 

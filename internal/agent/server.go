@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/startuptaint"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -37,7 +38,9 @@ type Server struct {
 
 	agent  *sandboxdns.Applier
 	drops  *events.Drops
+	taints *startuptaint.Metrics
 	relays atomic.Int32 // connections
+	synced atomic.Int32 // connections with the sandboxes of the runtime
 }
 
 // Run serves with configuration c until ctx ends.
@@ -46,6 +49,7 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	s.Writer.Register(registry)
 	s.agent, s.drops = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), events.NewDrops(registry)
 	s.agent.RegisterDrift(registry)
+	s.taints = startuptaint.NewMetrics(registry)
 	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
@@ -121,9 +125,20 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
 		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
-	return func(ctx context.Context) error {
-		return daemon.RunAll(ctx, decision.RunHostWatcher(host), notify, lookups.Run)
-	}, nil
+	tasks := []daemon.Task{decision.RunHostWatcher(host), notify, lookups.Run}
+	if c.Taint != (config.Taint{}) {
+		tasks = append(tasks, s.newRemover(c, lookups).Run)
+	}
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
+}
+
+// newRemover returns what removes the startup taint when a relay is connected to the agent and to
+// the runtime.
+func (s *Server) newRemover(c config.Agent, lookups *decision.Lookups) *startuptaint.Remover {
+	return &startuptaint.Remover{
+		Client: lookups.Client(), Node: c.Node.Name, Taint: c.Taint,
+		Ready: func() bool { return s.synced.Load() > 0 }, Metrics: s.taints, Log: s.Log,
+	}
 }
 
 // serve serves relays until ctx ends.
@@ -159,7 +174,17 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 	defer s.agent.Metrics.AddConnections(-1)
 	defer s.relays.Add(-1)
 	s.Log.Info("relay connected")
+	synced := false
+	defer func() {
+		if synced {
+			s.synced.Add(-1)
+		}
+	}()
 	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {
+		if e.Kind == sandboxevent.Synchronized && !synced {
+			synced = true
+			s.synced.Add(1)
+		}
 		s.agent.Handle(ctx, e)
 		if e.Sequence == 0 {
 			return nil

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,6 +168,60 @@ func TestServer_LookupTimeout(t *testing.T) {
 		list, err := client.Pods(t.Context())
 		return err == nil && len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
 	})
+}
+
+const taintedNode = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
+  "spec": {"taints": [{"key": "example.com/agent", "effect": "NoSchedule"}]}}`
+
+// TestServer_StartupTaint removes the taint of the node when the relay has announced the sandboxes
+// of the runtime, and not before.
+func TestServer_StartupTaint(t *testing.T) {
+	var requests, patches atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusCreated) // an event
+			return
+		case r.URL.Path != "/api/v1/nodes/node1":
+			<-r.Context().Done() // the watch of pods
+			return
+		case r.Method == http.MethodPatch:
+			patches.Add(1)
+		}
+		requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, taintedNode)
+	}))
+	t.Cleanup(api.Close)
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) +
+			"startupTaint: example.com/agent:NoSchedule\nkubeconfig: " + dir + "/kubeconfig\n",
+		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostText,
+	})
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	// The relay is connected, and the runtime is not.
+	creating := sandboxevent.Event{Kind: sandboxevent.Creating, Sequence: 1, Sandbox: sandboxevent.Sandbox{ID: "a"}}
+	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, creating} {
+		if err := sandboxevent.Write(relay, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := relay.Read(make([]byte, 1)); err != nil { // both are handled
+		t.Fatal(err)
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests about the node before the runtime is connected", n)
+	}
+	if err := sandboxevent.Write(relay, sandboxevent.Event{Kind: sandboxevent.Synchronized}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return patches.Load() > 0 })
 }
 
 // shortDir returns a directory for sockets, whose paths are limited.

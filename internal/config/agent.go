@@ -20,6 +20,7 @@ type Agent struct {
 	Engine *policy.Engine
 	Lookup time.Duration
 	Verify time.Duration // VerifyInterval
+	Taint  Taint         // StartupTaint; zero: none
 }
 
 // AgentKind describes the file of the command agent.
@@ -76,6 +77,10 @@ var agentFields = []Field[Agent]{
 			}
 			return nil
 		},
+	},
+	{
+		Path: "startupTaint", At: func(c *Agent) any { return &c.StartupTaint },
+		Check: checkStartupTaint,
 	},
 	{
 		Path: "manifests", Flag: "manifests", At: func(c *Agent) any { return &c.Manifests },

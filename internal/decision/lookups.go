@@ -88,6 +88,9 @@ func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *sl
 // HasClient reports whether there is a client of the API server.
 func (l *Lookups) HasClient() bool { return l.api != nil }
 
+// Client returns the client of the API server. nil: there is none.
+func (l *Lookups) Client() rest.Interface { return l.api }
+
 // Synced returns a channel that is closed when the pods of the API server are known. Without a
 // client it is nil.
 func (l *Lookups) Synced() <-chan struct{} {
@@ -136,7 +139,7 @@ func (l *Lookups) find(ctx context.Context, ref watch.Ref) (policy.Pod, error) {
 	return pod, err
 }
 
-// NewClient returns a client for pods and events. Without a kubeconfig it is nil.
+// NewClient returns a client for pods, events and nodes. Without a kubeconfig it is nil.
 func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	if kubeconfig == "" {
 		return nil, nil
@@ -144,14 +147,14 @@ func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	return loadClient(kubeconfig, userAgent)
 }
 
-// loadClient returns a client for pods and events. "" is the service account of this pod.
+// loadClient returns a client for pods, events and nodes. "" is the service account of this pod.
 func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	c, err := client.LoadConfig(kubeconfig, userAgent)
 	if err != nil {
 		return nil, err
 	}
 	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
-	api, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
+	api, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.Node{})
 	if err != nil && kubeconfig != "" {
 		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}

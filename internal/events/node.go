@@ -20,6 +20,9 @@ import (
 const (
 	ReasonBypassBegan = "ShimBypassed"
 	ReasonBypassEnded = "ShimRestored"
+
+	ReasonTaintRemoved = "StartupTaintRemoved"
+	ReasonTaintKept    = "StartupTaintNotRemoved"
 )
 
 // SendNode sends an event about a node. Like the kubelet's, it is in the namespace default and

@@ -152,7 +152,11 @@ func TestPlugin_Predecessor(t *testing.T) {
 	}
 	a.next(t, sandboxevent.Reset)
 	kinds := map[string]sandboxevent.Kind{}
-	for _, e := range p.replay()[1:] {
+	events := p.replay()
+	if last := events[len(events)-1].Kind; last != sandboxevent.Synchronized {
+		t.Errorf("the last event is %s", last)
+	}
+	for _, e := range events[1 : len(events)-1] {
 		kinds[e.Sandbox.ID] = e.Kind
 	}
 	if want := map[string]sandboxevent.Kind{"b": sandboxevent.Running, "c": sandboxevent.Started}; !maps.Equal(kinds, want) {
@@ -175,6 +179,7 @@ func TestPlugin_Reconnect(t *testing.T) {
 		if e := first.next(t, sandboxevent.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {
 			t.Errorf("%+v", e)
 		}
+		first.next(t, sandboxevent.Synchronized)
 		first.Close()
 		first = accept(t, l)
 	}

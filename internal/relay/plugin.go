@@ -156,7 +156,8 @@ func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
 	return sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s.Sandbox, Path: path, First: first}
 }
 
-// replay returns the events that describe all sandboxes, Reset first.
+// replay returns the events that describe all sandboxes, Reset first. While the runtime is
+// connected, Synchronized is the last.
 func (p *plugin) replay() []sandboxevent.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,6 +168,9 @@ func (p *plugin) replay() []sandboxevent.Event {
 			kind = sandboxevent.Running
 		}
 		events = append(events, sandboxevent.Event{Kind: kind, Sandbox: s.Sandbox, Path: s.path})
+	}
+	if p.synchronized.Load() {
+		events = append(events, sandboxevent.Event{Kind: sandboxevent.Synchronized})
 	}
 	return events
 }
