@@ -115,6 +115,9 @@ kind: NodeCacheConfiguration
 {{- with .Values.agent.manifests }}
 {{- $_ := set $config "manifests" . }}
 {{- end }}
+{{- with .Values.agent.startupTaint }}
+{{- $_ := set $config "startupTaint" . }}
+{{- end }}
 {{- if .Values.nodeCache.enabled }}
 {{- $_ := set $config "autopath" (dict "nodeCache" (regexReplaceAll ":[0-9]+$" (first .Values.nodeCache.listen) "" | trimAll "[]")) }}
 {{- end }}
@@ -136,7 +139,12 @@ nodeSelector:
   {{- with .Values.agent.nodeSelector }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .Values.agent.tolerations }}
+{{- $tolerations := .Values.agent.tolerations }}
+{{- with .Values.agent.startupTaint }}
+{{- /* The agent removes the taint: it and its relay start with it. */}}
+{{- $tolerations = append $tolerations (dict "key" (regexFind "^[^=:]+" .) "operator" "Exists") }}
+{{- end }}
+{{- with $tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -216,6 +224,9 @@ kind: WebhookConfiguration
 {{- end }}
 {{- if not (regexMatch "^[0-9a-f.:]+$" .Values.clusterDNSAddress) }}
 {{- fail (printf "clusterDNSAddress: %q: want an IP address" .Values.clusterDNSAddress) }}
+{{- end }}
+{{- if .Values.agent.config.startupTaint }}
+{{- fail "agent.config.startupTaint: set agent.startupTaint, which also gives the agent the rights and the toleration that it needs" }}
 {{- end }}
 {{- range .Values.policies.allowedOverrides }}
 {{- if not (has . (list "Default" "ClusterFirst" "ClusterFirstWithHostNet" "None")) }}
