@@ -20,8 +20,8 @@ const (
 	// maxLarge and maxSmall are the numbers of bytes of the reviews that are read and
 	// checked at once: one of the largest, or two of the largest objects, and beside them
 	// small reviews, which need not wait for large ones. Most reviews have a few kilobytes.
-	// A pod with 230,000 options in 3.4 MB takes 40 MB while it is checked: 100 of them at
-	// once need 115 MB at the most, of the 128 MiB in the manifests.
+	// A pod with 230,000 options in 3 MB takes 40 MB while it is checked: 100 of them at once
+	// need 103 to 124 MiB, of the 192 MiB in the manifests.
 	maxLarge = MaxBody
 	maxSmall = 4 << 20
 
