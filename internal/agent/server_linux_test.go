@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -286,7 +287,8 @@ func startServer(t *testing.T, file string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		s := Server{Source: source, Version: "test", Log: writer.Logger(), Writer: writer}
+		log := slog.New(slog.NewTextHandler(writer, nil)) // Logger sets that of client-go, too, for all tests
+		s := Server{Source: source, Version: "test", Log: log, Writer: writer}
 		ended <- s.Run(ctx, c)
 	}()
 	t.Cleanup(func() {
