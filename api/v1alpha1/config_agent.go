@@ -48,6 +48,14 @@ type AgentConfiguration struct {
 	// have for taints. Empty: none.
 	StartupTaint string `json:"startupTaint,omitempty"`
 
+	// InferNodeFacts takes clusterDNS and clusterDomain from the DNS configurations that the
+	// kubelet gives to pods, for nodes whose kubelet has no readable file, and resolvConf,
+	// too, if node does not set it: /etc/resolv.conf or the uplink file of systemd-resolved.
+	// Two pods that start one after the other must agree; until then no file is written. The
+	// fields kubeletConfig, kubeletConfigDir, clusterDNS and clusterDomain of node, and mode
+	// "Force", cannot be combined with it.
+	InferNodeFacts bool `json:"inferNodeFacts,omitempty"`
+
 	// Manifests is the kubelet's directory of static pods. Empty: none.
 	Manifests string `json:"manifests,omitempty"`
 

@@ -21,6 +21,12 @@ func (v VersionResult) String() string {
 // RenderResult is one line of `render -o json`: what a pod gets. Lists are never null. A pod of
 // Windows, which has no resolv.conf, gets the first search domain alone, and no options.
 type RenderResult struct {
+	File     string `json:"file"`
+	Document int    `json:"document"` // number in the file, from 1
+	Line     int    `json:"line"`     // of the object in the file, from 1
+	Column   int    `json:"column"`   // 0: not known
+	Source   string `json:"source"`   // Helm's template; "": the document does not name one
+
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -77,6 +83,9 @@ type Finding struct {
 // LookupResult is what `lookup -o json` prints: the queries of one lookup in the order in
 // which they were sent. Lists are never null.
 type LookupResult struct {
+	File     string `json:"file"`     // of the pod, or of the object that creates it
+	Document int    `json:"document"` // number in the file, from 1
+
 	Pod  string `json:"pod"` // namespace/name
 	Name string `json:"name"`
 	Type string `json:"type"` // "A+AAAA" if the command line has no type
@@ -143,6 +152,9 @@ type LookupAbsence struct {
 // RuleChange is one line of `config check FILE -f MANIFESTS -o json`: a pod whose DNS
 // configuration the node rules of FILE change. Lists are never null.
 type RuleChange struct {
+	File     string `json:"file"`     // of the object
+	Document int    `json:"document"` // number in the file, from 1
+
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

@@ -55,6 +55,15 @@ type NodeResult struct {
 	Detail    string `json:"detail,omitempty"`
 }
 
+// String returns r on one line.
+func (r NodeResult) String() string {
+	line := r.Namespace + "/" + r.Name + ": " + r.Result
+	if r.Detail != "" {
+		line += ": " + r.Detail
+	}
+	return line
+}
+
 // AgentStatus is the state of the process that keeps the files of pods: the node agent, or the
 // shim with a statusSocket.
 type AgentStatus struct {
@@ -67,4 +76,15 @@ type AgentStatus struct {
 	Pods      int            `json:"pods"`
 	Drift     map[string]int `json:"drift"` // pods by kind of drift
 	Problems  []string       `json:"problems"`
+
+	// NodeFacts are those that decide the DNS of pods. null: not known yet, or a shim.
+	NodeFacts *NodeFacts `json:"nodeFacts,omitempty"`
+}
+
+// NodeFacts are the node facts of an agent.
+type NodeFacts struct {
+	Source        string   `json:"source"` // "configuration", or "pods": inferred from their files
+	ClusterDNS    []string `json:"clusterDNS"`
+	ClusterDomain string   `json:"clusterDomain"`
+	ResolvConf    string   `json:"resolvConf"` // path; "": pods inherit nothing
 }

@@ -108,12 +108,24 @@ func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
 		return t // the document is not a mapping: it has no fields
 	}
+	if meta.Kind != "" && meta.Kind != kind {
+		return wrongKind(meta.Kind, kind) // its fields are those of another kind
+	}
 	if meta.APIVersion != GroupVersion {
 		problems = append(problems,
 			&document.TypeError{Field: "apiVersion", Problem: fmt.Sprintf("is %q, must be %q", meta.APIVersion, GroupVersion)})
 	}
-	if meta.Kind != kind {
-		problems = append(problems, &document.TypeError{Field: "kind", Problem: fmt.Sprintf("is %q, must be %q", meta.Kind, kind)})
+	if meta.Kind == "" {
+		problems = append(problems, wrongKind("", kind))
 	}
 	return errors.Join(problems...)
+}
+
+// wrongKind returns the error about a file of kind got where kind want is read.
+func wrongKind(got, want string) error {
+	problem := fmt.Sprintf("is %q, must be %q", got, want)
+	if got == "KubeletConfiguration" {
+		problem += ": the file of a kubelet is for --kubelet-config"
+	}
+	return &document.TypeError{Field: "kind", Problem: problem}
 }

@@ -55,7 +55,7 @@ func TestParseShim_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", `apiVersion: is "", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "", must be "ShimConfiguration"`},
 		{"other kind", "apiVersion: v1\nkind: Pod\n",
-			`apiVersion: is "v1", must be "dnsconfigurer.dev/v1alpha1"` + "\n" + `kind: is "Pod", must be "ShimConfiguration"`},
+			`kind: is "Pod", must be "ShimConfiguration"`},
 		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n",
 			`unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},

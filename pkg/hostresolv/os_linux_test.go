@@ -25,7 +25,7 @@ func inChild(t *testing.T, unshare uintptr) (tree, bool) {
 		return tree{t, dir}, true
 	}
 	if os.Getuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root for a bind mount or another user")
 	}
 	d := newTree(t) // removed by this process, which is still root
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

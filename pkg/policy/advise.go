@@ -92,14 +92,35 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 		if pod.HostNetwork || s.Source.Origin != FromHost && s.Source.Origin != FromPod {
 			continue
 		}
-		if p := addressProblem(s.Text); p != "" {
-			d.addAdvice(SeverityWarning, CodeLoopbackServer, s.field(), fmt.Sprintf("nameserver %s %s", s.Text, p),
-				"use an address that pods can reach; for systemd-resolved, those in /run/systemd/resolve/resolv.conf")
+		problem, hint := addressProblem(s.Text), "use an address that pods can reach; for systemd-resolved, "+
+			"those in /run/systemd/resolve/resolv.conf"
+		if s.Source.Origin == FromPod {
+			problem, hint = podAddressProblem(s.Text)
+		}
+		if problem != "" {
+			d.addAdvice(SeverityWarning, CodeLoopbackServer, s.field(), fmt.Sprintf("nameserver %s %s", s.Text, problem), hint)
 		}
 	}
 }
 
-// addressProblem returns why no server answers a pod at an address, or "". IPv4 link-local
+// podAddressProblem returns why no server answers at an address of a pod's dnsConfig, or "", and
+// what to do. The node is not part of it: the author of a pod means the pod.
+func podAddressProblem(server string) (problem, hint string) {
+	addr, err := netip.ParseAddr(server)
+	switch hint = "use an address that pods can reach"; {
+	case err != nil:
+		return "", ""
+	case addr.IsLoopback():
+		return "is the loopback interface of the pod, not of the node", hint + ", unless a container of the pod listens there"
+	case addr.IsUnspecified():
+		return addressProblem(server), hint + ", unless a container of the pod listens there"
+	case addr.Is6() && addr.IsLinkLocalUnicast():
+		return "is a link-local address, unreachable from the pod network", hint
+	}
+	return addressProblem(server), hint
+}
+
+// addressProblem returns why no server of the host answers a pod at an address, or "". IPv4 link-local
 // addresses have no problem: node caches and the resolvers of clouds have them. Linux
 // connects 0.0.0.0 and :: to the loopback interface.
 func addressProblem(server string) string {

@@ -95,9 +95,9 @@ func (e Entry) field() string {
 	case FromPod:
 		return dnsConfigField(e.Kind, e.Source.Index)
 	case FromClusterDomain:
-		return "metadata.namespace" // New has checked the cluster domain
+		return "metadata.namespace" // not the cluster domain, which New has checked
 	case FromNodeRule:
-		return "spec.subdomain" // New has checked the options of rules
+		return "spec.subdomain" // not an option of the rule, which New has checked
 	default:
 		return FieldResolvConf
 	}

@@ -35,9 +35,10 @@ const (
 	FieldClusterDNS = "clusterDNS"
 )
 
-// maxMessage is the limit of a Message and of Decision.Error. It is above every text about a
-// pod that the API server accepts: the longest has a search line of 2,048 bytes, six times as
-// long in quotes. A webhook gets pods before the API server has checked their names.
+// maxMessage is the limit of a Message and of Decision.Error, in bytes. No text about a pod that
+// the API server accepts is longer: the longest text quotes a search line of 2,048 bytes, and
+// quoting may take six bytes for each of them. The texts about a pod in a webhook may be longer,
+// because the API server has not checked its names yet.
 const maxMessage = 16 << 10
 
 // omitFinding reports whether found has MaxFindings with this code. It then counts one more.

@@ -13,7 +13,7 @@ import (
 // CheckHost returns the findings about the host's resolv.conf itself, without any pod. The
 // first may be rule L4: the kubelet checks its file once when it starts and sends an event
 // about the first problem. The others are about what the kubelet does not check: nameservers
-// that pods cannot reach, and unsafe values.
+// that pods cannot reach or do not get, and unsafe values.
 //
 // host is the file for Decide. If Node.ResolvConf is "", there are no findings.
 func (e *Engine) CheckHost(host resolvconf.File) []Finding {
@@ -37,6 +37,14 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
 			})
 		}
+	}
+	if n := len(host.Nameservers); n > MaxNameservers {
+		found = append(found, Finding{
+			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
+			Message: fmt.Sprintf("%s:%d: %d nameservers: pods get the first %d", path,
+				host.Nameservers[MaxNameservers].Line, n, MaxNameservers),
+			Field: FieldResolvConf, Hint: "remove some: C libraries use no more than the first, too",
+		})
 	}
 	for k, list := range [...][]resolvconf.Entry{host.Nameservers, host.Searches, host.Options} {
 		for _, entry := range list {

@@ -196,6 +196,9 @@ func TestCheckHost_Messages(t *testing.T) {
 			`/etc/resolv.conf:2: search "caf\xe9.example" is not UTF-8 and is dropped`},
 		{"NUL", "", "nameserver 192.0.2.1\noptions a\x00\n",
 			`/etc/resolv.conf:2: options "a\x00" would break out of its line in resolv.conf and is dropped`},
+		{"3 nameservers", "", strings.Repeat("nameserver 192.0.2.1\n", 3), ""},
+		{"4 nameservers", "", "search a\n" + strings.Repeat("nameserver 192.0.2.1\n", 4),
+			"/etc/resolv.conf:5: 4 nameservers: pods get the first 3"},
 		{"systemd-resolved's stub", "", "options edns0\nnameserver 127.0.0.53\n",
 			"/etc/resolv.conf:2: nameserver 127.0.0.53 is an address of the node, unreachable from the pod network"},
 	}

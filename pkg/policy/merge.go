@@ -120,8 +120,14 @@ func (d *Decision) setOption(keys *keyIndex, name string, e Entry) {
 	if d.omitsUnsafe(e) {
 		return
 	}
+	d.putOption(keys, name, e, ruleOverriddenOption)
+}
+
+// putOption adds e, whose key is name. If there is an option with this key, e takes its place, and
+// that option is dropped by a rule.
+func (d *Decision) putOption(keys *keyIndex, name string, e Entry, by Rule) {
 	if i, found := keys.index(name); found {
-		d.drop(d.Options[i], ruleOverriddenOption)
+		d.drop(d.Options[i], by)
 		d.Options[i] = e
 	} else {
 		keys.add(name)

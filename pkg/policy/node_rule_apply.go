@@ -31,14 +31,7 @@ func (d *Decision) addOptions(c *changes) {
 	keys := indexOptions(d.Options, len(r.Options))
 	for _, text := range r.Options {
 		name, _, _ := strings.Cut(text, ":")
-		e := Entry{text, KindOption, ruleOption, r.source()}
-		if i, found := keys.index(name); found {
-			d.drop(d.Options[i], ruleReplacedOption)
-			d.Options[i] = e
-		} else {
-			keys.add(name)
-			d.Options = append(d.Options, e)
-		}
+		d.putOption(&keys, name, Entry{text, KindOption, ruleOption, r.source()}, ruleReplacedOption)
 	}
 }
 
