@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchSize is how many packets one system call reads or sends. A busier server gains little
-// from a larger one.
+// batchSize is the largest number of packets that one system call reads or sends. A larger batch
+// saves little, even on a busy server.
 const batchSize = 64
 
-// controlLen is the room for the control message with the address that a packet was sent to.
+// controlLen is the size of the buffer for the control message with the destination address of a
+// packet, in octets: a unix.Cmsghdr and a unix.Inet6Pktinfo take 40.
 const controlLen = 64
 
 // batch holds the packets that one recvmmsg(2) has read, and the replies to them: 350 kB of
@@ -33,13 +34,13 @@ type batch struct {
 	outgoing [batchSize]mmsghdr
 	replies  int // in outgoing
 
-	// The system calls and their results. They are fields because a closure for each call
-	// would be allocated.
-	n     int
-	err   syscall.Errno
-	read  func(fd uintptr) bool
-	sent  int
-	write func(fd uintptr) bool
+	// The system calls and their results. The functions are fields, because a closure for
+	// each call would be allocated.
+	read  func(fd uintptr) bool // recvmmsg(2) into incoming; false: no packet yet
+	write func(fd uintptr) bool // sendmmsg(2) of outgoing[sent:replies]; false: the buffer is full
+	n     int                   // packets that the last call transferred
+	err   syscall.Errno         // of the last call
+	sent  int                   // replies that send has dealt with
 }
 
 // packetBuffers is the memory for a packet and for the reply to it.
@@ -114,8 +115,8 @@ func (b *batch) receive() (int, error) {
 	return b.n, nil
 }
 
-// packet returns packet i. Of a packet that is longer than maxQuery only the header is left,
-// which is malformed.
+// packet returns packet i. A packet longer than maxQuery is cut to its header, so that it gets
+// the reply to a malformed query.
 func (b *batch) packet(i int) []byte {
 	n := b.incoming[i].length
 	if b.incoming[i].header.Flags&unix.MSG_TRUNC != 0 {
@@ -141,13 +142,15 @@ func (b *batch) client(i int) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// origin returns the control message that makes the destination address of packet i the source
-// address of the reply. It is empty if the socket is bound to a single address.
+// origin returns the control message for the reply to packet i. It selects the source address of
+// the reply: the destination address of the packet. It is empty if the socket is bound to a
+// single address.
 func (b *batch) origin(i int) []byte {
 	return replyControl(b.packets[i].control[:b.incoming[i].header.Controllen])
 }
 
-// reply queues the reply to packet i for send. Most replies are already in buffer(i).
+// reply queues the reply to packet i for send. It copies the reply to buffer(i), unless the
+// caller has written it there.
 func (b *batch) reply(i int, reply []byte) {
 	p := &b.packets[i]
 	p.out.SetLen(copy(p.reply[:], reply))
@@ -170,7 +173,7 @@ func (b *batch) send() {
 		switch {
 		case b.err == unix.EINTR:
 		case b.err != 0:
-			b.sent++ // the error is of the first message: skip it
+			b.sent++ // sendmmsg(2) returns an error for the first message only: skip this one
 		default:
 			b.sent += b.n
 		}

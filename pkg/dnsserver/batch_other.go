@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// batch is one packet: recvmmsg(2) is used on Linux only. The destination address of the packet
-// is unknown. If the socket has a wildcard address, the routing table chooses the source
-// address of the reply.
+// batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination
+// address of the packet is unknown. If the socket has a wildcard address, the routing table
+// chooses the source address of the reply.
 type batch struct {
 	conn   *net.UDPConn
 	buf    [maxQuery]byte

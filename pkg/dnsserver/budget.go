@@ -14,19 +14,19 @@ import (
 //	a client takes a unit only while held / limit < (free / limit)²
 //
 // So one client gets 38 % at most, and a client that holds nothing gets a unit as long as one
-// is free. Of a limit of 4096 units, 121 clients that take all they can, one after the other,
-// leave a unit for the next one: more than a node has pods. If a client could take as much as
-// is free, 12 clients would leave one.
+// is free. Example: 121 clients, more than a node has pods, take all they can of 4096 units, one
+// client after the other. There is then still a free unit for the next client. If a client could
+// take as much as is free, that would be true for 12 clients only.
 //
 // A client is an address. The pods of a node may share an IPv6 prefix, so that a prefix would
 // let one pod take the share of all.
 type budget struct {
 	limit       int64
-	clientLimit int64 // what one client may hold at most, however much is free
+	clientLimit int64 // the units that one client may hold, also if more are free
 
 	mu      sync.Mutex
 	used    int64
-	clients map[netip.Addr]int64 // what each client holds; clients that hold nothing have no entry
+	clients map[netip.Addr]int64 // units of each client; a client without units has no entry
 }
 
 // newBudget returns a budget of limit units, less than 1<<31.
@@ -34,32 +34,33 @@ func newBudget(limit int) *budget {
 	return &budget{limit: int64(limit), clientLimit: int64(limit), clients: map[netip.Addr]int64{}}
 }
 
-// grant is what a client holds of a budget. The zero grant holds nothing.
+// grant holds units of a budget for a client. The zero grant holds none.
 type grant struct {
 	budget *budget
 	client netip.Addr
 	units  int64
 }
 
-// acquire takes n units for a client, or none. n is at least 1. The zero Addr is the client
-// of work that has none.
+// acquire acquires n units for a client, or returns why it acquires none. n is at least 1. Work
+// without a client has the zero Addr.
 func (b *budget) acquire(client netip.Addr, n int) (grant, rejection) {
 	return b.take(client, int64(n), b.limit)
 }
 
 // acquireSpare is acquire for work that no client waits for, such as a prefetch. It leaves
-// half of the budget free.
+// half of the units to clients.
 func (b *budget) acquireSpare(client netip.Addr, n int) (grant, rejection) {
 	return b.take(client, int64(n), b.limit/2)
 }
 
+// take acquires n units if at most limit units are then in use.
 func (b *budget) take(client netip.Addr, n, limit int64) (grant, rejection) {
 	client = client.Unmap()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := b.clients[client]
-	// The units before the last one of the n, and what is free then: n units are granted
-	// exactly if n times one unit is.
+	// What the client holds and what is free before the last of the n units: n units are
+	// granted if and only if n grants of one unit would be.
 	before, free := held+n-1, b.limit-b.used-(n-1)
 	switch {
 	case b.used+n > limit:
@@ -83,9 +84,34 @@ func (g *grant) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= g.units
-	if b.clients[g.client] -= g.units; b.clients[g.client] == 0 {
-		delete(b.clients, g.client)
+	b.removeLocked(g.client, g.units)
+}
+
+// moveTo takes all units from the client and returns them as a grant of another one, which may then
+// hold more than its share. Like release it must not be called concurrently for the same grant.
+func (g *grant) moveTo(client netip.Addr) grant {
+	b := g.budget
+	g.budget = nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.removeLocked(g.client, g.units)
+	client = client.Unmap()
+	b.clients[client] += g.units
+	return grant{budget: b, client: client, units: g.units}
+}
+
+// removeLocked removes units from those of a client.
+func (b *budget) removeLocked(client netip.Addr, n int64) {
+	if b.clients[client] -= n; b.clients[client] == 0 {
+		delete(b.clients, client)
 	}
+}
+
+// heldBy returns the units that a client holds.
+func (b *budget) heldBy(client netip.Addr) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.clients[client.Unmap()]
 }
 
 // keep returns all but n units to the budget. Like release it must not be called concurrently
@@ -98,7 +124,7 @@ func (g *grant) keep(n int) {
 	}
 }
 
-// inUse returns the units that are taken.
+// inUse returns the number of units that all clients hold.
 func (b *budget) inUse() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,6 +4,7 @@
 package dnsserver
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -94,16 +95,33 @@ func addresses(m *dns.Msg) string {
 	return strings.Join(list, " ")
 }
 
-// extendedCode returns the code of a reply's extended error (RFC 8914), or -1.
-func extendedCode(m *dns.Msg) int {
+// extendedErrorsOf returns the extended errors of a reply (RFC 8914).
+func extendedErrorsOf(m *dns.Msg) (list []*dns.EDNS0_EDE) {
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
 			if e, ok := o.(*dns.EDNS0_EDE); ok {
-				return int(e.InfoCode)
+				list = append(list, e)
 			}
 		}
 	}
+	return list
+}
+
+// extendedCode returns the code of a reply's first extended error, or -1.
+func extendedCode(m *dns.Msg) int {
+	if list := extendedErrorsOf(m); len(list) > 0 {
+		return int(list[0].InfoCode)
+	}
 	return -1
+}
+
+// extendedErrors returns the codes and texts of the extended errors of a reply.
+func extendedErrors(m *dns.Msg) string {
+	var list []string
+	for _, e := range extendedErrorsOf(m) {
+		list = append(list, strings.TrimSpace(fmt.Sprint(e.InfoCode, " ", e.ExtraText)))
+	}
+	return strings.Join(list, ", ")
 }
 
 // isExpanded reports whether a reply has exactly one SearchPaths option, which is empty: the

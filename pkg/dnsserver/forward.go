@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -23,21 +21,21 @@ import (
 // the query, and the caller must not change the reply.
 type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 
-// Stub is a stub domain: a domain with separate servers.
+// Stub is a stub domain: a domain with upstream servers of its own. The zero value is invalid.
 type Stub struct {
-	Zone     fqdn.Name
-	Exchange Exchange
+	Zone     fqdn.Name // queries for this name and the names below it are sent to the servers
+	Exchange Exchange  // sends a query to the servers
 
 	outage *outage // of the servers, set by SetForwarding
 }
 
-// Forwarding configures the servers for names outside the cluster. With the zero value such
-// names are refused.
+// Forwarding configures the servers for names outside the zone. With the zero value such names
+// are refused.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs are refused
 	Stubs    []Stub
 
-	// Expander is the cluster DNS server of a node cache. Names below the autopath suffix
+	// Expander is the cluster DNS server of a node cache. Names below the autopath domain
 	// are sent to it with their search list, which it expands. nil: this server expands
 	// them itself.
 	Expander Exchange
@@ -50,7 +48,7 @@ type Forwarding struct {
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
 	// Set by SetForwarding.
-	inZone                         bool // a stub domain may be in the zone: not all names of the zone are this server's
+	inZone                         bool // a stub domain may be in the zone; its names are then forwarded
 	upstreamOutage, expanderOutage *outage
 	generation                     cache.Generation // replies to queries of an older one are not cached
 }
@@ -66,14 +64,13 @@ func (s *Server) SetForwarding(f Forwarding) {
 		f.Stubs[i].outage = new(outage)
 		f.inZone = f.inZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
 	}
-	s.setting.Lock() // the Forwarding in use has the current generation
-	defer s.setting.Unlock()
+	s.forwardingMu.Lock() // so that the last Forwarding stored has the last generation
+	defer s.forwardingMu.Unlock()
 	f.generation = s.cfg.Cache.Clear()
 	s.forwarding.Store(&f)
 }
 
-// mayBeInZone reports whether a stub domain is in the domain of the cluster, or in a reverse
-// zone.
+// mayBeInZone reports whether a stub domain is in the cluster domain, or in a reverse zone.
 func (s *Server) mayBeInZone(name fqdn.Name) bool {
 	return slices.ContainsFunc([]fqdn.Name{s.cfg.Domain, reverseV4, reverseV6}, func(zone fqdn.Name) bool {
 		_, ok := name.Within(zone)
@@ -84,8 +81,8 @@ func (s *Server) mayBeInZone(name fqdn.Name) bool {
 // SetHostSuffixes replaces the HostSuffixes of the Forwarding. The cache keeps its
 // replies: their keys contain the suffixes. It is safe for concurrent use.
 func (s *Server) SetHostSuffixes(suffixes []fqdn.Name) {
-	s.setting.Lock()
-	defer s.setting.Unlock()
+	s.forwardingMu.Lock()
+	defer s.forwardingMu.Unlock()
 	next := *s.forwarding.Load()
 	next.setHostSuffixes(suffixes)
 	s.forwarding.Store(&next)
@@ -103,15 +100,15 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 type destination struct {
 	exchange  Exchange // nil: queries are refused
 	outage    *outage
-	cluster   bool // exchange is the cluster DNS server of a node cache. A stub domain in the domain of the cluster has other servers
-	expand    bool // exchange is the Expander, which is sent the search list
-	searchKey []byte
+	cluster   bool   // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
+	expand    bool   // exchange is the Expander, which receives the search list
+	searchKey []byte // Forwarding.searchKey if expand is set, else nil
 }
 
 // destinationOf returns the destination of queries for a name. Autopath names are sent to the
 // Expander only, even if such a name is the target of an ExternalName Service.
 func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
-	kind, _ := s.search.Parse(name)
+	kind, _ := s.autopath.Parse(name)
 	switch {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
@@ -144,8 +141,8 @@ func (s *Server) workFor(name fqdn.Name, to destination) work {
 	return workPlain
 }
 
-// stubFor returns the longest stub domain that contains the name, or else the upstream servers.
-// Of two equal ones the last wins.
+// stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
+// two stub domains with the same name the last one wins.
 func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 	best := Stub{Exchange: f.Upstream, outage: f.upstreamOutage}
 	for _, stub := range f.Stubs {
@@ -159,7 +156,7 @@ func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 // forward answers from the cache, or else from other servers.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return result{answer: answer{source: fromServer, answer: []dns.RR{minimalHINFO(q.owner())}}}
+		return result{answer: answer{source: fromServer, answer: []dns.RR{anyRecord(q.owner())}}}
 	}
 	fwd := s.forwarding.Load()
 	if zone := s.local.find(q.name); zone != "" && len(zone) > len(fwd.stubFor(q.name).Zone) {
@@ -192,21 +189,22 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
-		stale := q.cachedAnswer(&hit, fromStale, nil) // now: the hit refers to the packet, which is reused
+		stale := q.cachedAnswer(&hit, fromStale, nil) // not later: the hit refers to the packet, whose memory is reused
 		return s.waiting(q, fwd, to, &stale)
 	}
 	return s.waiting(q, fwd, to, nil)
 }
 
-// waiting returns the result of a query that is sent to other servers.
+// waiting returns the result of a query that must be sent to other servers: a function that waits.
+// stale is the answer if they fail, or nil.
 func (s *Server) waiting(q *query, fwd *Forwarding, to destination, stale *answer) result {
 	wait := func(ctx context.Context) answer { return s.confirm(ctx, q, to, s.ask(ctx, q, fwd)) }
 	return result{wait: wait, work: s.workFor(q.name, to), stale: stale}
 }
 
-// forwardIterative answers a query without RD. The client wants to know what this server has:
-// a fresh answer of the cache, or else REFUSED. A node cache has the cluster's names from the
-// cluster DNS, and forwards the query.
+// forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
+// because the client has not asked for recursion. A node cache forwards the query if the name is
+// in the cluster zone, for which it replaces the cluster DNS.
 func (s *Server) forwardIterative(q *query, fwd *Forwarding, to destination, buf []byte) result {
 	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
 	s.metrics.lookups[hit.State].Inc()
@@ -228,8 +226,8 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
 	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
-	case a.rcode == dns.RcodeServerFailure:
-		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeCachedError}
+	case a.rcode == dns.RcodeServerFailure: // RFC 8914 section 4.14: no other rcode
+		a.cached, a.extended = true, cause(hit.Cause()).extended()
 	}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
 		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxLen(&a),
@@ -247,17 +245,15 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 	}
 	key, options := q.cacheKey(to.searchKey), s.putOptions(q, to, fwd)
 	if err != nil {
+		why := causeOf(err)
 		// Servers may drop a query without RD: that is not a fact about the name.
-		if m.RecursionDesired && ctx.Err() == nil { // the server is not shutting down
+		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot ended the query
 			to.outage.recordFailure(begin)
+			options.Cause = uint8(why)
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 		}
 		s.log.Debug("no upstream server answered", "name", q.owner(), "type", dns.Type(q.qtype), "error", err)
-		reason := "no upstream server answered" // without err, which discloses server addresses
-		if errors.Is(err, message.ErrMalformed) {
-			reason = "the upstream server's reply is malformed"
-		}
-		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError, reason)
+		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outage.recordReply(time.Now())
 	if m.RecursionDesired { // without RD the reply may be a referral
@@ -272,7 +268,7 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 	return a
 }
 
-// putOptions returns the options for the reply to q.
+// putOptions returns the options with which the reply to q is cached.
 func (s *Server) putOptions(q *query, to destination, fwd *Forwarding) cache.PutOptions {
 	options := cache.PutOptions{Generation: fwd.generation}
 	if _, ok := q.name.Within(s.cfg.Domain); ok || to.expand {

@@ -12,11 +12,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// A C library queries A and AAAA at once. If it gets NODATA for one and SERVFAIL for the other,
-// glibc concludes that the name has no addresses (EAI_NODATA), although it may have: test/libc
-// shows that. Most names have one family only, so NODATA is usual. The SERVFAIL comes from a server
-// that fails between the two queries, or from a cache that has one of the replies. Therefore NODATA
-// for one family is only forwarded together with an answer for the other one.
+// A C library sends queries for A and AAAA at once. If one reply is NODATA and the other one
+// SERVFAIL, glibc concludes that the name has no addresses (EAI_NODATA), although it may have some:
+// test/libc shows that. Most names have addresses of one family only, so NODATA is usual. SERVFAIL
+// is the reply if the servers fail between the two queries, or fail while only one of the two
+// replies is cached. Therefore the server replies NODATA for one family only if it has an answer
+// for the other family as well.
 
 // otherFamily returns AAAA for A and the reverse, and 0 for all other types.
 func otherFamily(qtype uint16) uint16 {
@@ -29,16 +30,16 @@ func otherFamily(qtype uint16) uint16 {
 	return 0
 }
 
-// knowsOtherFamily reports whether NODATA may be the answer to q: a query for the other address
-// family gets an answer from the cache, or is not to be expected.
+// knowsOtherFamily reports whether NODATA may be the answer to q: the cache has an answer for the
+// other address family, or q is not one of the two queries of a C library.
 func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 	key := q.cacheKey(to.searchKey)
 	key.Type = otherFamily(q.qtype)
 	return key.Type == 0 || q.pairs || s.cfg.Cache.Holds(key, q.received)
 }
 
-// unpaired is the result for a cache hit with NODATA while nothing is cached for the other family.
-// A stale hit is not used: the other family has no stale answer.
+// unpaired returns the result for a cache hit with NODATA while nothing is cached for the other
+// address family. It ignores a stale hit: the other family has no stale answer.
 func (s *Server) unpaired(q *query, fwd *Forwarding, to destination, hit *cache.Hit) result {
 	if hit.State != cache.Fresh && hit.State != cache.Expiring {
 		return s.waiting(q, fwd, to, nil)

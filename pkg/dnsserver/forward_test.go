@@ -33,8 +33,8 @@ func TestForward_CacheStates(t *testing.T) {
 				a := reply.Answer[0].(*dns.A)
 				got = fmt.Sprintf("%s %d %s", a.Hdr.Name, a.Hdr.Ttl, a.A)
 			}
-			if code := extendedCode(reply); code >= 0 {
-				got += " " + dns.ExtendedErrorCodeToString[uint16(code)]
+			for _, e := range extendedErrorsOf(reply) {
+				got += " " + dns.ExtendedErrorCodeToString[e.InfoCode]
 			}
 			synctest.Wait()
 			if got != want || int(up.queries.Load()) != queries {
@@ -82,10 +82,10 @@ func TestForward_CacheStates(t *testing.T) {
 		up.err = errors.New("connection refused")
 		sleepUntil(263 + 100 + 3600)
 		expect("past the limit of stale answers", "SERVFAIL Network Error", 6)
-		expect("the failure is cached", "SERVFAIL Cached Error", 6)
+		expect("the failure is cached", "SERVFAIL Network Error Cached Error", 6)
 		up.err = nil
 		sleepUntil(263 + 100 + 3600 + 4)
-		expect("just before 5 seconds", "SERVFAIL Cached Error", 6)
+		expect("just before 5 seconds", "SERVFAIL Network Error Cached Error", 6)
 		sleepUntil(263 + 100 + 3600 + 5)
 		expect("after 5 seconds", "www.Example. 100 192.0.2.7", 7)
 	})

@@ -160,17 +160,17 @@ func TestUpstream_InvalidReplies(t *testing.T) {
 }
 
 // TestUpstream_MalformedReplies: a reply with malformed content is SERVFAIL with its own text
-// at once, and then from the cache.
+// at once, and then from the cache, which says so.
 func TestUpstream_MalformedReplies(t *testing.T) {
 	for name, malformed := range malformedReplies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return []dnstest.Message{malformed(t, q)} })
 			s := startForwarder(t, longTry, server.Addr)
-			for i, want := range []string{"the upstream server's reply is malformed", ""} {
+			const malformedReply = "23 the upstream server's reply is malformed"
+			for i, want := range []string{malformedReply, malformedReply + ", 13"} {
 				reply := s.exchange(t, "udp", parseQuery("www.example. A", true))
-				edes := reply.IsEdns0().Option
-				if reply.Rcode != dns.RcodeServerFailure || len(edes) != 1 || edes[0].(*dns.EDNS0_EDE).ExtraText != want {
+				if reply.Rcode != dns.RcodeServerFailure || extendedErrors(reply) != want {
 					t.Errorf("query %d: got %v, want SERVFAIL with %q", i+1, reply, want)
 				}
 			}

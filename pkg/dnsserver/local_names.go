@@ -15,20 +15,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// LocalNames select the names outside the cluster that the server answers itself. Stub domains
-// and the reverse zones of the cluster win over a local zone that is not longer. The zero value
-// selects none.
+// LocalNames selects the names outside the cluster zone that the server answers itself. Stub
+// domains and the reverse zones of the cluster win over a local zone that is not longer. The zero
+// value selects none.
 type LocalNames struct {
-	// SpecialUse: localhost, names that no public server has, and the reverse names of
-	// loopback, link-local and documentation addresses.
+	// SpecialUse selects localhost, names that no public server has, and the reverse names
+	// of loopback, link-local and documentation addresses.
 	SpecialUse bool
 
-	// PrivateReverse: the reverse names of private addresses.
+	// PrivateReverse selects the reverse names of private addresses.
 	PrivateReverse bool
 }
 
-// specialUse are the zones of LocalNames.SpecialUse, and privateReverse the ranges of
-// LocalNames.PrivateReverse.
+// specialUse are the zones of LocalNames.SpecialUse, and specialReverse the address ranges of its
+// reverse names. privateReverse are those of LocalNames.PrivateReverse.
 var (
 	specialUse = []fqdn.Name{
 		localhost,
@@ -76,8 +76,8 @@ func newLocalZones(l LocalNames) localZones {
 	return zones
 }
 
-// find returns the longest zone that contains the name. It is "" if there is none, as for most
-// names: they are recognized by their last label.
+// find returns the longest zone that contains the name, or "" if there is none. Most names are in
+// none, which their last label shows at once.
 func (z localZones) find(name fqdn.Name) fqdn.Name {
 	if len(z) == 0 || !slices.ContainsFunc(localTLDs[:], func(tld string) bool { return strings.HasSuffix(string(name), tld) }) {
 		return ""

@@ -21,12 +21,12 @@ type candidateLookup struct {
 	q         *query
 	snapshot  *zone.Snapshot
 	forwarded atomic.Int64 // subqueries to other servers
-	outside   atomic.Int64 // of these, those for names outside the cluster, at most maxQuestions
+	outside   atomic.Int64 // subqueries for names outside the cluster zone, and those rejected by maxQuestions
 }
 
-// lookup looks up a candidate, as a lookupFunc. Subqueries to other servers may outlive the
+// lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
 // walk, until ctx ends: the next walk then finds their answers in the cache.
-func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
+func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	status, _, node := c.s.lookupZone(c.snapshot, name)
 	switch {
 	case status == zone.NotInZone:
@@ -36,7 +36,7 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (finding, 
 	case status == zone.Exists && node.Alias != "":
 		return c.lookupAlias(ctx, name)
 	}
-	f := finding{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
+	f := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
 	if status == zone.NXDomain {
 		return f, nil
 	}
@@ -58,67 +58,68 @@ func (c *candidateLookup) isCluster(name fqdn.Name) bool {
 	return c.s.nodeCache && c.s.forwarding.Load().stubFor(name).Zone == c.s.cfg.Domain
 }
 
-// lookupAlias is lookup for the name of an ExternalName Service: the finding is that of the
+// lookupAlias is lookup for the name of an ExternalName Service: the result is that of its
 // target.
-func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
+func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	f, wait := c.lookupTypes(ctx, name, func(q *query) result {
 		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
 		return r
 	})
-	inCluster := func(f finding) finding {
+	inCluster := func(f lookupResult) lookupResult {
 		f.cluster, f.ttl = true, min(f.ttl, c.s.denialTTL(c.snapshot))
 		return f
 	}
 	if wait == nil {
 		return inCluster(f), nil
 	}
-	return finding{cluster: true}, func(ctx context.Context) finding { return inCluster(wait(ctx)) }
+	return lookupResult{cluster: true}, func(ctx context.Context) lookupResult { return inCluster(wait(ctx)) }
 }
 
 // lookupForwarded is lookup for the names that other servers answer. Most of them do not
 // exist: the fast path for a cached NXDOMAIN builds no records.
-func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (finding, func(context.Context) finding) {
+func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	key := cache.Question{Name: []byte(name), Type: dns.TypeA, Class: dns.ClassINET, CD: c.q.flags&flagCD != 0, DO: c.q.do}
 	if ttl, ok := c.s.cfg.Cache.NXDomainTTL(key, c.q.received); ok {
 		c.s.metrics.lookups[cache.Fresh].Inc()
-		return finding{outcome: nxdomain, ttl: ttl}, nil
+		return lookupResult{outcome: nxdomain, ttl: ttl}, nil
 	}
 	return c.lookupTypes(ctx, name, func(q *query) result { return c.s.forward(ctx, q, nil) })
 }
 
 // lookups are the subqueries for one candidate, by the order of their types: A first.
-type lookups []lookup
+type lookups []typeLookup
 
-type lookup struct {
+// typeLookup is a subquery for the records of one type.
+type typeLookup struct {
 	qtype uint16
 	result
 }
 
-// lookupTypes resolves the subqueries for a candidate. A comes first, whatever type the client
-// wants: most candidates do not exist, and one query is enough to know that. It returns the
-// finding, or a function that waits for it.
+// lookupTypes resolves the subqueries for a candidate. It begins with type A for queries of all
+// types: most candidates do not exist, and one query is enough to know that. It returns the
+// result, or a function that waits for it.
 func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
-	resolve func(*query) result) (finding, func(context.Context) finding) {
-	start := func(qtype uint16) lookup {
+	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
+	start := func(qtype uint16) typeLookup {
 		q := c.q.subquery(name, qtype)
 		q.pairs = true
 		r := resolve(q)
 		r.answer = r.answer.withRecords()
-		return lookup{qtype: qtype, result: r}
+		return typeLookup{qtype: qtype, result: r}
 	}
 	all := lookups{start(dns.TypeA)}
 	addTypes := func() (added bool) {
-		more := all.more(c.q.qtype)
-		for _, qtype := range more {
+		missing := all.missingTypes(c.q.qtype)
+		for _, qtype := range missing {
 			all = append(all, start(qtype))
 		}
-		return len(more) > 0
+		return len(missing) > 0
 	}
 	addTypes()
 	if all.pending() == 0 {
 		return all.combine(c.q.qtype), nil
 	}
-	return finding{}, func(walkCtx context.Context) finding {
+	return lookupResult{}, func(walkCtx context.Context) lookupResult {
 		c.await(ctx, walkCtx, name, all)
 		if addTypes() {
 			c.await(ctx, walkCtx, name, all)
@@ -127,9 +128,10 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 	}
 }
 
-// more returns the types that have to be looked up once A is known: the client's type if the name
+// missingTypes returns the types that have to be looked up after A: the client's type if the name
 // exists, and AAAA if there is no A record. So queries of all types lead to the same candidate.
-func (all lookups) more(qtype uint16) (types []uint16) {
+// It returns none if the answer for A is pending.
+func (all lookups) missingTypes(qtype uint16) (types []uint16) {
 	a := &all[0]
 	if len(all) > 1 || a.wait != nil || a.nxdomain() || a.failed() {
 		return nil
@@ -174,8 +176,8 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 }
 
 // admit is Server.admit for a subquery for a candidate, within the limits of the walk and of the
-// client. A node cache sends those for names of the cluster to the cluster DNS, which has the
-// answers in memory: they do not count for maxQuestions.
+// client. Subqueries for names of the cluster zone do not count for maxQuestions: a node cache
+// sends them to the cluster DNS, which has the answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
 	switch {
 	case !c.isCluster(name) && c.outside.Add(1) > maxQuestions:
@@ -198,15 +200,15 @@ func (all lookups) pending() (n int) {
 	return n
 }
 
-// combine merges the answers to one finding. A pending subquery counts as failed. The name
-// may be found by its addresses although the client's type failed: the answer is then the
-// failure, and no later candidate is tried.
+// combine merges the answers to one result. A pending subquery counts as failed. If the name has
+// addresses and the subquery for the client's type failed, the name is found, so that no later
+// candidate is tried, and the answer is the failure.
 //
 // NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
 // The reverse is not true: some servers return NXDOMAIN for every type that they do not
 // know (RFC 4074 section 4.2).
-func (all lookups) combine(qtype uint16) finding {
-	f := finding{outcome: nodata, ttl: noLimit}
+func (all lookups) combine(qtype uint16) lookupResult {
+	f := lookupResult{outcome: nodata, ttl: noLimit}
 	owned := false
 	for i := range all {
 		l := &all[i]
@@ -220,15 +222,15 @@ func (all lookups) combine(qtype uint16) finding {
 		owned = owned || l.owns()
 	}
 	if owned {
-		return finding{outcome: found, answer: f.answer}
+		return lookupResult{outcome: found, answer: f.answer}
 	}
 	if a := &all[0]; a.nxdomain() {
-		return finding{outcome: nxdomain, answer: a.answer, ttl: a.denialTTL()}
+		return lookupResult{outcome: nxdomain, answer: a.answer, ttl: a.denialTTL()}
 	}
 	for i := range all {
 		l := &all[i]
 		if l.failed() {
-			return finding{outcome: unresolved, answer: l.answer}
+			return lookupResult{outcome: unresolved, answer: l.answer}
 		}
 		f.ttl = min(f.ttl, l.denialTTL())
 	}
@@ -236,13 +238,13 @@ func (all lookups) combine(qtype uint16) finding {
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.
-func (l *lookup) nxdomain() bool {
+func (l *typeLookup) nxdomain() bool {
 	return l.wait == nil && l.rcode == dns.RcodeNameError && len(l.answer.answer) == 0
 }
 
 // owns reports whether the name has records of the type, perhaps through an alias. An alias
 // alone does not count.
-func (l *lookup) owns() bool {
+func (l *typeLookup) owns() bool {
 	return l.wait == nil && l.qtype != dns.TypeCNAME && l.rcode == dns.RcodeSuccess &&
 		slices.ContainsFunc(l.answer.answer, func(rr dns.RR) bool { return rr.Header().Rrtype == l.qtype })
 }

@@ -197,7 +197,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			takeSlots(s.slots[workSearch], tt.inFlight)
+			takeSlots(s.slots[workSearch].budget, tt.inFlight)
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -257,7 +257,7 @@ func TestWalk_Limit(t *testing.T) {
 			rcode            int
 		}{{1024, 0, dns.RcodeServerFailure}, {1023, 0, dns.RcodeServerFailure}, {1024 - 100, 1, dns.RcodeSuccess}} {
 			s.SetForwarding(*s.forwarding.Load()) // clears the cache
-			grants := takeSlots(s.slots[workSearch], tt.inFlight)
+			grants := takeSlots(s.slots[workSearch].budget, tt.inFlight)
 			if m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
 			}
@@ -289,7 +289,7 @@ func TestWalk_Metrics(t *testing.T) {
 	// absent, 2 for the option. Questions: A of a.example and of "a." at first, then the
 	// same of shop and absent.
 	const want = `
-# HELP dnsconfigurer_dns_autopath_expansions_total Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).
+# HELP dnsconfigurer_dns_autopath_expansions_total Search lists expanded for a query, by the source of the list (name, option) and result (found, nodata, absent, failed).
 # TYPE dnsconfigurer_dns_autopath_expansions_total counter
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="absent"} 1
 dnsconfigurer_dns_autopath_expansions_total{by="name",result="failed"} 0
@@ -313,7 +313,7 @@ dnsconfigurer_dns_autopath_candidates_bucket{le="33"} 6
 dnsconfigurer_dns_autopath_candidates_bucket{le="+Inf"} 6
 dnsconfigurer_dns_autopath_candidates_sum 22
 dnsconfigurer_dns_autopath_candidates_count 6
-# HELP dnsconfigurer_dns_autopath_questions Questions of an expansion that neither the zone nor the cache answered.
+# HELP dnsconfigurer_dns_autopath_questions Queries to other servers that an expansion needed.
 # TYPE dnsconfigurer_dns_autopath_questions histogram
 dnsconfigurer_dns_autopath_questions_bucket{le="0"} 3
 dnsconfigurer_dns_autopath_questions_bucket{le="2"} 6

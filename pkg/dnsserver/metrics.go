@@ -18,12 +18,12 @@ import (
 type source uint8
 
 const (
-	fromServer source = iota // rejected, refused, minimal
-	fromWalk
-	fromZone
-	fromCache
-	fromStale
-	fromUpstream
+	fromServer   source = iota // this server itself: rejections, local names, probes, queries of type ANY
+	fromWalk                   // the expansion of a search list
+	fromZone                   // the zone
+	fromCache                  // the cache, within the TTL
+	fromStale                  // the cache, after the TTL
+	fromUpstream               // other servers
 	numSources
 )
 
@@ -44,7 +44,7 @@ type metrics struct {
 	refusals [numWorks][numRejections]prometheus.Counter
 	autopath autopathMetrics
 
-	cutLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in nanoseconds
+	cutLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in Unix nanoseconds
 
 	// counters caches the counters of queries after their first use: a lookup by labels
 	// takes as long as an answer.
@@ -73,14 +73,14 @@ func newAutopathMetrics() autopathMetrics {
 	m := autopathMetrics{
 		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_expansions_total",
-			Help: "Search lists expanded for a query, by what gave the list (name, option) and result (found, nodata, absent, failed).",
+			Help: "Search lists expanded for a query, by the source of the list (name, option) and result (found, nodata, absent, failed).",
 		}, []string{"by", "result"}),
 		candidates: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Candidate names tried by an expansion.",
 			Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 16, 33},
 		}),
 		forwarded: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "dnsconfigurer_dns_autopath_questions", Help: "Questions of an expansion that neither the zone nor the cache answered.",
+			Name: "dnsconfigurer_dns_autopath_questions", Help: "Queries to other servers that an expansion needed.",
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -121,7 +121,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
 		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
-			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions).",
+			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions), or whose slot was replaced.",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

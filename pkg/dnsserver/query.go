@@ -40,6 +40,7 @@ const (
 	recordFixedLen   = 10 // a record's type, class, TTL and length of the data
 	optFixedLen      = 1 + recordFixedLen
 	optionHeaderLen  = 4 // an EDNS0 option's code and length
+	infoCodeLen      = 2 // the code of an extended error (RFC 8914 section 2)
 )
 
 // Flags of the header (RFC 1035 section 4.1.1, RFC 4035 section 3).
@@ -72,7 +73,7 @@ type query struct {
 	id       uint16
 	flags    uint16
 	question []byte    // in wire form, the name in the case of the client; nil: not parsed
-	name     fqdn.Name // of the question, in lower case; refers to nameBuf if parsed
+	name     fqdn.Name // of the question, in lower case; after parse it refers to nameBuf
 	qtype    uint16
 
 	edns, do bool
@@ -81,7 +82,7 @@ type query struct {
 	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
 	size     int    // the longest reply that the client accepts, in octets
 
-	pairs bool // the caller looks up both address families, and combines the answers
+	pairs bool // a subquery: its caller looks up both address families itself, see knowsOtherFamily
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
@@ -91,9 +92,9 @@ type query struct {
 }
 
 // parse parses a packet into q. It does not change via, client and received. It reports
-// whether the packet is a query. A query with an rcode other than NOERROR is rejected: that
-// rcode is the reply, and no source is tried. parse sets the valid parts of a rejected query,
-// too, so that the reply has its question and OPT record.
+// whether the packet is a query. If it returns an rcode other than NOERROR, the query is
+// rejected: the reply has this rcode, and no source is tried. parse sets the valid parts of a
+// rejected query, too, so that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
 	q.size = minUDP
@@ -133,7 +134,7 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 		}
 		length := int(section[n])
 		end := n + 1 + length
-		// The first name of a message has nothing to point to: no compression.
+		// The first name of a message cannot be compressed: a pointer refers to an earlier name.
 		if length > fqdn.MaxLabel || end > len(section) || end > len(q.nameBuf) {
 			return nil, false
 		}
@@ -158,7 +159,7 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 	return section[n+questionFixedLen:], true
 }
 
-// parseAdditional reads count records. All but OPT and TSIG are ignored.
+// parseAdditional reads count records. It ignores all types except OPT and TSIG.
 func (q *query) parseAdditional(section []byte, count int) bool {
 	for i := range count {
 		n := skipName(section)
@@ -178,7 +179,8 @@ func (q *query) parseAdditional(section []byte, count int) bool {
 	return true
 }
 
-// parseRecord reads an additional record, whose owner, fixed part and data these are.
+// parseRecord reads an additional record: its owner name, its fixed part (type, class, TTL and
+// length) and its data.
 func (q *query) parseRecord(owner, fixed, data []byte, last bool) bool {
 	switch binary.BigEndian.Uint16(fixed) {
 	case dns.TypeOPT: // its owner is the root, and there is at most one (RFC 6891 section 6.1)
@@ -225,7 +227,7 @@ func skipName(b []byte) int {
 	return -1
 }
 
-// rejectCode returns the rcode for a question that no source answers, or NOERROR.
+// rejectCode returns the rcode with which a well-formed query is rejected, or NOERROR.
 func (q *query) rejectCode() int {
 	class := binary.BigEndian.Uint16(q.question[len(q.question)-2:])
 	switch {
@@ -243,9 +245,9 @@ func (q *query) rejectCode() int {
 	return dns.RcodeSuccess
 }
 
-// searchOption returns the value of the EDNS0 option with the code, and how many such options
-// the query has.
-func (q *query) searchOption(code uint16) (value []byte, count int) {
+// ednsOption returns the value of the last EDNS0 option with the code, and the number of such
+// options in the query.
+func (q *query) ednsOption(code uint16) (value []byte, count int) {
 	for options := q.options; len(options) > 0; {
 		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
 		if binary.BigEndian.Uint16(options) == code {
@@ -260,7 +262,7 @@ func (q *query) searchOption(code uint16) (value []byte, count int) {
 func (q *query) owner() string {
 	name, _, err := dns.UnpackDomainName(q.question, 0)
 	if err != nil {
-		return q.name.String() // parse has checked the name
+		return q.name.String() // not reached: parse has checked the name
 	}
 	return name
 }

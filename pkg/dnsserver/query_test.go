@@ -205,7 +205,7 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 		t.Errorf("%x\n got %+v\nwant %v", packet, q, m)
 	}
 	if opt != nil {
-		_, count := q.searchOption(autopath.DefaultOption)
+		_, count := q.ednsOption(autopath.DefaultOption)
 		local := slices.DeleteFunc(slices.Clone(opt.Option), func(o dns.EDNS0) bool { return o.Option() != autopath.DefaultOption })
 		if q.size != min(max(int(opt.UDPSize()), minUDP), maxUDP) || count != len(local) {
 			t.Errorf("%x: size %d, %d search lists, the library reads %v", packet, q.size, count, opt)

@@ -17,19 +17,19 @@ const (
 	tsigTailLen = 6 // the original ID, the error and the length of other data
 )
 
-// parseTSIG reads a TSIG record, whose owner, fixed part and data these are. This server has no
-// keys: parseTSIG keeps the record that the reply to a signed query has (RFC 8945 section 5.2.1),
-// with the error BADKEY and without a signature (section 5.3.2). It returns false if the record
-// is malformed.
+// parseTSIG reads a TSIG record: its owner name, its fixed part (type, class, TTL and length) and
+// its data. This server has no keys. The reply to a signed query therefore has a TSIG record with
+// the error BADKEY (RFC 8945 section 5.2.1) and without a signature (section 5.3.2), which
+// parseTSIG stores in q.tsig. It returns false if the record is malformed.
 func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	algorithm := plainNameLen(data)
 	if plainNameLen(owner) < 0 || algorithm < 0 || algorithm+tsigTimeLen+2 > len(data) ||
 		binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
 		return false
 	}
-	signed := data[algorithm:] // the time, the fudge, and the length of the signature
-	rest := signed[tsigTimeLen+2:]
-	mac := int(binary.BigEndian.Uint16(signed[tsigTimeLen:]))
+	times := data[algorithm:] // the time, the fudge, and the length of the signature
+	rest := times[tsigTimeLen+2:]
+	mac := int(binary.BigEndian.Uint16(times[tsigTimeLen:]))
 	if mac+tsigTailLen > len(rest) || mac+tsigTailLen+int(binary.BigEndian.Uint16(rest[mac+tsigTailLen-2:])) != len(rest) {
 		return false
 	}
@@ -39,7 +39,7 @@ func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	r = binary.BigEndian.AppendUint32(r, 0)
 	r = binary.BigEndian.AppendUint16(r, uint16(algorithm+tsigTimeLen+2+tsigTailLen))
 	r = append(r, data[:algorithm]...)
-	r = append(r, signed[:tsigTimeLen]...)
+	r = append(r, times[:tsigTimeLen]...)
 	r = binary.BigEndian.AppendUint16(r, 0)  // no signature
 	r = append(r, rest[mac:mac+2]...)        // the original ID
 	r = binary.BigEndian.AppendUint16(r, 17) // BADKEY
@@ -47,8 +47,8 @@ func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	return true
 }
 
-// plainNameLen returns the length of the name that b begins with, or -1 if the name is compressed,
-// which means nothing in another message, too long or cut off.
+// plainNameLen returns the length of the name that b begins with, or -1 if the name is too long,
+// cut off or compressed. A compressed name has no meaning in another message.
 func plainNameLen(b []byte) int {
 	for n := 0; n < min(len(b), fqdn.MaxWire); n += 1 + int(b[n]) {
 		switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// reply is the reply to a query, with its labels of the metrics.
+// reply is the reply to a query, with the values of its metric labels.
 type reply struct {
 	wire   []byte // nil: nothing is sent
 	source source
 	rcode  int
-	packed bool // from records; false: copied from an answer in wire form
+	packed bool // wire was packed from records; false: it is an answer in wire form
 }
 
 // minRecordLen is the length of the shortest record, in octets.
@@ -35,8 +35,8 @@ func (q *query) reply(a answer, buf []byte) reply {
 	return reply{wire: q.appendTSIG(q.appendOPT(b, &a)), source: a.source, rcode: a.rcode, packed: packed}
 }
 
-// maxReplyLen returns an upper limit of the length of the reply with the answer, in octets. It
-// is the length of a reply whose names are not compressed.
+// maxReplyLen estimates the length of the reply with the answer, in octets, before it is packed.
+// The reply is not longer: the estimate is the length without compression of names.
 func (q *query) maxReplyLen(a *answer) int {
 	n := q.optLen(a)
 	if a.wire != nil {
@@ -53,7 +53,8 @@ func (q *query) maxReplyLen(a *answer) int {
 	return n
 }
 
-// maxLen returns the maximum length of the reply without its OPT record, in octets.
+// maxLen returns the limit of the length of the reply without its OPT record, in octets: what the
+// client accepts, less the OPT record.
 func (q *query) maxLen(a *answer) int { return q.size - q.optLen(a) }
 
 // putHeader writes the ID and the flags of the reply into b[:4]. It does not change the counts.
@@ -94,13 +95,22 @@ func (q *query) appendOPT(b []byte, a *answer) []byte {
 		b = binary.BigEndian.AppendUint16(b, a.echo)
 		b = binary.BigEndian.AppendUint16(b, 0)
 	}
-	if e := a.extended; e != nil { // RFC 8914 section 2
-		b = binary.BigEndian.AppendUint16(b, dns.EDNS0EDE)
-		b = binary.BigEndian.AppendUint16(b, uint16(2+len(e.ExtraText)))
-		b = binary.BigEndian.AppendUint16(b, e.InfoCode)
-		b = append(b, e.ExtraText...)
+	if a.extended != nil {
+		b = appendExtended(b, a.extended.InfoCode, a.extended.ExtraText)
+	}
+	if a.cached { // after the cause: some clients show the first extended error only
+		b = appendExtended(b, dns.ExtendedErrorCodeCachedError, "")
 	}
 	return b
+}
+
+// appendExtended appends an EDNS0 option with an extended error. A reply may have several (RFC
+// 8914 section 2).
+func appendExtended(b []byte, code uint16, text string) []byte {
+	b = binary.BigEndian.AppendUint16(b, dns.EDNS0EDE)
+	b = binary.BigEndian.AppendUint16(b, uint16(infoCodeLen+len(text)))
+	b = binary.BigEndian.AppendUint16(b, code)
+	return append(b, text...)
 }
 
 // optLen returns the length of the OPT record that appendOPT writes.
@@ -113,7 +123,10 @@ func (q *query) optLen(a *answer) int {
 		n += optionHeaderLen
 	}
 	if a.extended != nil {
-		n += optionHeaderLen + 2 + len(a.extended.ExtraText)
+		n += optionHeaderLen + infoCodeLen + len(a.extended.ExtraText)
+	}
+	if a.cached {
+		n += optionHeaderLen + infoCodeLen
 	}
 	return n
 }
@@ -140,7 +153,7 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 	}
 	truncate(&m, q.maxLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
-		m.Truncated = a.truncated // an RRset of the zone is what fits, see maxRRset
+		m.Truncated = a.truncated // a part of an RRset of the zone has no TC over TCP, see markCut
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
@@ -163,7 +176,7 @@ func truncatedFlag(set bool) uint16 {
 // records and as many answer records as necessary.
 func truncate(m *dns.Msg, size int) {
 	all := m.Answer
-	m.Answer = all[:min(len(all), size/minRecordLen)] // the time of Len grows with the records
+	m.Answer = all[:min(len(all), size/minRecordLen)] // the rest cannot fit, and would make Len slow
 	cut := len(m.Answer) < len(all)
 	if !cut && m.Len() <= size {
 		return

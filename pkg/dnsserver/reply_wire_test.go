@@ -77,7 +77,7 @@ func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []by
 		return q.reply(answer{source: fromServer, rcode: rcode}, nil).wire
 	}
 	r, ok := s.zoneRecords(t.Context(), q, s.cfg.Zone.Snapshot())
-	if _, below := q.name.Within(s.search.Suffix); below || !ok {
+	if _, below := q.name.Within(s.autopath.Suffix); below || !ok {
 		r = s.forward(t.Context(), q, nil)
 	}
 	return q.reply(r.await(t.Context()).withRecords(), nil).wire
@@ -334,6 +334,26 @@ func benchQueries(t testing.TB, s *Server) map[string][]byte {
 		handlePacket(context.Background(), s, packet, overUDP, podAddr)
 	}
 	return queries
+}
+
+// BenchmarkNodeCache measures handle of a node cache, without sockets, for cache hits.
+func BenchmarkNodeCache(b *testing.B) {
+	up := parseRecords(b, "www.example. 86400 A 192.0.2.1\nweb.shop.svc.cluster.local. 86400 A 10.96.0.7").exchange
+	s := newCachingServer(b, Config{Upstream: up, Stubs: []Stub{{Zone: clusterDomain, Exchange: up},
+		{Zone: reverseV4, Exchange: up}, {Zone: reverseV6, Exchange: up}}})
+	for _, name := range []string{"www.example.", "web.shop.svc.cluster.local."} {
+		packet := mustPack(b, new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false))
+		handlePacket(b.Context(), s.Server, packet, overUDP, podAddr)
+		b.Run("name="+name, func(b *testing.B) {
+			buf := make([]byte, 0, maxUDP)
+			q := &query{client: podAddr, received: time.Now()}
+			b.ReportAllocs()
+			for b.Loop() {
+				r, _ := s.handle(b.Context(), q, packet, buf)
+				s.metrics.observe(overUDP, r, 0)
+			}
+		})
+	}
 }
 
 // BenchmarkAnswer measures handle, without sockets.

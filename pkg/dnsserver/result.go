@@ -17,7 +17,7 @@ type result struct {
 	answer
 
 	// wait is nil if the answer is complete. Otherwise it waits for other servers. Its
-	// caller must hold a slot for work, unless that is part of work that has a slot.
+	// caller must hold a slot for work. A subquery uses the slot of its query.
 	wait  func(context.Context) answer
 	work  work
 	stale *answer // from the cache, if wait fails or takes too long; nil: there is none
@@ -48,7 +48,7 @@ func (r result) await(ctx context.Context) answer {
 // without records.
 type answer struct {
 	source    source
-	rejection rejection // why no other server was asked: nothing is known about the name
+	rejection rejection // why no query was sent, so that nothing is known about the name; granted: not rejected
 	rcode     int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
@@ -64,6 +64,7 @@ type answer struct {
 
 	echo     uint16         // code of an EDNS0 option to echo with an empty value; 0: none
 	extended *dns.EDNS0_EDE // the reason, for clients with EDNS0 (RFC 8914); may be nil
+	cached   bool           // a failure from the cache: a second extended error says so
 }
 
 // maxReason is the longest reason in a reply, in octets. Together with the longest name it
@@ -88,12 +89,14 @@ func (a answer) withRecords() answer {
 		return failure(a.source, dns.ExtendedErrorCodeOther, "a cached reply is malformed")
 	}
 	records := answerOf(m, a.source)
-	records.authoritative, records.extended, records.echo = m.Authoritative, a.extended, a.echo
+	records.authoritative, records.echo = m.Authoritative, a.echo
+	records.extended, records.cached = a.extended, a.cached
 	return records
 }
 
 // answerOf returns the answer in a reply of another server or of the cache: everything except
-// OPT, TSIG and SIG(0) records, which apply to a single hop.
+// OPT, TSIG and SIG records. The first two apply to a single hop, and so do SIG(0) records; other
+// SIG records are obsolete (RFC 3755).
 func answerOf(m *dns.Msg, from source) answer {
 	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
 	for _, r := range m.Extra {

@@ -16,7 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// DefaultAutopathSuffix is ap.k8s.io, the suffix of KEP-2009.
+// DefaultAutopathSuffix is the default autopath domain, ap.k8s.io (KEP-2009).
 const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 
 // MaxHostSuffixes is the largest number of domains outside the cluster in a search list. Each may
@@ -26,7 +26,7 @@ const MaxHostSuffixes = 8
 
 // Autopath configures the expansion of search lists. The zero value has all defaults.
 type Autopath struct {
-	// Suffix is the domain below which names are expanded; "":
+	// Suffix is the autopath domain, below which names are expanded; "":
 	// DefaultAutopathSuffix.
 	Suffix fqdn.Name
 
@@ -44,11 +44,11 @@ type Autopath struct {
 	NodeCaches Service
 
 	// Allowed are the networks of clients whose option is honoured, instead of the
-	// endpoints of NodeCaches. nil: those endpoints; empty: none.
+	// endpoints of NodeCaches. nil: those endpoints; empty, not nil: no client.
 	Allowed []netip.Prefix
 }
 
-// Service is the name of a Service.
+// Service is the name of a Service. The zero value names none.
 type Service struct{ Namespace, Name string }
 
 // setDefaults sets the defaults, validates the configuration and returns the autopath zone.
@@ -64,31 +64,34 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 			fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("%d host suffixes: want at most %d", n, MaxHostSuffixes)
+		return autopath.Zone{}, fmt.Errorf("%d HostSuffixes: want at most %d", n, MaxHostSuffixes)
 	}
 	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
-		return autopath.Zone{}, fmt.Errorf("host suffix %d is empty", i+1)
+		return autopath.Zone{}, fmt.Errorf("HostSuffixes[%d] is empty", i)
 	}
 	return autopath.NewZone(a.Suffix, domain)
 }
 
-// Labels: how a query requested an expansion, and why an option was ignored.
+// How a query requests an expansion: values of the label by.
 const (
-	byName   = "name"
-	byOption = "option"
+	byName   = "name"   // its name is below the autopath domain
+	byOption = "option" // it has the option SearchPaths
+)
 
-	reasonSource    = "source"
-	reasonMalformed = "malformed"
-	reasonLength    = "length"
-	reasonRate      = "rate"
+// Why the option SearchPaths of a query was ignored: values of the label reason.
+const (
+	reasonSource    = "source"    // the client may not use the option
+	reasonMalformed = "malformed" // the value is invalid, or there are several options
+	reasonLength    = "length"    // more than MaxHostSuffixes domains outside the cluster zone
+	reasonRate      = "rate"      // the client's search lists cause too many queries
 )
 
 // expandSearch answers queries with a search list, and all names of the autopath zone. ok is
 // false for all others.
 func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
-	kind, request := s.search.Parse(q.name)
+	kind, request := s.autopath.Parse(q.name)
 	if kind == autopath.Search && s.forwarding.Load().Expander != nil {
-		return s.forward(ctx, q, buf), true
+		return s.forward(ctx, q, buf), true // from the cache, or through askExpander
 	}
 	if kind != autopath.NotInZone {
 		return s.expandName(ctx, q, kind, request), true
@@ -106,18 +109,19 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 	a := answer{source: fromServer, authoritative: true}
 	switch {
 	case q.qtype == dns.TypeANY:
-		a.answer = []dns.RR{minimalHINFO(q.owner())} // without a walk
+		a.answer = []dns.RR{anyRecord(q.owner())} // without a walk
 	case kind == autopath.Search:
-		paths := s.search.SearchPaths(request.Namespace, s.cfg.Autopath.HostSuffixes)
-		return s.walkName(ctx, q, s.search.Candidates(request.Name, paths), snapshot).then(func(a answer) answer {
-			a.authoritative = a.rcode != dns.RcodeServerFailure
+		paths := s.autopath.SearchPaths(request.Namespace, s.cfg.Autopath.HostSuffixes)
+		candidates := s.autopath.Candidates(request.Name, paths)
+		return s.walkName(ctx, q, candidates, snapshot).then(func(a answer) answer {
+			a.authoritative = a.rcode != dns.RcodeServerFailure // for the CNAME record, or for NXDOMAIN and NODATA
 			return a
 		})
 	case kind == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
-	case q.name == s.search.Suffix:
+	case q.name == s.autopath.Suffix:
 		a.answer = s.autopathApex(q, snapshot)
-	}
+	} // all other names are empty non-terminals: NODATA
 	return result{answer: s.withSOA(a, s.denialTTL(snapshot), snapshot)}
 }
 
@@ -126,7 +130,7 @@ func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name,
 	if s.questions.exhausted(q.client) {
 		return result{answer: s.refuse(workSearch, refusedRate)}
 	}
-	return s.walk(ctx, q, byName, candidates, snapshot, func(f finding) answer {
+	return s.walkCandidates(ctx, q, byName, candidates, snapshot, func(f lookupResult) answer {
 		a, denial := s.walkAnswer(q, f), s.denialTTL(snapshot)
 		if f.outcome != found {
 			denial, a.authority = min(denial, f.ttl), nil
@@ -139,18 +143,18 @@ func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name,
 // autopath zone with the negative TTL. It returns other answers unchanged.
 func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 	if len(a.answer) == 0 && a.rcode != dns.RcodeServerFailure {
-		soa := s.soa(s.search.Suffix, snapshot)
+		soa := s.soa(s.autopath.Suffix, snapshot)
 		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, ttl), ttl
 		a.authority = []dns.RR{soa}
 	}
 	return a
 }
 
-// autopathApex returns the records that the autopath suffix itself owns.
+// autopathApex returns the records that the autopath domain itself owns.
 func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 	switch owner := q.owner(); q.qtype {
 	case dns.TypeSOA:
-		soa := s.soa(s.search.Suffix, snapshot)
+		soa := s.soa(s.autopath.Suffix, snapshot)
 		soa.Hdr.Name = owner
 		return []dns.RR{soa}
 	case dns.TypeNS:
@@ -163,7 +167,7 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 // the option: without the echo the client would try the candidates itself.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
-	return s.walk(ctx, q, byOption, s.search.Candidates(q.name, paths), snapshot, func(f finding) answer {
+	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(f lookupResult) answer {
 		a := s.walkAnswer(q, f)
 		a.echo = s.cfg.Autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
@@ -174,8 +178,8 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 }
 
 // denialOf returns the authority section of the negative answer for the bare name, from the
-// zone or the cache. It is empty if neither has the answer: the walk has just queried the
-// other servers.
+// zone or the cache. It sends no query, because the walk has just queried the other servers: the
+// section is empty if neither zone nor cache has the answer.
 func (s *Server) denialOf(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
 	bare.pairs = true
@@ -186,10 +190,10 @@ func (s *Server) denialOf(ctx context.Context, q *query, snapshot *zone.Snapshot
 	return r.answer.withRecords().authority
 }
 
-// searchPaths returns the search list in a query's option. It is nil if there is none, or if
-// it is ignored. A malformed list is ignored: no rcode would tell the client the reason.
+// searchPaths returns the search list in the option SearchPaths of a query, or nil if there is no
+// option or it is ignored. A malformed option is ignored, too: there is no rcode for it.
 func (s *Server) searchPaths(q *query) []fqdn.Name {
-	value, count := q.searchOption(s.cfg.Autopath.Option)
+	value, count := q.ednsOption(s.cfg.Autopath.Option)
 	if count == 0 {
 		return nil
 	}
@@ -203,7 +207,7 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 		return nil
 	}
 	if q.qtype == dns.TypeANY || q.name == fqdn.Root {
-		return nil // no candidate could answer
+		return nil // the answer does not depend on the list
 	}
 	if s.countOutside(paths) > MaxHostSuffixes {
 		s.metrics.autopath.ignored.WithLabelValues(reasonLength).Inc()
@@ -216,7 +220,7 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 	return paths
 }
 
-// countOutside returns the number of domains outside the cluster.
+// countOutside returns the number of domains outside the cluster zone.
 func (s *Server) countOutside(paths []fqdn.Name) (n int) {
 	for _, p := range paths {
 		if _, inCluster := p.Within(s.cfg.Domain); !inCluster {

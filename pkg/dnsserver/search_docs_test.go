@@ -55,7 +55,8 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		fmt.Sprintf("| upstream queries of one expansion | %d |", maxQuestions),
 		fmt.Sprintf("| upstream queries per second for the search lists of one client | %d, and %d at once:",
 			DefaultSearchRate, DefaultSearchBurst),
-		fmt.Sprintf("| upstream queries of all expansions at once | %d |", DefaultMaxConcurrent*DefaultSearchShare/100),
+		fmt.Sprintf("| upstream queries of all expansions at once | %d, on a node cache %d |",
+			DefaultMaxConcurrent*DefaultSearchShare/100, DefaultNodeMaxConcurrent*DefaultSearchShare/100),
 	} {
 		expectInPage("a limit", row)
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// maxQuestions is the largest number of queries to other servers that one expansion causes: one
-// for each of MaxHostSuffixes, one for the bare name, and one for the other type of the name that
-// is found. Only names that exist without addresses need more.
+// maxQuestions is the largest number of queries for names outside the cluster zone that one
+// expansion causes: one for each of MaxHostSuffixes, one for the bare name, and one for the other
+// type of the name that is found. Only names that exist without addresses need more.
 const maxQuestions = MaxHostSuffixes + 2
 
 // MinSearchBurst is the smallest Limits.SearchBurst: one expansion.
@@ -29,19 +29,20 @@ const (
 // twice the nodes of the largest cluster that Kubernetes supports.
 const maxRateClients = 10_000
 
-// questionRate limits the questions that the search lists of each client cause, by a token
-// bucket. A full bucket is the same as none, so that only clients with questions in the last
-// burst/rate seconds have one. If there are maxRateClients of them, further clients share the
+// questionRate limits the queries to other servers that the search lists of each client cause, by
+// a token bucket for each client. A client without a bucket has a full one. If there are
+// maxRateClients buckets, the full ones are removed. If none is full, further clients share the
 // bucket of the zero Addr.
 type questionRate struct {
-	rate, burst float64 // tokens per second, and at most
+	rate  float64 // tokens that a bucket gets per second
+	burst float64 // tokens in a full bucket
 
 	mu      sync.Mutex
 	buckets map[netip.Addr]bucket
-	swept   time.Time // when full buckets were removed
+	sweptAt time.Time // when full buckets were last removed
 }
 
-// bucket is the tokens of a client at a time.
+// bucket holds the tokens that a client had at a time.
 type bucket struct {
 	tokens float64
 	at     time.Time
@@ -51,12 +52,12 @@ func newQuestionRate(rate, burst int) *questionRate {
 	return &questionRate{rate: float64(rate), burst: float64(burst), buckets: map[netip.Addr]bucket{}}
 }
 
-// take takes a token of the client. It reports whether there was one.
+// take removes a token from the bucket of the client. It reports whether there was one.
 func (r *questionRate) take(client netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	client = r.owner(client, now)
+	client = r.bucketOf(client, now)
 	tokens := r.tokens(client, now)
 	if tokens < 1 {
 		return false
@@ -70,10 +71,10 @@ func (r *questionRate) exhausted(client netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	return r.tokens(r.owner(client, now), now) < 1
+	return r.tokens(r.bucketOf(client, now), now) < 1
 }
 
-// tokens returns the tokens that a client has now.
+// tokens returns the number of tokens in the bucket of a client.
 func (r *questionRate) tokens(client netip.Addr, now time.Time) float64 {
 	b, ok := r.buckets[client]
 	if !ok {
@@ -82,14 +83,15 @@ func (r *questionRate) tokens(client netip.Addr, now time.Time) float64 {
 	return min(r.burst, b.tokens+now.Sub(b.at).Seconds()*r.rate)
 }
 
-// owner returns the client whose bucket a client uses.
-func (r *questionRate) owner(client netip.Addr, now time.Time) netip.Addr {
+// bucketOf returns the key of the bucket that a client uses: its address, or the zero Addr if there
+// are too many buckets.
+func (r *questionRate) bucketOf(client netip.Addr, now time.Time) netip.Addr {
 	client = client.Unmap().WithZone("")
 	if _, ok := r.buckets[client]; ok || len(r.buckets) < maxRateClients {
 		return client
 	}
-	if now.Sub(r.swept) >= time.Second { // a sweep visits all buckets: not for each forged address
-		r.swept = now
+	if now.Sub(r.sweptAt) >= time.Second { // a sweep visits all buckets: not for each forged address
+		r.sweptAt = now
 		maps.DeleteFunc(r.buckets, func(c netip.Addr, _ bucket) bool { return r.tokens(c, now) >= r.burst })
 	}
 	if len(r.buckets) < maxRateClients {

@@ -15,15 +15,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Labels: the results of sending a search list to the cluster DNS server.
+// The results of sending a search list to the cluster DNS server: values of the label result.
 const (
-	sentExpanded = "expanded"
-	sentIgnored  = "silent"
-	sentFailed   = "failed"
+	sentExpanded = "expanded" // the reply echoes the option
+	sentIgnored  = "silent"   // the reply is for the bare name alone
+	sentFailed   = "failed"   // no reply
 )
 
 // askExpander resolves an autopath name through the cluster DNS server. It sends the bare
-// name, which is the part before the marker label, with the search list as option. It returns
+// name, which is the part before the label "search", with the search list as option. It returns
 // the reply as a reply to m, the query for the whole autopath name. A reply without the echo
 // is an answer for the bare name alone: the node cache then tries the candidates itself.
 //
@@ -31,9 +31,9 @@ const (
 // determine the search list.
 func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *Forwarding) (*dns.Msg, error) {
 	snapshot := s.cfg.Zone.Snapshot()
-	_, request := s.search.Parse(q.name)
-	paths := s.search.SearchPaths(request.Namespace, fwd.HostSuffixes)
-	candidates := s.search.Candidates(request.Name, paths)
+	_, request := s.autopath.Parse(q.name)
+	paths := s.autopath.SearchPaths(request.Namespace, fwd.HostSuffixes)
+	candidates := s.autopath.Candidates(request.Name, paths)
 	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
 		reply, err := fwd.Expander(ctx, s.withSearchPaths(m, request.Name, value))
 		switch {
@@ -78,7 +78,7 @@ func (s *Server) echoes(reply *dns.Msg) bool {
 }
 
 // fromExpansion converts the reply of the cluster DNS server for a bare name into the answer
-// for the autopath name of the question. The records are shared.
+// for the autopath name of the question. The answer shares the records of the reply.
 func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candidates []fqdn.Name) answer {
 	a := answerOf(reply, fromUpstream)
 	a.authentic = false // the CNAME record is not signed

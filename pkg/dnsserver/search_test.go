@@ -35,8 +35,8 @@ func TestAutopath_Defaults(t *testing.T) {
 		{Autopath{Option: 65534}, ""},
 		{Autopath{Option: 65535}, "option 65535"},
 		{Autopath{HostSuffixes: suffixes(8)}, ""},
-		{Autopath{HostSuffixes: suffixes(9)}, "9 host suffixes: want at most 8"},
-		{Autopath{HostSuffixes: []fqdn.Name{""}}, "host suffix 1 is empty"},
+		{Autopath{HostSuffixes: suffixes(9)}, "9 HostSuffixes: want at most 8"},
+		{Autopath{HostSuffixes: []fqdn.Name{""}}, "HostSuffixes[0] is empty"},
 		{Autopath{Suffix: mustName(t, "local")},
 			"cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
 	}

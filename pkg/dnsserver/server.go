@@ -25,19 +25,26 @@ import (
 
 // Config is the configuration of a Server.
 type Config struct {
-	Zone   *zone.Zone // nil: the server is a node cache and has no zone
-	Domain fqdn.Name  // the cluster domain
-	TTL    uint32     // of the zone's records, and the upper limit of autopath's negative TTL, in seconds
+	Zone   *zone.Zone // the cluster zone; nil: the server is a node cache
+	Domain fqdn.Name  // the cluster domain; required
 
-	Cache    *cache.Cache
-	Upstream Exchange // Upstream and Stubs of the first Forwarding
+	// TTL is the TTL of the records that the server makes itself, those of the zone and of
+	// autopath, and the upper limit of their negative TTL, in seconds. 0: clients do not cache
+	// them.
+	TTL uint32
+
+	Cache *cache.Cache // of the replies of other servers; required
+
+	// Upstream and Stubs are those of the first Forwarding, see SetForwarding. The zero
+	// values: names outside the zone are refused.
+	Upstream Exchange
 	Stubs    []Stub
-	Autopath Autopath
 
-	LocalNames LocalNames
+	Autopath   Autopath   // the zero value: the defaults
+	LocalNames LocalNames // the zero value: none
 
 	// MaxConnections is the largest number of open TCP connections. At this limit a new
-	// connection replaces an idle one. It is closed if no connection is idle. 0:
+	// connection replaces an idle one. If none is idle, the new connection is closed. 0:
 	// DefaultMaxConnections.
 	MaxConnections int
 
@@ -46,22 +53,22 @@ type Config struct {
 	// DefaultMaxClientConnections.
 	MaxClientConnections int
 
-	// Limits bound the queries that wait for other servers.
+	// Limits bound the queries that wait for other servers. The zero value: the defaults.
 	Limits Limits
 
-	// DetectProbe reports whether the question is a loop detection probe of this server,
-	// which came back through a server that forwards to it. The probe is refused.
-	// DetectProbe is called for the type HINFO only. nil: no loop detection.
+	// DetectProbe reports whether a question is that of a loop detection probe which this
+	// server has sent. An upstream server has then forwarded the probe back to this server,
+	// and the probe is refused. It is called for the type HINFO only. nil: no loop detection.
 	DetectProbe func(dns.Question) bool
 
-	// AnswerProbe returns the answer to a query of type HINFO by which a node cache checks that
-	// queries reach it, or a replica detects loops, or nil for other names. nil: there are no
-	// such queries.
+	// AnswerProbe returns the answer to a query of type HINFO if its name is that of a probe:
+	// with one, a node cache checks that queries reach it, and a replica detects loops. It
+	// returns nil for all other names. If AnswerProbe itself is nil, no name is a probe.
 	AnswerProbe func(name string) dns.RR
 
 	// Lameduck is how long queries are still answered after the context of Run has
 	// ended, while readiness already fails. Drain is how long queries in flight may
-	// take after that.
+	// take after that. 0: no time.
 	Lameduck, Drain time.Duration
 
 	Logger   *slog.Logger          // nil: no log
@@ -71,39 +78,41 @@ type Config struct {
 // Server answers queries. It tries these sources, in this order:
 //
 //  1. rejection of malformed queries, and of opcodes, classes and types that are not
-//     supported;
-//  2. autopath: a name below the autopath suffix, or a query with a search list, is
-//     answered by trying the candidates through the sources below, or by the Expander;
-//  3. the zone: the cluster's names, and reverse names of its addresses;
+//     supported; answers to probes (Config.DetectProbe, Config.AnswerProbe);
+//  2. autopath: a name below the autopath domain, or a query with a search list, is
+//     answered by trying the candidates in the sources below, or by Forwarding.Expander;
+//  3. the zone: the cluster zone, and reverse names of its addresses;
 //  4. local names, which no other server has, such as localhost;
 //  5. the cache;
 //  6. a stub domain: the servers of the longest one that contains the name;
 //  7. the upstream servers.
 //
-// The longest zone that contains a name wins: a stub domain within the zone is asked, and one
-// within a local zone too. The same holds for the targets of aliases and for candidates.
+// The longest zone that contains a name wins: names of a stub domain are forwarded to its
+// servers, even if the stub domain is within the cluster zone or a local zone. The same holds
+// for the targets of aliases and for candidates.
 type Server struct {
-	cfg     Config
-	search  autopath.Zone
-	primary fqdn.Name // MNAME of the SOA records
-	log     *slog.Logger
-	metrics *metrics
-	slots   slots
-	streams streamLimits
+	cfg      Config
+	autopath autopath.Zone
+	primary  fqdn.Name // MNAME of the SOA records
+	log      *slog.Logger
+	metrics  *metrics
+	slots    slots
+	streams  streamLimits
 
 	nodeCache bool
 
-	forwarding atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
-	setting    sync.Mutex                 // held to replace forwarding
-	running    sync.WaitGroup             // queries in flight, and refreshes of the cache
+	forwarding   atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
+	forwardingMu sync.Mutex                 // held to replace forwarding
+	running      sync.WaitGroup             // queries in flight, and refreshes of the cache
 
 	questions   *questionRate
-	kept        keptReplies
+	replies     replyCache
 	local       localZones
-	ignoredOnce sync.Once // for the log
+	ignoredOnce sync.Once // logs that the cluster DNS ignores search lists
 }
 
-// New returns a server. It returns an error if the Config is invalid.
+// New returns a server and registers its metrics. Its error names the invalid field of cfg. It
+// panics if the metrics are registered already, as prometheus does.
 func New(cfg Config) (*Server, error) {
 	if cfg.Cache == nil {
 		return nil, errors.New("no cache configured: set Config.Cache")
@@ -121,7 +130,7 @@ func New(cfg Config) (*Server, error) {
 	if nodeCache {
 		cfg.Zone = zone.Empty()
 	}
-	search, err := cfg.Autopath.setDefaults(cfg.Domain)
+	autopathZone, err := cfg.Autopath.setDefaults(cfg.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
@@ -130,7 +139,7 @@ func New(cfg Config) (*Server, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, search: search, primary: zone.PrimaryName(cfg.Domain), log: log,
+		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
 		slots: newSlots(cfg.Limits), streams: newStreamLimits(cfg.Register), nodeCache: nodeCache,
 		local:     newLocalZones(cfg.LocalNames),
 		questions: newQuestionRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
@@ -140,8 +149,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run answers the queries that the sockets receive until ctx ends; it then returns nil.
-// It closes the sockets.
+// Run answers the queries that the sockets receive until ctx ends, and then returns nil. If
+// reading a socket fails, it returns the error. It closes the sockets. Run must be called once.
 func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	// Queries outlive ctx by the lameduck and drain times.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -162,12 +171,12 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	case err = <-errs:
 	case <-ctx.Done():
 		select {
-		case err = <-errs: // without a socket, nothing is served in the lameduck time
+		case err = <-errs: // the lameduck time ends early if a socket fails
 		case <-time.After(s.cfg.Lameduck):
 		}
 	}
 	sockets.stopReading()
-	streams.finish()
+	streams.stopReading()
 	drainTimer := time.AfterFunc(s.cfg.Drain, func() {
 		cancel()
 		streams.close()
@@ -182,11 +191,12 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	return nil
 }
 
-// handle answers a packet: it is accept, with a packed reply. A reply without octets is not sent.
-// It writes the reply into buf if the capacity suffices.
-func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r reply, wait func(context.Context) reply) {
+// handle returns the reply to a packet, or a function that waits for the reply. A reply without
+// octets is not sent. It writes the reply into buf if the capacity suffices.
+func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
+	r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
-	a, await, isQuery := s.accept(ctx, q, packet, buf)
+	a, await, isQuery := s.answerPacket(ctx, q, packet, buf)
 	switch {
 	case !isQuery:
 		return reply{}, nil
@@ -199,11 +209,12 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (r re
 	}
 }
 
-// accept parses a packet and answers it. It overwrites q, except via, client and received, which
-// the caller sets. If the answer depends on other servers, accept returns wait, which waits for
-// them and which the caller must call: the query holds a slot. The caller must detach q before it
-// reuses the packet's memory.
-func (s *Server) accept(ctx context.Context, q *query, packet, buf []byte) (a answer, wait func(context.Context) answer, isQuery bool) {
+// answerPacket parses a packet into q and answers it. The caller sets via, client and received of
+// q beforehand. If the answer depends on other servers, answerPacket returns wait. The caller must
+// call wait, because the query holds a slot until wait returns. The caller must detach q before
+// it reuses the packet's memory.
+func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte) (
+	a answer, wait func(context.Context) answer, isQuery bool) {
 	rcode, isQuery := q.parse(packet)
 	switch {
 	case !isQuery:
@@ -216,7 +227,7 @@ func (s *Server) accept(ctx context.Context, q *query, packet, buf []byte) (a an
 	return a, wait, true
 }
 
-// answer returns the answer to a query, or a function that waits for it.
+// answer returns the answer to a parsed query, or a function that waits for it and holds a slot.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (answer, func(context.Context) answer) {
 	res := s.resolve(ctx, q, buf)
 	if res.wait == nil {
@@ -245,7 +256,8 @@ func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
 // answerProbe answers a probe of this server. ok is false if q is not a probe.
 func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	name := q.owner()
-	if s.cfg.DetectProbe != nil && s.cfg.DetectProbe(dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}) {
+	question := dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}
+	if s.cfg.DetectProbe != nil && s.cfg.DetectProbe(question) {
 		return answer{source: fromServer, rcode: dns.RcodeRefused}, true
 	}
 	if s.cfg.AnswerProbe != nil {
@@ -256,8 +268,8 @@ func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	return answer{}, false
 }
 
-// start calls wait in a goroutine, counts the reply to q that wait returns, and sends it.
-func (s *Server) start(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
+// replyLater calls wait in a goroutine, counts the reply to q that wait returns, and sends it.
+func (s *Server) replyLater(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
 	s.running.Go(func() {
 		r := wait(ctx)
 		s.metrics.observeReply(q, r)

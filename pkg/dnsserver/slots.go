@@ -16,15 +16,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// work is a kind of work that waits for other servers. Each kind has slots of its own, so that
-// no kind takes those of another: names outside the cluster may hang while the cluster DNS
-// answers, and the reverse.
+// work is a kind of query that waits for other servers. Each kind has its own slots, so that
+// queries for names of the cluster zone are forwarded while the servers of all other names do
+// not answer, and the reverse.
 type work uint8
 
 const (
 	workPlain   work = iota // all other names
-	workCluster             // names of the cluster, which a node cache forwards
-	workReverse             // names of addresses
+	workCluster             // names of the cluster zone, which a node cache forwards
+	workReverse             // reverse names
 	workSearch              // expansions of search lists, and each of their subqueries
 	numWorks
 )
@@ -36,12 +36,12 @@ func (w work) String() string { return [...]string{"plain", "cluster", "reverse"
 const (
 	// DefaultMaxConcurrent is the default of Limits.MaxConcurrent, and
 	// DefaultNodeMaxConcurrent that of a node cache. A query that waits takes 32 kB: two
-	// goroutines, a socket and a buffer. 4096 of them take 130 MB, and a node cache has to
-	// be content with 128 MiB for everything.
+	// goroutines, a socket and a buffer. 4096 of them take 130 MB, which is more than the
+	// memory limit of a node cache, 128 MiB.
 	DefaultMaxConcurrent     = 4096
 	DefaultNodeMaxConcurrent = 2048
 
-	// The default shares of kinds of work, in percent.
+	// The defaults of Limits.ClusterShare, ReverseShare and SearchShare, in percent.
 	DefaultClusterShare = 25
 	DefaultReverseShare = 10
 	DefaultSearchShare  = 25
@@ -49,30 +49,33 @@ const (
 
 // Bounds of Limits.
 const (
-	// MinConcurrent is the least Limits.MaxConcurrent: a slot for each percent.
+	// MinConcurrent is the smallest Limits.MaxConcurrent: one slot for each percent.
 	MinConcurrent = 100
 
-	// MaxConcurrent is the greatest Limits.MaxConcurrent. Most queries need a UDP port.
+	// MaxConcurrent is the largest Limits.MaxConcurrent. Most queries need a UDP port.
 	MaxConcurrent = 65535
 
-	// MaxShares is the most that the shares of Limits may be together, in percent. The
-	// rest is for names outside the cluster.
+	// MaxShares is the largest sum of the shares of Limits, in percent. The rest is for
+	// names outside the cluster.
 	MaxShares = 90
 )
 
 // Limits bound the queries that wait for other servers. A query above a limit gets SERVFAIL at
 // once. Zero values select the defaults.
 type Limits struct {
-	MaxConcurrent int // queries that wait, of all kinds
+	// MaxConcurrent is the number of queries of all kinds that may wait at a time, from
+	// MinConcurrent to the constant MaxConcurrent.
+	MaxConcurrent int
 
-	// ClusterShare, ReverseShare and SearchShare are the parts of MaxConcurrent for names
-	// of the cluster, for names of addresses, and for expansions of search lists, in
-	// percent. The rest is for all other names. Only a node cache forwards names of the
-	// cluster: other servers have no ClusterShare.
+	// ClusterShare, ReverseShare and SearchShare are the parts of MaxConcurrent for names of
+	// the cluster zone, for reverse names, and for expansions of search lists, in percent.
+	// The rest is for all other names. Only a node cache forwards names of the cluster zone:
+	// a server with a zone has no ClusterShare.
 	ClusterShare, ReverseShare, SearchShare int
 
 	// SearchRate is the number of queries to other servers per second that the search lists
-	// of one client may cause, and SearchBurst the number of them at once.
+	// of one client may cause. SearchBurst is the number that they may cause at once, at
+	// least MinSearchBurst.
 	SearchRate, SearchBurst int
 }
 
@@ -91,13 +94,13 @@ func (l *Limits) setDefaults(nodeCache bool) error {
 	case l.MaxConcurrent < MinConcurrent || l.MaxConcurrent > MaxConcurrent:
 		return fmt.Errorf("MaxConcurrent %d: want %d to %d", l.MaxConcurrent, MinConcurrent, MaxConcurrent)
 	case !nodeCache && l.ClusterShare != 0:
-		return fmt.Errorf("ClusterShare %d: only a node cache forwards names of the cluster", l.ClusterShare)
+		return fmt.Errorf("ClusterShare %d: want 0: only a node cache forwards names of the cluster zone", l.ClusterShare)
 	case min(l.ClusterShare, l.ReverseShare, l.SearchShare) < 0 || l.shares() > MaxShares:
-		return fmt.Errorf("shares of %d, %d and %d percent: want positive ones, and at most %d together",
+		return fmt.Errorf("ClusterShare %d, ReverseShare %d, SearchShare %d: want percentages from 1, with a sum of at most %d",
 			l.ClusterShare, l.ReverseShare, l.SearchShare, MaxShares)
 	}
 	if l.SearchRate < 1 || l.SearchBurst < MinSearchBurst {
-		return fmt.Errorf("SearchRate %d with SearchBurst %d: want at least 1 with %d", l.SearchRate, l.SearchBurst, MinSearchBurst)
+		return fmt.Errorf("SearchRate %d, SearchBurst %d: want at least 1 and %d", l.SearchRate, l.SearchBurst, MinSearchBurst)
 	}
 	return nil
 }
@@ -105,20 +108,20 @@ func (l *Limits) setDefaults(nodeCache bool) error {
 func (l *Limits) shares() int { return l.ClusterShare + l.ReverseShare + l.SearchShare }
 
 // slots are the budgets of queries that wait for other servers.
-type slots [numWorks]*budget
+type slots [numWorks]*slotPool
 
 // newSlots returns the budgets for valid limits.
 func newSlots(l Limits) slots {
 	var s slots
 	for w, share := range map[work]int{workCluster: l.ClusterShare, workReverse: l.ReverseShare,
 		workSearch: l.SearchShare, workPlain: 100 - l.shares()} {
-		s[w] = newBudget(l.MaxConcurrent * share / 100)
+		s[w] = newSlotPool(l.MaxConcurrent * share / 100)
 	}
 	return s
 }
 
-// rejection is why the server does not send a query to other servers. Nothing is known about its
-// name then: the answer is not cached.
+// rejection is the reason for which the server does not send a query to other servers, or granted.
+// The answer to a rejected query says nothing about the name, and is not cached.
 type rejection uint8
 
 const (
@@ -130,12 +133,13 @@ const (
 	refusedRecursion           // the client did not set RD
 	refusedRate                // the client's search lists cause too many queries
 	refusedQuestions           // the search list needs too many queries
+	refusedReplaced            // the query had waited, and lost its slot to another one
 	numRejections
 )
 
 // String returns the rejection as a label of metrics.
 func (r rejection) String() string {
-	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions"}[r]
+	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced"}[r]
 }
 
 // Error returns the text for clients.
@@ -144,10 +148,12 @@ func (r rejection) Error() string {
 		"", "too many queries are waiting for other servers", "too many queries of this client are waiting for other servers",
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
 		"the search lists of this client cause too many queries", "the search list needs too many queries",
+		"no reply yet, and too many queries are waiting for other servers",
 	}[r]
 }
 
-// rejectionOf returns why no query was sent, or granted if err is the error of a server.
+// rejectionOf returns the rejection that err stands for. It returns granted if a query was sent:
+// err is then nil, or the error of a server.
 func rejectionOf(err error) rejection {
 	var r rejection
 	switch {
@@ -183,7 +189,7 @@ func (s *Server) refuse(w work, r rejection) answer {
 // and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
 // answer.
 func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
-	slot, reason := s.slots[r.work].acquire(client, 1)
+	slot, reason := s.slots[r.work].admit(client, time.Now())
 	if reason == granted {
 		return answer{}, func(ctx context.Context) answer { return s.await(ctx, r, slot) }
 	}
@@ -200,16 +206,12 @@ const staleDelay = 1800 * time.Millisecond
 // await waits for r and releases its slot. If r has a stale answer, await returns that when the
 // other servers fail or take longer than staleDelay. The query continues then with its slot, so
 // that the next client gets the new answer.
-func (s *Server) await(ctx context.Context, r result, slot grant) answer {
+func (s *Server) await(ctx context.Context, r result, slot *slot) answer {
 	if r.stale == nil {
-		defer slot.release()
-		return r.wait(ctx)
+		return s.awaitInSlot(ctx, r, slot)
 	}
 	fresh := make(chan answer, 1)
-	s.goTracked(ctx, func(ctx context.Context) {
-		defer slot.release()
-		fresh <- r.wait(ctx)
-	})
+	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.awaitInSlot(ctx, r, slot) })
 	delay := time.NewTimer(staleDelay)
 	defer delay.Stop()
 	select {
@@ -221,6 +223,21 @@ func (s *Server) await(ctx context.Context, r result, slot grant) answer {
 	case <-ctx.Done():
 	}
 	return *r.stale
+}
+
+// awaitInSlot waits for r until the slot is replaced, and releases it.
+func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
+	defer slot.release()
+	ctx, cancel := slot.use(ctx)
+	defer cancel()
+	a := r.wait(ctx)
+	switch {
+	case !a.failed():
+		slot.recordReply()
+	case slot.isReplaced():
+		return s.refuse(r.work, refusedReplaced)
+	}
+	return a
 }
 
 // prefetch calls refresh in the background, unless the other servers are busy with the queries

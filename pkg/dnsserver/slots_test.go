@@ -58,7 +58,7 @@ func sendQuery(t *testing.T, s *Server, client netip.Addr, m *dns.Msg) chan *dns
 		return replies
 	}
 	q.detach()
-	s.start(t.Context(), q, wait, func(wire []byte) { unpack(reply{wire: wire}) })
+	s.replyLater(t.Context(), q, wait, func(wire []byte) { unpack(reply{wire: wire}) })
 	return replies
 }
 
@@ -112,7 +112,7 @@ func (s *testServer) expectFree(t *testing.T) {
 		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", work(w).String()); n != 0 {
 			t.Errorf("%d slots of %v are in use", n, work(w))
 		}
-		expectUnused(t, b)
+		expectUnused(t, b.budget)
 	}
 }
 

@@ -9,18 +9,21 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 )
 
-// Sockets receive the queries.
+// Sockets are the sockets on which a Server receives queries. Use [Listen] or [ListenShared]
+// to open them.
 type Sockets struct {
-	udp []*net.UDPConn
+	udp []*net.UDPConn // udp[i] and tcp[i] have the same address
 	tcp []*net.TCPListener
 }
 
 // Listen opens a UDP and a TCP socket at each address. For port 0 the kernel chooses a port,
-// the same for both.
+// the same for both. If a socket cannot be opened, Listen opens none and returns an error that
+// names its address.
 func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	return listen(ctx, addrs, nil)
 }
@@ -29,7 +32,7 @@ func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 // addresses, which also used ListenShared and runs as the same user. The new sockets receive
 // all packets and connections as soon as they are open, so that none is lost when the other
 // server drains and exits. At most two servers can share an address: among three it is
-// undefined which one receives.
+// undefined which one receives. It works on Linux only.
 func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	s, err := listen(ctx, addrs, share)
 	if err != nil {
@@ -44,8 +47,8 @@ func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error)
 	return s, nil
 }
 
-// ListenSharedTCP opens a TCP socket as ListenShared does, for the other services of such a
-// server.
+// ListenSharedTCP opens a TCP socket as ListenShared does, for another service of a server that
+// takes over, such as its metrics.
 func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := listenTCP(ctx, addr, share)
 	if err != nil {
@@ -58,7 +61,8 @@ func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// control prepares a socket before it is bound: the Control of a [net.ListenConfig].
+// control is the type of the field Control of a [net.ListenConfig]: it sets the options of a
+// socket before the socket is bound.
 type control = func(network, address string, c syscall.RawConn) error
 
 func listen(ctx context.Context, addrs []netip.AddrPort, configure control) (*Sockets, error) {
@@ -69,10 +73,21 @@ func listen(ctx context.Context, addrs []netip.AddrPort, configure control) (*So
 	for _, addr := range addrs {
 		if err := s.listen(ctx, addr, configure); err != nil {
 			s.Close()
-			return nil, fmt.Errorf("listening on %s: %w", addr, err)
+			return nil, fmt.Errorf("listening on %s: %w", addr, withoutCall(err))
 		}
 	}
 	return s, nil
+}
+
+// withoutCall returns an error of package net without the address and the system call.
+func withoutCall(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = call.Err
+	}
+	return err
 }
 
 // portTries is how many ports chosen by the kernel are tried: the port is free for TCP, but
@@ -99,7 +114,7 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure con
 
 func listenTCP(ctx context.Context, addr string, configure control) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: configure}
-	config.SetMultipathTCP(false) // MPTCP sockets cannot be shared
+	config.SetMultipathTCP(false) // MPTCP sockets do not support the option of takeOver
 	l, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 // net.core.rmem_max.
 const receiveBuffer = 4 << 20
 
-// listenUDP opens a socket. On a wildcard address it receives with each packet the address
-// that the packet was sent to.
+// listenUDP opens a socket. A socket with a wildcard address also receives the destination
+// address of each packet.
 func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
 		if configure != nil {
@@ -39,9 +39,10 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*ne
 // messages with the destination address of each packet.
 func setOptions(fd int, network string, wildcard bool) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // best effort
-	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies, which
-	// attackers can then replace in part (RFC 9715 section 3.1). A dual-stack socket needs the
-	// option of both families; one for IPv6 alone may not have the option of IPv4.
+	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies: attackers
+	// can replace single fragments (RFC 9715 section 3.1). A dual-stack socket needs the option
+	// of both families. A socket for IPv6 alone may reject the option of IPv4, so that this
+	// error counts for IPv4 sockets only.
 	v4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
 		if v4 != nil || !wildcard {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-var errNotShared = errors.New("only Linux supports an address shared by two servers")
+var errNotShared = errors.New("sharing an address with another server: not supported on this system: use Linux")
 
 func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: configure}

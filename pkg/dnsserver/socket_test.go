@@ -4,10 +4,28 @@
 package dnsserver
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 )
+
+// TestListen_InUse: the error names the address once, and no system call.
+func TestListen_InUse(t *testing.T) {
+	first, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	at := first.Addrs()[0]
+	_, err = Listen(t.Context(), []netip.AddrPort{at})
+	if want := fmt.Sprintf("listening on %s: address already in use", at); err == nil || err.Error() != want ||
+		!errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
 
 // TestListen_KernelPort: a port that the kernel chooses for TCP may be in use for UDP. Listen
 // then tries another one. 1000 UDP ports are in use here, one in thirty.

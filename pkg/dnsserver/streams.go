@@ -28,30 +28,31 @@ type streams struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*streamState
 	clients map[netip.Addr]int // connections of each client
-	ending  bool
+	stopped bool               // after stopReading
 }
 
-// streamState is the state of a connection. It determines which connection add closes.
+// streamState is the state of a connection.
 type streamState struct {
 	client  netip.Addr
-	pending int       // queries without a reply
-	active  time.Time // time of the last query or reply, initially of the connection
+	pending int       // queries whose reply is not written yet
+	active  time.Time // time of the last query or reply; before the first query, of add
 }
 
 func newStreams(limit, clientLimit int) *streams {
 	return &streams{limit: limit, clientLimit: clientLimit, open: map[net.Conn]*streamState{}, clients: map[netip.Addr]int{}}
 }
 
-// add adds a connection. At a limit it closes an idle one, of the same client at the client's
-// limit. Its client connects again when it has a query (RFC 7766 section 6.2.3). If no such
-// connection is idle, or the server is shutting down, it returns false.
+// add adds a connection. If the client has clientLimit connections, add first closes an idle one
+// of the client. If there are limit connections, it first closes an idle one of any client: its
+// client connects again when it has a query (RFC 7766 section 6.2.3). add returns false if no
+// such connection is idle, or the server is shutting down.
 func (s *streams) add(c net.Conn, client netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	anyClient := func(*streamState) bool { return true }
-	sameClient := func(u *streamState) bool { return u.client == client }
+	sameClient := func(state *streamState) bool { return state.client == client }
 	switch {
-	case s.ending,
+	case s.stopped,
 		s.clients[client] >= s.clientLimit && !s.closeIdleLocked(sameClient),
 		len(s.open) >= s.limit && !s.closeIdleLocked(anyClient):
 		return false
@@ -61,18 +62,19 @@ func (s *streams) add(c net.Conn, client netip.Addr) bool {
 	return true
 }
 
-// closeIdleLocked closes a connection that matches and has no pending query: one of the client
-// with the most connections, and among several the one that was idle for the longest time. It
-// reports whether there was one.
+// closeIdleLocked closes one of the connections that match and have no pending query. It prefers
+// connections of the client with the most connections, and of these the one that has been idle
+// for the longest time. It reports whether it has closed a connection.
 func (s *streams) closeIdleLocked(matches func(*streamState) bool) bool {
 	var idle net.Conn
-	var candidate *streamState
-	for c, u := range s.open {
-		switch {
-		case u.pending > 0 || !matches(u):
-		case candidate == nil, s.clients[u.client] > s.clients[candidate.client],
-			s.clients[u.client] == s.clients[candidate.client] && u.active.Before(candidate.active):
-			idle, candidate = c, u
+	var best *streamState // of idle
+	for c, state := range s.open {
+		if state.pending > 0 || !matches(state) {
+			continue
+		}
+		if best == nil || s.clients[state.client] > s.clients[best.client] ||
+			s.clients[state.client] == s.clients[best.client] && state.active.Before(best.active) {
+			idle, best = c, state
 		}
 	}
 	if idle == nil {
@@ -83,6 +85,7 @@ func (s *streams) closeIdleLocked(matches func(*streamState) bool) bool {
 	return true
 }
 
+// remove removes a connection. It is a no-op if add has closed the connection.
 func (s *streams) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,52 +93,58 @@ func (s *streams) remove(c net.Conn) {
 }
 
 func (s *streams) removeLocked(c net.Conn) {
-	u, ok := s.open[c]
+	state, ok := s.open[c]
 	if !ok {
 		return
 	}
 	delete(s.open, c)
-	if s.clients[u.client]--; s.clients[u.client] == 0 {
-		delete(s.clients, u.client)
+	if s.clients[state.client]--; s.clients[state.client] == 0 {
+		delete(s.clients, state.client)
 	}
 }
 
 // begin records that a query has arrived through c.
 func (s *streams) begin(c net.Conn) {
-	s.update(c, func(u *streamState) { u.pending++; u.active = time.Now() })
+	s.update(c, func(state *streamState) { state.pending++; state.active = time.Now() })
 }
 
-// answered records that the reply to a query is available, and written that it was written
-// to the connection or the write failed. After both the connection is idle. The idle time
-// begins at answered: a query that the client sends after it has read the reply is always
-// later.
-func (s *streams) answered(c net.Conn) { s.update(c, func(u *streamState) { u.active = time.Now() }) }
-func (s *streams) written(c net.Conn)  { s.update(c, func(u *streamState) { u.pending-- }) }
+// answered records that the reply to a query is available. The idle time of the connection begins
+// here, not at written: the next query of a client that has read the reply is then always later.
+func (s *streams) answered(c net.Conn) {
+	s.update(c, func(state *streamState) { state.active = time.Now() })
+}
 
+// written records that the reply to a query was written, or that the write failed. Without other
+// pending queries the connection is idle.
+func (s *streams) written(c net.Conn) { s.update(c, func(state *streamState) { state.pending-- }) }
+
+// update changes the state of a connection. It is a no-op if add has closed the connection.
 func (s *streams) update(c net.Conn, change func(*streamState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u, ok := s.open[c]; ok {
-		change(u)
+	if state, ok := s.open[c]; ok {
+		change(state)
 	}
 }
 
-// finish stops reading queries. Replies can still be sent.
-func (s *streams) finish() {
+// stopReading ends all reads, now and later. Replies can still be sent.
+func (s *streams) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ending = true
+	s.stopped = true
 	for c := range s.open {
 		c.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-func (s *streams) ended() bool {
+// hasStopped reports whether stopReading was called.
+func (s *streams) hasStopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ending
+	return s.stopped
 }
 
+// close closes all connections.
 func (s *streams) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,22 +17,25 @@ import (
 
 // Limits of a TCP connection (RFC 7766 section 6.2).
 const (
-	// streamQueries is how many queries of one connection may wait for their answer.
+	// streamQueries is the largest number of queries of one connection that wait for their
+	// reply.
 	streamQueries = 64
 
 	// streamIdle is how long a connection may be idle between two queries.
 	streamIdle = 10 * time.Second
 
-	// streamMessage is how long one message may take, in either direction. A reply may take
-	// as long before, to wait for room in a budget.
+	// streamMessage is how long reading the rest of a message may take after its first
+	// octet, how long writing a reply may take, and how long a query or a reply may wait for
+	// units of a budget.
 	streamMessage = 5 * time.Second
 
-	// sendBuffer and receiveBufferTCP are the sizes of the kernel's buffers, in octets, of
-	// which it uses half for its own data. Their memory is charged to the pod but not to a
-	// budget, and the kernel's defaults are megabytes. The kernel exceeds sendBuffer by a
-	// packet: a connection that is not read takes 33 to 48 kB (skmem of ss -tm, Linux 6),
-	// and 133 to 145 kB with 128 kB. The rest of a longer reply stays in the octet budget
-	// until the client reads. 100 queries fit into receiveBufferTCP.
+	// sendBuffer and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
+	// in octets. The kernel uses half of a buffer for its own data. The buffers count for the
+	// memory limit of the pod and for no budget here, and the kernel's defaults are megabytes.
+	// A connection whose client does not read takes 33 to 48 kB (skmem of ss -tm, Linux 6),
+	// because the kernel exceeds sendBuffer by a packet. With a sendBuffer of 128 kB it takes
+	// 133 to 145 kB. A longer reply stays in the octet budget until the client reads it.
+	// 100 queries fit into receiveBufferTCP.
 	sendBuffer       = 32 << 10
 	receiveBufferTCP = 32 << 10
 
@@ -65,7 +68,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			}
 			time.Sleep(acceptErrorPause)
 			continue
-		case !all.add(c, remote(c)):
+		case !all.add(c, remoteAddr(c)):
 			s.streams.closed[closedConnections].Inc()
 			c.Close()
 			continue
@@ -100,14 +103,14 @@ type stream struct {
 // available (RFC 7766 section 6.2.1.1).
 func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	st := &stream{
-		server: s, conn: c, client: remote(c),
+		server: s, conn: c, client: remoteAddr(c),
 		queries: make(semaphore, streamQueries), writing: make(semaphore, 1),
 	}
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	for {
 		c.SetReadDeadline(time.Now().Add(streamIdle))
-		if all.ended() {
+		if all.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
 		packet, err := readMessage(c)
@@ -116,7 +119,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		}
 		all.begin(c)
 		held, ok := st.admit(ctx)
-		if !ok {
+		if !ok { // the connection is closed, and serveTCP removes it with its pending query
 			return
 		}
 		pending.Add(1)
@@ -127,7 +130,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 			pending.Done()
 		}
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
-		a, wait, isQuery := s.acceptStream(ctx, q, packet)
+		a, wait, isQuery := s.answerStreamPacket(ctx, q, packet)
 		switch {
 		case !isQuery:
 			done()
@@ -147,15 +150,17 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	}
 }
 
-// acceptStream is accept for a query over TCP.
-func (s *Server) acceptStream(ctx context.Context, q *query, packet []byte) (a answer, wait func(context.Context) answer, isQuery bool) {
+// answerStreamPacket is answerPacket over TCP. It recovers a panic, which costs the query only.
+func (s *Server) answerStreamPacket(ctx context.Context, q *query, packet []byte) (
+	a answer, wait func(context.Context) answer, isQuery bool) {
 	defer s.recoverPanic()
-	return s.accept(ctx, q, packet, nil)
+	return s.answerPacket(ctx, q, packet, nil)
 }
 
 // admit waits until the connection may have another query: until no reply waits for its socket,
-// and the connection and the client have less than their share of queries. It closes the
-// connection if that takes too long.
+// the connection has less than streamQueries queries, and the client has less than its share of
+// the budget. If the client has its share for longer than streamMessage, admit closes the
+// connection and returns false.
 func (st *stream) admit(ctx context.Context) (grant, bool) {
 	st.writing.acquire()
 	st.writing.release()
@@ -170,15 +175,18 @@ func (st *stream) admit(ctx context.Context) (grant, bool) {
 }
 
 // send sends the answer to q when the socket is ready. A connection has at most one packed reply,
-// which is charged to the client. If there is no room for it, or the client does not read it in
-// time, the connection is closed.
+// whose octets the client holds of the budget. If the budget is exhausted, or the client does not
+// read the reply in time, send closes the connection.
+//
+// While send waits it does not hold a large answer, so that its records can be freed. After the
+// wait it gets the answer again, most likely from the cache.
 func (st *stream) send(ctx context.Context, q *query, a answer) {
 	defer st.server.recoverPanic()
 	octets, size := st.server.streams.octets, q.maxReplyLen(&a)
-	large, waited := size > maxKept, !st.writing.tryAcquire()
+	large, waited := size > maxHeldAnswer, !st.writing.tryAcquire()
 	if waited {
 		if large {
-			a = answer{} // frees the records
+			a = answer{}
 		}
 		st.writing.acquire()
 	}
@@ -213,8 +221,9 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	st.write(r.wire)
 }
 
-// answerAgain returns the answer to a query that had one of a size, which was not kept. If the
-// answer is longer now, its excess is charged as well. ok is false if there is no room for it.
+// answerAgain answers a query again for whose reply the client holds size octets of the budget. If
+// the reply may be longer now, the client acquires the excess. ok is false if the budget is
+// exhausted.
 func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
 	a, wait := st.server.answer(ctx, q, nil)
 	if wait != nil {
@@ -235,8 +244,8 @@ func (st *stream) close(reason closeReason) {
 	st.conn.Close()
 }
 
-// remote returns the address of the client.
-func remote(c net.Conn) netip.Addr {
+// remoteAddr returns the address of the client, or the zero Addr if it is unknown.
+func remoteAddr(c net.Conn) netip.Addr {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()
 	}
@@ -256,7 +265,7 @@ func readMessage(c net.Conn) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint16(length[:])
 	if n > maxQuery {
-		return nil, errTooLong
+		return nil, errTooLong // the connection is closed without a reply
 	}
 	packet := make([]byte, n)
 	_, err := io.ReadFull(c, packet)

@@ -13,25 +13,25 @@ import (
 
 // Limits of all TCP connections together.
 const (
-	// maxStreamed is how many queries over TCP may wait for their answer, or for their
-	// client to read it. One client may have 38 % of them, see budget.
-	maxStreamed = 2048
+	// maxStreamQueries is the largest number of queries over TCP that wait for their answer,
+	// or for their client to read it. A budget gives one client at most 38 % of them.
+	maxStreamQueries = 2048
 
 	// maxReplyOctets bounds the packed replies that wait for their clients to read them, and
 	// maxClientReplyOctets those of one client, in octets. Without these bounds 100
-	// connections that do not read 62 kB replies take 200 MB. They are 250 of the longest
-	// replies, and no client that reads needs more than one for each of its connections, so
-	// that they are not configurable.
+	// connections that do not read 62 kB replies take 200 MB. The bounds are not
+	// configurable: 256 of the longest replies fit into maxReplyOctets, and a client that
+	// reads needs one at a time for each of its connections.
 	maxReplyOctets       = 16 << 20
 	maxClientReplyOctets = 1 << 20
 )
 
-// maxKept is the longest reply whose answer is kept while the connection's socket is not ready,
-// in octets. A longer answer is resolved again when it is, most likely from the cache.
-const maxKept = 512
+// maxHeldAnswer is the longest reply whose answer stream.send holds while the socket of the
+// connection is not ready, in octets. A longer answer is resolved again.
+const maxHeldAnswer = 512
 
 // limitPoll is the pause between two attempts to acquire units of a budget that is exhausted.
-// At most one goroutine for each connection waits so: 1,024 of them take 2 % of a core.
+// At most one goroutine for each connection polls: 1,024 of them take 2 % of a core.
 const limitPoll = 20 * time.Millisecond
 
 // semaphore is a counting semaphore. Its capacity is the limit.
@@ -62,7 +62,7 @@ type streamLimits struct {
 type closeReason uint8
 
 const (
-	closedConnections closeReason = iota // the client, or all clients, have too many, and none is idle
+	closedConnections closeReason = iota // the limit of the client or of all clients, and no connection is idle
 	closedQueries                        // the client has too many queries
 	closedOctets                         // no room for a reply
 	closedSlow                           // the client did not read a reply
@@ -76,7 +76,7 @@ func (r closeReason) String() string {
 
 // newStreamLimits returns the budgets. Their metrics are registered with r unless that is nil.
 func newStreamLimits(r prometheus.Registerer) streamLimits {
-	l := streamLimits{queries: newBudget(maxStreamed), octets: newBudget(maxReplyOctets)}
+	l := streamLimits{queries: newBudget(maxStreamQueries), octets: newBudget(maxReplyOctets)}
 	l.octets.clientLimit = maxClientReplyOctets
 	l.acceptErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_accept_errors_total",

@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// fullBatch is the size of a batch at which a reader wakes another one. On Linux it is
-	// half of what a batch can hold.
+	// fullBatch is the number of packets in a batch from which on a reader wakes another
+	// reader. On Linux it is half of batchSize.
 	fullBatch = 32
 
-	// maxPacked is how many replies of a batch are packed from records before those that
-	// are ready are sent. Packing takes about ten times as long as an answer in wire form.
+	// maxPacked is the number of packed replies after which a reader sends the replies that
+	// are ready, before the rest of the batch. Packing a reply takes about ten times as long
+	// as copying one in wire form.
 	maxPacked = 8
 
-	// maxReaders is how many goroutines read one socket, at most.
+	// maxReaders is the largest number of goroutines that read one socket.
 	maxReaders = 8
 
 	// batchDelay is how long a busy reader pauses so that packets gather. It pauses only if
@@ -33,19 +34,18 @@ const (
 	batchDelay  = 50 * time.Microsecond
 	batchWindow = 2 * batchDelay
 
-	// maxPacketErrors is how many reads may fail one after the other without a pause: each
-	// is the error of one packet, such as an ICMP error for an earlier reply. More are a
-	// fault of the socket, after which a reader pauses for readErrorPause each time, and
-	// logs it once in readErrorInterval.
+	// maxPacketErrors is the number of consecutive reads that may fail without a pause. A
+	// single error is about one packet, such as an ICMP error for an earlier reply. After
+	// more, the socket itself is at fault: a reader then pauses for readErrorPause after each
+	// error, and logs one in each readErrorInterval.
 	maxPacketErrors   = 16
 	readErrorPause    = 100 * time.Millisecond
 	readErrorInterval = time.Minute
 )
 
 // serveUDP answers the queries that conn receives until its read deadline passes. Normally one
-// goroutine reads: all packets that arrive while it is busy cost a single wake-up. With one
-// socket for each goroutine they could cost one each. When its batches are full, the others
-// read as well.
+// goroutine reads, so that all packets that arrive while it is busy cost a single wake-up. When
+// its batches are full, it wakes the other readers.
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	readers := make([]*reader, min(runtime.GOMAXPROCS(0), maxReaders))
 	for i := range readers {
@@ -85,8 +85,8 @@ type reader struct {
 	query   *query
 	replies []reply // of the batch, not yet counted
 
-	errors   int       // reads that have failed since the last one that did not
-	loggedAt time.Time // the last log message about them
+	errors   int       // consecutive reads that failed
+	loggedAt time.Time // when readFailed last logged one
 }
 
 func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
@@ -182,7 +182,7 @@ func (r *reader) start(ctx context.Context, i int, wait func(context.Context) re
 	q.detach()
 	r.query = new(query)
 	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
-	r.server.start(ctx, q, wait, func(wire []byte) {
+	r.server.replyLater(ctx, q, wait, func(wire []byte) {
 		if wire != nil {
 			// Best effort: a client without a reply sends its query again.
 			_, _, _ = r.conn.WriteMsgUDPAddrPort(wire, origin, client)

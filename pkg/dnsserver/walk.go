@@ -23,9 +23,9 @@ const WalkTimeout = 4 * time.Second
 // outcome is the outcome of looking up a candidate, or of a walk.
 type outcome uint8
 
-// nodata is greater than nxdomain, because a walk returns the greater of the two. found means
-// that the name owns a record of the query type or an address of either family: queries for
-// both families lead to the same name.
+// The order matters: without a candidate that is found or unresolved, the outcome of a walk is the
+// greatest one of its candidates. So one that is nodata makes the walk nodata. found means that the name owns a record of the query type
+// or an address of either family: queries for both families lead to the same name.
 const (
 	nxdomain outcome = iota
 	nodata
@@ -39,35 +39,35 @@ func (o outcome) String() string { return [...]string{"absent", "nodata", "found
 // noLimit is a TTL that bounds nothing.
 const noLimit = math.MaxUint32
 
-// finding is the result of looking up a candidate, or of a walk.
-type finding struct {
+// lookupResult is the result of looking up a candidate, or of a walk.
+type lookupResult struct {
 	outcome outcome
 	answer  answer // with records
 
 	// ttl is the negative TTL of a candidate that is nxdomain or nodata, in seconds. For a
-	// walk it is the smallest of the candidates that were passed over, which limits every
-	// TTL of the answer. It is 0 if one of them was unresolved.
+	// walk it is the smallest one of the candidates that were passed over, and limits every
+	// TTL of the answer. It is 0 if one of these candidates was unresolved.
 	ttl uint32
 
-	// cluster: the cluster DNS server is authoritative for the name. If the name is
-	// unresolved, it may exist, and no later candidate is tried.
+	// cluster is set if the cluster DNS server is authoritative for the name. If such a name
+	// is unresolved, no later candidate is tried, because the name may exist.
 	cluster bool
 
 	name fqdn.Name // the candidate that was found
 }
 
 // final reports whether no later candidate is tried.
-func (f *finding) final() bool {
+func (f *lookupResult) final() bool {
 	return f.outcome == found || f.outcome == unresolved && f.cluster
 }
 
-// waveSize is the largest number of candidates that a wave sends queries for. A name in the
-// cluster needs none, and most others are in one of the first two search domains of the host, or
-// the name itself.
+// waveSize is the largest number of candidates that a wave sends queries for. Candidates in the
+// cluster zone do not count. Most names outside the cluster are found in one of the first two
+// search domains of the host, or as the bare name.
 const waveSize = 3
 
-// waveTime is how long a walk waits for a wave before it starts the next one, so that the servers
-// of one domain that do not answer do not use up WalkTimeout.
+// waveTime is how long a walk waits for a wave before it starts the next one. So WalkTimeout
+// suffices for several waves, even if the servers of one domain do not answer.
 const waveTime = time.Second
 
 // walk tries the candidates of a search list:
@@ -80,9 +80,9 @@ const waveTime = time.Second
 //     result, which is not cached. Otherwise the walk has failed.
 //
 // Candidates that other servers answer are tried in waves of waveSize, in order. The next wave
-// starts when the last one is answered, or after waveTime. No query is sent for a candidate after
-// one that is known to be final, nor before a name of the cluster in front of it is known. After
-// WalkTimeout a candidate without an answer is unresolved.
+// starts when the previous one is answered, or after waveTime. A query for a candidate is sent
+// only while no earlier candidate is known to be final, and after all earlier names of the cluster
+// zone have a result. After WalkTimeout a candidate without an answer is unresolved.
 type walk struct {
 	candidates   []fqdn.Name
 	lookup       lookupFunc
@@ -91,15 +91,15 @@ type walk struct {
 }
 
 // lookupFunc looks up a candidate without blocking. If wait is nil, f is complete. Otherwise
-// only f.cluster is set, and wait returns the complete finding. It returns at the latest when
+// only f.cluster is set, and wait returns the complete result. It returns at the latest when
 // its context ends.
-type lookupFunc func(name fqdn.Name) (f finding, wait func(context.Context) finding)
+type lookupFunc func(name fqdn.Name) (f lookupResult, wait func(context.Context) lookupResult)
 
 // step is a candidate that was tried.
 type step struct {
-	name    fqdn.Name
-	finding finding
-	wait    func(context.Context) finding // nil: the finding is complete
+	name   fqdn.Name
+	result lookupResult
+	wait   func(context.Context) lookupResult // nil: the result is complete
 }
 
 // advance tries candidates without blocking, until one is final, a name of the cluster has to be
@@ -108,7 +108,7 @@ func (w *walk) advance() bool {
 	for pending := 0; pending < waveSize && len(w.steps) < len(w.candidates); {
 		name := w.candidates[len(w.steps)]
 		f, wait := w.lookup(name)
-		w.steps = append(w.steps, step{name: name, finding: f, wait: wait})
+		w.steps = append(w.steps, step{name: name, result: f, wait: wait})
 		if wait == nil && f.final() || wait != nil && f.cluster {
 			break
 		}
@@ -119,62 +119,63 @@ func (w *walk) advance() bool {
 	return w.complete()
 }
 
-// complete reports whether the result is known: a candidate is final or the last one, and all
-// before it are known.
+// complete reports whether the result of the walk is known: all candidates up to the first final
+// one, or all candidates if none is final, have a result.
 func (w *walk) complete() bool {
 	for i := range w.steps {
 		switch s := &w.steps[i]; {
 		case s.wait != nil:
 			return false
-		case s.finding.final():
+		case s.result.final():
 			return true
 		}
 	}
 	return len(w.steps) == len(w.candidates)
 }
 
-// await completes the walk.
+// await waits for the results of the candidates, and starts further waves until the walk is
+// complete.
 func (w *walk) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, WalkTimeout)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer cancel() // before waiting.Wait: ends the lookups after a final candidate
 	answers := make(chan stepAnswer, len(w.candidates))
-	first := 0 // step of the wave
-	wave := w.startWave(ctx, first, &waiting, answers)
+	first := 0 // the first step of the current wave
+	unanswered := w.startWave(ctx, first, &waiting, answers)
 	timer := time.NewTimer(waveTime)
 	defer timer.Stop()
-	late := false
+	late := false // the current wave has taken waveTime
 	for !w.complete() {
-		if (wave == 0 || late && !w.waitsForCluster()) && w.mayAdvance() {
+		if (unanswered == 0 || late && !w.waitsForCluster()) && w.mayAdvance() {
 			first, late = len(w.steps), false
 			w.advance()
-			wave = w.startWave(ctx, first, &waiting, answers)
+			unanswered = w.startWave(ctx, first, &waiting, answers)
 			timer.Reset(waveTime)
 			continue
 		}
 		select {
 		case a := <-answers:
-			if a.step >= first {
-				wave--
+			if a.step >= first { // not one of an earlier wave
+				unanswered--
 			}
 			s := &w.steps[a.step]
-			a.finding.cluster = a.finding.cluster || s.finding.cluster
-			s.finding, s.wait = a.finding, nil
+			a.result.cluster = a.result.cluster || s.result.cluster
+			s.result, s.wait = a.result, nil
 		case <-timer.C:
 			late = true
 		}
 	}
 }
 
-// stepAnswer is the finding about the candidate of a step.
+// stepAnswer is the result of looking up the candidate of a step.
 type stepAnswer struct {
-	step    int
-	finding finding
+	step   int
+	result lookupResult
 }
 
-// startWave sends the queries for the candidates from the first step on, and returns how many of
-// them wait for other servers. answers must have room for all.
+// startWave sends the queries for the candidates from the first step on, and returns the number of
+// candidates that wait for other servers. answers must have a capacity for all of them.
 func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup, answers chan<- stepAnswer) (n int) {
 	for i := first; i < len(w.steps); i++ {
 		wait := w.steps[i].wait
@@ -183,7 +184,7 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 		}
 		n++
 		waiting.Go(func() {
-			f := finding{outcome: unresolved} // if wait panics
+			f := lookupResult{outcome: unresolved} // if wait panics
 			defer func() { answers <- stepAnswer{i, f} }()
 			defer w.recoverPanic()
 			f = wait(ctx)
@@ -192,25 +193,26 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 	return n
 }
 
-// mayAdvance reports whether there is another candidate, and it may be the result.
+// mayAdvance reports whether there is another candidate to try, and no earlier one is known to be
+// final.
 func (w *walk) mayAdvance() bool {
 	return len(w.steps) < len(w.candidates) &&
-		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.finding.final() })
+		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.result.final() })
 }
 
-// waitsForCluster reports whether the last candidate is a name of the cluster without an answer,
-// which decides whether the next one is tried.
+// waitsForCluster reports whether the last candidate that was tried is a name of the cluster zone
+// without an answer. The next candidate must not be tried before this answer is known.
 func (w *walk) waitsForCluster() bool {
 	last := &w.steps[len(w.steps)-1]
-	return last.wait != nil && last.finding.cluster
+	return last.wait != nil && last.result.cluster
 }
 
 // conclude returns the result of a complete walk.
-func (w *walk) conclude() finding {
-	r := finding{ttl: noLimit}
-	var firstUnresolved *finding
+func (w *walk) conclude() lookupResult {
+	r := lookupResult{ttl: noLimit}
+	var failed *lookupResult // an unresolved candidate
 	for i := range w.steps {
-		f := &w.steps[i].finding
+		f := &w.steps[i].result
 		switch {
 		case f.final():
 			r.outcome, r.answer = f.outcome, f.answer
@@ -220,8 +222,8 @@ func (w *walk) conclude() finding {
 			return r
 		case f.outcome == unresolved:
 			r.ttl = 0
-			if firstUnresolved == nil || f.answer.rejection != granted { // a rejection is not cached
-				firstUnresolved = f
+			if failed == nil || f.answer.rejection != granted { // a rejection wins: its answer is not cached
+				failed = f
 			}
 		default:
 			r.ttl = min(r.ttl, f.ttl)
@@ -229,20 +231,20 @@ func (w *walk) conclude() finding {
 		}
 		r.answer = f.answer
 	}
-	if firstUnresolved != nil {
-		r.outcome, r.answer = unresolved, firstUnresolved.answer
+	if failed != nil {
+		r.outcome, r.answer = unresolved, failed.answer
 	}
 	return r
 }
 
-// walk walks the candidates and returns the answer that toAnswer makes from the result. by is
-// a label: byName or byOption.
-func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqdn.Name,
-	snapshot *zone.Snapshot, toAnswer func(finding) answer) result {
+// walkCandidates tries the candidates and returns the answer that toAnswer makes from the result.
+// by is a label: byName or byOption.
+func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candidates []fqdn.Name,
+	snapshot *zone.Snapshot, toAnswer func(lookupResult) answer) result {
 	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
 		candidates: candidates, steps: make([]step, 0, len(candidates)), recoverPanic: s.recoverPanic,
-		lookup: func(name fqdn.Name) (finding, func(context.Context) finding) { return c.lookup(ctx, name) },
+		lookup: func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
 	}
 	finish := func() answer {
 		f := w.conclude()
@@ -262,13 +264,13 @@ func (s *Server) walk(ctx context.Context, q *query, by string, candidates []fqd
 
 // walkAnswer returns the answer to q: a CNAME record to the name found, and the records of
 // that name. AD is not set: the CNAME record is not signed.
-func (s *Server) walkAnswer(q *query, f finding) answer {
+func (s *Server) walkAnswer(q *query, f lookupResult) answer {
 	a := f.answer
 	a.authoritative, a.authentic = false, false
 	owner := q.owner()
 	switch {
 	case f.outcome == unresolved || a.failed():
-		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended, rejection: a.rejection}
+		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended, cached: a.cached, rejection: a.rejection}
 	case f.outcome == nxdomain:
 		a.rcode, a.answer, a.additional = dns.RcodeNameError, nil, nil
 	case f.outcome == nodata:

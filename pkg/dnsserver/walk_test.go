@@ -27,7 +27,7 @@ type script struct {
 }
 
 // run tries the candidates of the script as Server.walk does.
-func (s *script) run(ctx context.Context, t *testing.T) (finding, *walk) {
+func (s *script) run(ctx context.Context, t *testing.T) (lookupResult, *walk) {
 	t.Helper()
 	w := &walk{lookup: s.lookup, recoverPanic: func() {}}
 	for i := range s.steps {
@@ -44,12 +44,12 @@ func parseScript(text string) *script {
 	return &script{steps: words, queried: make([]atomic.Bool, len(words))}
 }
 
-func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding) {
+func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	i := 0
 	fmt.Sscan(name.String(), &i)
 	word, after, waits := strings.Cut(s.steps[i], ":")
 	word, cluster := strings.CutPrefix(word, "cluster/")
-	f := finding{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
+	f := lookupResult{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
 	f.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
 	if !waits {
 		return f, nil
@@ -58,7 +58,7 @@ func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding)
 	if err != nil {
 		panic(err)
 	}
-	return finding{cluster: cluster}, func(ctx context.Context) finding {
+	return lookupResult{cluster: cluster}, func(ctx context.Context) lookupResult {
 		s.queried[i].Store(true)
 		s.maxWaiting.Store(max(s.maxWaiting.Load(), s.waiting.Add(1)))
 		defer s.waiting.Add(-1)
@@ -66,7 +66,7 @@ func (s *script) lookup(name fqdn.Name) (finding, func(context.Context) finding)
 		case <-time.After(took):
 			return f
 		case <-ctx.Done():
-			return finding{outcome: unresolved, answer: failure(fromServer, 0, "late")}
+			return lookupResult{outcome: unresolved, answer: failure(fromServer, 0, "late")}
 		}
 	}
 }
@@ -207,11 +207,11 @@ func TestWalk_Panic(t *testing.T) {
 				panics++
 			}
 		},
-		lookup: func(name fqdn.Name) (finding, func(context.Context) finding) {
+		lookup: func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 			if name == mustName(t, "b") {
-				return finding{outcome: nxdomain, ttl: 5}, nil
+				return lookupResult{outcome: nxdomain, ttl: 5}, nil
 			}
-			return finding{}, func(context.Context) finding { panic("a fault of the lookup") }
+			return lookupResult{}, func(context.Context) lookupResult { panic("a fault of the lookup") }
 		},
 	}
 	if !w.advance() {

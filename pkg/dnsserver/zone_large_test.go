@@ -109,8 +109,8 @@ func TestZone_RRsetLimit(t *testing.T) {
 		t.Errorf("got %d warnings, want 1:\n%s", n, log.String())
 	}
 	seen := map[string]bool{}
-	for i := range 400 { // a reply is kept for a second
-		m, at := new(dns.Msg), time.Now().Add(time.Duration(i)*keptFor)
+	for i := range 400 { // a reply is cached for a second
+		m, at := new(dns.Msg), time.Now().Add(time.Duration(i)*replyCacheTime)
 		if err := m.Unpack(replyAt(t, s.Server, parseQuery("a-20000.default.svc.cluster.local. A", false), at)); err != nil {
 			t.Fatal(err)
 		}
@@ -198,9 +198,9 @@ func TestZoneWire_FirstQueryOfLargeSets(t *testing.T) {
 	}
 }
 
-// TestKeptReplies: over TCP a long reply is built once a second, and again after a change of its
+// TestReplyCache: over TCP a long reply is built once a second, and again after a change of its
 // Service. Each client gets its own ID, its case, and a rotation of the addresses.
-func TestKeptReplies(t *testing.T) {
+func TestReplyCache(t *testing.T) {
 	z, change := largeZone(t, 100)
 	s := newServer(t, "", Config{Zone: z})
 	now := time.Now()
@@ -233,21 +233,21 @@ func TestKeptReplies(t *testing.T) {
 		if len(first) < 900 || len(first) > maxRRset {
 			t.Fatalf("%v: got %d records", dns.Type(qtype), len(first))
 		}
-		if next := reply(keptFor-1, false); !equal(first, next) {
+		if next := reply(replyCacheTime-1, false); !equal(first, next) {
 			t.Errorf("%v: the second reply has other records", dns.Type(qtype))
 		}
-		if next := reply(keptFor, false); equal(first, next) {
-			t.Errorf("%v: the reply is kept for more than %v", dns.Type(qtype), keptFor)
+		if next := reply(replyCacheTime, false); equal(first, next) {
+			t.Errorf("%v: the reply is cached for more than %v", dns.Type(qtype), replyCacheTime)
 		}
-		reply(keptFor, true)
-		before := reply(keptFor, false)
+		reply(replyCacheTime, true)
+		before := reply(replyCacheTime, false)
 		change()
-		if next := reply(keptFor, false); equal(before, next) {
-			t.Errorf("%v: the reply is kept after a change", dns.Type(qtype))
+		if next := reply(replyCacheTime, false); equal(before, next) {
+			t.Errorf("%v: the reply is cached after a change", dns.Type(qtype))
 		}
 		rotations := map[string]bool{}
 		for range 20 {
-			rotations[reply(keptFor, true)[0]] = true
+			rotations[reply(replyCacheTime, true)[0]] = true
 		}
 		if rotated := len(rotations) > 1; rotated != (qtype == dns.TypeA) {
 			t.Errorf("%v: %d rotations", dns.Type(qtype), len(rotations))
@@ -255,41 +255,41 @@ func TestKeptReplies(t *testing.T) {
 	}
 }
 
-// TestKeptReplies_Bound: the replies that are kept take at most maxKeptLen. Expired ones make room,
-// short ones are not kept.
-func TestKeptReplies_Bound(t *testing.T) {
-	var kept keptReplies
+// TestReplyCache_Bound: the cached replies take at most maxReplyCache. Expired ones make room,
+// short ones are not cached.
+func TestReplyCache_Bound(t *testing.T) {
+	var cache replyCache
 	now := time.Now()
 	wire := make([]byte, 60_000)
-	keep := func(i int, at time.Time, wire []byte) {
+	put := func(i int, at time.Time, wire []byte) {
 		name, err := fqdn.ParseName(fmt.Sprintf("n%d.example", i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept.keep(&query{name: name, qtype: dns.TypeSRV, received: at}, 1, wire, false)
+		cache.put(&query{name: name, qtype: dns.TypeSRV, received: at}, 1, wire, false)
 		sum := 0
-		for _, k := range kept.replies {
+		for _, k := range cache.replies {
 			sum += len(k.wire)
 		}
-		if sum != kept.length || sum > maxKeptLen {
-			t.Fatalf("%d octets are kept and %d counted, want at most %d", sum, kept.length, maxKeptLen)
+		if sum != cache.length || sum > maxReplyCache {
+			t.Fatalf("%d octets are cached and %d counted, want at most %d", sum, cache.length, maxReplyCache)
 		}
 	}
-	keep(0, now, wire[:minKeptLen-1])
-	if len(kept.replies) != 0 {
-		t.Error("a short reply is kept")
+	put(0, now, wire[:minCachedReply-1])
+	if len(cache.replies) != 0 {
+		t.Error("a short reply is cached")
 	}
 	for i := range 200 {
-		keep(i, now, wire)
+		put(i, now, wire)
 	}
-	if n := len(kept.replies); n != maxKeptLen/len(wire) {
-		t.Errorf("%d replies are kept, want %d", n, maxKeptLen/len(wire))
+	if n := len(cache.replies); n != maxReplyCache/len(wire) {
+		t.Errorf("%d replies are cached, want %d", n, maxReplyCache/len(wire))
 	}
-	keep(0, now, wire[:minKeptLen])
-	keep(300, now.Add(keptFor), wire)
-	keep(301, now.Add(keptFor), wire)
-	if n := len(kept.replies); n != 2 {
-		t.Errorf("%d replies are kept after %v, want 2", n, keptFor)
+	put(0, now, wire[:minCachedReply])
+	put(300, now.Add(replyCacheTime), wire)
+	put(301, now.Add(replyCacheTime), wire)
+	if n := len(cache.replies); n != 2 {
+		t.Errorf("%d replies are cached after %v, want 2", n, replyCacheTime)
 	}
 }
 

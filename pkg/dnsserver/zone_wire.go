@@ -17,11 +17,12 @@ import (
 )
 
 // zoneWire is the fast path for the most frequent answers: addresses, SRV records and negative
-// answers. It returns them in wire form. The wire of the answer is nil for all others.
+// answers. It returns them in wire form. For all other queries the field wire of the answer is
+// nil.
 //
-// Of a large RRset it writes the records that fit into the reply, and reads no others. They
-// begin with a random record: most clients use the first, and a client that ignores TC gets a
-// part of the set.
+// It reads and writes the records of a large RRset that fit into the reply, and no others. The
+// first record is a random one, because most clients use the first record, and clients that
+// ignore TC see a part of the RRset only.
 func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
 	a := answer{source: fromZone}
 	switch {
@@ -38,10 +39,10 @@ func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status 
 }
 
 // rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
-// Over TCP a long reply is kept for the next queries.
+// A long reply over TCP comes from replyCache, or is put there.
 func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
-		if b, cut := s.kept.reply(q, node.Version()); b != nil {
+		if b, cut := s.replies.get(q, node.Version()); b != nil {
 			if cut {
 				s.observeCut(q)
 			}
@@ -61,7 +62,7 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 		b, cut = s.addressReply(q, buf, node.V6)
 	}
 	if q.via == overTCP {
-		s.kept.keep(q, node.Version(), b, cut)
+		s.replies.put(q, node.Version(), b, cut)
 	}
 	if cut {
 		s.markCut(q, b)
@@ -69,8 +70,8 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	return b
 }
 
-// maxSampled is the number of A records that do not fit into a reply over UDP. For AAAA it is more
-// than enough.
+// maxSampled is one more than the number of A records that fit into a reply over UDP. Fewer AAAA
+// records fit.
 const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
 
 // sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
@@ -78,11 +79,12 @@ func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, c
 	if q.via == overTCP {
 		return s.addressReply(q, buf, node.Sample(nil, q.qtype == dns.TypeA, maxRRset+1))
 	}
-	var sample [2 * maxSampled]netip.Addr
+	var sample [2 * maxSampled]netip.Addr // with room for duplicates, so that Sample allocates nothing
 	return s.addressReply(q, buf, node.Sample(sample[:0], q.qtype == dns.TypeA, maxSampled))
 }
 
-// maxSRV returns a number of SRV records of a large headless Service that do not fit into a reply.
+// maxSRV returns a number of SRV records that is larger than the number that fits into the reply,
+// for the Service in the name of the query.
 func (q *query) maxSRV() int {
 	service := q.name
 	for len(service) > 1 && service[1] == '_' { // _port and _proto
@@ -92,15 +94,13 @@ func (q *query) maxSRV() int {
 	return q.size/(pointerLen+recordFixedLen+srvFixedLen+shortestLabel+len(service)) + 1
 }
 
-// pointerLen is the length of a compressed name, in octets. An offset of maxPointer or more does
-// not fit into one.
+// A pointer replaces a name that occurs earlier in the message (RFC 1035 section 4.1.4).
 const (
-	pointerLen = 2
-	maxPointer = 1 << 14
+	pointerLen = 2       // octets
+	maxPointer = 1 << 14 // the offset of the name is less
 )
 
-// appendPointer appends a name that begins at an offset of the message (RFC 1035 section
-// 4.1.4).
+// appendPointer appends a pointer to the name at an offset of the message.
 func appendPointer(b []byte, offset int) []byte {
 	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
 }
@@ -132,7 +132,7 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 	}
 	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
 	n := min(len(addrs), (q.maxLen(&answer{})-question)/record, maxRRset)
-	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP it is empty
+	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP buf is nil
 	b = q.startReply(buf, flagAA, dns.RcodeSuccess)
 	first := 0
 	if len(addrs) > 1 {
@@ -148,8 +148,8 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 // srvFixedLen is the length of an SRV record's priority, weight and port.
 const srvFixedLen = 6
 
-// srvReply returns the reply with the SRV records, rotated, and the addresses of their targets.
-// It returns nil if there is no record. The addresses are left out unless all fit. cut reports
+// srvReply returns the reply with the SRV records, rotated, and the addresses of their targets. If
+// not all addresses fit, the reply has none. It returns nil if there is no SRV record. cut reports
 // whether some SRV records do not fit.
 func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, cut bool) {
 	first := 0
@@ -165,7 +165,7 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, cut 
 	case len(b) == answersAt:
 		return nil, false
 	}
-	return s.appendGlue(b, answersAt, limit, set, first), false
+	return s.appendTargets(b, answersAt, limit, set, first), false
 }
 
 // appendSRV appends and counts the SRV records. It reports whether all fit.
@@ -190,11 +190,12 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 	return b, true
 }
 
-// appendGlue appends and counts the addresses of the targets of SRV records, which begin at
-// answersAt. If they do not fit, it returns b.
-func (s *Server) appendGlue(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
+// appendTargets appends and counts the addresses of the targets of the SRV records in b, which begin
+// at the offset answersAt. If not all addresses fit, it returns b without addresses.
+func (s *Server) appendTargets(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
 	without, count := b, 0
-	end, service := answersAt, 0 // of the record, and of the first name of the Service
+	end := answersAt // of the previous SRV record
+	service := 0     // offset of the name of the Service in the first SRV record
 	var last *zone.Target
 	for t := range set.All(first) {
 		data := end + pointerLen + recordFixedLen
@@ -215,8 +216,8 @@ func (s *Server) appendGlue(b []byte, answersAt, limit int, set zone.SRVSet, fir
 	return b
 }
 
-// appendTargetAddrs appends the addresses of a target, at most one more than fits. The message
-// has the name of the target, and that of its Service, at offsets.
+// appendTargetAddrs appends the addresses of a target until one does not fit. target and service
+// are the offsets of the names of the target and of its Service in the message.
 func (s *Server) appendTargetAddrs(b []byte, limit int, t *zone.Target, target, service int) []byte {
 	for _, addrs := range [...][]netip.Addr{t.V4, t.V6} {
 		for _, addr := range addrs {
@@ -241,8 +242,8 @@ const maxRRset = 4000
 // cutLogInterval is the least time between two warnings about RRsets that do not fit.
 const cutLogInterval = time.Minute
 
-// markCut marks a reply with a part of an RRset. A client over UDP repeats the query over TCP. A
-// client over TCP has no other transport: TC would be of no use to it.
+// markCut marks a reply with a part of an RRset. Over UDP it sets TC, so that the client repeats
+// the query over TCP. Over TCP it does not, because the client has no other transport.
 func (s *Server) markCut(q *query, b []byte) {
 	if q.via == overUDP {
 		b[2] |= flagTC >> 8
@@ -261,8 +262,8 @@ func (s *Server) observeCut(q *query) {
 	}
 }
 
-// denial returns the reply with no answer: the SOA record of the zone is the authority (RFC 2308
-// section 2). It returns nil if the reply is too long.
+// denial returns a negative reply: without answer, and with the SOA record of the zone in the
+// authority section (RFC 2308 section 2). It returns nil if the reply is too long.
 func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"

@@ -146,6 +146,17 @@ func randomCase() string {
 	return string(name)
 }
 
+// longName returns new names of 255 octets: half of them outside the cluster, half of them below the
+// autopath suffix.
+func longName() string {
+	domain := []string{"example.", "search.default.cluster.local.ap.k8s.io."}[rand.IntN(2)]
+	name := randomLabel() + "."
+	for len(name)+2+len(domain) <= 254 {
+		name += "a."
+	}
+	return name + domain
+}
+
 // junk returns random octets, half of them after the header of a query.
 func junk() []byte {
 	b := make([]byte, rand.IntN(600))
@@ -202,9 +213,13 @@ var floods = []attack{
 	flood("names below the autopath suffix", 3000, 1, query(dns.TypeA, random("ap.k8s.io."), edns)),
 	flood("silent upstream domain", 2000, 1, query(dns.TypeA, random(silentDomain))).saturating(),
 	flood("silent upstream domain, many clients", 2000, 8, query(dns.TypeA, random(silentDomain))).saturating(),
+	flood("silent upstream domain, most clients", 2000, 200, query(dns.TypeA, random(silentDomain))).saturating(),
 	flood("slow upstream domain", 2000, 1, query(dns.TypeA, random(slowDomain))),
 	flood("truncated upstream replies, silent over TCP", 500, 1, query(dns.TypeA, random(truncatedDomain))),
 	flood("broken upstream replies", 500, 1, brokenQuery),
+	flood("upstream replies of 4,000 records", 100, 1, query(dns.TypeA, random(manyDomain))).saturating(),
+	flood("random types", 3000, 1, func() []byte { return query(uint16(rand.IntN(65536)), randomCase)() }),
+	flood("long names", 1000, 1, query(dns.TypeA, longName, edns)).saturating(),
 	flood("absent upstream names", 2000, 1, query(dns.TypeA, random(absentDomain))),
 	flood("new upstream names", 2000, 1, query(dns.TypeA, random("bust.example."))),
 	flood("public reverse names", 1000, 1, query(dns.TypePTR, reverseOfPublic)).saturating(),

@@ -7,13 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +80,7 @@ func startServer(t *testing.T, program, name string, limit int, goLimit string, 
 		}
 	})
 	s.poll(t, "to be ready", func() string {
-		if page := s.get("/readyz"); page != "ok\n" {
+		if page := process.Page(s.http, "/readyz"); page != "ok\n" {
 			return page
 		}
 		return ""
@@ -107,22 +103,6 @@ func (s *server) poll(t *testing.T, what string, problem func() string) {
 	}
 }
 
-// get returns the page at a path of the server, or the error.
-func (s *server) get(path string) string {
-	r, err := http.Get("http://" + s.http + path)
-	if err != nil {
-		return err.Error()
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(body)
-}
-
-var sample = regexp.MustCompile(`(?m)^([a-z_]+)(?:\{.*\})? ([0-9.e+-]+)$`)
-
 // openDescriptors returns the number of open file descriptors: one for each connection, and for
 // each query to an upstream server.
 func (s *server) openDescriptors(t *testing.T) int {
@@ -132,17 +112,6 @@ func (s *server) openDescriptors(t *testing.T) int {
 		t.Fatalf("%s has ended: %v\n%s", s.name, err, s.Log())
 	}
 	return len(list)
-}
-
-// gauges returns the values of all metrics, added up over their labels.
-func (s *server) gauges() map[string]float64 {
-	sums := map[string]float64{}
-	for _, m := range sample.FindAllStringSubmatch(s.get("/metrics"), -1) {
-		if v, err := strconv.ParseFloat(m[2], 64); err == nil {
-			sums[m[1]] += v
-		}
-	}
-	return sums
 }
 
 // resetPeak makes the kernel forget the peak of the resident memory (proc_pid_clear_refs(5)).
@@ -156,19 +125,11 @@ func (s *server) resetPeak(t *testing.T) {
 // peak returns the peak of the resident memory, in MiB.
 func (s *server) peak(t *testing.T) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
-	if err != nil {
-		t.Fatalf("%s has ended: %v\n%s", s.name, err, s.Log())
-	}
-	m := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(status)
-	if m == nil {
-		t.Fatalf("no VmHWM in\n%s", status)
-	}
-	kilobytes, err := strconv.Atoi(string(m[1]))
+	kib, err := s.Memory("VmHWM")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kilobytes / 1024
+	return kib / 1024
 }
 
 func objects() []byte {

@@ -25,6 +25,7 @@ const (
 	brokenDomain    = "broken.example." // messages that are no replies, and malformed records
 	truncatedDomain = "cut.example."    // TC over UDP, no reply over TCP
 	bigName         = "big.example."    // TXT records of 62 kB
+	manyDomain      = "many.example."   // 4,000 addresses, over TCP
 )
 
 const slowReply = 1500 * time.Millisecond
@@ -57,6 +58,15 @@ func answer(network string, q *dns.Msg) []dnstest.Message {
 		for i := range 240 {
 			text := fmt.Sprintf("%03d%s", i, strings.Repeat("x", 240))
 			m.Answer = append(m.Answer, &dns.TXT{Hdr: header(q.Question[0].Name, dns.TypeTXT, 3600), Txt: []string{text}})
+		}
+		m.Compress = true
+	case in(manyDomain):
+		if network == "udp" {
+			m.Truncated = true
+			break
+		}
+		for i := range 4000 {
+			m.Answer = append(m.Answer, &dns.A{Hdr: header(q.Question[0].Name, dns.TypeA, 3600), A: net.IPv4(198, 18, byte(i>>8), byte(i))})
 		}
 		m.Compress = true
 	case strings.HasPrefix(name, "cached-"):

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 // answer is a configuration as a C library has read it, in the terms of its struct.
@@ -244,31 +245,13 @@ func build(t *testing.T, compiler, source string, flags ...string) string {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for namespaces")
 	}
-	if _, err := exec.LookPath(compiler); err != nil {
-		install(t, "gcc", "libc6-dev", "musl-tools")
-	}
+	debian.Install(t, compiler, "gcc", "libc6-dev", "musl-tools")
 	program := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-Wall", "-Werror", "-O1", "-o", program, filepath.Join("testdata", source)}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %q: %v\n%s", compiler, args, err, out)
 	}
 	return program
-}
-
-func install(t *testing.T, packages ...string) {
-	t.Helper()
-	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
-	// Other packages' tests install too, and apt-get does not wait for its locks.
-	aptGet := func(args ...string) *exec.Cmd {
-		return exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
-	}
-	if aptGet(args...).Run() == nil {
-		return
-	}
-	_ = aptGet("update").Run() // install reports the error
-	if out, err := aptGet(args...).CombinedOutput(); err != nil {
-		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
-	}
 }
 
 func write(t *testing.T, file, text string) {

@@ -12,9 +12,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Codes of the EDNS0 option SearchPaths. None is assigned, so that it is one of those for
-// local use (RFC 6891 section 9), and configurable at both ends: dnsmasq uses 65001, for
-// example.
+// Codes of the EDNS0 option SearchPaths. The option has no assigned code. It uses one of the codes
+// for local use (RFC 6891 section 9), which is configurable at both ends because other programs
+// use some of them: dnsmasq uses 65001.
 const (
 	DefaultOption = 65313
 	MinOption     = 65001

@@ -20,7 +20,7 @@ const marker = "search"
 //
 // The zero Zone contains no name. A Zone is immutable.
 type Zone struct {
-	Suffix fqdn.Name // such as ap.k8s.io
+	Suffix fqdn.Name // autopath domain, such as ap.k8s.io
 	Domain fqdn.Name // cluster domain
 
 	base fqdn.Name // Domain below Suffix
@@ -51,8 +51,8 @@ type Kind uint8
 // The kinds. They do not depend on the query type (RFC 8020).
 const (
 	NotInZone        Kind = iota
-	Malformed             // in the zone, not of its form: NXDOMAIN, as all names below
-	EmptyNonTerminal      // above a name of the form
+	Malformed             // not of the form of the zone: NXDOMAIN, and so are all names below it
+	EmptyNonTerminal      // a name of the form may be below it
 	Search                // of the form: the expansion determines whether it exists
 )
 

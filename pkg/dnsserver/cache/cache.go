@@ -29,9 +29,10 @@ const (
 	maxEntries = 1 << 24
 	// prefetchHits is the number of hits from which an entry is prefetched.
 	prefetchHits = 3
-	// An entry is prefetched in the last 1/prefetchWindow of its TTL.
+	// prefetchWindow is the part of a TTL in which an entry is prefetched: the last tenth.
 	prefetchWindow = 10
-	// refreshTimeout is the time after which another caller is to refresh an entry.
+	// refreshTimeout is the time after which another caller of Get is to refresh an entry,
+	// because the refresh of the first one may have failed.
 	refreshTimeout = 5 * time.Second
 	// DefaultRetryInterval is the pause between refreshes of a stale entry that fail (RFC
 	// 8767 section 5: at most one every 30 seconds).
@@ -40,11 +41,20 @@ const (
 
 // Config holds the bounds of a Cache. Zero values select the defaults.
 type Config struct {
-	MaxEntries int           // DefaultMaxEntries; at most 16,777,216
-	MaxBytes   int           // DefaultMaxBytes; memory of the entries, with overhead
-	MaxTTL     time.Duration // DefaultMaxTTL; of answers
-	MaxDenial  time.Duration // DefaultMaxDenial; of negative replies
-	MaxStale   time.Duration // DefaultMaxStale; retention of answers after their TTL; negative: none
+	// MaxEntries is the largest number of replies, at most 16,777,216. 0: DefaultMaxEntries.
+	MaxEntries int
+
+	// MaxBytes is the largest memory of the replies with their overhead, in bytes. The empty
+	// cache takes 8 bytes more for each of MaxEntries. 0: DefaultMaxBytes.
+	MaxBytes int
+
+	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies, at least a
+	// second. 0: DefaultMaxTTL and DefaultMaxDenial.
+	MaxTTL, MaxDenial time.Duration
+
+	// MaxStale is how long a reply that is not a failure is retained after its TTL. 0:
+	// DefaultMaxStale; negative: not at all.
+	MaxStale time.Duration
 }
 
 // setDefaults validates c and replaces zero values.
@@ -53,11 +63,14 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("MaxEntries is %d: want 0 to %d", c.MaxEntries, maxEntries)
 	}
 	if c.MaxBytes < 0 {
-		return fmt.Errorf("MaxBytes is negative: %d", c.MaxBytes)
+		return fmt.Errorf("MaxBytes is %d: want 0 or more", c.MaxBytes)
 	}
-	for _, v := range []*time.Duration{&c.MaxTTL, &c.MaxDenial} {
-		if *v < 0 || *v > 0 && *v < time.Second {
-			return fmt.Errorf("maximum TTL is %v: want 0 or at least 1s", *v)
+	for _, v := range []struct {
+		field string
+		value time.Duration
+	}{{"MaxTTL", c.MaxTTL}, {"MaxDenial", c.MaxDenial}} {
+		if v.value < 0 || v.value > 0 && v.value < time.Second {
+			return fmt.Errorf("%s is %v: want 0 or at least 1s", v.field, v.value)
 		}
 	}
 	setDefault(&c.MaxEntries, DefaultMaxEntries)
@@ -101,7 +114,9 @@ func New(cfg Config) (*Cache, error) {
 	return &Cache{cfg: cfg, seed: maphash.MakeSeed(), buckets: make([]atomic.Pointer[entry], size)}, nil
 }
 
-// Get looks up the reply to q.
+// Get looks up the reply to q at a time. Without an entry, the State of the Hit is Miss. Get counts
+// the hit, and after the State Expiring other callers get Fresh for five seconds: the caller must
+// refresh the entry. The Hit refers to the bytes of q.
 func (c *Cache) Get(q Question, now time.Time) Hit {
 	e, age := c.entryFor(q, now)
 	if e == nil {
@@ -162,7 +177,8 @@ func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 	return uint32(e.ttl/time.Second - age/time.Second), true
 }
 
-// entryState returns the state of e at an age. For one caller at a time it is Expiring.
+// entryState returns the state of e at an age. If the entry is to be prefetched, it returns Expiring
+// to one caller, and Fresh to all others for refreshTimeout.
 func entryState(e *entry, age time.Duration) State {
 	left := e.ttl - age
 	switch {
@@ -197,7 +213,7 @@ func (c *Cache) bucket(hash uint64) *atomic.Pointer[entry] {
 	return &c.buckets[hash&uint64(len(c.buckets)-1)]
 }
 
-// Generation numbers the calls of Clear. It begins with 0.
+// Generation is the number of calls of Clear so far.
 type Generation uint64
 
 // PutOptions are the options of Put.
@@ -209,6 +225,9 @@ type PutOptions struct {
 	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
 	// DefaultRetryInterval.
 	RetryInterval time.Duration
+
+	// Cause is why a failure failed, in the caller's numbers. Hits return it.
+	Cause uint8
 }
 
 // Put caches the reply to q if it is cacheable, and reports whether it did. It does not
@@ -243,7 +262,9 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	}
 	e.hash, e.stored, e.ttl = k.hash(c.seed), now, time.Duration(ttl)*time.Second
 	e.retention = e.ttl
-	if e.kind != failure {
+	if e.kind == failure {
+		e.cause = options.Cause
+	} else {
 		e.retention += c.cfg.MaxStale
 	}
 	return c.store(k, e, now, options)
@@ -252,8 +273,8 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 // seconds returns d as a TTL.
 func seconds(d time.Duration) uint32 { return uint32(min(d/time.Second, maxTTL)) }
 
-// store adds e in place of the old entry of k, unless it is a failure and the old one is
-// an answer, or of an old generation.
+// store replaces the entry of k by e, or adds e. It reports whether it did. A failure does not
+// replace a reply that is fresh or stale, and a reply of an old generation is not stored.
 func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,7 +312,7 @@ func (c *Cache) unlinkLocked(e *entry) {
 	at.Store(e.next.Load())
 }
 
-// Clear removes all entries and begins a generation. It must be called for a change of
+// Clear removes all entries, begins a generation and returns it. It must be called for a change of
 // upstream servers: the new ones may answer differently.
 func (c *Cache) Clear() Generation {
 	c.mu.Lock()

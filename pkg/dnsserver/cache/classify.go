@@ -59,8 +59,8 @@ func repeatsQuestion(reply *dns.Msg, name string, qtype, class uint16) bool {
 	return q.Qtype == qtype && q.Qclass == class && strings.EqualFold(q.Name, name)
 }
 
-// maxChain is the largest number of CNAMEs in an answer. Resolvers have similar limits, and
-// following a chain costs the square of its length.
+// maxChain is the largest number of CNAMEs in an answer. Resolvers have similar limits, and the
+// time to follow a chain grows with the square of its length.
 const maxChain = 16
 
 // followCNAMEs follows the CNAME records from name to the end of the chain, and reports

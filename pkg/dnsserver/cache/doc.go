@@ -39,13 +39,15 @@
 //	case cache.Fresh, cache.Failing:
 //		return hit.Append(buf, options)
 //	case cache.Expiring:
-//		// start a refresh, which ends in c.Put; answer as above
+//		// start a refresh, which ends in c.Put; return hit.Append(buf, options)
 //	case cache.Stale:
-//		// forward and c.Put; after a failure or 1.8 s (RFC 8767 section 5) answer as above
+//		// forward and c.Put; after a failure or 1.8 s (RFC 8767 section 5) return
+//		// hit.Append(buf, options)
 //	case cache.Miss:
 //		// forward and c.Put
 //	}
 //
 // Times are arguments, so that one reading of the clock serves a batch of packets. Replies
-// are stored without their OPT record; the caller adds its own. If no reply arrives, the caller puts its own SERVFAIL.
+// are stored without their OPT record; the caller adds its own. If no reply arrives, the caller
+// puts a SERVFAIL of its own.
 package cache

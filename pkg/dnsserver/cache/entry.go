@@ -16,7 +16,8 @@ import (
 
 const headerLen = 12 // RFC 1035 section 4.1.1
 
-// maxRcode is the largest rcode that the header has room for (RFC 6891 section 6.1.3).
+// maxRcode is the largest rcode in a header, and the mask of its bits in the fourth octet. The OPT
+// record has the upper bits of a larger rcode (RFC 6891 section 6.1.3).
 const maxRcode = 15
 
 // Bits of the third and fourth octet of the header (RFC 1035 section 4.1.1, RFC 4035
@@ -35,10 +36,11 @@ type entry struct {
 	hash        uint64
 	wire        []byte
 	ttls        []uint16 // offsets of the TTLs in wire
-	paths       []byte
-	questionEnd int // offset in wire
-	bits        byte
+	paths       []byte   // Question.Paths
+	questionEnd int      // offset in wire
+	bits        byte     // Question.bits
 	kind        replyKind
+	cause       uint8 // of a failure
 	stored      time.Time
 	ttl         time.Duration
 	retention   time.Duration // ttl plus the time as stale
@@ -86,7 +88,7 @@ func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) 
 	switch {
 	case kind != failure:
 		m.Answer, m.Ns, m.Extra = withOwnerCase(reply.Answer, name), withOwnerCase(reply.Ns, name), withOwnerCase(reply.Extra, name)
-	case m.Rcode > maxRcode: // about the OPT record of the query, which was not the client's
+	case m.Rcode > maxRcode: // such as BADVERS, about the OPT record that this server sent, not the client
 		m.Rcode = dns.RcodeServerFailure
 	}
 	packed, err := m.Pack()
@@ -106,8 +108,8 @@ func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) 
 	return e
 }
 
-// withOwnerCase returns records without hop-by-hop ones. Owner names that equal name get its
-// case, so that they are compressed to a pointer at the question.
+// withOwnerCase returns the records that may be cached: all except hop-by-hop records. Owner names
+// that equal name get its case, so that they are compressed to a pointer at the question.
 func withOwnerCase(records []dns.RR, name string) []dns.RR {
 	list := make([]dns.RR, 0, len(records))
 	for _, r := range records {
@@ -143,8 +145,8 @@ func (e *entry) indexTTLs(count int, limit uint32) bool {
 }
 
 // appendCut appends the reply with the records that fit into limit octets, and returns their
-// number. Its cost is that of these records. Pointers lead backwards, so that the rest can be
-// cut off.
+// number. It does not read the other records. They can be cut off, because a pointer of a compressed
+// name refers to an earlier part of the message.
 func (e *entry) appendCut(buf []byte, limit int) (reply []byte, records int) {
 	start := len(buf)
 	fit := sort.Search(len(e.ttls), func(n int) bool { return e.end(n+1) > limit })

@@ -18,13 +18,14 @@ const (
 	Miss State = iota
 	// Fresh: answer with the entry.
 	Fresh
-	// Expiring: answer with the entry and refresh it. It is popular and near its end.
-	// One caller at a time gets this state.
+	// Expiring: answer with the entry and refresh it. It was hit several times, and its TTL
+	// is about to end. One caller at a time gets this state.
 	Expiring
 	// Stale: forward the query. If that fails or takes longer than a client waits,
 	// answer with the entry (RFC 8767 section 5).
 	Stale
-	// Failing: stale, and a refresh failed shortly before. Answer with the entry.
+	// Failing: answer with the entry. It is stale, and the last refresh failed less than
+	// PutOptions.RetryInterval ago.
 	Failing
 )
 
@@ -52,13 +53,13 @@ type Hit struct {
 
 // ReplyOptions are the parts of a query that its reply depends on, except the question.
 type ReplyOptions struct {
-	ID uint16
-	RD bool
-	AD bool // AD or DO was set (RFC 6840 section 5.8)
+	ID uint16 // the ID of the query
+	RD bool   // the query has the RD bit
+	AD bool   // the query has the AD or DO bit, so that the reply may have AD (RFC 6840 section 5.8)
 
-	// MaxLen is the greatest length of the reply without OPT. A longer reply is cut: the
-	// additional records are left out, and if that does not suffice TC is set and the reply
-	// has the answer records that fit. 0: no limit.
+	// MaxLen is the largest length of the reply without OPT record, in octets. A longer reply
+	// loses its additional records. If it is still too long, it has the answer records that
+	// fit, and the TC bit. 0: no limit.
 	MaxLen int
 }
 
@@ -72,6 +73,10 @@ func (h *Hit) Len() int {
 
 // Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
 func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
+
+// Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called
+// for a Miss.
+func (h *Hit) Cause() uint8 { return h.entry.cause }
 
 // NoData reports whether the reply is NODATA: the name exists, perhaps as an alias, and has no
 // records of the type (RFC 2308 section 2.2).

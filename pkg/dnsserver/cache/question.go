@@ -23,8 +23,8 @@ type Question struct {
 	Name   []byte // wire form, not compressed
 	Type   uint16
 	Class  uint16
-	DO, CD bool   // RFC 3225, RFC 4035 section 3.2.2
-	Paths  []byte // of an expansion: its search list; else empty
+	DO, CD bool   // the bits of the query (RFC 3225, RFC 4035 section 3.2.2)
+	Paths  []byte // the search list of an expansion in any form; empty for other queries
 }
 
 // NewQuestion returns the question of a query. It reports false unless there is exactly one

@@ -99,10 +99,14 @@ func TestPut_Failure(t *testing.T) {
 		c := newCache(t, cache.Config{})
 		query := ask(t, "www.example.com. A")
 		q := questionOf(t, query)
-		c.Put(q, reply(t, query, rcode, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{})
+		c.Put(q, reply(t, query, rcode, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{Cause: 7})
 		hit := c.Get(q, after(4))
-		if m := hit.Msg(cache.ReplyOptions{}); m == nil || m.Rcode != want || len(m.Answer) != 0 {
-			t.Errorf("rcode %d: got %v, want rcode %d without records", rcode, m, want)
+		if m := hit.Msg(cache.ReplyOptions{}); m == nil || m.Rcode != want || len(m.Answer) != 0 || hit.Cause() != 7 {
+			t.Errorf("rcode %d: got %v and the cause %d, want rcode %d without records", rcode, m, hit.Cause(), want)
+		}
+		c.Put(q, reply(t, query, 0, "www.example.com. 10 A 192.0.2.1"), after(5), cache.PutOptions{Cause: 7})
+		if hit := c.Get(q, after(5)); hit.State != cache.Fresh || hit.Cause() != 0 {
+			t.Errorf("an answer: %v with the cause %d", hit.State, hit.Cause())
 		}
 	}
 }

@@ -104,7 +104,7 @@ func unpackData(h dns.RR_Header, data []byte) dns.RR {
 	r, _, err := dns.UnpackRRWithHeader(h, data, 0)
 	switch {
 	case h.Rrtype == dns.TypeOPT, h.Rrtype == dns.TypeTSIG:
-		if err != nil { // the library expects its own types; no option is required
+		if err != nil { // the library needs a record of these types; one without options will do
 			h.Rdlength = 0
 			r, _, _ = dns.UnpackRRWithHeader(h, nil, 0)
 		}

@@ -51,7 +51,7 @@ func Unpack(wire []byte) (*dns.Msg, error) {
 	if opt := m.IsEdns0(); opt != nil {
 		m.Rcode |= opt.ExtendedRcode()
 	}
-	if m.Rcode == dns.RcodeFormatError { // may repeat the counts of the query without its records
+	if m.Rcode == dns.RcodeFormatError { // its header may repeat the counts of the query, without the records
 		m.Answer, m.Ns = nil, nil
 		return m, nil
 	}

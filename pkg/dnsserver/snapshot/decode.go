@@ -37,7 +37,7 @@ func Decode(data []byte) (*State, error) {
 		return nil, errors.New("is not a snapshot of a zone")
 	}
 	d := decoder{data: data[len(magic):]}
-	// Before the digest, which may differ in another version.
+	// The version is checked before the digest: another version may have another digest.
 	if v := d.number(); d.err == nil && v != version {
 		return nil, fmt.Errorf("has format version %d, this program reads %d", v, version)
 	}

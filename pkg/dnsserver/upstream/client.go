@@ -15,20 +15,19 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
-// Client forwards queries to a set of servers. All methods may be called concurrently. The
-// callers bound the number of queries in flight. Create a Client with [New] and call
-// [Client.Run].
+// Client forwards queries to a set of servers. All methods may be called concurrently. A Client
+// does not bound the number of concurrent queries: its callers must. Create a Client with [New]
+// and call [Client.Run].
 type Client struct {
 	cfg     Config
 	servers atomic.Pointer[[]*server] // replaced as a whole, under mu
 	changed chan struct{}             // capacity one: wakes Run after SetServers
 	failed  chan struct{}             // capacity one: wakes Run after a query without a reply
-	group   singleflight.Group        // by the wire form of the query
+	group   group
 
 	mu      sync.Mutex
 	phase   phase
@@ -39,7 +38,7 @@ type Client struct {
 	turns atomic.Uint64 // queries, for RoundRobin
 }
 
-// phase is where a Client is in its life.
+// phase says whether Run has begun or returned.
 type phase uint8
 
 const (
@@ -97,7 +96,7 @@ func (c *Client) wake() {
 // Status is the state of a server.
 type Status struct {
 	Server  Server
-	Down    bool // two or more consecutive failures: tried after the others
+	Down    bool // two or more consecutive failures; a server that is silent is not Down yet
 	Looping bool // in a forwarding loop: not used
 }
 
@@ -129,21 +128,22 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack query: %w", err)
 	}
-	flight := c.group.DoChan(string(q.wire), func() (_ any, err error) {
+	wire := string(q.wire)
+	flight := c.group.join(ctx, wire, func(ctx context.Context) (_ *dns.Msg, err error) {
 		defer c.recoverPanic(&err)
-		// All callers share the flight: it continues after the first one has left.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
 		return c.resolve(ctx, q)
 	})
+	defer c.group.leave(wire, flight)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case r := <-flight:
-		if r.Err != nil {
-			return nil, r.Err
+	case <-flight.done:
+		if flight.err != nil {
+			return nil, flight.err
 		}
-		return copyFor(query, r.Val.(*dns.Msg)), nil
+		return copyFor(query, flight.reply), nil
 	}
 }
 
@@ -181,8 +181,8 @@ func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
 		return nil, ErrLoop
 	}
 	r := &race{
-		try:   func(ctx context.Context, s *server) (*dns.Msg, error) { return c.try(ctx, s, q) },
-		doubt: c.doubt,
+		try:        func(ctx context.Context, s *server) (*dns.Msg, error) { return c.try(ctx, s, q) },
+		markSilent: c.markSilent,
 	}
 	m, err := r.run(ctx, list)
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
 	default:
 		s.recordFailure(now, err)
-		c.revive(s)
+		c.probeIfDown(s)
 	}
 	if err != nil {
 		return nil, err
@@ -248,10 +248,20 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 func (c *Client) measure(ctx context.Context, s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
-	c.cfg.Metrics.observe(attempt{
+	c.observe(s, attempt{
 		zone: c.cfg.Zone, server: s.Server, network: network,
 		duration: time.Since(begin), reply: m, err: err,
 		overtaken: err != nil && errors.Is(context.Cause(ctx), errOvertaken),
 	})
 	return m, err
+}
+
+// observe counts an attempt, unless SetServers has removed the server meanwhile: the series of the
+// server are deleted then, and must not begin again.
+func (c *Client) observe(s *server, a attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(*c.servers.Load(), s) {
+		c.cfg.Metrics.observe(a)
+	}
 }

@@ -43,20 +43,20 @@ var (
 // Config configures a Client. Zero values select the defaults, except where noted.
 type Config struct {
 	Servers []Server // may be empty until SetServers
-	Policy  Policy   // Sequential
+	Policy  Policy   // the order of the servers; "": Sequential
 
-	TryTimeout  time.Duration  // DefaultTryTimeout
-	Timeout     time.Duration  // DefaultTimeout
-	IdleTimeout time.Duration  // DefaultIdleTimeout
+	TryTimeout  time.Duration  // for the reply of one server; 0: DefaultTryTimeout
+	Timeout     time.Duration  // for the reply of any server; 0: DefaultTimeout
+	IdleTimeout time.Duration  // after which an unused connection is closed; 0: DefaultIdleTimeout
 	RootCAs     *x509.CertPool // for TLS; nil: the system's
 
 	// Options are the codes of the EDNS0 options of a query that are forwarded. All
 	// other options are hop-by-hop and dropped. Usually the list is empty.
 	Options []uint16
 
-	Zone      string        // the stub domain that the servers answer for; empty: the root
+	Zone      string        // the stub domain that the servers answer for; "": the root
 	Loop      *LoopDetector // nil: no loop detection
-	LoopCheck time.Duration // DefaultLoopCheck
+	LoopCheck time.Duration // interval of the probes for loops; 0: DefaultLoopCheck
 
 	Metrics *Metrics // nil: no metrics
 

@@ -26,7 +26,7 @@ type server struct {
 	mu         sync.Mutex
 	failures   int       // consecutive
 	lastReply  time.Time // zero: none yet
-	doubted    bool      // silent while a query waited, and no reply since
+	silent     bool      // it was silent while a query waited, and has not replied since
 	probed     bool      // a goroutine probes it until it replies
 	looping    bool      // in a forwarding loop
 	loggedDown bool      // the last log message says that the server is down
@@ -34,22 +34,23 @@ type server struct {
 	conn       *streamConn
 }
 
-// isDown reports whether s is tried after the others: after failures, and while it is doubted.
+// isDown reports whether s is tried after the others: after failures, and while it is silent.
 func (s *server) isDown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.isDownLocked()
 }
 
-func (s *server) isDownLocked() bool { return s.doubted || s.failures >= maxFailures }
+func (s *server) isDownLocked() bool { return s.silent || s.failures >= maxFailures }
 
-// setDoubted records that s was silent while a query waited.
-func (s *server) setDoubted() {
+// recordSilence records that s was silent while a query waited.
+func (s *server) recordSilence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubted = true
+	s.silent = true
 }
 
+// recordReply records a reply with any rcode. It ends the backoff of s.
 func (s *server) recordReply(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *server) recordReply(now time.Time) {
 		s.loggedDown = false
 		s.log.Info("upstream server is up again", "server", s.Server)
 	}
-	s.failures, s.doubted = 0, false
+	s.failures, s.silent = 0, false
 }
 
 // repliedSince reports whether the server has replied to any query after t.
@@ -68,6 +69,8 @@ func (s *server) repliedSince(t time.Time) bool {
 	return s.lastReply.After(t)
 }
 
+// recordFailure records that s did not reply to a query. It logs that s is down, at most once in
+// logInterval.
 func (s *server) recordFailure(now time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,15 +53,15 @@ func TestOrder_Down(t *testing.T) {
 	expect("1 2 3") // not consecutive
 	list[0].recordFailure(now, timeout)
 	expect("2 3 1")
-	list[1].setDoubted()
+	list[1].recordSilence()
 	expect("3 1 2")
-	list[2].setDoubted()
+	list[2].recordSilence()
 	expect("1 2 3") // all
 	list[0].recordReply(now)
 	list[1].recordReply(now)
 	expect("1 2 3")
 	list[2].recordReply(now)
-	list[1].setDoubted()
+	list[1].recordSilence()
 	list[1].recordFailure(now, timeout)
 	expect("1 3 2")
 	list[1].recordReply(now)
@@ -79,7 +79,7 @@ func TestOrder_Policy(t *testing.T) {
 		for _, down := range []bool{false, true} {
 			list, c := makeServers("1", "2", "3"), newOrderClient(policy)
 			if down {
-				list[1].setDoubted()
+				list[1].recordSilence()
 			}
 			first, last := map[string]int{}, map[string]int{}
 			for range queries {

@@ -61,8 +61,8 @@ func (l *LoopDetector) SetKey(key string) {
 	}
 }
 
-// follow makes SetKey wake c, until the returned function is called.
-func (l *LoopDetector) follow(c *Client) (unfollow func()) {
+// register makes SetKey wake c, until the returned function is called.
+func (l *LoopDetector) register(c *Client) (unregister func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -79,8 +79,9 @@ func (l *LoopDetector) follow(c *Client) (unfollow func()) {
 	}
 }
 
-// proof returns what only servers with the key can compute from the text, in hexadecimal
-// digits. purpose separates the proofs in names from those in records.
+// proof returns the HMAC of the text, cut to a number of octets, in hexadecimal digits: only
+// servers with the key can compute it. purpose separates the proofs in names from those in
+// records.
 func (l *LoopDetector) proof(purpose, text string, octets int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,6 +54,7 @@ const (
 	outcomeMalformed   outcome = "malformed"   // a reply that cannot be parsed
 	outcomeTimeout     outcome = "timeout"     // no reply in time
 	outcomeOvertaken   outcome = "overtaken"   // another server replied while this one was silent
+	outcomeAbandoned   outcome = "abandoned"   // no query waited for the reply any more
 	outcomeUnreachable outcome = "unreachable" // an error of the network, the connection or the certificate
 )
 
@@ -134,8 +135,8 @@ func (m *Metrics) deleteSeries(labels prometheus.Labels) {
 }
 
 func (m *Metrics) observe(a attempt) {
-	if m == nil || errors.Is(a.err, context.Canceled) && !a.overtaken {
-		return // canceled by the shutdown
+	if m == nil {
+		return
 	}
 	server := a.server.String()
 	m.attempts.WithLabelValues(a.zone, server, a.network, string(a.outcome())).Inc()
@@ -147,6 +148,8 @@ func (a *attempt) outcome() outcome {
 	switch {
 	case a.overtaken:
 		return outcomeOvertaken
+	case errors.Is(a.err, context.Canceled):
+		return outcomeAbandoned
 	case errors.Is(a.err, errUseTCP):
 		return outcomeTruncated
 	case errors.Is(a.err, message.ErrMalformed):

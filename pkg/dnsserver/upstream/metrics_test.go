@@ -4,11 +4,14 @@
 package upstream_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
@@ -127,4 +130,65 @@ attempt_duration_seconds silent dark.example. = 2
 attempts_total udp answered nxdomain . = 1
 attempts_total udp timeout silent dark.example. = 2
 `)
+}
+
+// TestMetrics_Abandoned: a query whose callers have all left was sent, and is counted.
+func TestMetrics_Abandoned(t *testing.T) {
+	registry, received := prometheus.NewRegistry(), make(chan struct{})
+	silent := serve(t, func(string, *dns.Msg) [][]byte {
+		close(received)
+		return nil
+	})
+	c := newClient(t, upstream.Config{
+		Metrics: upstream.NewMetrics(registry), TryTimeout: time.Minute, Timeout: time.Minute,
+	}, silent)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-received
+		leave()
+	}()
+	if _, err := c.Exchange(ctx, ask("a.corp.example.")); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	const want = "attempt_duration_seconds silent . = 1\nattempts_total udp abandoned silent . = 1"
+	names := map[string]*fake{"silent": silent}
+	got := ""
+	for ; got == ""; got = strings.TrimSpace(series(t, registry, names)) { // after Exchange has returned
+		time.Sleep(time.Millisecond)
+	}
+	for !strings.Contains(got, "duration") { // it is observed after the counter
+		got = strings.TrimSpace(series(t, registry, names))
+	}
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestMetrics_RemovedServer: the reply of a server that was removed meanwhile adds no series, which
+// nothing would delete.
+func TestMetrics_RemovedServer(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	received, removed := make(chan struct{}), make(chan struct{})
+	slow := serve(t, func(_ string, query *dns.Msg) [][]byte {
+		close(received)
+		<-removed
+		return [][]byte{good(t, query)}
+	})
+	c := newClient(t, upstream.Config{
+		Metrics: upstream.NewMetrics(registry), TryTimeout: time.Minute, Timeout: time.Minute,
+	}, slow)
+	exchanged := make(chan error)
+	go func() {
+		_, err := c.Exchange(t.Context(), ask("a.corp.example."))
+		exchanged <- err
+	}()
+	<-received
+	c.SetServers(nil)
+	close(removed)
+	if err := <-exchanged; err != nil {
+		t.Error(err)
+	}
+	if got := strings.TrimSpace(series(t, registry, nil)); got != "" {
+		t.Errorf("series of a server that was removed:\n%s", got)
+	}
 }

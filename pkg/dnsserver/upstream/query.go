@@ -22,7 +22,7 @@ type query struct {
 	question    dns.Question // name in lower case
 	wire        []byte
 	withoutEDNS []byte
-	hasOptions  bool // such as a search list, whose reply may take long
+	hasOptions  bool // it has EDNS0 options, such as a search list, whose reply may take long
 }
 
 // newQuery returns the query to forward for m: its question, RD, CD and DO, with this

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// hedgeDelay is how long a server may be silent before the next one is asked as well.
-	// Most names take a resolver less; musl repeats a query after 2.5 seconds, glibc after
+	// hedgeDelay is how long a server may be silent before the next one is tried as well. A
+	// resolver needs less for most names. musl repeats a query after 2.5 seconds, glibc after
 	// five.
 	hedgeDelay = 200 * time.Millisecond
 
@@ -36,12 +36,12 @@ var errOvertaken = errors.New("another server has replied")
 
 // race sends one query to several servers.
 type race struct {
-	try   func(context.Context, *server) (*dns.Msg, error)
-	doubt func(*server) // is called for a silent server
+	try        func(context.Context, *server) (*dns.Msg, error)
+	markSilent func(*server)
 
 	again      bool      // this is not the first round
-	list       []*server // not yet asked in this round
-	current    *server   // was asked last; nil: none is left
+	list       []*server // not yet tried in this round
+	current    *server   // was tried last; nil: none is left
 	pending    []pending // tries without a result, the oldest first
 	results    chan result
 	unanswered []*server // did not reply in this round
@@ -63,7 +63,7 @@ type result struct {
 	err    error
 }
 
-// run asks the servers in order until a reply is conclusive. If there is none, it returns the
+// run tries the servers in order until a reply is conclusive. If there is none, it returns the
 // first other reply, or the last error.
 func (r *race) run(ctx context.Context, list []*server) (*dns.Msg, error) {
 	r.unanswered = list
@@ -79,7 +79,7 @@ func (r *race) run(ctx context.Context, list []*server) (*dns.Msg, error) {
 	return nil, fmt.Errorf("no upstream server replied: %w", r.last)
 }
 
-// round asks each unanswered server once. The next one is asked when the last one has failed,
+// round tries each unanswered server once. It tries the next one when the last one has failed,
 // or was silent for hedgeDelay. It returns the first conclusive reply or error, if there is one.
 func (r *race) round(ctx context.Context) (*dns.Msg, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -90,7 +90,7 @@ func (r *race) round(ctx context.Context) (*dns.Msg, error) {
 	defer silence.Stop()
 	for next := true; ; {
 		if next && ctx.Err() == nil {
-			r.askNext(ctx)
+			r.tryNext(ctx)
 		}
 		if len(r.pending) == 0 {
 			return nil, nil
@@ -99,7 +99,7 @@ func (r *race) round(ctx context.Context) (*dns.Msg, error) {
 		silence.Reset(hedgeDelay)
 		select {
 		case <-silence.C:
-			next = r.doubtSilent(since)
+			next = r.recordSilence(since)
 		case t := <-r.results:
 			if m, err := r.record(t); m != nil || err != nil {
 				return m, err
@@ -109,20 +109,21 @@ func (r *race) round(ctx context.Context) (*dns.Msg, error) {
 	}
 }
 
-// doubtSilent doubts the last server if it is silent since a time. It reports whether to ask the
-// next one then. In the first round that may cancel a try; after it every try gets its time, so
-// that a server that is slow is not taken for one that is silent again.
-func (r *race) doubtSilent(since time.Time) bool {
+// recordSilence marks the server that was tried last as silent, unless it has replied to any query
+// since a time. It reports whether to try the next server now. With maxTries pending tries it does
+// so in the first round only, although a try is then canceled. In the second round no try is
+// canceled, so that a slow server has time to reply.
+func (r *race) recordSilence(since time.Time) bool {
 	if r.current == nil || r.current.repliedSince(since) {
 		return false
 	}
-	r.doubt(r.current)
+	r.markSilent(r.current)
 	return !r.again || len(r.pending) < maxTries
 }
 
-// askNext asks the next server. A server that is down is left out if another one has replied.
+// tryNext tries the next server. A server that is down is left out if another one has replied.
 // Above maxTries the oldest try is canceled: its server was silent for the longest time.
-func (r *race) askNext(ctx context.Context) {
+func (r *race) tryNext(ctx context.Context) {
 	r.current = nil
 	for len(r.list) > 0 && r.current == nil {
 		if s := r.list[0]; r.fallback == nil || !s.isDown() {
@@ -145,7 +146,7 @@ func (r *race) askNext(ctx context.Context) {
 		results <- result{s, m, err}
 	}
 	if len(r.pending) == 1 && len(r.list) == 0 {
-		try() // there is no server to ask meanwhile
+		try() // there is no other server to try meanwhile
 		return
 	}
 	go try()

@@ -81,7 +81,7 @@ func (r *raceTest) query(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
 	defer cancel()
 	begin := time.Now()
-	race := &race{try: r.try, doubt: (*server).setDoubted}
+	race := &race{try: r.try, markSilent: (*server).recordSilence}
 	m, err := race.run(ctx, r.client.order(r.list))
 	took := time.Since(begin).Milliseconds()
 	if err != nil {
@@ -187,7 +187,7 @@ func TestRace_BusyServer(t *testing.T) {
 func TestRace_DownServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaceTest(behaviour{delay: never}, behaviour{delay: time.Millisecond, rcode: dns.RcodeServerFailure})
-		r.list[0].setDoubted()
+		r.list[0].recordSilence()
 		if got := r.query(t); got != "SERVFAIL of 2 after 1" || len(r.tries) != 1 {
 			t.Errorf("%s, tries %v", got, r.tries)
 		}

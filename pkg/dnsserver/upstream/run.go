@@ -17,19 +17,19 @@ var errStopped = errors.New("upstream client is stopped")
 
 // Run owns the connections over TCP and TLS, probes servers that are down until they reply,
 // and detects loops: at the start, after SetServers, every Config.LoopCheck, and after a query
-// that no server answered. When ctx is done it waits until the queries on
-// the connections are answered or time out, closes the connections and returns nil. A
-// query may precede Run, such as during a reload; after Run only UDP works. Run panics if
-// it is running already.
+// that no server answered. When ctx ends, Run waits until the queries on the connections are
+// answered or time out, closes the connections and returns nil. Exchange may be called before
+// Run, such as during a reload. After Run, Exchange uses UDP only. Run panics if it is running
+// already.
 func (c *Client) Run(ctx context.Context) error {
 	c.beginRun(ctx)
 	defer c.cfg.Metrics.register(c)()
-	defer c.cfg.Loop.follow(c)()
+	defer c.cfg.Loop.register(c)()
 	defer c.running.Wait()
 	defer c.endRun() // before Wait, so that no connection is opened during it
 
 	for _, s := range *c.servers.Load() {
-		c.revive(s) // it may have failed before
+		c.probeIfDown(s) // it may have failed before
 	}
 	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()

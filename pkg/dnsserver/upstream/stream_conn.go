@@ -20,7 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
-// errConnClosed is the reason of a close without another one.
+// errConnClosed is the error of queries on a connection that closeIfSilentSince has closed.
 var errConnClosed = errors.New("connection closed")
 
 // streamConn is a connection over TCP or TLS that carries many queries at a time (RFC
@@ -170,7 +170,7 @@ func (c *streamConn) close(reason error) {
 	c.closeLocked(reason)
 }
 
-// c.mu must be held.
+// closeLocked is close. c.mu must be held.
 func (c *streamConn) closeLocked(reason error) {
 	if c.isClosed {
 		return
@@ -210,7 +210,9 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 			return nil, c.err
 		}
 	case <-ctx.Done():
-		c.closeIfSilentSince(begin)
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // the callers have left: that is not silence
+			c.closeIfSilentSince(begin)
+		}
 		return nil, fmt.Errorf("no reply over the connection: %w", ctx.Err())
 	}
 }

@@ -92,7 +92,7 @@ func TestStream_RunEnds(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("Run did not wait for the pending query: %v", err)
+		t.Fatalf("Run did not wait for the pending query: %v", err)
 	default:
 	}
 	close(release)
@@ -101,6 +101,44 @@ func TestStream_RunEnds(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 	expect(t, c, "error: no upstream server replied: "+s.String()+": upstream client is stopped")
+}
+
+// A query whose caller no longer waits says nothing about its connection, which stays open.
+func TestStream_CallersLeave(t *testing.T) {
+	noLeaks(t)
+	const left = 50
+	arrived := make(chan struct{}, left+1)
+	s := serveStream(t, func(conn net.Conn) {
+		for {
+			wire, err := readQuery(conn)
+			if err != nil {
+				return
+			}
+			arrived <- struct{}{}
+			if query := parse(t, wire); !strings.HasPrefix(query.Question[0].Name, "left") {
+				conn.Write(frame(good(t, query)))
+			}
+		}
+	})
+	s.TCP = true
+	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute}, s)
+	defer run(t, c)()
+	for i := range left {
+		ctx, leave := context.WithCancel(t.Context())
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			if _, err := c.Exchange(ctx, ask(fmt.Sprintf("left%d.example.com.", i))); !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that left got %v", err)
+			}
+		})
+		<-arrived
+		leave()
+		caller.Wait()
+	}
+	expect(t, c, "192.0.2.1")
+	if got := s.conns.Load(); got != 1 {
+		t.Errorf("%d connections, want 1", got)
+	}
 }
 
 // Queries share a connection, and replies arrive in any order. Replies that do not match

@@ -21,13 +21,13 @@ const (
 	// udpBuffer has room for replies of servers that exceed udpSize. A reply that
 	// fills it may have been cut by the kernel and counts as truncated.
 	udpBuffer = 4096
-	// maxMismatches is the number of packets that do not match a query over UDP before
-	// it is repeated over TCP, where an attacker cannot guess its way in.
+	// maxMismatches is the number of packets that do not match a query over UDP before it is
+	// repeated over TCP: an attacker who guesses IDs and ports cannot forge a reply there.
 	maxMismatches = 20
 )
 
-// errUseTCP is returned if UDP does not carry the reply.
-var errUseTCP = errors.New("truncated")
+// errUseTCP is returned if the query must be repeated over TCP.
+var errUseTCP = errors.New("reply over UDP is truncated, or packets do not match the query")
 
 // dialUDP returns a socket that is connected to an address.
 func dialUDP(ctx context.Context, address string) (net.Conn, error) {

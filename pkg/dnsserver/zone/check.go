@@ -99,7 +99,7 @@ func (p *Pod) Check(domain fqdn.Name) error {
 // checkAddr accepts the addresses that a record can carry, in their canonical form.
 func checkAddr(addr netip.Addr) error {
 	if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" {
-		return fmt.Errorf("%v is not an address for a DNS record", addr)
+		return fmt.Errorf("%v is not an address for a DNS record: want IPv4 or IPv6, neither mapped nor with a zone", addr)
 	}
 	return nil
 }

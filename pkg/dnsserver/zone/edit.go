@@ -210,9 +210,9 @@ func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service,
 	}
 }
 
-// changedSlices yields the slices from which old and next may not serve the same endpoints, each
-// as in old and as in next; nil: it is not there. old may be nil. A change of one slice yields
-// that slice only, so that a Service with thousands of slices loads in linear time.
+// changedSlices yields the slices from which old and next may serve different endpoints: each as it
+// is in old, and as it is in next, or nil if it is not there. old may be nil. A change of one slice
+// yields that slice only, so that a Service with thousands of slices loads in linear time.
 func changedSlices(old, next *service) iter.Seq2[*EndpointSlice, *EndpointSlice] {
 	var from []*EndpointSlice
 	to := next.slices
@@ -297,8 +297,8 @@ type owner struct {
 	host    string // the endpoint's Hostname
 	cluster bool
 
-	// slices is the number of slices that the endpoint is in. While the controller moves
-	// an endpoint between slices it is in both.
+	// slices is the number of slices that the endpoint is in, and 1 for a cluster IP. While
+	// the controller moves an endpoint between slices it is in both.
 	slices uint32
 }
 

@@ -15,9 +15,9 @@ import (
 // Service each lookup reads as many endpoints as fit into the reply.
 const maxSorted = 1024
 
-// Sample returns at most limit different addresses of a node that is Large, in buf if the
-// capacity suffices: of endpoints that follow a random one, ascending. If there are fewer, it
-// returns all.
+// Sample returns at most limit different addresses of a node that is Large, ascending. They are the
+// addresses of consecutive endpoints, the first of which is random. It writes them to buf if its
+// capacity suffices.
 func (n *Node) Sample(buf []netip.Addr, is4 bool, limit int) []netip.Addr {
 	of := func(yield func(Endpoint, *EndpointSlice) bool) {
 		for ep, slice := range n.svc.servedRandom() {
@@ -45,8 +45,8 @@ func (s *service) servedRandom() iter.Seq2[Endpoint, *EndpointSlice] {
 	return s.servedFirst(slice, rand.IntN(max(1, len(s.slices[slice].Endpoints))))
 }
 
-// servedFirst yields the endpoints that the service serves, beginning with an endpoint of a slice,
-// whose indices these are.
+// servedFirst yields the endpoints that the service serves, beginning at the indices of a slice and
+// of an endpoint in it.
 func (s *service) servedFirst(slice, endpoint int) iter.Seq2[Endpoint, *EndpointSlice] {
 	return func(yield func(Endpoint, *EndpointSlice) bool) {
 		if len(s.slices) == 0 {
@@ -91,9 +91,9 @@ func collectAddrs(buf []netip.Addr, endpoints iter.Seq2[Endpoint, *EndpointSlice
 	return buf[:min(len(buf), limit)]
 }
 
-// sampleTargets returns at least limit targets with a port that match accepts, or all targets. A
-// Service with hostnames, of which several endpoints may share one, has all of its targets sorted
-// after a change: StatefulSets are never that large.
+// sampleTargets returns limit or more targets with a port that match accepts, or else all targets.
+// It returns all targets of a Service with hostnames, because several endpoints may share a
+// hostname: they are sorted once after each change. StatefulSets are never that large.
 func (s *service) sampleTargets(limit int, match func(Port) bool) []Target {
 	if s.named > 0 {
 		return s.targets().endpoints

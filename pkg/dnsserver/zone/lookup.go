@@ -30,11 +30,11 @@ const specVersion = "1.1.0"
 
 // Node is a name that exists, with its records. The zero Node is an empty non-terminal.
 type Node struct {
-	V4, V6 []netip.Addr // A and AAAA, ascending; must not be changed. Empty if Large
+	V4, V6 []netip.Addr // of its A and AAAA records, ascending; empty if Large; must not be changed
 	Large  bool         // it has more than 1,024 addresses, which Sample returns
-	Alias  fqdn.Name    // CNAME; excludes other records
-	Text   string       // TXT
-	Apex   bool         // SOA and NS, of the domain or of a reverse zone
+	Alias  fqdn.Name    // target of its CNAME record, the only record then; "": none
+	Text   string       // of its TXT record; "": none
+	Apex   bool         // it has the SOA and NS records of the domain or of a reverse zone
 
 	snapshot    *Snapshot
 	svc         *service // SRV of its ports
@@ -43,10 +43,10 @@ type Node struct {
 	addr        netip.Addr
 }
 
-// Lookup looks up a name. The second result is the zone that contains the name, whose SOA
-// record a negative answer needs. It is empty for NotInZone. Without configured ranges the
-// reverse name of an address of the cluster is a zone of its own: the names above it are not
-// the cluster's.
+// Lookup looks up a name. The second result is the apex of the zone that contains the name, whose
+// SOA record a negative answer needs. It is empty for NotInZone. Without Config.Reverse each
+// reverse name of an address in the cluster is the apex of a zone: the server is not
+// authoritative for the names above it.
 func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
 	below, ok := name.Within(s.config.Domain)
 	if !ok {

@@ -46,8 +46,8 @@ type Port struct {
 	Number   uint16
 }
 
-// EndpointSlice has the fields of an EndpointSlice that DNS needs. Slices with the address
-// type FQDN or without a Service have no records and must not be put.
+// EndpointSlice has the fields of an EndpointSlice that DNS needs. A slice with the address type
+// FQDN, or without a Service, has no records: the caller must not put it into a zone.
 type EndpointSlice struct {
 	Namespace string
 	Name      string

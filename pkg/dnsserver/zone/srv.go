@@ -39,8 +39,8 @@ func (t *Target) AppendLabel(b []byte) []byte {
 }
 
 // SRVSet is the set of SRV records of a node: one for each target and port number. Their
-// priority is 0. The cost of a set is that of the records that are read from it: a Service
-// may have 100,000 targets, of which few fit into a reply.
+// priority is 0. A record is built when it is read: a Service may have 100,000 targets, of which
+// few fit into a reply.
 type SRVSet struct {
 	Service fqdn.Name // the parent of the labels of the targets
 

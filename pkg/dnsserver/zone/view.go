@@ -20,8 +20,8 @@ type view struct {
 	large  bool         // more than maxSorted addresses: each lookup reads what it needs
 }
 
-// lazyView is a view that is computed without a lock: two readers may compute it at the
-// same time.
+// lazyView is a view that is computed when it is first read. It has no lock, so that two readers
+// may compute the same view at the same time.
 type lazyView struct{ value atomic.Pointer[view] }
 
 // view returns the view of a service that exists.

@@ -28,6 +28,7 @@ type Config struct {
 	// Domain is the cluster domain, such as cluster.local.
 	Domain fqdn.Name
 
+	// Pods selects the names below pod.<zone>. The zero value: PodsDisabled.
 	Pods PodMode
 
 	// Reverse are the ranges for whose reverse names the zone is authoritative: a
@@ -47,10 +48,10 @@ type Zone struct {
 	config  *Config
 	current atomic.Pointer[Snapshot]
 
-	// Used by Update only: the number of the last edit, and the slices and pods.
-	gen    uint64
-	slices map[objectName]*EndpointSlice
-	pods   map[objectName]*Pod
+	// Used by Update only.
+	gen    uint64                        // number of the last edit
+	slices map[objectName]*EndpointSlice // all
+	pods   map[objectName]*Pod           // all
 }
 
 type objectName struct{ namespace, name string }
@@ -76,8 +77,8 @@ func Empty() *Zone {
 // Snapshot returns the zone after the last edit.
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 
-// Update applies an edit atomically. The serial becomes that of the SOA record, unless the
-// present one is newer. An edit without a change keeps the Snapshot and its serial.
+// Update applies an edit atomically and sets the serial of the SOA record. If the present serial
+// is newer (RFC 1982), it stays. An edit without a change keeps the Snapshot and its serial.
 func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	z.gen++
 	now := z.current.Load()

@@ -18,18 +18,18 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// doubt moves a silent server behind the others until it has replied, so that only the queries
-// that wait already wait for it.
-func (c *Client) doubt(s *server) {
-	s.setDoubted()
-	c.revive(s)
+// markSilent moves a silent server behind the others until it has replied, so that no further
+// query waits for it.
+func (c *Client) markSilent(s *server) {
+	s.recordSilence()
+	c.probeIfDown(s)
 }
 
-// revive probes a server that is down, in the background until it replies: no client's query
-// has to find out whether it does. It is a no-op while Run is not running.
-func (c *Client) revive(s *server) {
+// probeIfDown probes a server that is down, in the background until it replies: so no client has
+// to wait for a query that finds out whether it does. It is a no-op while Run is not running.
+func (c *Client) probeIfDown(s *server) {
 	if s.beginProbes() && !c.goInRun(func(ctx context.Context) { c.probeUntilUp(ctx, s) }) {
-		s.endProbes(false)
+		s.endProbes()
 	}
 }
 
@@ -44,11 +44,19 @@ func (s *server) beginProbes() bool {
 	return true
 }
 
-// endProbes reports whether the probes of s may end: it is up, or unless is false.
-func (s *server) endProbes(unless bool) bool {
+// endProbes records that the probes of s have ended.
+func (s *server) endProbes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if unless && s.isDownLocked() {
+	s.probed = false
+}
+
+// endProbesIfUp ends the probes of s if it is up, and reports whether it is. It is one step, so
+// that a failure after it begins new probes.
+func (s *server) endProbesIfUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDownLocked() {
 		return false
 	}
 	s.probed = false
@@ -59,7 +67,11 @@ func (s *server) endProbes(unless bool) bool {
 func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		c.probe(ctx, s)
-		if s.endProbes(ctx.Err() == nil && slices.Contains(*c.servers.Load(), s)) {
+		if s.endProbesIfUp() {
+			return
+		}
+		if ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s) {
+			s.endProbes()
 			return
 		}
 		pause := time.NewTimer(backoff)

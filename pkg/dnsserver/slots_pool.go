@@ -1,0 +1,199 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// replaceAfter is how long a query keeps its slot at least. Servers resolve most names in
+	// less time, and a server that is silent for so long is taken for dead (upstream's
+	// hedgeDelay). unbound has the same default (jostle-timeout).
+	replaceAfter = 200 * time.Millisecond
+
+	// firmShare: a query that takes one of the first limit/firmShare slots keeps it until it
+	// has a reply. Without such slots, servers that take longer than replaceAfter for every
+	// name would complete no query at all under load.
+	firmShare = 4
+
+	// replacerShare: a client may replace queries while it holds less than limit/replacerShare
+	// slots. It is refused a free slot only if 12 other clients or more have taken three
+	// quarters of them.
+	replacerShare = 16
+
+	// replaceChoices is the number of queries, from the one that has waited for the longest
+	// time on, of which one is replaced: the choice costs a few microseconds.
+	replaceChoices = 64
+
+	// The credit of a client grows by one with each reply, and falls by lossCost with each
+	// query that is replaced: replies for half of its queries do not make up for the others.
+	// A client with the least credit still gets replies in firm slots.
+	minCredit, maxCredit = -16, 16
+	lossCost             = 4
+)
+
+// slotPool is a budget whose units are slots of queries that wait for other servers. When the
+// slots are scarce, a query of a client with few takes over the slot of one that has waited for
+// a long time: many clients that ask for names of silent servers leave no slot free, but most
+// other names need theirs for milliseconds.
+//
+// Names that take longer than replaceAfter would fail while such clients are active: their queries
+// have waited as long as those for silent names. But their clients have got replies. So the slot is
+// taken from the client with the least credit.
+type slotPool struct {
+	*budget
+
+	mu             sync.Mutex
+	firm           int64 // slots that are not replaced
+	oldest, newest *slot // the others
+
+	// credits are higher for clients that get replies than for those whose queries are
+	// replaced. Those without an entry have 0.
+	credits map[netip.Addr]int
+}
+
+func newSlotPool(limit int) *slotPool {
+	return &slotPool{budget: newBudget(limit), credits: map[netip.Addr]int{}}
+}
+
+// slot is a unit of a slotPool. All fields are guarded by the mutex of the pool.
+type slot struct {
+	pool         *slotPool
+	grant        grant
+	since        time.Time
+	firm         bool
+	replaced     bool
+	onReplace    context.CancelFunc // nil: not set yet
+	older, newer *slot
+}
+
+// admit takes a slot for a client. The caller must release it.
+func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, rejection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, reason := p.acquire(client, 1)
+	if reason != granted {
+		if g = p.replaceLocked(client, now); g.budget == nil {
+			return nil, reason
+		}
+	}
+	s := &slot{pool: p, grant: g, since: now}
+	if p.firm < p.limit/firmShare {
+		s.firm = true
+		p.firm++
+		return s, granted
+	}
+	s.older, p.newest = p.newest, s
+	if s.older == nil {
+		p.oldest = s
+	} else {
+		s.older.newer = s
+	}
+	return s, granted
+}
+
+// replaceLocked takes the slot of another query and returns it for a client, or the zero grant.
+func (p *slotPool) replaceLocked(client netip.Addr, now time.Time) grant {
+	if p.heldBy(client) >= max(1, p.limit/replacerShare) {
+		return grant{}
+	}
+	s := p.replaceableLocked(now)
+	if s == nil {
+		return grant{}
+	}
+	p.removeLocked(s)
+	s.replaced = true
+	if s.onReplace != nil {
+		s.onReplace()
+	}
+	p.addCreditLocked(s.grant.client, -lossCost)
+	return s.grant.moveTo(client)
+}
+
+// replaceableLocked returns the slot to replace, or nil: of the queries that have waited for the
+// longest time, the first one of the client with the least credit.
+func (p *slotPool) replaceableLocked(now time.Time) (chosen *slot) {
+	least, s := maxCredit+1, p.oldest
+	for range replaceChoices {
+		if s == nil || now.Sub(s.since) < replaceAfter {
+			break
+		}
+		if credit := p.credits[s.grant.client]; credit < least {
+			chosen, least = s, credit
+		}
+		s = s.newer
+	}
+	return chosen
+}
+
+// addCreditLocked changes the credit of a client. It forgets all credits if there are too many: those
+// of active clients are soon known again.
+func (p *slotPool) addCreditLocked(client netip.Addr, n int) {
+	credit := min(max(p.credits[client]+n, minCredit), maxCredit)
+	if int64(len(p.credits)) >= p.limit {
+		clear(p.credits)
+	}
+	p.credits[client] = credit
+}
+
+// removeLocked removes a slot that is not firm from the list.
+func (p *slotPool) removeLocked(s *slot) {
+	if s.older == nil {
+		p.oldest = s.newer
+	} else {
+		s.older.newer = s.newer
+	}
+	if s.newer == nil {
+		p.newest = s.older
+	} else {
+		s.newer.older = s.older
+	}
+}
+
+// use returns a context that ends when the slot is replaced. The caller must call cancel.
+func (s *slot) use(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(ctx)
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.onReplace = cancel
+	if s.replaced {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// isReplaced reports whether another query has taken the slot.
+func (s *slot) isReplaced() bool {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.replaced
+}
+
+// recordReply records that the query got a reply.
+func (s *slot) recordReply() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addCreditLocked(s.grant.client, 1)
+}
+
+// release returns the slot unless it is replaced. It must be called once.
+func (s *slot) release() {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case s.replaced:
+		return
+	case s.firm:
+		p.firm--
+	default:
+		p.removeLocked(s)
+	}
+	s.grant.release()
+}
