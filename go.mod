@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/containerd/nri v0.12.5
 	github.com/fsnotify/fsnotify v1.10.1
+	github.com/go-json-experiment/json v1.27.2
 	github.com/google/go-cmp v0.7.0
 	github.com/miekg/dns v1.1.73
 	github.com/owenrumney/go-sarif/v2 v2.3.3
@@ -33,7 +34,6 @@ require (
 
 require (
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
-	github.com/moby/spdystream v0.5.1 // indirect
 	k8s.io/streaming v0.37.2 // indirect
 )
 

@@ -9,14 +9,15 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/agent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the node agent that writes the resolv.conf of pods",
-		Long: `Run the node agent. The NRI relay, the command nri, notifies it of each sandbox and
-container. Before the first container of a pod is created, the agent writes the DNS
+		Long: `Run the node agent. The NRI relay ("dnsconfigurer nri") notifies it of each sandbox
+and container. Before the first container of a pod is created, the agent writes the DNS
 configuration of the policy engine into the resolv.conf that the runtime mounts into the
 containers of the pod. The kubelet and its configuration do not change.
 
@@ -24,16 +25,16 @@ If the pod is not found in time, its containers start with the kubelet's DNS, an
 file is written when the pod is found. If the pod is not found at all, or a check fails,
 the file stays as it is.
 
-The node facts are required, preferably as the kubelet's own configuration file. They have
-no defaults. If the DNS configuration that the kubelet computed does not follow from them,
-the file stays as it is.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
+have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
+lead to another DNS configuration than the kubelet computed, the file stays as it is.
 
 Flags override the configuration file. The files are read again when they change, and at
 once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
 		Example: `  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml
   dnsconfigurer agent --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	kind := config.AgentKind()
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
@@ -54,7 +55,7 @@ once on SIGHUP. If the configuration is invalid, the agent keeps the previous on
 		writer.Logger().Info("starting", "version", version())
 		server := agent.Server{Source: source, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		if err := server.Run(cmd.Context(), c); err != nil {
-			return loggedError{err, c.LogFormat}
+			return daemon.Failure{Err: err, Format: c.LogFormat}
 		}
 		return nil
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // eventTimeout limits the event on the node: its API server may be down.
@@ -21,48 +23,44 @@ func bypassCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bypass",
 		Short: "Let the kubelet use the container runtime without the shim, and return",
-		Long: `Let the kubelet use the container runtime without the shim, until the command bypass off.
+		Long: `Let the kubelet use the container runtime without the shim, until "dnsconfigurer bypass off".
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
 bypass on when the shim has failed five times in a minute.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: requireCommand,
+		RunE: usage.RequireCommand,
 	}
 	cmd.AddCommand(bypassOnCommand(), bypassOffCommand())
 	return cmd
 }
 
 func bypassOnCommand() *cobra.Command {
-	f, reason := nodeFlags{}, ""
+	n, reason := install.Node{}, ""
 	cmd := &cobra.Command{
 		Use:     "on",
 		Short:   "Stop the shim, and let the kubelet use the container runtime directly",
 		Example: `  dnsconfigurer bypass on --reason "wrong search list, see ticket"`,
-		Args:    noArguments,
+		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := f.endpoints()
-			if err != nil {
-				return err
-			}
-			began, err := f.bypassSwitch(e).On(cmd.Context(), reason)
+			began, err := n.StartBypass(cmd.Context(), reason)
 			if err != nil {
 				return err
 			}
 			if began {
-				f.report(cmd, events.ReasonBypassBegan,
+				reportBypass(cmd, &n, events.ReasonBypassBegan,
 					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
 			return nil
 		},
 	}
-	f.register(cmd)
-	f.registerMetrics(cmd)
+	addNodeFlags(cmd.Flags(), &n)
+	addMetricsFlag(cmd.Flags(), &n)
 	cmd.Flags().StringVar(&reason, "reason", "requested by a command", "`TEXT` for the event on the node and for the command status")
 	return cmd
 }
 
 func bypassOffCommand() *cobra.Command {
-	f := nodeFlags{}
+	n := install.Node{}
 	cmd := &cobra.Command{
 		Use:   "off",
 		Short: "Start the shim, and let the kubelet use it again",
@@ -71,38 +69,27 @@ func bypassOffCommand() *cobra.Command {
 The kubelet keeps its connection to the container runtime until it or the container runtime is
 restarted: restart it, or set --restart-kubelet.`,
 		Example: `  dnsconfigurer bypass off --restart-kubelet`,
-		Args:    noArguments,
+		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := f.endpoints()
-			if err != nil {
+			if err := n.EndBypass(cmd.Context()); err != nil {
 				return err
 			}
-			if err := f.bypassSwitch(e).Off(cmd.Context()); err != nil {
-				return err
-			}
-			f.report(cmd, events.ReasonBypassEnded, "the kubelet uses the shim again")
-			switch {
-			case !f.live():
-				return nil
-			case f.restartKubelet:
-				return systemctl().Restart(cmd.Context(), f.kubeletUnit)
-			}
-			printf(cmd, "the kubelet uses the shim after: systemctl restart %s", f.kubeletUnit)
-			return nil
+			reportBypass(cmd, &n, events.ReasonBypassEnded, "the kubelet uses the shim again")
+			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	f.register(cmd)
-	f.registerMetrics(cmd)
-	f.registerKubelet(cmd)
-	f.registerRestart(cmd)
+	addNodeFlags(cmd.Flags(), &n)
+	addMetricsFlag(cmd.Flags(), &n)
+	addKubeletFlag(cmd.Flags(), &n)
+	addRestartFlag(cmd.Flags(), &n)
 	return cmd
 }
 
-// report sends an event about the node. A failure is a warning: the node works.
-func (f *nodeFlags) report(cmd *cobra.Command, reason, message string) {
+// reportBypass sends an event about the node. A failure is a warning: the node works.
+func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
 	defer cancel()
-	if err := shim.ReportBypass(ctx, f.path(f.config), f.path(state), version(), reason, message); err != nil {
+	if err := shim.ReportBypass(ctx, n.ConfigPath(), n.StatePath(), version(), reason, message); err != nil {
 		output.WriteError(cmd.ErrOrStderr(), err)
 	}
 }

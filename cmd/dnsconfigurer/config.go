@@ -4,18 +4,13 @@
 package main
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/filecheck"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func configCommand() *cobra.Command {
@@ -23,7 +18,7 @@ func configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Print defaults of configuration files, and check files",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  requireCommand,
+		RunE:  usage.RequireCommand,
 	}
 	cmd.AddCommand(configDefaultsCommand(), configCheckCommand())
 	return cmd
@@ -37,11 +32,11 @@ func configDefaultsCommand() *cobra.Command {
 			"KIND is " + strings.Join(v1alpha1.Kinds(), " or ") + ".",
 		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
 		ValidArgs: v1alpha1.Kinds(),
-		Args:      oneArgument("KIND"),
+		Args:      usage.OneArgument("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := v1alpha1.Defaults(args[0])
 			if err != nil {
-				return usageError{err}
+				return usage.Error{Err: err}
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
@@ -50,7 +45,7 @@ func configDefaultsCommand() *cobra.Command {
 }
 
 func configCheckCommand() *cobra.Command {
-	c := checker{}
+	o := filecheck.Options{}
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
@@ -74,69 +69,21 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
   dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
   dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/ -R
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
-		Args: oneArgument("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
+		Args: usage.OneArgument("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
+				return err
+			}
+			if args[0] == "-" {
+				return usage.Errorf("want a FILE, got standard input: paths in the file are relative to it")
+			}
+			return reported(o.Run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+		},
 	}
-	cmd.Flags().BoolVar(&c.noFiles, "no-files", false, "check FILE without the files that it names, and without required fields")
-	formatFlag(cmd, &c.output, "`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
-	c.manifests.register(cmd.Flags())
+	cmd.Flags().BoolVar(&o.NoFiles, "no-files", false,
+		"check only the fields of FILE: do not read the files that it names, and accept missing fields")
+	usage.FormatFlag(cmd, &o.Format,
+		"`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
+	addManifestFlags(cmd.Flags(), &o.Input)
 	return cmd
-}
-
-type checker struct {
-	output    string
-	noFiles   bool
-	manifests manifestFlags
-}
-
-func (c *checker) run(cmd *cobra.Command, path string) error {
-	if err := checkOutput(c.output, "text", "json"); err != nil {
-		return err
-	}
-	err := c.checkFile(cmd, path)
-	if len(c.manifests.Paths) == 0 || err != nil && !errors.Is(err, errReported) {
-		return err
-	}
-	return cmp.Or(c.printChanges(cmd, path), err)
-}
-
-// checkFile checks the configuration file at path and prints the findings.
-func (c *checker) checkFile(cmd *cobra.Command, path string) error {
-	check := filecheck.File
-	if c.noFiles {
-		check = filecheck.Fields
-	}
-	found, problem := check(path)
-	if c.output == "json" {
-		found, problem = append(found, filecheck.ErrorFindings(path, problem)...), nil
-	}
-	if err := output.WriteFileFindings(cmd.OutOrStdout(), c.output, path, found); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	if problem == nil && slices.ContainsFunc(found, isError) {
-		return errReported
-	}
-	return problem
-}
-
-func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
-
-// printChanges prints what the node rules of the file at path change for the pods of the
-// manifests.
-func (c *checker) printChanges(cmd *cobra.Command, path string) error {
-	rules, err := filecheck.LoadRules(path)
-	if err != nil {
-		return err
-	}
-	m, readErr := c.manifests.ReadPods(cmd.InOrStdin())
-	output.WriteNotes(cmd.ErrOrStderr(), m)
-	out := output.RuleChanges{Stdout: cmd.OutOrStdout(), JSON: c.output == "json"}
-	for _, w := range m.Workloads {
-		w = w.OnNode(c.manifests.namespace, rules.Node.Name)
-		before, after := rules.Decide(w.PolicyPod())
-		if err := out.Write(w, &before, &after); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	return errors.Join(readErr, out.Close())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/clusterdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func dnsCommand() *cobra.Command {
@@ -32,7 +33,7 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
   dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml
   dnsconfigurer dns --listen 0.0.0.0:53 --snapshot /var/lib/dnsconfigurer/dns.snapshot --http :8080
   dnsconfigurer dns --manifests examples/ --stub-domain corp.example=192.0.2.1,192.0.2.2`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	kind := config.DNSKind()
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -14,8 +15,8 @@ func handoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handover",
 		Short: "Replace the running shim by a new process without a failed call",
-		Long: `Replace the running shim by a new process of the program and the configuration that are
-installed now. The new process takes over the socket and serves before the previous one stops
+		Long: `Replace the running shim by a new process, which uses the binary and the configuration that
+are installed now. The new process takes over the socket and serves before the previous one stops
 accepting connections. The previous one then completes its calls, up to handoverTimeout.
 
 The command returns when the new process serves. If the new process fails, does not become
@@ -26,7 +27,7 @@ The running shim starts the new process, with its own command line and environme
 flags, and changes of the systemd unit, take effect after a restart.`,
 		Example: `  systemctl reload dnsconfigurer-shim.service
   dnsconfigurer handover --config /etc/dnsconfigurer/shim.yaml`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	kind := config.SocketKind()
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())

@@ -18,8 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func main() {
@@ -38,35 +39,47 @@ const (
 // errReported is returned by a command that has already written why it fails.
 var errReported = errors.New("reported")
 
+// reported returns the error of a command: err, or errReported if err is nil and the command has
+// not passed. The command has then written the reason.
+func reported(passed bool, err error) error {
+	if err == nil && !passed {
+		return errReported
+	}
+	return err
+}
+
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(flagUsageError)
+	root.SetFlagErrorFunc(usage.FlagError)
 
 	cmd, err := root.ExecuteContextC(ctx)
-	if flags, ok := errors.AsType[config.FlagError](err); ok {
-		err = usageError{flags.Unwrap()}
+	wrong, isUsage := errors.AsType[usage.Error](err)
+	if isUsage {
+		err = wrong
 	}
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
-	case logError(cmd, stderr, err):
-		if errors.As(err, &usage) {
+	case daemon.LogFailure(stderr, logFormat(cmd), err):
+		if isUsage {
 			return exitUsage
 		}
 		return exitFailed
-	case errors.As(err, &usage):
-		output.WriteError(stderr, usage.error)
+	case isUsage:
+		output.WriteError(stderr, wrong.Err)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	}
-	output.WriteError(stderr, unwrapLogged(err))
+	if failure, ok := errors.AsType[daemon.Failure](err); ok {
+		err = failure.Err
+	}
+	output.WriteError(stderr, err)
 	return exitFailed
 }
 
@@ -81,13 +94,13 @@ func rootCommand(args []string) *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return usage.UnknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
 	}
 	root.SetVersionTemplate(newVersion().String())
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(usage.HelpCommand())
 	root.AddCommand(
 		renderCommand(), validateCommand(), lookupCommand(), doctorCommand(),
 		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),

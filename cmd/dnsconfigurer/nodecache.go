@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodecache"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func nodeCacheCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func nodeCacheCommand() *cobra.Command {
 		Long: `Run the node-local DNS cache. Names of the cluster are forwarded to the cluster DNS,
 others to the upstream servers of the node.
 
-Names of pods with the policy ClusterFirstWithAutopath are sent to the cluster DNS with
+Queries of pods with the policy ClusterFirstWithAutopath are sent to the cluster DNS with
 the search list in an EDNS0 option. If the cluster DNS does not support the option, the
 cache expands the search list itself.
 
@@ -34,7 +35,7 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
   dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 --listen [fd00:20::10]:53 --http 127.0.0.1:9353
   dnsconfigurer nodecache --cluster-dns 127.0.0.1:1053 --listen 127.0.0.1:2053
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	kind := config.NodeCacheKind()
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())

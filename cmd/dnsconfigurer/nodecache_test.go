@@ -82,9 +82,7 @@ func TestNodeCache(t *testing.T) {
 		{"intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "intranet.corp.example."}, // found by the cluster DNS
 		{"other.ap.k8s.io.", dns.TypeA, "NXDOMAIN"},
 	} {
-		if got := n.ask(tt.name, tt.qtype); got != tt.want {
-			t.Errorf("%s: %s, want %s\n%s", tt.name, got, tt.want, n.log.String())
-		}
+		n.says(tt.name, tt.qtype, tt.want)
 	}
 
 	// The search domains of the node change, for running pods too.
@@ -118,9 +116,7 @@ func TestNodeCache(t *testing.T) {
 		!strings.Contains(got, "\ncluster DNS "+n.cluster.addr+": does not answer") {
 		t.Errorf("/readyz says %s", got)
 	}
-	if got := n.ask("www.other.example.", dns.TypeTXT); got != `"node"` {
-		t.Errorf("a name outside the cluster: %s", got)
-	}
+	n.says("www.other.example.", dns.TypeTXT, `"node"`)
 }
 
 // TestNodeCache_Option: the cluster DNS expands search lists for a node that uses its option
@@ -136,13 +132,9 @@ func TestNodeCache_Option(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNodeCacheWith(t, "corp.example", tt.cluster, tt.node)
 			for _, p := range []*dnsProcess{&n.dnsProcess, n.cluster} { // names are not restricted to networks
-				if got := p.ask("payments.search.shop.cluster.local.ap.example.", dns.TypeA); got != "payments.shop.svc.cluster.local." {
-					t.Errorf("payments leads to %s\n%s", got, p.log.String())
-				}
+				p.says("payments.search.shop.cluster.local.ap.example.", dns.TypeA, "payments.shop.svc.cluster.local.")
 			}
-			if got := n.ask("intranet.search.shop.cluster.local.ap.example.", dns.TypeTXT); got != "intranet.corp.example." {
-				t.Errorf("intranet leads to %s\n%s", got, n.log.String())
-			}
+			n.says("intranet.search.shop.cluster.local.ap.example.", dns.TypeTXT, "intranet.corp.example.")
 			for _, result := range []string{"expanded", "silent"} {
 				line := fmt.Sprintf("dnsconfigurer_dns_autopath_sent_total{result=%q} 0\n", result)
 				if none := strings.Contains(get(t, n.http, "/metrics"), line); none == (result == tt.want) {
@@ -172,17 +164,11 @@ func TestNodeCache_Reload(t *testing.T) {
 	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\n"+
 		"ednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
 		"configuration applied", `fields="[clusterDomain autopathSuffix ednsOption]"`)
-	if got := n.ask("a.cluster.local.", dns.TypeTXT); got != `"other"` {
-		t.Errorf("the cluster DNS says %s", got)
-	}
+	n.says("a.cluster.local.", dns.TypeTXT, `"other"`)
 	// It does not support the option: the cache expands the list, and the first name exists.
-	if got := n.ask("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "a.shop.svc.cluster.local." {
-		t.Errorf("a search list leads to %s", got)
-	}
+	n.says("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "a.shop.svc.cluster.local.")
 	reread("upstreams: []\n", "keeping the previous one", "nodecache.yaml: clusterDNS: missing")
-	if got := n.ask("b.cluster.local.", dns.TypeTXT); got != `"other"` {
-		t.Errorf("the cluster DNS says %s", got)
-	}
+	n.says("b.cluster.local.", dns.TypeTXT, `"other"`)
 }
 
 // TestNodeCache_DeadDomain: the name after a domain without replies is found by the first

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/relay"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func nriCommand() *cobra.Command {
@@ -28,7 +28,7 @@ plugin registers, containerd starts no pod until the containers that are being s
 have stopped.`,
 		Example: `  dnsconfigurer nri
   dnsconfigurer nri --socket /var/run/nri/nri.sock --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	server := relay.Server{Version: version()}
 	flags := cmd.Flags()
@@ -36,16 +36,16 @@ have stopped.`,
 	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
 	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none")
 	logFormat := flags.String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
-	completeFlag(cmd, "log-format", "text", "json")
+	usage.Complete(cmd, "log-format", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for flag, path := range map[string]string{"socket": server.Socket, "agent": server.Agent} {
 			if !filepath.IsAbs(path) {
-				return usageError{fmt.Errorf("--%s: %q is not an absolute path", flag, path)}
+				return usage.Errorf("--%s: %q is not an absolute path", flag, path)
 			}
 		}
 		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
 		if err != nil {
-			return usageError{fmt.Errorf("--log-format: %w", err)}
+			return usage.Errorf("--log-format: %w", err)
 		}
 		defer writer.Start()()
 		defer daemon.TuneRuntime()()

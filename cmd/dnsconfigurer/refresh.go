@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func refreshCommand() *cobra.Command {
@@ -36,7 +36,7 @@ agent runs, or a shim with a statusSocket.`,
 	return cmd
 }
 
-// podsFunc is a call of the agent for a pod, NAMESPACE/NAME, or for all pods if it is "".
+// podsFunc calls the agent for a pod, NAMESPACE/NAME. The empty string means all pods.
 type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 
 // runForPods makes cmd a command that calls the agent for one pod or for all.
@@ -44,10 +44,10 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 	client, all := nodestatus.Client{}, false
 	registerSocket(cmd, &client)
 	cmd.Flags().BoolVar(&all, "all", false, "all pods of the node")
-	cmd.Args = atMostOnePod
+	cmd.Args = usage.AtMostOnePod
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if all == (len(args) == 1) {
-			return usageError{errors.New("want one NAMESPACE/NAME, or --all")}
+			return usage.Errorf("want one NAMESPACE/NAME, or --all")
 		}
 		results, err := call(client, cmd.Context(), strings.Join(args, ""))
 		if err != nil {
@@ -55,34 +55,14 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 		}
 		failed := false
 		for _, r := range results {
-			line := fmt.Sprintf("%s/%s: %s", r.Namespace, r.Name, r.Result)
-			if r.Detail != "" {
-				line += ": " + r.Detail
-			}
-			printf(cmd, "%s", line)
+			fmt.Fprintln(cmd.OutOrStdout(), r)
 			failed = failed || r.Result == string(events.Failed)
 		}
-		if failed {
-			return errReported
-		}
-		return nil
+		return reported(!failed, nil)
 	}
 }
 
 // registerSocket adds the flag for the socket of the agent.
 func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
 	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
-}
-
-// atMostOnePod accepts no argument or one NAMESPACE/NAME.
-func atMostOnePod(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return usageError{fmt.Errorf("want one NAMESPACE/NAME, got %d arguments", len(args))}
-	}
-	for _, a := range args {
-		if namespace, name, found := strings.Cut(a, "/"); !found || namespace == "" || name == "" {
-			return usageError{fmt.Errorf("%q is not NAMESPACE/NAME", a)}
-		}
-	}
-	return nil
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -34,20 +36,21 @@ severity error, for example because the pod would not start or the API server re
   kubectl get deployments -A -o yaml | dnsconfigurer render - -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
-	r.manifests.register(cmd.Flags())
-	formatFlag(cmd, &r.output, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", output.RenderFormats...)
+	addManifestFlags(cmd.Flags(), &r.manifests)
+	usage.FormatFlag(cmd, &r.output, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", output.RenderFormats...)
 	r.node.Register(cmd.Flags())
 	return cmd
 }
 
 type renderFlags struct {
-	manifests manifestFlags
+	manifests manifest.Input
 	output    string
 	node      config.NodeFlags
 }
 
 func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
-	if err := cmp.Or(checkOutput(r.output, output.RenderFormats...), r.manifests.check(args)); err != nil {
+	r.manifests.Paths = append(r.manifests.Paths, args...)
+	if err := cmp.Or(usage.CheckFormat(r.output, output.RenderFormats...), r.manifests.Check()); err != nil {
 		return err
 	}
 	node, err := r.node.Load()
@@ -68,9 +71,13 @@ func (r *renderFlags) run(cmd *cobra.Command, args []string) error {
 	m, readErr := r.manifests.ReadPods(cmd.InOrStdin())
 	output.WriteNotes(cmd.ErrOrStderr(), m)
 	out := output.Renderer{Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Format: r.output}
+	if node.HostAssumed {
+		out.HostNote = fmt.Sprintf("pods get the search domains or servers in %s of this machine: "+
+			"set --resolv-conf to that of a node", node.ResolvConf)
+	}
 	failed := false
 	for _, w := range m.Workloads {
-		w = w.OnNode(r.manifests.namespace, node.Name)
+		w = w.OnNode(r.manifests.Namespace, node.Name)
 		d := engine.Decide(w.PolicyPod(), host)
 		o := workload.Object(w, node.Name)
 		if d.Findings, err = rules.AddRefusals(cmd.Context(), o, d.Findings); err != nil {

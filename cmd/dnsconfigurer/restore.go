@@ -12,10 +12,10 @@ import (
 func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore NAMESPACE/NAME | --all",
-		Short: "Write the kubelet's resolv.conf of running pods of this node back",
-		Long: `Write the text that the kubelet computed back into the resolv.conf of a pod of this node, or
-of all pods. The pod is left alone from then on, also after a restart: its sandbox
-keeps this file. The command refresh for this pod ends that.
+		Short: "Restore the kubelet's resolv.conf in running pods of this node",
+		Long: `Write the text that the kubelet computed into the resolv.conf of a pod of this node, or of
+all pods. The agent does not rewrite a restored file, also after a restart of the agent, until
+"dnsconfigurer refresh" is run for the pod. A new sandbox of the pod is decided again.
 
 Exit code 1 if a file cannot be restored, for example because the pod has changed it. Run it
 as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,

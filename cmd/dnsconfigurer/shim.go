@@ -14,6 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // shimCommand returns the command shim. args are the arguments of the process.
@@ -26,9 +27,9 @@ unchanged, except RunPodSandbox: it replaces the DNS configuration in the reques
 of the policy engine. If the pod is not found, or a check fails, the request passes
 unchanged.
 
-The node facts are required, preferably as the kubelet's own configuration file. They have
-no defaults. If the DNS configuration that the kubelet sent does not follow from them, the
-request passes unchanged.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
+have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
+lead to another DNS configuration than the kubelet sent, the request passes unchanged.
 
 Flags override the configuration file. The files are read again when they change, and
 at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one. If it
@@ -44,7 +45,7 @@ socket or runtime endpoint ends it.`,
 	logFormats := []string{"text", "json"}
 	logFormat := cmd.Flags().String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
 	completeValues(cmd, source)
-	completeFlag(cmd, "log-format", logFormats...)
+	usage.Complete(cmd, "log-format", logFormats...)
 	run := func(cmd *cobra.Command, problem error) error {
 		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
 		if err != nil {
@@ -59,14 +60,14 @@ socket or runtime endpoint ends it.`,
 		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		return server.Run(cmd.Context())
 	}
-	cmd.RunE = func(cmd *cobra.Command, rest []string) error { return run(cmd, noArguments(cmd, rest)) }
+	cmd.RunE = func(cmd *cobra.Command, rest []string) error { return run(cmd, usage.NoArguments(cmd, rest)) }
 	// After a rollback the unit may have a flag that this version does not know.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		parseKnownFlags(cmd.Flags(), args)
 		if help, _ := cmd.Flags().GetBool("help"); help {
-			return flagUsageError(cmd, err)
+			return usage.FlagError(cmd, err)
 		}
-		return run(cmd, describeFlagError(cmd, err))
+		return run(cmd, usage.DescribeFlagError(cmd, err))
 	})
 	return cmd
 }

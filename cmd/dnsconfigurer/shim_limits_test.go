@@ -69,7 +69,7 @@ func TestShim_ManyUnsafeOptions(t *testing.T) {
 	}
 }
 
-// TestShim_LookupTimeout has an API server that takes a second for a pod. The pod is found if
+// TestShim_LookupTimeout has an API server that takes three seconds for a pod. The pod is found if
 // lookupTimeout allows that; the field takes effect on reload.
 func TestShim_LookupTimeout(t *testing.T) {
 	api := newClusterAPI(t)
@@ -82,7 +82,7 @@ func TestShim_LookupTimeout(t *testing.T) {
 			kubeapi.Stall(w, r)
 			return
 		}
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second) // far from the default of a second
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(web) // fails if the lookup has ended
 	})

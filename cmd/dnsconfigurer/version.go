@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func versionCommand() *cobra.Command {
@@ -20,9 +21,9 @@ func versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this binary",
 		Example: "  dnsconfigurer version -o json",
-		Args:    noArguments,
+		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := checkOutput(format, "text", "json"); err != nil {
+			if err := usage.CheckFormat(format, "text", "json"); err != nil {
 				return err
 			}
 			if format == "json" {
@@ -36,7 +37,7 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	formatFlag(cmd, &format, "`FORMAT`: text or json", "text", "json")
+	usage.FormatFlag(cmd, &format, "`FORMAT`: text or json", "text", "json")
 	return cmd
 }
 

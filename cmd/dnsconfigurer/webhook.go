@@ -13,6 +13,7 @@ import (
 	admissionserver "github.com/dnsconfigurer/dnsconfigurer/internal/admission/server"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func webhookCommand() *cobra.Command {
@@ -21,10 +22,11 @@ func webhookCommand() *cobra.Command {
 		Short: "Run the admission webhook that validates the DNS of pods",
 		Long: `Run the admission webhook. It denies pods that would not start, and warns of DNS
 settings that the node would truncate. At ` + webhook.PathMutate + ` it replaces the dnsPolicy
-ClusterFirstWithAutopath by one that API servers before 1.36 accept.
+ClusterFirstWithAutopath, which the API server refuses, by an annotation and a policy that it
+accepts. From Kubernetes 1.36 on, an admission policy can do this instead.
 
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
-writes the objects that register the webhook in a cluster.
+prints the objects that register the webhook in a cluster.
 
 When a StatefulSet is scaled, the webhook reads it from the API server. Without an API
 server, scaling is admitted unchecked.
@@ -37,7 +39,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
   dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
   dnsconfigurer webhook manifests --cert-manager-issuer selfsigned | kubectl apply -f -`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 	}
 	cmd.AddCommand(webhookManifestsCommand())
 	source := config.WebhookFlags(cmd.Flags())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/manifests"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func webhookManifestsCommand() *cobra.Command {
@@ -20,6 +21,9 @@ ValidatingWebhookConfiguration and MutatingWebhookConfiguration; the Deployment,
 ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and unless --scale=false the
 permission to read StatefulSets, to validate their scale.
 
+In a namespace that other objects use, set --create-namespace=false. Otherwise "kubectl delete"
+of the output deletes the namespace with everything in it.
+
 With --self-signed the server issues its certificate. With --cert-manager-issuer
 cert-manager issues it. With --ca-file you issue it: FILE has the CA certificate, and you
 create the Secret dnsconfigurer-webhook-tls with tls.key and tls.crt, for the name
@@ -29,11 +33,11 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
   dnsconfigurer webhook manifests --self-signed --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
-		Args: noArguments,
+		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := o.Parse()
 			if err != nil {
-				return usageError{err}
+				return usage.Error{Err: err}
 			}
 			if o.CAFile != "" {
 				if err := c.LoadBundle(o.CAFile); err != nil {
@@ -50,7 +54,9 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
-	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; none is published yet")
+	f.BoolVar(&o.CreateNamespace, "create-namespace", true,
+		"write the Namespace; false for one that exists, which must outlive the webhook")
+	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
 	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown, no rule counts them")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
 	f.StringVar(&o.Issuer, "cert-manager-issuer", "",

@@ -5,10 +5,9 @@ package main
 
 import (
 	"crypto/tls"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -110,16 +109,10 @@ func postReview(addr, body string) (code int, text string) {
 // kernel drops those of the program before a cgroup exceeds its limit.
 func peakMemory(t *testing.T, p *process.Process) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Fatalf("the command has ended: %v\n%s", err, p.Log())
+	peak, err1 := p.Memory("VmHWM")
+	files, err2 := p.Memory("RssFile")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
 	}
-	field := func(name string) (kib int) {
-		_, after, _ := strings.Cut(string(status), name)
-		if _, err := fmt.Sscan(after, &kib); err != nil {
-			t.Fatalf("no %s in\n%s", name, status)
-		}
-		return kib
-	}
-	return field("VmHWM:") - field("RssFile:")
+	return peak - files
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,15 +74,18 @@ func TestWebhookScale(t *testing.T) {
 		{"the set again", func() { api.SetFault(nil) }, "spec.replicas: FQDN cassandra-dc-east-10."},
 	} {
 		step.change()
-		requests++
-		if _, got := reviewOf(t, addr, eleven); !strings.Contains(got, step.want) || !strings.Contains(got, `"allowed":true`) {
-			t.Errorf("%s: %s", step.name, got)
-		}
-		if n := api.Requests()["get statefulsets"]; n != requests {
-			t.Fatalf("%s: %d requests to the API server, want %d", step.name, n, requests)
+		for got := ""; !strings.Contains(got, step.want); { // again if a busy machine exceeds webhook.OpenTimeout
+			_, got = reviewOf(t, addr, eleven)
+			requests++
+			if n := api.Requests()["get statefulsets"]; n != requests || !strings.Contains(got, `"allowed":true`) {
+				t.Fatalf("%s: %d requests to the API server, want %d; %s", step.name, n, requests, got)
+			}
+			if requests == 100 {
+				t.Fatalf("%s: %s", step.name, got)
+			}
 		}
 	}
-	for _, want := range []string{`endpoint="validate",operation="UPDATE",verdict="unread"} 6`,
+	for _, want := range []string{fmt.Sprintf(`endpoint="validate",operation="UPDATE",verdict="unread"} %d`, requests-2),
 		`endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {
 		if metrics := get(t, p.http, "/metrics"); !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s:\n%s", want, metrics)

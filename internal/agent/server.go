@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -39,8 +40,13 @@ type Server struct {
 	agent  *sandboxdns.Applier
 	drops  *events.Drops
 	taints *startuptaint.Metrics
-	relays atomic.Int32 // connections
-	synced atomic.Int32 // connections with the sandboxes of the runtime
+	facts  atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
+	relays atomic.Int32                       // connections
+	synced atomic.Int32                       // connections with the sandboxes of the runtime
+
+	mu           sync.Mutex // held while settings are applied
+	applied      int        // number of configurations that were applied
+	inferredHost bool       // the resolvConf of facts was inferred
 }
 
 // Run serves with configuration c until ctx ends.
@@ -71,7 +77,13 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 		status := nodestatus.Server{
 			Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods,
 		}
-		listen := func() (net.Listener, error) { return cri.Listen(path) }
+		listen := func() (net.Listener, error) {
+			l, err := cri.Listen(path)
+			if err != nil {
+				return nil, fmt.Errorf("statusSocket: %w", err)
+			}
+			return l, nil
+		}
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
 	}
 	s.Log.Info("serving", "listen", c.Listen)
@@ -82,6 +94,9 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 func (s *Server) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
 	a.Component, a.Version, a.Relays = "agent", s.Version, int(s.relays.Load())
+	if a.NodeFacts = s.facts.Load(); a.NodeFacts == nil {
+		a.Problems = append(a.Problems, errFactsUnknown.Error())
+	}
 	if err := s.ready(); err != nil {
 		a.Problems = append(a.Problems, err.Error())
 	}
@@ -97,10 +112,30 @@ func (s *Server) ready() error {
 
 // apply applies c. The background task keeps pods and the host's file up to date.
 func (s *Server) apply(c config.Agent) (daemon.Task, error) {
-	host, err := decision.NewHostWatcher(c.Node.HostConfig(), s.Log)
-	if err != nil {
-		return nil, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	task, err := s.applyLocked(c)
+	if err == nil {
+		s.applied++
+		s.inferredHost = c.InferNodeFacts && c.AgentConfiguration.Node.ResolvConf == nil
 	}
+	return task, err
+}
+
+// applyIfCurrent calls apply if no configuration after the one with this number was applied: the
+// task of a configuration runs until the next one is applied.
+func (s *Server) applyIfCurrent(number int, apply func() (daemon.Task, error)) (task daemon.Task, current bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applied != number {
+		return nil, false, nil
+	}
+	task, err = apply()
+	return task, true, err
+}
+
+// applyLocked is apply with s.mu held.
+func (s *Server) applyLocked(c config.Agent) (daemon.Task, error) {
 	pods := decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)
 	if c.InCluster {
 		pods = decision.NewInClusterConfig(c.Manifests, c.Node.Name)
@@ -112,24 +147,50 @@ func (s *Server) apply(c config.Agent) (daemon.Task, error) {
 	if lookups.ClientErr != nil {
 		return nil, lookups.ClientErr
 	}
+	lookups.FollowAnnotations(sandboxdns.FollowedAnnotations(), s.agent.PodChanged)
+	var following daemon.Task
+	if c.InferNodeFacts {
+		following, err = s.infer(c, lookups)
+	} else {
+		following, err = s.applyFacts(c, lookups, sourceConfiguration, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tasks := []daemon.Task{following, lookups.Run}
+	if c.Taint != (config.Taint{}) {
+		tasks = append(tasks, s.newRemover(c, lookups).Run)
+	}
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
+}
+
+// applyFacts applies c, whose node facts have this source. The background task keeps the host's
+// file up to date.
+func (s *Server) applyFacts(c config.Agent, lookups *decision.Lookups, source string, observed observeFunc) (daemon.Task, error) {
+	host, err := decision.NewHostWatcher(c.Node.HostConfig(), s.Log)
+	if err != nil {
+		return nil, err
+	}
 	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: decision.HostFiles(host),
 		Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
 	if hook.Mode == cri.Force {
 		hook.Lookup = lookups.LookupForced
 	}
-	lookups.FollowAnnotations(sandboxdns.FollowedAnnotations(), s.agent.PodChanged)
 	notify := decision.NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
-	s.agent.SetSettings(sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups))
-	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
+	settings := sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups)
+	settings.Observed = observed
+	s.agent.SetSettings(settings)
+	facts := &v1alpha1.NodeFacts{Source: source, ClusterDNS: []string{}, ClusterDomain: c.Node.ClusterDomain, ResolvConf: c.Node.ResolvConf}
+	for _, a := range c.Node.ClusterDNS {
+		facts.ClusterDNS = append(facts.ClusterDNS, a.String())
+	}
+	s.facts.Store(facts)
+	s.Log.Info("configuration applied", "mode", c.Mode(), "source", source, "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
 		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
-	tasks := []daemon.Task{decision.RunHostWatcher(host), notify, lookups.Run}
-	if c.Taint != (config.Taint{}) {
-		tasks = append(tasks, s.newRemover(c, lookups).Run)
-	}
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, decision.RunHostWatcher(host), notify) }, nil
 }
 
 // newRemover returns what removes the startup taint when a relay is connected to the agent and to

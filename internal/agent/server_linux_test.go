@@ -23,8 +23,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 const serverConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
@@ -78,7 +80,7 @@ func TestServer_Refresh(t *testing.T) {
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
 	count := func(outcome, drift, text string) (n int) {
 		t.Helper()
-		list, err := client.Pods(t.Context())
+		list, err := client.Pods(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +168,7 @@ func TestServer_LookupTimeout(t *testing.T) {
 	}
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
 	await(t, func() bool {
-		list, err := client.Pods(t.Context())
+		list, err := client.Pods(t.Context(), "")
 		return err == nil && len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
 	})
 }
@@ -206,6 +208,9 @@ func TestServer_StartupTaint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer relay.Close()
+	if err := relay.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	// The relay is connected, and the runtime is not.
 	creating := sandboxevent.Event{Kind: sandboxevent.Creating, Sequence: 1, Sandbox: sandboxevent.Sandbox{ID: "a"}}
 	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, creating} {
@@ -223,6 +228,30 @@ func TestServer_StartupTaint(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, func() bool { return patches.Load() > 0 })
+}
+
+// TestServer_StatusSocketInUse: an agent whose statusSocket another process serves, such as a shim,
+// serves its relay, and its log names the field.
+func TestServer_StatusSocketInUse(t *testing.T) {
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostText,
+	})
+	other, err := cri.Listen(filepath.Join(dir, "status.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	log := new(logbuffer.Buffer)
+	startServerWithLog(t, filepath.Join(dir, "agent.yaml"), log)
+	await(t, func() bool {
+		return strings.Contains(log.String(), "statusSocket: "+dir+"/status.sock.lock is locked by another process, a shim or an agent")
+	})
+	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay.Close()
 }
 
 // shortDir returns a directory for sockets, whose paths are limited.
@@ -273,13 +302,16 @@ func sandboxEvent(dir string, i int) sandboxevent.Event {
 }
 
 // startServer runs an agent until the test ends.
-func startServer(t *testing.T, file string) {
+func startServer(t *testing.T, file string) { startServerWithLog(t, file, io.Discard) }
+
+func startServerWithLog(t *testing.T, file string, out io.Writer) {
+	t.Helper()
 	source := config.AgentKind().FromFile(file)
 	c, err := source.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer, err := daemon.NewLogWriter(io.Discard, "text")
+	writer, err := daemon.NewLogWriter(out, "text")
 	if err != nil {
 		t.Fatal(err)
 	}

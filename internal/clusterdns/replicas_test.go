@@ -5,9 +5,7 @@ package clusterdns_test
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,18 +99,7 @@ func (r *replica) rcode(name string) int {
 	return m.Rcode
 }
 
-func (r *replica) metrics() string {
-	page, err := http.Get("http://" + r.http + "/metrics")
-	if err != nil {
-		return err.Error()
-	}
-	defer page.Body.Close()
-	text, err := io.ReadAll(page.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
+func (r *replica) metrics() string { return process.Page(r.http, "/metrics") }
 
 // balance forwards the queries to a UDP address to a server. It returns the address.
 func balance(t *testing.T, server string) string {

@@ -18,15 +18,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// Server is a cluster DNS server.
+// Server is a cluster DNS server. All fields are required, except Reload.
 type Server struct {
-	Source  *config.Source[config.DNS]
-	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of this binary
+	Source  *config.Source[config.DNS] // of the configuration, for reloads
+	Reload  <-chan os.Signal           // see daemon.Reloader.Signal
+	Version string                     // of this binary
 	Log     *slog.Logger
 }
 
-// Run serves with configuration c until ctx ends or a task of the server fails.
+// Run serves with configuration c until ctx ends, and then returns nil. It returns an error if a
+// part of the server cannot start, or a task of the server fails. It validates all of c before it
+// opens a socket.
 func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	z, err := newZone(c)
 	if err != nil {
@@ -44,7 +46,7 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	if err != nil {
 		return err
 	}
-	data, err := s.newSource(c, z, registry, func(uid string) {
+	source, err := s.newSource(c, z, registry, func(uid string) {
 		// A cluster DNS server and a node cache must not have the same key.
 		server.SetReplicas(fmt.Sprintf("cluster DNS %s of cluster %s", c.Domain, uid))
 	})
@@ -65,8 +67,8 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	group := daemon.Group{
 		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }},
 		// Names change and queries are forwarded in the lameduck time, too. The background task of
-		// the reloader has the TCP and TLS connections to upstream servers.
-		Last: []daemon.Task{data.run, reloader.Run},
+		// the reloader owns the TCP and TLS connections to upstream servers.
+		Last: []daemon.Task{source.run, reloader.Run},
 	}
 	if c.HTTP != "" {
 		l, err := daemon.ListenHTTP(ctx, c.HTTP)
@@ -74,7 +76,7 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 			sockets.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return data.ready(z) }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return source.ready(z) }}
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.Serve(ctx, l) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
@@ -90,8 +92,8 @@ func newZone(c config.DNS) (*zone.Zone, error) {
 	return zone.New(zone.Config{Domain: c.Domain, Pods: c.PodMode(), Reverse: c.Reverse, Local: local})
 }
 
-// localAddrs returns the addresses at which other machines reach a server that listens on
-// these. An unspecified or loopback address is replaced by all addresses of the machine.
+// localAddrs returns the addresses at which other machines reach a server with these addresses to
+// listen on. For an unspecified or loopback address it returns all addresses of the machine.
 func localAddrs(listen []netip.AddrPort) ([]netip.Addr, error) {
 	var local []netip.Addr
 	for _, l := range listen {

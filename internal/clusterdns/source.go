@@ -20,14 +20,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// source updates the zone.
+// source is where the objects of a zone come from: manifests, or the API server.
 type source struct {
-	run    func(context.Context) error
-	status func() []zonesync.Status // nil: manifests
+	run    func(context.Context) error // updates the zone until the context ends
+	status func() []zonesync.Status    // of the watches of the API server; nil: manifests
 }
 
-// newSource returns the source of z: the manifests, or the API server. It calls identified with
-// the identity of the cluster when that is known.
+// newSource returns the source of z. It calls identified with the UID of the cluster as soon as
+// that is known, which it never is with manifests.
 func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Registerer, identified func(uid string)) (source, error) {
 	if len(c.Manifests) > 0 {
 		dirs, err := zonesync.NewDirectories(zonesync.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: s.Log})
@@ -60,8 +60,8 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 	return source{api.Run, api.Status}, nil
 }
 
-// ready returns an error if the names of the cluster are not loaded, and details about
-// their source. Stale names do not make a server unready: they are better than none.
+// ready returns an error if the cluster zone is not loaded, and details about its source. A server
+// with stale names is ready: stale names are better than no names.
 func (s source) ready(z *zone.Zone) (details []string, err error) {
 	switch now := z.Snapshot(); {
 	case !now.Loaded():

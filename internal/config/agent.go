@@ -4,6 +4,8 @@
 package config
 
 import (
+	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,7 +19,7 @@ type Agent struct {
 	v1alpha1.AgentConfiguration
 
 	Node   Node
-	Engine *policy.Engine
+	Engine *policy.Engine // nil: InferNodeFacts is set, see WithFacts
 	Lookup time.Duration
 	Verify time.Duration // VerifyInterval
 	Taint  Taint         // StartupTaint; zero: none
@@ -36,6 +38,9 @@ func AgentKind() *Kind[Agent] {
 			if c.Kubeconfig != "" {
 				s.files.track(c.Kubeconfig) // the client reads it
 			}
+			if c.InferNodeFacts {
+				return c.finishInferred(s)
+			}
 			c.Node, c.Engine, err = finishNode(c.AgentConfiguration.Node, c.Autopath, c.Mode(), s)
 			return err
 		},
@@ -50,6 +55,55 @@ func AgentKind() *Kind[Agent] {
 
 // Mode returns the mode of the agent.
 func (c *Agent) Mode() cri.Mode { return cri.Mode(c.AgentConfiguration.Mode) }
+
+// finishInferred is finishNode for node facts that are inferred. The other fields must be valid with
+// any facts.
+func (c *Agent) finishInferred(s *Source[Agent]) (err error) {
+	if c.AgentConfiguration.Node.NodeName == "" {
+		return s.missing("node.nodeName", "")
+	}
+	if c.Node, err = newNode(c.AgentConfiguration.Node, c.Autopath, nodeFacts{}, &s.files, s.origin); err != nil {
+		return err
+	}
+	_, err = c.WithFacts([]netip.Addr{netip.IPv6Loopback()}, v1alpha1.DefaultClusterDomain, c.Node.ResolvConf)
+	return err
+}
+
+// WithFacts returns the configuration with inferred node facts.
+func (c *Agent) WithFacts(clusterDNS []netip.Addr, clusterDomain, resolvConf string) (Agent, error) {
+	with := *c
+	with.Node.ClusterDNS, with.Node.ClusterDomain, with.Node.ResolvConf = clusterDNS, clusterDomain, resolvConf
+	var err error
+	with.Engine, err = with.Node.Engine()
+	return with, err
+}
+
+// checkInferNodeFacts returns an error if InferNodeFacts is combined with other sources of the
+// facts, or with a mode that does not compare them.
+func checkInferNodeFacts(c *Agent) error {
+	n := &c.AgentConfiguration.Node
+	var others []string
+	for _, o := range []struct {
+		path string
+		set  bool
+	}{
+		{"node.kubeletConfig", n.KubeletConfig != ""}, {"node.kubeletConfigDir", n.KubeletConfigDir != ""},
+		{"node.clusterDNS", n.ClusterDNS != nil}, {"node.clusterDomain", n.ClusterDomain != nil},
+	} {
+		if o.set {
+			others = append(others, o.path)
+		}
+	}
+	switch {
+	case !c.InferNodeFacts:
+		return nil
+	case others != nil:
+		return conflictError{others}
+	case c.Mode() == cri.Force:
+		return errors.New("cannot be combined with mode Force, which writes files without comparing the facts")
+	}
+	return nil
+}
 
 var agentFields = []Field[Agent]{
 	{
@@ -83,16 +137,13 @@ var agentFields = []Field[Agent]{
 		Check: checkStartupTaint,
 	},
 	{
+		Path: "inferNodeFacts", At: func(c *Agent) any { return &c.InferNodeFacts },
+		Check: checkInferNodeFacts,
+	},
+	{
 		Path: "manifests", Flag: "manifests", At: func(c *Agent) any { return &c.Manifests },
 		Usage: manifestsUsage,
 	},
-	{
-		Path: "http", Flag: "http", Restart: true, At: func(c *Agent) any { return &c.HTTP },
-		Usage: httpUsage, Check: func(c *Agent) error { return checkAddress(c.HTTP) },
-	},
-	{
-		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *Agent) any { return &c.LogFormat },
-		Usage: logFormatUsage, Values: logFormats,
-		Check: func(c *Agent) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
-	},
+	httpField(func(c *Agent) *string { return &c.HTTP }),
+	logFormatField(func(c *Agent) *string { return &c.LogFormat }),
 }

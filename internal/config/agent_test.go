@@ -32,6 +32,7 @@ func TestAgent_Values(t *testing.T) {
 		want  string // part of the error; "": there is none
 	}{
 		{"", ""},
+		{"inferNodeFacts: true", "inferNodeFacts: cannot be combined with "},
 		{"lookupTimeout: 100ms", ""},
 		{"lookupTimeout: 99ms", `lookupTimeout: "99ms": want 100ms to 30s`},
 		{"lookupTimeout: 30s", ""},
@@ -68,5 +69,30 @@ func TestAgent_Taint(t *testing.T) {
 		if err != nil || c.Taint != want {
 			t.Errorf("%s: %v, %v, want %v", text, c.Taint, err, want)
 		}
+	}
+}
+
+// TestAgent_InferNodeFacts: without other sources of the facts there is no engine before WithFacts.
+func TestAgent_InferNodeFacts(t *testing.T) {
+	load := func(lines string) (Agent, error) {
+		file := filepath.Join(t.TempDir(), "agent.yaml")
+		text := strings.Replace(agentFile, "clusterDNS: [10.96.0.10], clusterDomain: cluster.local, ", "", 1)
+		if err := os.WriteFile(file, []byte(text+"inferNodeFacts: true\n"+lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return AgentKind().FromFile(file).Load()
+	}
+	c, err := load("")
+	if err != nil || c.Engine != nil {
+		t.Fatalf("%v, %v", c.Engine, err)
+	}
+	if with, err := c.WithFacts(nil, "d.example", "/r"); err != nil || with.Engine == nil || with.Node.ClusterDomain != "d.example" {
+		t.Errorf("%+v, %v", with.Node, err)
+	}
+	if _, err := c.WithFacts(nil, "not a domain", "/r"); err == nil {
+		t.Error("an invalid domain is accepted")
+	}
+	if _, err := load("mode: Force\n"); err == nil || !strings.Contains(err.Error(), "inferNodeFacts: cannot be combined with mode Force") {
+		t.Errorf("mode Force: %v", err)
 	}
 }

@@ -22,15 +22,9 @@ const maxTTL = 3600
 
 // Usage texts of flags that several commands have.
 const (
-	listenUsage        = "`ADDR:PORT` to serve on, UDP and TCP; repeatable"
-	httpUsage          = "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none"
-	clusterDomainUsage = "`DOMAIN` of the cluster"
-	stubDomainUsage    = "`ZONE=ADDR,..`: a domain with servers of its own; repeatable"
-	suffixUsage        = "autopath `DOMAIN`: names below it are expanded"
-	logFormatUsage     = "`FORMAT` of the log: text or json"
+	listenUsage = "`ADDR:PORT` to serve on, UDP and TCP; repeatable"
+	suffixUsage = "autopath `DOMAIN`: names below it are expanded"
 )
-
-var logFormats = []string{"text", "json"}
 
 // DNS is a validated DNSConfiguration.
 type DNS struct {
@@ -63,7 +57,7 @@ func DNSKind() *Kind[DNS] {
 			return DNS{DNSConfiguration: c}, err
 		},
 		finish: func(c *DNS, s *Source[DNS]) error {
-			c.ManifestsOrigin = s.origin("manifests")
+			c.ManifestsOrigin = s.origin("manifests").Name()
 			return nil
 		},
 		Fields: dnsFields,
@@ -79,10 +73,7 @@ var dnsFields = []Field[DNS]{
 			return err
 		},
 	},
-	{
-		Path: "http", Flag: "http", Restart: true, At: func(c *DNS) any { return &c.HTTP },
-		Usage: httpUsage, Check: func(c *DNS) error { return checkAddress(c.HTTP) },
-	},
+	httpField(func(c *DNS) *string { return &c.HTTP }),
 	{
 		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *DNS) any { return &c.Kubeconfig },
 		Usage: "kubeconfig `FILE` of the API server; empty: in-cluster configuration",
@@ -117,15 +108,7 @@ var dnsFields = []Field[DNS]{
 			return err
 		},
 	},
-	{
-		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true,
-		At:    func(c *DNS) any { return &c.ClusterDomain },
-		Usage: clusterDomainUsage,
-		Check: func(c *DNS) (err error) {
-			c.Domain, err = parseClusterDomain(&c.ClusterDomain)
-			return err
-		},
-	},
+	clusterDomainField(func(c *DNS) (*string, *fqdn.Name) { return &c.ClusterDomain, &c.Domain }),
 	{
 		Path: "reverseCIDRs", Flag: "reverse-cidr", Restart: true, At: func(c *DNS) any { return &c.ReverseCIDRs },
 		Usage: "`CIDR` of Services and pods; unknown addresses in it get NXDOMAIN; repeatable",
@@ -170,29 +153,11 @@ var dnsFields = []Field[DNS]{
 		},
 		Clear: func(c *DNS) { c.Upstreams = nil }, // which would take precedence
 	},
-	{
-		Path: "upstreamPolicy", Flag: "upstream-policy", At: func(c *DNS) any { return &c.UpstreamPolicy },
-		Usage: policyUsage, Values: upstream.Policies(),
-		Check: func(c *DNS) error {
-			c.Forward.Policy = parsePolicy(&c.UpstreamPolicy)
-			return nil
-		},
-	},
-	{
-		Path: "stubDomains", Flag: "stub-domain", At: func(c *DNS) any { return &c.StubDomains },
-		Usage: stubDomainUsage,
-		Check: func(c *DNS) (err error) {
-			c.Forward.Stubs, err = parseStubDomains(c.StubDomains, clusterZones{c.Domain, c.Reverse, c.AutopathSuffix})
-			return err
-		},
-	},
-	{
-		Path: "localNames.specialUse", Restart: true, At: func(c *DNS) any { return &c.LocalNames.SpecialUse },
-		Check: func(c *DNS) error {
-			c.Local.SpecialUse = parseDefaultTrue(&c.LocalNames.SpecialUse)
-			return nil
-		},
-	},
+	upstreamPolicyField(func(c *DNS) (*string, *upstream.Policy) { return &c.UpstreamPolicy, &c.Forward.Policy }),
+	stubDomainsField(
+		func(c *DNS) (*[]v1alpha1.StubDomain, *[]upstream.StubDomain) { return &c.StubDomains, &c.Forward.Stubs },
+		func(c *DNS) clusterZones { return clusterZones{c.Domain, c.Reverse, c.AutopathSuffix} }),
+	specialUseField(func(c *DNS) (**bool, *bool) { return &c.LocalNames.SpecialUse, &c.Local.SpecialUse }),
 	{
 		Path: "localNames.privateReverse", Restart: true, At: func(c *DNS) any { return &c.LocalNames.PrivateReverse },
 		Check: func(c *DNS) error {
@@ -258,11 +223,7 @@ var dnsFields = []Field[DNS]{
 			return err
 		},
 	},
-	{
-		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *DNS) any { return &c.LogFormat },
-		Usage: logFormatUsage, Values: logFormats,
-		Check: func(c *DNS) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
-	},
+	logFormatField(func(c *DNS) *string { return &c.LogFormat }),
 }
 
 // parseHostSuffixes parses the search domains of the nodes.

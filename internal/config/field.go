@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
@@ -56,7 +57,7 @@ type Kind[C any] struct {
 // Defaults returns the configuration of an empty file.
 func (k *Kind[C]) Defaults() C {
 	var c C
-	k.check(&c, fieldPath) // finds no problem: only finish requires fields
+	k.check(&c, inField) // finds no problem: only finish requires fields
 	return c
 }
 
@@ -89,7 +90,7 @@ func joinProblems(problems []problem) error {
 
 // check validates all fields of c and returns all problems. name returns the name of a field
 // in their messages.
-func (k *Kind[C]) check(c *C, name func(path string) string) (problems []problem) {
+func (k *Kind[C]) check(c *C, origin func(path string) kube.Location) (problems []problem) {
 	for _, f := range k.Fields {
 		err := f.checkValues(c)
 		if err == nil && f.Check != nil {
@@ -103,7 +104,7 @@ func (k *Kind[C]) check(c *C, name func(path string) string) (problems []problem
 			if other, ok := errors.AsType[conflictError](e); ok {
 				paths = append(paths, other.paths...)
 			}
-			problems = append(problems, problem{paths, describe(f.Path, e, name)})
+			problems = append(problems, problem{paths, describe(f.Path, e, origin)})
 		}
 	}
 	return problems
@@ -119,25 +120,25 @@ func (f *Field[C]) checkValues(c *C) error {
 }
 
 // describe adds the name of the field at path to its error.
-func describe(path string, err error, name func(path string) string) error {
+func describe(path string, err error, origin func(path string) kube.Location) error {
 	if item, ok := errors.AsType[itemError](err); ok {
-		return fmt.Errorf("%s: %w", name(fmt.Sprintf("%s[%d]", path, item.index)), item.error)
+		return &kube.InputError{Location: origin(fmt.Sprintf("%s[%d]", path, item.index)), Err: item.error}
 	}
 	if below, ok := errors.AsType[belowError](err); ok {
-		return fmt.Errorf("%s: %w", name(path+below.path), below.error)
+		return &kube.InputError{Location: origin(path + below.path), Err: below.error}
 	}
 	if other, ok := errors.AsType[conflictError](err); ok {
 		names := make([]string, len(other.paths))
 		for i, p := range other.paths {
-			names[i] = name(p)
+			names[i] = origin(p).Name()
 		}
 		err = conflictError{names}
 	}
-	return fmt.Errorf("%s: %w", name(path), err)
+	return &kube.InputError{Location: origin(path), Err: err}
 }
 
-// fieldPath names a field by its path in the file.
-func fieldPath(path string) string { return path }
+// inField returns the location of a field of an unknown file.
+func inField(path string) kube.Location { return kube.Location{Field: path} }
 
 // An itemError is about one item of a list.
 type itemError struct {

@@ -86,11 +86,11 @@ func testDefaults[C any](t *testing.T, k *Kind[C]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems := k.check(&printed, fieldPath); problems != nil {
+	if problems := k.check(&printed, inField); problems != nil {
 		t.Errorf("%s: %v", k.Name, problems)
 	}
 	var empty C
-	if problems := k.check(&empty, fieldPath); problems != nil {
+	if problems := k.check(&empty, inField); problems != nil {
 		t.Errorf("%s: an empty file: %v", k.Name, problems)
 	}
 	for _, f := range k.Fields {

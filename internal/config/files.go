@@ -5,6 +5,7 @@ package config
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // files reads configuration files and detects changes. The zero value is ready for use. It is
@@ -98,13 +100,21 @@ func (f *files) changed() bool {
 func ReadKind(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the configuration: %w", err)
+		return "", unreadable(path, err)
 	}
 	t, err := v1alpha1.ReadTypeMeta(data)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return "", &kube.InputError{Location: kube.Location{File: path}, Err: err}
 	}
 	return t.Kind, nil
+}
+
+// unreadable returns the error of reading the file at path, without the system call.
+func unreadable(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == path {
+		err = e.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // relativeTo resolves name from the directory of file, as the kubelet does in its own

@@ -28,16 +28,6 @@ type Forward struct {
 	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
 }
 
-// policyUsage is the usage text of --upstream-policy.
-const policyUsage = "`ORDER` in which upstream servers are tried: sequential, random or roundRobin"
-
-// parsePolicy returns the order of upstream servers. It sets *text to the default if it is
-// empty.
-func parsePolicy(text *string) upstream.Policy {
-	*text = cmp.Or(*text, string(upstream.Sequential))
-	return upstream.Policy(*text)
-}
-
 // parseServers parses servers to forward to.
 func parseServers(texts []string) (servers []upstream.Server, _ error) {
 	var problems []error

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -23,16 +24,19 @@ type Node struct {
 	Name     string
 	Findings []policy.Finding // about the facts themselves
 
-	uplink     string                // path of the uplink file of systemd-resolved; "": the default of hostresolv
-	uplinkMode hostresolv.UplinkMode // whether pods get the uplink file instead of the stub file
-	origins    map[string]string     // by field of policy.Node: the flag, or the file and its field
+	// HostAssumed is set if nothing names the node's resolv.conf: it is that of this machine.
+	HostAssumed bool
+
+	uplink     string                   // path of the uplink file of systemd-resolved; "": the default of hostresolv
+	uplinkMode hostresolv.UplinkMode    // whether pods get the uplink file instead of the stub file
+	origins    map[string]kube.Location // by field of policy.Node: the flag, or the file and its field
 }
 
 // Engine returns an engine for n. Its errors name the flag or the field of the file.
 func (n Node) Engine() (*policy.Engine, error) {
 	engine, err := policy.New(n.Node)
-	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field] != "" {
-		err = fmt.Errorf("%s: %s", n.origins[e.Field], e.Problem)
+	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field].Field != "" {
+		err = &kube.InputError{Location: n.origins[e.Field], Err: errors.New(e.Problem)}
 	}
 	return engine, err
 }
@@ -121,22 +125,26 @@ type nodeFacts struct {
 	dns                []string
 	domain, resolvConf string
 
-	dnsOrigin, domainOrigin string
+	dnsOrigin, domainOrigin kube.Location
 	dnsFromKubelet          bool
+	hostAssumed             bool // resolvConf is that of this machine, which may not be the node
 
 	findings []policy.Finding
 }
 
 // clusterFacts are the facts of a cluster with default settings.
 func clusterFacts() nodeFacts {
-	return nodeFacts{dns: []string{v1alpha1.DefaultClusterDNS}, domain: v1alpha1.DefaultClusterDomain, domainOrigin: "--cluster-domain"}
+	return nodeFacts{
+		dns: []string{v1alpha1.DefaultClusterDNS}, domain: v1alpha1.DefaultClusterDomain,
+		domainOrigin: inField("--cluster-domain"),
+	}
 }
 
 // newNode returns the node that c describes. c must be valid. Facts that c does not set are
 // read from its KubeletConfig and KubeletConfigDir. If they are not set, either, they are those
 // in facts.
 func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts,
-	f *files, origin func(path string) string) (Node, error) {
+	f *files, origin func(path string) kube.Location) (Node, error) {
 	if c.KubeletConfig != "" || c.KubeletConfigDir != "" {
 		var err error
 		if facts, err = readKubelet(f, c.KubeletConfig, c.KubeletConfigDir); err != nil {
@@ -150,11 +158,11 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 		facts.domain, facts.domainOrigin = *c.ClusterDomain, origin("node.clusterDomain")
 	}
 	if c.ResolvConf != nil {
-		facts.resolvConf = *c.ResolvConf
+		facts.resolvConf, facts.hostAssumed = *c.ResolvConf, false
 	}
 	n := Node{
-		Name: c.NodeName, uplink: c.UplinkResolvConf, Findings: facts.findings,
-		origins: map[string]string{"clusterDomain": facts.domainOrigin, "autopath.suffix": origin("autopath.suffix")},
+		Name: c.NodeName, HostAssumed: facts.hostAssumed, uplink: c.UplinkResolvConf, Findings: facts.findings,
+		origins: map[string]kube.Location{"clusterDomain": facts.domainOrigin, "autopath.suffix": origin("autopath.suffix")},
 	}
 	n.ClusterDomain, n.ResolvConf = facts.domain, facts.resolvConf
 	n.ClusterDNS = parseAddrs(facts.dns)
@@ -182,7 +190,7 @@ func (f *nodeFacts) invalidDNS() (findings []policy.Finding) {
 		}
 		findings = append(findings, policy.Finding{
 			Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
-			Message: fmt.Sprintf("%s[%d]: %q is not an IP address: skipped by the kubelet", f.dnsOrigin, i, text),
+			Message: fmt.Sprintf("%s[%d]: %q is not an IP address: skipped by the kubelet", f.dnsOrigin.Name(), i, text),
 			Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
 		})
 	}
@@ -270,7 +278,7 @@ func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
 		},
 		{
 			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName },
-			Usage: "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix",
+			Usage: "`NAME` of the node, whose pods are looked up; static pods get -NAME as a suffix",
 		},
 		{
 			Path: "node.allowedOverrides", At: func(c *C) any { return &at(c).AllowedOverrides },

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -19,10 +18,10 @@ func readKubelet(f *files, path, dir string) (nodeFacts, error) {
 	if path != "" {
 		data, err := f.read(path)
 		if err != nil {
-			return nodeFacts{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
+			return nodeFacts{}, fmt.Errorf("the kubelet's configuration: %w", unreadable(path, err))
 		}
 		if k, err = kube.ParseKubeletConfiguration(data); err != nil {
-			return nodeFacts{}, multierr.Prefix(path, err)
+			return nodeFacts{}, (&Places{file: path}).locate(err)
 		}
 	}
 	misspelled := k.Misspelled
@@ -38,8 +37,8 @@ func readKubelet(f *files, path, dir string) (nodeFacts, error) {
 		return nodeFacts{}, err
 	}
 	facts := nodeFacts{
-		dns: k.ClusterDNS, dnsOrigin: cmp.Or(origins["clusterDNS"], path) + ": clusterDNS", dnsFromKubelet: true,
-		domain: k.ClusterDomain, domainOrigin: cmp.Or(origins["clusterDomain"], path) + ": clusterDomain",
+		dns: k.ClusterDNS, dnsOrigin: kube.Location{File: cmp.Or(origins["clusterDNS"], path), Field: "clusterDNS"}, dnsFromKubelet: true,
+		domain: k.ClusterDomain, domainOrigin: kube.Location{File: cmp.Or(origins["clusterDomain"], path), Field: "clusterDomain"},
 		resolvConf: kube.DefaultResolvConf,
 	}
 	switch {

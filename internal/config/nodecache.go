@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -44,10 +46,10 @@ func NodeCacheKind() *Kind[NodeCache] {
 			case len(c.ClusterDNS) > 0:
 				return nil
 			case s.path != "":
-				return s.missing("clusterDNS")
+				return s.missing("clusterDNS", "")
 			}
 			// There is no default: a wrong server would deny names that exist.
-			return FlagError{errors.New("no cluster DNS server configured: set --cluster-dns or clusterDNS")}
+			return usage.Errorf("no cluster DNS server configured: set --cluster-dns or clusterDNS")
 		},
 		Fields: nodeCacheFields,
 	}
@@ -75,27 +77,18 @@ var nodeCacheFields = []Field[NodeCache]{
 		Values: []string{v1alpha1.NotrackAuto, v1alpha1.NotrackDisabled},
 		Check:  func(c *NodeCache) error { return setDefault(&c.Notrack, v1alpha1.NotrackAuto) },
 	},
-	{
-		Path: "http", Flag: "http", Restart: true, At: func(c *NodeCache) any { return &c.HTTP },
-		Usage: httpUsage, Check: func(c *NodeCache) error { return checkAddress(c.HTTP) },
-	},
+	httpField(func(c *NodeCache) *string { return &c.HTTP }),
 	{
 		Path: "clusterDNS", Flag: "cluster-dns", At: func(c *NodeCache) any { return &c.ClusterDNS },
 		Usage: "`ADDR[:PORT]` or tcp://ADDR[:PORT] of the cluster DNS; repeatable",
 		Check: func(c *NodeCache) (err error) {
-			c.Forward.Cluster, err = parseServers(c.ClusterDNS)
-			return err
+			if c.Forward.Cluster, err = parseServers(c.ClusterDNS); err != nil {
+				return err
+			}
+			return checkOtherServers(c.Forward.Cluster, c.Addrs)
 		},
 	},
-	{
-		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true,
-		At:    func(c *NodeCache) any { return &c.ClusterDomain },
-		Usage: clusterDomainUsage,
-		Check: func(c *NodeCache) (err error) {
-			c.Domain, err = parseClusterDomain(&c.ClusterDomain)
-			return err
-		},
-	},
+	clusterDomainField(func(c *NodeCache) (*string, *fqdn.Name) { return &c.ClusterDomain, &c.Domain }),
 	{
 		Path: "reverseCIDRs", Flag: "reverse-cidr", At: func(c *NodeCache) any { return &c.ReverseCIDRs },
 		Usage: "`CIDR` of Services and pods, whose reverse names are sent to the cluster DNS; " +
@@ -122,29 +115,13 @@ var nodeCacheFields = []Field[NodeCache]{
 			return nil
 		},
 	},
-	{
-		Path: "upstreamPolicy", Flag: "upstream-policy", At: func(c *NodeCache) any { return &c.UpstreamPolicy },
-		Usage: policyUsage, Values: upstream.Policies(),
-		Check: func(c *NodeCache) error {
-			c.Forward.Policy = parsePolicy(&c.UpstreamPolicy)
-			return nil
+	upstreamPolicyField(func(c *NodeCache) (*string, *upstream.Policy) { return &c.UpstreamPolicy, &c.Forward.Policy }),
+	stubDomainsField(
+		func(c *NodeCache) (*[]v1alpha1.StubDomain, *[]upstream.StubDomain) {
+			return &c.StubDomains, &c.Forward.Stubs
 		},
-	},
-	{
-		Path: "stubDomains", Flag: "stub-domain", At: func(c *NodeCache) any { return &c.StubDomains },
-		Usage: stubDomainUsage,
-		Check: func(c *NodeCache) (err error) {
-			c.Forward.Stubs, err = parseStubDomains(c.StubDomains, clusterZones{c.Domain, c.Reverse, c.AutopathSuffix})
-			return err
-		},
-	},
-	{
-		Path: "localNames.specialUse", Restart: true, At: func(c *NodeCache) any { return &c.LocalNames.SpecialUse },
-		Check: func(c *NodeCache) error {
-			c.Local.SpecialUse = parseDefaultTrue(&c.LocalNames.SpecialUse)
-			return nil
-		},
-	},
+		func(c *NodeCache) clusterZones { return clusterZones{c.Domain, c.Reverse, c.AutopathSuffix} }),
+	specialUseField(func(c *NodeCache) (**bool, *bool) { return &c.LocalNames.SpecialUse, &c.Local.SpecialUse }),
 	{
 		Path: "autopathSuffix", Flag: "autopath-suffix", Restart: true, At: func(c *NodeCache) any { return &c.AutopathSuffix },
 		Usage: suffixUsage,
@@ -173,11 +150,20 @@ var nodeCacheFields = []Field[NodeCache]{
 	limitField(limitSearchBurst, func(c *NodeCache) *int { return &c.Limits.SearchBurst }, nil),
 	limitField(limitConnections, func(c *NodeCache) *int { return &c.Limits.MaxConnections }, nil),
 	limitField(limitClient, func(c *NodeCache) *int { return &c.Limits.MaxClientConnections }, nil),
-	{
-		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *NodeCache) any { return &c.LogFormat },
-		Usage: logFormatUsage, Values: logFormats,
-		Check: func(c *NodeCache) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
-	},
+	logFormatField(func(c *NodeCache) *string { return &c.LogFormat }),
+}
+
+// checkOtherServers checks that none of the servers is the node cache itself, which listens on
+// addrs: each query would come back until its time is over.
+func checkOtherServers(servers []upstream.Server, addrs []netip.AddrPort) error {
+	var problems []error
+	for i, s := range servers {
+		if slices.Contains(addrs, s.Addr) {
+			problems = append(problems, itemError{i,
+				fmt.Errorf("%s is an address on which the node cache itself listens: set the address of the cluster DNS", s.Addr)})
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // checkInterfaceName checks the name of a network interface; "" is valid.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -70,17 +71,16 @@ func finishNode[C any](n v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathC
 				"--cluster-domain and --resolv-conf, each of which may be empty"))
 	}
 	if n.NodeName == "" {
-		return Node{}, nil, s.missing("node.nodeName")
+		return Node{}, nil, s.missing("node.nodeName", "")
 	}
 	node, err := newNode(n, autopath, nodeFacts{}, &s.files, s.origin)
 	if err != nil {
 		return Node{}, nil, err
 	}
 	if mode == cri.Force && len(node.ClusterDNS) == 0 {
-		return Node{}, nil,
-			fmt.Errorf("%s: Force without a cluster DNS would give pods the host's DNS: set "+
-				"clusterDNS in the kubelet's configuration, or as %s",
-				s.origin("mode"), s.flagName("node.clusterDNS"))
+		err := fmt.Errorf("%s without a cluster DNS would give pods the host's DNS: set "+
+			"clusterDNS in the kubelet's configuration, or as %s", mode, s.flagName("node.clusterDNS"))
+		return Node{}, nil, &kube.InputError{Location: s.origin("mode"), Err: err}
 	}
 	engine, err := node.Engine()
 	return node, engine, err
@@ -191,10 +191,7 @@ var shimFields = []Field[Shim]{
 		Path: "manifests", Flag: "manifests", At: func(c *Shim) any { return &c.Manifests },
 		Usage: manifestsUsage,
 	},
-	{
-		Path: "http", Flag: "http", Restart: true, At: func(c *Shim) any { return &c.HTTP },
-		Usage: httpUsage, Check: func(c *Shim) error { return checkAddress(c.HTTP) },
-	},
+	httpField(func(c *Shim) *string { return &c.HTTP }),
 	{
 		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },
 		Check: func(c *Shim) (err error) {
@@ -228,7 +225,7 @@ type NodeFlags struct{ source *Source[Shim] }
 // Register adds the flags.
 func (f *NodeFlags) Register(flags *pflag.FlagSet) {
 	facts := clusterFacts()
-	facts.resolvConf = v1alpha1.DefaultResolvConf
+	facts.resolvConf, facts.hostAssumed = v1alpha1.DefaultResolvConf, true
 	f.register(flags, facts)
 }
 
@@ -249,6 +246,7 @@ func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 	facts.setIn(&defaults.ShimConfiguration.Node)
 	f.source = kind.FromFlags(flags, defaults)
 	flags.Lookup("config").Usage += " of the node"
+	flags.Lookup("node-name").Usage = "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix"
 }
 
 // setIn sets the facts in c, so that help shows them as the defaults of flags.
@@ -303,17 +301,41 @@ func (f *NodeFlags) Load() (Node, error) {
 	return c.Node, err
 }
 
+// LoadRules returns the node and the rules of admission for it. Without --resolv-conf its
+// resolv.conf is unknown: that of this machine would make the rules depend on where the command
+// runs.
+func (f *NodeFlags) LoadRules() (Node, *admission.Rules, error) {
+	n, err := f.Load()
+	if err != nil {
+		return n, nil, err
+	}
+	if _, err := n.Engine(); err != nil { // the error has the name of the flag
+		return n, nil, err
+	}
+	if !f.source.flags.Changed("resolv-conf") {
+		rules, err := admission.New(n.Node, nil)
+		return n, rules, err
+	}
+	host, _ := n.Host()
+	rules, err := admission.New(n.Node, &host)
+	return n, rules, err
+}
+
 // ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration,
 // AgentConfiguration or KubeletConfiguration.
 func ReadNode(path, kind string) (Node, error) {
-	facts := nodeFacts{resolvConf: kube.DefaultResolvConf, domainOrigin: "clusterDomain"}
+	facts := nodeFacts{resolvConf: kube.DefaultResolvConf, domainOrigin: inField("clusterDomain")}
 	switch kind {
 	case v1alpha1.KindShim, v1alpha1.KindAgent:
 		c, err := explainKind(facts).FromFile(path).Load()
 		return c.Node, err
 	case kube.KubeletKind:
-		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, fieldPath)
+		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, inField)
 	}
-	return Node{}, fmt.Errorf("%s: kind: is %q, want %s or %s", ReadPlaces(path).Text("kind"), kind,
-		strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	err := fmt.Errorf("is %q, want %s or %s", kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	hint := ""
+	if kind == "ConfigMap" {
+		hint = "write the configuration in its data to a file, and check that"
+	}
+	return Node{}, &kube.InputError{Location: ReadPlaces(path).At("kind"), Err: err, Hint: hint}
 }

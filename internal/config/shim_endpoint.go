@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // maxSocketPath is the longest path of a unix socket in octets: sun_path without the final NUL
@@ -60,10 +61,10 @@ func LoadEndpoints(s *Source[Shim], others ...Endpoints) (Endpoints, error) {
 		c.HTTP = ""
 	}
 	if err := parseSocket(&c.Listen, v1alpha1.DefaultShimListen); err != nil {
-		return Endpoints{}, fmt.Errorf("%s: %w", s.origin("listen"), err)
+		return Endpoints{}, &kube.InputError{Location: s.origin("listen"), Err: err}
 	}
 	if err := parseSocket(&c.RuntimeEndpoint, v1alpha1.DefaultRuntimeEndpoint); err != nil {
-		return Endpoints{}, fmt.Errorf("%s: %w", s.origin("runtimeEndpoint"), err)
+		return Endpoints{}, &kube.InputError{Location: s.origin("runtimeEndpoint"), Err: err}
 	}
 	return c.Endpoints(), nil
 }

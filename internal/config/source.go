@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // A Source is a configuration file and the flags that override its fields. It is not safe
@@ -23,15 +25,9 @@ type Source[C any] struct {
 	flags      *pflag.FlagSet
 	flagValues C
 	path       string
-	places     *Places // nil: errors name the file and the field alone
+	positions  *document.Positions // of the file; nil: errors name the file and the field alone
 	files      files
 }
-
-// A FlagError is an error in the command line.
-type FlagError struct{ error }
-
-// Unwrap returns the error.
-func (e FlagError) Unwrap() error { return e.error }
 
 // FromFile returns a source without flags.
 func (k *Kind[C]) FromFile(path string) *Source[C] {
@@ -40,7 +36,7 @@ func (k *Kind[C]) FromFile(path string) *Source[C] {
 
 // WithPlaces makes errors about the file begin with "file:line:column". It returns s.
 func (s *Source[C]) WithPlaces() *Source[C] {
-	s.places = ReadPlaces(s.path)
+	s.positions = ReadPlaces(s.path).positions
 	return s
 }
 
@@ -48,7 +44,7 @@ func (s *Source[C]) WithPlaces() *Source[C] {
 // default values.
 func (k *Kind[C]) FromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
 	s := &Source[C]{Kind: k, flags: set, flagValues: defaults}
-	set.StringVar(&s.path, "config", "", "`FILE` with a "+k.Name)
+	set.StringVar(&s.path, "config", "", "`FILE` of kind "+k.Name)
 	for _, f := range k.Fields {
 		if f.Flag != "" {
 			addFlag(set, f.Flag, f.Usage, f.At(&s.flagValues))
@@ -117,7 +113,7 @@ func (f *stubDomainFlag) String() string {
 }
 
 // Load reads the files and returns the validated configuration. If all errors are in flags,
-// the error is a FlagError.
+// the error is a usage.Error.
 func (s *Source[C]) Load() (C, error) {
 	var none C
 	c, err := s.load()
@@ -146,13 +142,13 @@ func (s *Source[C]) load() (C, error) {
 		return none, err
 	}
 	if err := s.checkFlags(); err != nil {
-		return none, FlagError{err}
+		return none, usage.Error{Err: err}
 	}
 	s.applyFlags(&c)
 	if problems := s.check(&c, s.origin); problems != nil {
 		err := joinProblems(problems)
 		if s.path == "" || !slices.ContainsFunc(problems, s.concernsFile) {
-			err = FlagError{err}
+			err = usage.Error{Err: err}
 		}
 		return none, err
 	}
@@ -179,12 +175,10 @@ func (s *Source[C]) read() (c C, err error) {
 	}
 	data, err := s.files.read(s.path)
 	if err != nil {
-		return c, fmt.Errorf("reading the configuration: %w", err)
+		return c, unreadable(s.path, err)
 	}
-	if c, err = s.parse(data); err != nil && s.places != nil {
-		return c, s.places.addTo(err)
-	} else if err != nil {
-		return c, multierr.Prefix(s.path, err)
+	if c, err = s.parse(data); err != nil {
+		return c, s.places().locate(err)
 	}
 	if s.resolve != nil {
 		s.resolve(&c, s.path)
@@ -242,15 +236,15 @@ func (s *Source[C]) flagName(path string) string {
 	return path
 }
 
+// places returns the places of the file.
+func (s *Source[C]) places() *Places { return &Places{s.path, s.positions} }
+
 // origin returns where the field at path is set: its flag, or the file and the path.
-func (s *Source[C]) origin(path string) string {
+func (s *Source[C]) origin(path string) kube.Location {
 	if s.path == "" || s.isSet(s.field(path)) {
-		return s.flagName(path)
+		return kube.Location{Field: s.flagName(path)}
 	}
-	if s.places != nil {
-		return s.places.Text(path) + ": " + path
-	}
-	return s.path + ": " + path
+	return s.places().At(path)
 }
 
 // Completions returns the values of the flags that have a fixed set of values.
@@ -264,16 +258,18 @@ func (s *Source[C]) Completions() map[string][]string {
 	return values
 }
 
-// missing returns the error about a required field. It names the file if there is one.
-func (s *Source[C]) missing(path string) error {
-	return s.incomplete(fmt.Errorf("%s: missing: set it in the file, or as %s", s.origin(path), s.flagName(path)))
+// missing returns the error about a required field. It names the file if there is one. remark
+// is put at the end of the error.
+func (s *Source[C]) missing(path, remark string) error {
+	err := fmt.Errorf("missing: set it in the file, or as %s%s", s.flagName(path), remark)
+	return s.incomplete(&kube.InputError{Location: s.origin(path), Err: err})
 }
 
 // incomplete returns the error about a required field that is missing. Without a file it is an
 // error in the command line.
 func (s *Source[C]) incomplete(err error) error {
 	if s.path == "" {
-		return FlagError{err}
+		return usage.Error{Err: err}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // newFile writes a configuration file.
@@ -103,7 +104,7 @@ func TestSource_Merged(t *testing.T) {
 	}
 	conflict := newFile(t, v1alpha1.KindDNS, "clusterDomain: b.local\n")
 	_, err := newDNSSource(t, "--config", conflict, "--autopath-suffix=local").Load()
-	if _, isFlag := errors.AsType[FlagError](err); !isFlag {
+	if _, isFlag := errors.AsType[usage.Error](err); !isFlag {
 		t.Errorf("a suffix above the file's domain: %v", err)
 	}
 }
@@ -124,9 +125,9 @@ func TestSource_Errors(t *testing.T) {
 			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot.path", false},
 	} {
 		_, err := tt.source.Load()
-		_, isFlag := errors.AsType[FlagError](err)
+		_, isFlag := errors.AsType[usage.Error](err)
 		if err == nil || isFlag != tt.flag {
-			t.Errorf("%s: %v, a FlagError: %v, want %v", tt.name, err, isFlag, tt.flag)
+			t.Errorf("%s: %v, a usage.Error: %v, want %v", tt.name, err, isFlag, tt.flag)
 		}
 		if tt.name != "in the file" && err.Error() != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, err, tt.want)

@@ -28,15 +28,6 @@ func setDefault(text *string, defaultText string) error {
 	return nil
 }
 
-// parseDefaultTrue returns a boolean whose default is true. It sets *value to the default if it
-// is absent.
-func parseDefaultTrue(value **bool) bool {
-	if *value == nil {
-		*value = new(true)
-	}
-	return **value
-}
-
 // parseListen parses addresses to serve on. It sets *texts to their canonical form. Like in
 // [net.Listen], an address without a host is that of all interfaces, for IPv4 and IPv6.
 func parseListen(texts *[]string, defaultText string) ([]netip.AddrPort, error) {

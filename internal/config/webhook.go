@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -99,15 +100,15 @@ func checkCertificate(c *Webhook, s *Source[Webhook]) error {
 	case c.SelfSigned || !noCert && !noKey:
 		return nil
 	case s.path == "":
-		return FlagError{
-			errors.New("no certificate configured: set --tls-cert and --tls-key, or --self-signed, or the fields of the configuration")}
+		return usage.Errorf("no certificate configured: set --tls-cert and --tls-key, or --self-signed, " +
+			"or the fields of the configuration")
 	}
 	var problems []error
 	if noCert {
-		problems = append(problems, fmt.Errorf("%w; not required if selfSigned is true", s.missing("tls.certFile")))
+		problems = append(problems, s.missing("tls.certFile", "; not required if selfSigned is true"))
 	}
 	if noKey {
-		problems = append(problems, fmt.Errorf("%w; not required if selfSigned is true", s.missing("tls.keyFile")))
+		problems = append(problems, s.missing("tls.keyFile", "; not required if selfSigned is true"))
 	}
 	return errors.Join(problems...)
 }
@@ -121,10 +122,7 @@ var webhookFields = []Field[Webhook]{
 			return checkAddress(c.Listen)
 		},
 	},
-	{
-		Path: "http", Flag: "http", Restart: true, At: func(c *Webhook) any { return &c.HTTP },
-		Usage: httpUsage, Check: func(c *Webhook) error { return checkAddress(c.HTTP) },
-	},
+	httpField(func(c *Webhook) *string { return &c.HTTP }),
 	{
 		Path: "tls.certFile", Flag: "tls-cert", Restart: true, At: func(c *Webhook) any { return &c.TLS.CertFile },
 		Usage: "`FILE` with the certificate, PEM; watched",
@@ -186,11 +184,7 @@ var webhookFields = []Field[Webhook]{
 			return err
 		},
 	},
-	{
-		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *Webhook) any { return &c.LogFormat },
-		Usage: logFormatUsage, Values: logFormats,
-		Check: func(c *Webhook) error { return setDefault(&c.LogFormat, v1alpha1.DefaultLogFormat) },
-	},
+	logFormatField(func(c *Webhook) *string { return &c.LogFormat }),
 }
 
 // webhookNodeFields are the fields of the nodes. A webhook is for many nodes: their name has

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -86,15 +87,20 @@ func needReplies(v *view) (string, bool) {
 
 const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server"
 
-// Checks returns the table of checks, in the order in which they run.
+const tooLate = "the time was over before the check ended: set --timeout"
+
+// Checks returns the table of checks, in the order in which they run. Those whose duration depends
+// most on tenants are last: they leave the others their time.
 func Checks() []Check {
-	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), nodeChecks(), kubeletChecks(), podChecks(),
-		podFileChecks(), networkChecks(), nameChecks(), admissionChecks(), probeChecks())
+	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), kubeDNSChecks(), nodeChecks(),
+		kubeletChecks(), admissionChecks(), probeChecks(), podFileChecks(), podChecks(), nameChecks(), networkChecks())
 }
 
-// Run returns what is wrong in a cluster. It is deterministic.
-func Run(s *Snapshot) v1alpha1.DoctorResult {
+// Run returns what is wrong in a cluster. It is deterministic, unless ctx ends: then the checks
+// that have not ended are not checked.
+func Run(ctx context.Context, s *Snapshot) v1alpha1.DoctorResult {
 	v := newView(s)
+	v.done = ctx.Done()
 	result := v1alpha1.DoctorResult{Findings: []v1alpha1.DoctorFinding{}, NotChecked: []v1alpha1.DoctorNotChecked{}, Probes: s.Probes}
 	if result.Probes == nil {
 		result.Probes = []v1alpha1.DoctorProbe{}
@@ -105,6 +111,10 @@ func Run(s *Snapshot) v1alpha1.DoctorResult {
 			continue
 		}
 		hits := c.find(v)
+		if v.isLate() {
+			result.NotChecked = addNotChecked(result.NotChecked, c.Code, tooLate)
+			continue
+		}
 		switch why, ok := read(c.whole...)(v); {
 		case len(hits) == 0 && !ok:
 			result.NotChecked = addNotChecked(result.NotChecked, c.Code, why)
@@ -138,10 +148,12 @@ func (c Check) canRun(v *view) (why string, ok bool) {
 	return "", true
 }
 
+// addNotChecked adds a check that could not run. The reason may quote a container or a node.
 func addNotChecked(list []v1alpha1.DoctorNotChecked, code, why string) []v1alpha1.DoctorNotChecked {
 	if why == "" {
 		return list // it does not apply
 	}
+	why = excerpt.Text(why, excerpt.MaxMessage)
 	i := slices.IndexFunc(list, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == why })
 	if i < 0 {
 		i, list = len(list), append(list, v1alpha1.DoctorNotChecked{Why: why})
@@ -157,9 +169,10 @@ func (c Check) findings(hits []hit) (list []v1alpha1.DoctorFinding) {
 			list[i-1].More = len(hits) - i
 			break
 		}
-		names := strings.NewReplacer("$NS", h.object.namespace, "$NAME", h.object.name)
+		o := object{h.object.kind, excerpt.Text(h.object.namespace, excerpt.MaxValue), excerpt.Text(h.object.name, excerpt.MaxValue)}
+		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name)
 		list = append(list, v1alpha1.DoctorFinding{
-			Code: c.Code, Severity: string(c.Severity), Object: h.object.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
+			Code: c.Code, Severity: string(c.Severity), Object: o.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
 			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause),
 			Next: names.Replace(cmp.Or(h.next, c.next)),
 		})

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -152,7 +153,8 @@ func findVersionSkew(v *view) []hit {
 	for _, d := range v.DaemonSets {
 		all = append(all, component{object{"DaemonSet", d.Namespace, d.Name}, d.Spec.Template})
 	}
-	var versions, evidence []string
+	versions := map[string]bool{}
+	var evidence []string
 	var last object
 	for _, c := range all {
 		for _, container := range c.template.Spec.Containers {
@@ -162,15 +164,14 @@ func findVersionSkew(v *view) []hit {
 			}
 			last = c.object
 			evidence = append(evidence, fmt.Sprintf("%s: %s", c.object, container.Image))
-			if !slices.Contains(versions, version) {
-				versions = append(versions, version)
-			}
+			versions[version] = true
 		}
 	}
 	if len(versions) < 2 {
 		return nil
 	}
-	return []hit{{object: last, message: "the components have the versions " + strings.Join(versions, ", "), evidence: evidence}}
+	message := "the components have the versions " + strings.Join(slices.Sorted(maps.Keys(versions)), ", ")
+	return []hit{{object: last, message: message, evidence: evidence}}
 }
 
 // ownVersion returns the tag of an image of dnsconfigurer; ok is false for other images, and

@@ -19,7 +19,7 @@ import (
 
 const (
 	nextEdit     = "kubectl -n $NS edit configmap $NAME"
-	nextLogs     = "kubectl -n $NS logs -l k8s-app=kube-dns --prefix"
+	nextLogs     = "kubectl -n $NS logs -l k8s-app=kube-dns --all-containers --prefix"
 	stubResolver = "/run/systemd/resolve/stub-resolv.conf" // its only server is 127.0.0.53
 )
 
@@ -197,13 +197,19 @@ func findDuplicateZone(v *view) (hits []hit) {
 	return hits
 }
 
-func findLoop(v *view) (hits []hit) {
+// ownAddresses returns the addresses of the cluster DNS.
+func (v *view) ownAddresses() []netip.Addr {
 	own := slices.Clone(v.clusterDNS)
 	for _, text := range v.dns.Spec.ClusterIPs {
 		if a, err := netip.ParseAddr(text); err == nil {
 			own = append(own, a)
 		}
 	}
+	return own
+}
+
+func findLoop(v *view) (hits []hit) {
+	own := v.ownAddresses()
 	for _, f := range v.corefile.find("forward") {
 		for _, to := range f.Args[min(1, len(f.Args)):] {
 			addr, isAddr := addressOf(to)

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +64,9 @@ func nameChecks() []Check {
 // servicesInScope calls f for the Services to check.
 func (v *view) servicesInScope(f func(*corev1.Service)) {
 	for i := range v.Services {
+		if v.isLate() {
+			return
+		}
 		if s := &v.Services[i]; v.Scope.hasService(s.Namespace) {
 			f(s)
 		}
@@ -73,23 +75,13 @@ func (v *view) servicesInScope(f func(*corev1.Service)) {
 
 func isHeadless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// podsOfService returns the pods that the selector of a Service matches.
-func (v *view) podsOfService(s *corev1.Service) (list []*corev1.Pod) {
-	for _, p := range v.byNamespace[s.Namespace] {
-		if selects(s.Spec.Selector, p.Labels) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 func hasSelector(s *corev1.Service) bool {
 	return len(s.Spec.Selector) > 0 && s.Spec.Type != corev1.ServiceTypeExternalName
 }
 
 func findSelectsNothing(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
-		if !hasSelector(s) || s == v.dns || len(v.podsOfService(s)) > 0 {
+		if !hasSelector(s) || s == v.dns || v.selection(s).pods > 0 {
 			return
 		}
 		message := "the selector matches no pod"
@@ -105,14 +97,18 @@ func findSelectsNothing(v *view) (hits []hit) {
 
 func findHeadlessNotReady(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
-		pods := v.podsOfService(s)
-		if !hasSelector(s) || !isHeadless(s) || s.Spec.PublishNotReadyAddresses || len(pods) == 0 || slices.ContainsFunc(pods, isReady) {
+		if !hasSelector(s) || !isHeadless(s) || s.Spec.PublishNotReadyAddresses {
+			return
+		}
+		selected := v.selection(s)
+		if selected.pods == 0 || selected.ready {
 			return
 		}
 		evidence := []string{"spec.publishNotReadyAddresses: false"}
-		for _, p := range pods {
+		for _, p := range selected.first {
 			evidence = append(evidence, podLine(p))
 		}
+		evidence = moreLine(evidence, selected.pods, len(selected.first))
 		hits = append(hits,
 			hit{object: serviceObject(s), message: v.serviceDomain(s) + " does not exist: no pod is ready", evidence: evidence})
 	})
@@ -172,21 +168,47 @@ func (v *view) target(s *corev1.Service) (key string) {
 }
 
 func findExternalLoop(v *view) (hits []hit) {
+	lengths := v.loops()
 	v.servicesInScope(func(s *corev1.Service) {
-		start := s.Namespace + "/" + s.Name
-		evidence, seen := []string{}, map[string]bool{}
-		for next := s; next != nil && !seen[next.Namespace+"/"+next.Name]; {
-			key := v.target(next)
-			seen[next.Namespace+"/"+next.Name] = true
-			evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
-			if key == start {
-				hits = append(hits, hit{object: serviceObject(s), message: "the alias leads to itself", evidence: evidence})
-				return
-			}
-			next = v.services[key]
+		length := lengths[s]
+		if length == 0 {
+			return
 		}
+		var evidence []string
+		next := s
+		for range min(length, maxLines) {
+			evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
+			next = v.services[v.target(next)]
+		}
+		hits = append(hits, hit{object: serviceObject(s), message: "the alias leads to itself",
+			evidence: moreLine(evidence, length, len(evidence))})
 	})
 	return hits
+}
+
+// loops returns the Services whose alias leads to itself, with the number of Services in the
+// loop. Each alias is followed once: one that an earlier walk reached leads to no other loop.
+func (v *view) loops() (lengths map[*corev1.Service]int) {
+	lengths = map[*corev1.Service]int{}
+	walks := map[*corev1.Service]int{} // the walk that reached a Service first
+	v.servicesInScope(func(start *corev1.Service) {
+		walk, next := len(walks)+1, start
+		for next != nil && walks[next] == 0 {
+			walks[next] = walk
+			next = v.services[v.target(next)]
+		}
+		if next == nil || walks[next] != walk {
+			return
+		}
+		loop := []*corev1.Service{next}
+		for s := v.services[v.target(next)]; s != next; s = v.services[v.target(s)] {
+			loop = append(loop, s)
+		}
+		for _, s := range loop {
+			lengths[s] = len(loop)
+		}
+	})
+	return lengths
 }
 
 func findExternalMissing(v *view) (hits []hit) {

@@ -47,11 +47,6 @@ func networkChecks() []Check {
 // select; their absence is a finding of its own.
 func needEndpoints(v *view) (string, bool) { return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 }
 
-// selectsPod reports whether a NetworkPolicy of a type selects a pod of its namespace.
-func selectsPod(n *networkingv1.NetworkPolicy, p *corev1.Pod, direction networkingv1.PolicyType) bool {
-	return slices.Contains(n.Spec.PolicyTypes, direction) && matches(&n.Spec.PodSelector, p.Labels)
-}
-
 func podLabels(p *corev1.Pod) k8slabels.Set { return p.Labels }
 
 // matches reports whether a selector selects labels; nil selects nothing.
@@ -60,37 +55,37 @@ func matches(s *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && selector.Matches(k8slabels.Set(set))
 }
 
-// policiesOf returns the NetworkPolicies with rules in a direction that select a pod.
-func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType) (list []*networkingv1.NetworkPolicy) {
-	for i := range v.Networks {
-		if n := &v.Networks[i]; n.Namespace == p.Namespace && selectsPod(n, p, direction) {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
 // deniedEgress returns the pods that cannot query the cluster DNS over a protocol. A pod that
 // cannot do so over UDP has no finding for TCP, too.
-func (v *view) deniedEgress(protocol corev1.Protocol) (hits []hit) {
-	for _, p := range v.inScope() {
-		list := v.policiesOf(p, networkingv1.PolicyTypeEgress)
-		needsDNS := !p.Spec.HostNetwork && p.Spec.DNSPolicy != corev1.DNSNone && p.Spec.DNSPolicy != corev1.DNSDefault
-		if len(list) == 0 || !needsDNS || slices.Contains(v.dnsPods, p) {
-			continue
+func (v *view) deniedEgress(protocol corev1.Protocol) []hit {
+	if v.denied == nil {
+		v.denied = map[corev1.Protocol][]hit{}
+		for _, p := range v.inScope() {
+			v.addDenied(p)
 		}
-		udp := v.permitsEgress(list, corev1.ProtocolUDP)
-		if protocol == corev1.ProtocolUDP && udp || protocol == corev1.ProtocolTCP && (!udp || v.permitsEgress(list, protocol)) {
-			continue
-		}
-		h := hit{object: podObject(p), message: fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol)}
-		for _, n := range list {
-			h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d egress rules, none permits %s to %s",
-				n.Namespace, n.Name, len(n.Spec.Egress), protocol, v.endpointText(protocol)))
-		}
-		hits = append(hits, h)
 	}
-	return hits
+	return v.denied[protocol]
+}
+
+func (v *view) addDenied(p *corev1.Pod) {
+	needsDNS := !p.Spec.HostNetwork && p.Spec.DNSPolicy != corev1.DNSNone && p.Spec.DNSPolicy != corev1.DNSDefault
+	if !needsDNS || v.dnsPodNames[p.Name] == p {
+		return
+	}
+	egress, protocol := v.egress(p), corev1.ProtocolUDP
+	if egress.policies == 0 || egress.udp && egress.tcp {
+		return
+	}
+	if egress.udp {
+		protocol = corev1.ProtocolTCP
+	}
+	h := hit{object: podObject(p), message: fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol)}
+	for _, n := range egress.first {
+		h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d egress rules, none permits %s to %s",
+			n.Namespace, n.Name, len(n.Spec.Egress), protocol, v.endpointText(protocol)))
+	}
+	h.evidence = moreLine(h.evidence, egress.policies, len(egress.first))
+	v.denied[protocol] = append(v.denied[protocol], h)
 }
 
 // port returns the port for a protocol. If the Service does not have it, which is a finding of
@@ -106,20 +101,21 @@ func (v *view) endpointText(protocol corev1.Protocol) string {
 	return netip.AddrPortFrom(v.endpoints[0].addr, uint16(v.endpoints[0].port(protocol))).String()
 }
 
-// permitsEgress reports whether one of the policies permits queries to an endpoint of the
-// cluster DNS, or to the node cache. One that a network plugin enforces before the address of
-// the Service is translated would permit port 53 of this address.
-func (v *view) permitsEgress(list []*networkingv1.NetworkPolicy, protocol corev1.Protocol) bool {
-	for _, n := range list {
-		for _, rule := range n.Spec.Egress {
-			for _, e := range v.endpoints {
-				if v.permitsPort(rule.Ports, protocol, e) && v.permitsPeer(rule.To, n.Namespace, e.addr, v.dnsPod(e)) {
-					return true
-				}
-			}
-			if v.permitsNodeCache(rule, protocol) {
+// permitsEgress reports whether a policy permits queries to an endpoint of the cluster DNS, or
+// to the node cache. One that a network plugin enforces before the address of the Service is
+// translated would permit port 53 of this address.
+func (v *view) permitsEgress(n *networkingv1.NetworkPolicy, protocol corev1.Protocol) bool {
+	for _, rule := range n.Spec.Egress {
+		if v.isLate() {
+			return false
+		}
+		for _, e := range v.endpoints {
+			if v.permitsPort(rule.Ports, protocol, e) && v.permitsPeer(rule.To, n.Namespace, e.addr, v.dnsPod(e)) {
 				return true
 			}
+		}
+		if v.permitsNodeCache(rule, protocol) {
+			return true
 		}
 	}
 	return false
@@ -138,10 +134,8 @@ func (v *view) permitsNodeCache(rule networkingv1.NetworkPolicyEgressRule, proto
 // dnsPod returns the pod of an endpoint. If the endpoint does not name one, it is like the
 // others that the Service selects.
 func (v *view) dnsPod(e endpoint) *corev1.Pod {
-	for _, p := range v.dnsPods {
-		if p.Name == e.pod {
-			return p
-		}
+	if p := v.dnsPodNames[e.pod]; p != nil {
+		return p
 	}
 	return v.dnsPods[0]
 }
@@ -214,10 +208,8 @@ func blockContains(b *networkingv1.IPBlock, addr netip.Addr) bool {
 // namespaceLabels returns the labels of a namespace. Every one has its name as a label.
 func (v *view) namespaceLabels(name string) map[string]string {
 	set := map[string]string{corev1.LabelMetadataName: name}
-	for i := range v.Namespaces {
-		if v.Namespaces[i].Name == name {
-			maps.Copy(set, v.Namespaces[i].Labels)
-		}
+	if n := v.namespaces[name]; n != nil {
+		maps.Copy(set, n.Labels)
 	}
 	return set
 }
@@ -225,36 +217,34 @@ func (v *view) namespaceLabels(name string) map[string]string {
 func findDeniedIngress(v *view) []hit {
 	for _, e := range v.endpoints {
 		p := v.dnsPod(e)
-		list := v.policiesOf(p, networkingv1.PolicyTypeIngress)
-		if len(list) == 0 || v.permitsIngress(list, e) {
+		var list permitted
+		isOpen := false
+		v.policiesOf(p, networkingv1.PolicyTypeIngress, func(n *networkPolicy) bool {
+			list.add(n)
+			isOpen = v.permitsIngress(n.NetworkPolicy, e)
+			return !isOpen
+		})
+		if list.policies == 0 || isOpen {
 			continue
 		}
 		h := hit{object: podObject(p), message: "NetworkPolicies permit no queries of other namespaces"}
-		for _, n := range list {
-			h.evidence = append(
-				h.evidence,
-				fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)),
-			)
+		for _, n := range list.first {
+			h.evidence = append(h.evidence,
+				fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)))
 		}
+		h.evidence = moreLine(h.evidence, list.policies, len(list.first))
 		return []hit{h}
 	}
 	return nil
 }
 
-// permitsIngress reports whether one of the policies permits queries of some other namespace,
-// or of addresses.
-func (v *view) permitsIngress(list []*networkingv1.NetworkPolicy, e endpoint) bool {
-	for _, n := range list {
-		for _, rule := range n.Spec.Ingress {
-			if !v.permitsPort(rule.Ports, corev1.ProtocolUDP, e) {
-				continue
-			}
-			if len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(p networkingv1.NetworkPolicyPeer) bool {
+// permitsIngress reports whether a policy permits queries of some other namespace, or of
+// addresses.
+func (v *view) permitsIngress(n *networkingv1.NetworkPolicy, e endpoint) bool {
+	return slices.ContainsFunc(n.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+		return v.permitsPort(rule.Ports, corev1.ProtocolUDP, e) && (len(rule.From) == 0 ||
+			slices.ContainsFunc(rule.From, func(p networkingv1.NetworkPolicyPeer) bool {
 				return p.IPBlock != nil || p.NamespaceSelector != nil
-			}) {
-				return true
-			}
-		}
-	}
-	return false
+			}))
+	})
 }

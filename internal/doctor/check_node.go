@@ -65,24 +65,34 @@ func findNodeCacheMissing(v *view) (hits []hit) {
 }
 
 func findNodeCacheNotReady(v *view) (hits []hit) {
+	found := map[string]bool{} // nodes: tenants may have DaemonSets that look like a node cache
 	for _, d := range v.nodeCaches {
 		ready, lines := v.podsOf(&d)
 		for i := range v.Nodes {
 			n := &v.Nodes[i]
-			if ready[n.Name] || !runsOn(&d, n) {
+			if v.isLate() {
+				return nil
+			}
+			if found[n.Name] || ready[n.Name] || !runsOn(&d, n) {
 				continue
 			}
-			line := lines[n.Name]
-			if line == "" && hasAffinity(&d) {
-				continue // which may exclude the node
+			if line := nodeCacheLine(&d, lines[n.Name]); line != "" {
+				found[n.Name] = true
+				hits = append(hits,
+					hit{object: object{"Node", "", n.Name}, message: "the node cache is not ready", evidence: []string{line}})
 			}
-			if line == "" {
-				line = fmt.Sprintf("no pod of DaemonSet %s/%s on the node", d.Namespace, d.Name)
-			}
-			hits = append(hits, hit{object: object{"Node", "", n.Name}, message: "the node cache is not ready", evidence: []string{line}})
 		}
 	}
 	return hits
+}
+
+// nodeCacheLine returns why a node has no ready pod of a DaemonSet: the state of its pod, or that
+// there is none, unless an affinity may exclude the node.
+func nodeCacheLine(d *appsv1.DaemonSet, state string) string {
+	if state != "" || hasAffinity(d) {
+		return state
+	}
+	return fmt.Sprintf("no pod of DaemonSet %s/%s on the node", d.Namespace, d.Name)
 }
 
 func hasAffinity(d *appsv1.DaemonSet) bool {
@@ -94,6 +104,9 @@ func hasAffinity(d *appsv1.DaemonSet) bool {
 func (v *view) podsOf(d *appsv1.DaemonSet) (ready map[string]bool, lines map[string]string) {
 	ready, lines = map[string]bool{}, map[string]string{}
 	for _, p := range v.byNamespace[d.Namespace] {
+		if v.isLate() {
+			break
+		}
 		if d.Spec.Selector == nil || !selects(d.Spec.Selector.MatchLabels, p.Labels) {
 			continue
 		}

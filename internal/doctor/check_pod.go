@@ -168,6 +168,9 @@ func (v *view) decide(f func(*corev1.Pod, *policy.Decision)) {
 		return // the domain is invalid: a check of its own
 	}
 	for _, p := range v.inScope() {
+		if v.isLate() {
+			return
+		}
 		d := engine.Decide(kube.FromPod(p), resolvconf.File{})
 		f(p, &d)
 	}

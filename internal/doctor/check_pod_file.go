@@ -68,25 +68,25 @@ func runningContainer(p *corev1.Pod) string {
 	return ""
 }
 
+const (
+	otherFileCause = "a resolv.conf is written when a pod starts: the settings of the node changed " +
+		"since, or a container or a volume replaced the file"
+	otherFileNext = "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md"
+)
+
 // podFileChecks compare the files of running pods with the decision.
 func podFileChecks() []Check {
 	needs := []need{needPodFiles, read(Pods), needFacts}
 	return []Check{
 		{
 			Code: "pod-file-nameservers", Severity: policy.SeverityError,
-			What: "a running pod has other nameservers than its node gives to new pods",
-			cause: "a resolv.conf is written when a pod starts: the settings of the node changed " +
-				"since, or a container or a volume replaced the file",
-			next:  "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md",
-			needs: needs, whole: []Kind{PodFiles}, find: findPodNameservers,
+			What:  "a running pod has other nameservers than its node gives to new pods",
+			cause: otherFileCause, next: otherFileNext, needs: needs, whole: []Kind{PodFiles}, find: findPodNameservers,
 		},
 		{
 			Code: "pod-file-search", Severity: policy.SeverityWarning,
-			What: "a running pod has other search domains or options than its node gives to new pods",
-			cause: "a resolv.conf is written when a pod starts: the settings of the node changed " +
-				"since, or a container or a volume replaced the file",
-			next:  "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md",
-			needs: needs, whole: []Kind{PodFiles}, find: findPodSearch,
+			What:  "a running pod has other search domains or options than its node gives to new pods",
+			cause: otherFileCause, next: otherFileNext, needs: needs, whole: []Kind{PodFiles}, find: findPodSearch,
 		},
 	}
 }

@@ -77,14 +77,14 @@ func probeChecks() []Check {
 		},
 		{
 			Code: "probe-aaaa-nxdomain", Severity: policy.SeverityError, What: "a name with an A record gets NXDOMAIN for AAAA",
-			cause: "musl and others take NXDOMAIN for the whole name; a template or a firewall answers AAAA",
+			cause: "musl and others take NXDOMAIN for the whole name; a template, a firewall or a server outside the cluster answers AAAA",
 			next:  "kubectl -n kube-system get configmap coredns -o yaml", needs: needs, find: findAAAA,
 		},
 		{
 			Code: "probe-external", Severity: policy.SeverityError,
 			What:  "names outside the cluster fail, and names of the cluster resolve",
 			cause: "the servers to which the cluster DNS forwards do not reply, or refuse; the network from its pods to them is blocked",
-			next:  "kubectl -n kube-system get configmap coredns -o yaml; query the servers after forward from a node",
+			next:  "kubectl -n kube-system get configmap coredns -o yaml" + nextOutside,
 			needs: needs, find: findExternal,
 		},
 		{
@@ -95,7 +95,32 @@ func probeChecks() []Check {
 	}
 }
 
-const nextSystemLogs = "kubectl -n kube-system logs -l k8s-app=kube-dns --prefix"
+const nextOutside = "; query the servers to which it forwards from a node"
+
+const nextSystemLogs = "kubectl -n kube-system logs -l k8s-app=kube-dns --all-containers --prefix"
+
+// nextConfig is the command that prints the configuration of the cluster DNS, "" if it is unknown.
+func (v *view) nextConfig() string {
+	switch {
+	case v.corefile != nil:
+		return fmt.Sprintf(nextConfigMap, v.corefile.config.Namespace, v.corefile.config.Name)
+	case v.kubeDNS != nil:
+		return fmt.Sprintf(nextConfigMap, v.kubeDNS.config.Namespace, v.kubeDNS.config.Name)
+	}
+	return ""
+}
+
+const nextConfigMap = "kubectl -n %s get configmap %s -o yaml"
+
+// withConfig has the command for the configuration that there is instead of the one of the check.
+func (v *view) withConfig(hits []hit, rest string) []hit {
+	if next := v.nextConfig(); next != "" {
+		for i := range hits {
+			hits[i].next = next + rest
+		}
+	}
+	return hits
+}
 
 // probesOf returns the probes of each server, in the order of the servers.
 func (v *view) probesOf() (servers []string, byServer map[string][]v1alpha1.DoctorProbe) {
@@ -294,9 +319,9 @@ func findAAAA(v *view) []hit {
 			exists[p.Server+p.Name] = true
 		}
 	}
-	return v.eachServer("it answers NXDOMAIN for AAAA of a name that exists", func(p v1alpha1.DoctorProbe) bool {
+	return v.withConfig(v.eachServer("it answers NXDOMAIN for AAAA of a name that exists", func(p v1alpha1.DoctorProbe) bool {
 		return p.Type == "AAAA" && p.RCode == rcodeNXDomain && exists[p.Server+p.Name]
-	})
+	}), "")
 }
 
 func findExternal(v *view) (hits []hit) {
@@ -313,7 +338,7 @@ func findExternal(v *view) (hits []hit) {
 			hits = append(hits, hit{object: serverObject(s), message: "it resolves no name outside the cluster", evidence: evidence})
 		}
 	}
-	return hits
+	return v.withConfig(hits, nextOutside)
 }
 
 // findSlow returns the servers whose fastest reply about a name of the cluster is slow: one

@@ -205,6 +205,7 @@ func findNotReady(v *view) (hits []hit) {
 	if len(findNoEndpoints(v)) > 0 {
 		return nil
 	}
+	evidence := v.endpointLines() // once: there may be thousands of endpoints
 	for _, e := range v.endpoints {
 		if e.ready {
 			continue
@@ -215,7 +216,7 @@ func findNotReady(v *view) (hits []hit) {
 		}
 		hits = append(
 			hits,
-			hit{object: o, message: fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), evidence: v.endpointLines()},
+			hit{object: o, message: fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), evidence: evidence},
 		)
 	}
 	return hits

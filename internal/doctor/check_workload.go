@@ -165,6 +165,9 @@ func findCrashLoop(v *view) (hits []hit) {
 			message:  fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount),
 			evidence: []string{"waiting: " + c.State.Waiting.Message},
 		}
+		if len(p.Spec.Containers) > 1 { // kube-dns has three
+			h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
+		}
 		if last := c.LastTerminationState.Terminated; last != nil {
 			h.evidence = append(h.evidence,
 				strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))

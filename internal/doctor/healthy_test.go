@@ -94,7 +94,7 @@ create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: 
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, found := range Run(snapshotOf(t, objects)).Findings {
+			for _, found := range Run(t.Context(), snapshotOf(t, objects)).Findings {
 				t.Errorf("%+v", found)
 			}
 		})

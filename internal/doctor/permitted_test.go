@@ -54,7 +54,7 @@ func TestRun_Kubelets(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := snapshotOf(t, healthy(t))
 			s.Kubelets = tt.kubelets
-			checkFault(t, Run(s), tt.finds, tt.evidence)
+			checkFault(t, Run(t.Context(), s), tt.finds, tt.evidence)
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestRun_KubeletsPart(t *testing.T) {
 	s := snapshotOf(t, healthy(t))
 	permit(s)
 	s.Unread[Kubelets] = "node c: timeout"
-	r := Run(s)
+	r := Run(t.Context(), s)
 	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || len(r.NotChecked[0].Checks) != 2 || r.NotChecked[0].Why != "node c: timeout" {
 		t.Errorf("%+v", r)
 	}
@@ -76,11 +76,11 @@ func TestRun_KubeletsWithoutConfigMap(t *testing.T) {
 	objects := healthy(t)
 	delete(objects, "ConfigMap kube-system/kubelet-config")
 	s := snapshotOf(t, objects)
-	if r := Run(s); len(r.NotChecked) != 1 || !strings.Contains(r.NotChecked[0].Why, "--kubelets") {
+	if r := Run(t.Context(), s); len(r.NotChecked) != 1 || !strings.Contains(r.NotChecked[0].Why, "--kubelets") {
 		t.Errorf("%+v", r.NotChecked)
 	}
 	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.0.0.10")}
-	checkFault(t, Run(s), []string{"dns-service-address"}, "Node a, clusterDNS: 10.0.0.10")
+	checkFault(t, Run(t.Context(), s), []string{"dns-service-address"}, "Node a, clusterDNS: 10.0.0.10")
 }
 
 func TestRun_PodFiles(t *testing.T) {
@@ -111,7 +111,7 @@ func TestRun_PodFiles(t *testing.T) {
 			s := snapshotOf(t, healthy(t))
 			namespace, name, _ := strings.Cut(tt.pod, "/")
 			s.PodFiles = []PodFile{{namespace, name, "c", tt.text}}
-			r := Run(s)
+			r := Run(t.Context(), s)
 			if tt.finds == "" {
 				if len(r.Findings) > 0 {
 					t.Errorf("%+v", r.Findings)
@@ -134,7 +134,7 @@ func TestRun_PodFilesOfKubelets(t *testing.T) {
 	s.Pods[i].Spec.NodeName = "b"
 	s.Kubelets[1].Config.ClusterDNS = []string{"169.254.20.10"}
 	s.PodFiles[0].Text = strings.Replace(clusterFile, "10.96.0.10", "169.254.20.10", 1)
-	for _, f := range Run(s).Findings {
+	for _, f := range Run(t.Context(), s).Findings {
 		if strings.HasPrefix(f.Code, "pod-file-") {
 			t.Errorf("%+v", f)
 		}

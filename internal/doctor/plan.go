@@ -89,6 +89,7 @@ func Plan(s *Snapshot, servers []Server, external string, now time.Time) (querie
 		}
 		if external != "" {
 			add(UDP, external, "A")
+			add(UDP, external, "AAAA")
 		}
 	}
 	return queries

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
 )
 
@@ -45,7 +47,7 @@ func TestRun_Unread(t *testing.T) {
 	for _, k := range kinds {
 		s.Unread[k] = "no permission to list " + string(k)
 	}
-	r := Run(s)
+	r := Run(t.Context(), s)
 	notChecked := 0
 	for _, n := range r.NotChecked {
 		notChecked += len(n.Checks)
@@ -63,11 +65,26 @@ func TestRun_UnreadKind(t *testing.T) {
 		if s.Unread[k] = "test"; k == ConfigMaps {
 			s.ConfigMaps = nil
 		}
-		r := Run(s)
+		r := Run(t.Context(), s)
 		if len(r.Findings) > 0 || r.Passed == len(Checks()) ||
 			!slices.ContainsFunc(r.NotChecked, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == "test" }) {
 			t.Errorf("%s: %d passed, not checked: %+v, %+v", k, r.Passed, r.NotChecked, r.Findings)
 		}
+	}
+}
+
+// TestRun_UnreadBounded: the reason of what was not read may quote the output of a container.
+func TestRun_UnreadBounded(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	s.Unread[PodFiles] = "1 of 1 not read: " + strings.Repeat("\x1b[2J", 10_000)
+	r := Run(t.Context(), s)
+	if len(r.NotChecked) != 1 {
+		t.Fatalf("%+v", r.NotChecked)
+	}
+	why := r.NotChecked[0].Why
+	if !strings.HasPrefix(why, "1 of 1 not read: ") || !strings.HasSuffix(why, " bytes left out)") ||
+		len(strconv.Quote(why)) > excerpt.MaxMessage+len(`""`) {
+		t.Errorf("%d bytes: %.200q", len(why), why)
 	}
 }
 
@@ -77,7 +94,7 @@ func TestRun_NoReplies(t *testing.T) {
 	for i := range s.Probes {
 		s.Probes[i].RCode, s.Probes[i].Error = "", "timeout"
 	}
-	r := Run(s)
+	r := Run(t.Context(), s)
 	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Why != noReplies ||
 		len(r.NotChecked[0].Checks) != len(probeChecks()) {
 		t.Errorf("%+v", r)
@@ -90,8 +107,8 @@ func TestRun_NoCorefile(t *testing.T) {
 	delete(objects, "ConfigMap kube-system/coredns")
 	s := snapshotOf(t, objects)
 	permit(s)
-	r := Run(s)
-	want := len(Checks()) - len(corefileChecks()) - len(corefileHabits())
+	r := Run(t.Context(), s)
+	want := len(Checks()) - len(corefileChecks()) - len(corefileHabits()) - len(kubeDNSChecks())
 	if len(r.Findings)+len(r.NotChecked) > 0 || r.Passed != want {
 		t.Errorf("%d passed, want %d; %+v", r.Passed, want, r)
 	}
@@ -120,7 +137,7 @@ func TestRun_Scope(t *testing.T) {
 		}
 		s := snapshotOf(t, objects)
 		s.Scope = tt.scope
-		if r := Run(s); len(r.Findings) != tt.want {
+		if r := Run(t.Context(), s); len(r.Findings) != tt.want {
 			t.Errorf("%+v: %d findings, want %d: %+v", tt.scope, len(r.Findings), tt.want, r.Findings)
 		}
 	}
@@ -143,7 +160,7 @@ func TestRun_Bounded(t *testing.T) {
 	long := corev1.Pod{}
 	long.Namespace, long.Name, long.Spec.Hostname = "x", "long", strings.Repeat("a", 100_000)
 	s.Pods = append(s.Pods, long)
-	r := Run(s)
+	r := Run(t.Context(), s)
 	size := 0
 	for _, f := range r.Findings {
 		size += len(f.Message) + len(strings.Join(f.Evidence, ""))
@@ -178,7 +195,7 @@ func TestRun_Pod(t *testing.T) {
 	for _, tt := range tests {
 		s := snapshotOf(t, healthy(t))
 		s.Scope.Namespace, s.Scope.PodName, _ = strings.Cut(tt.name, "/")
-		r := Run(s)
+		r := Run(t.Context(), s)
 		if r.Pod == nil || len(r.Findings) > 0 {
 			t.Fatalf("%s: %+v", tt.name, r)
 		}
@@ -255,8 +272,9 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	for _, c := range Checks() {
-		// See TestRun_Probes, TestRun_Kubelets and TestRun_PodFiles.
-		needsMore := strings.HasPrefix(c.Code, "probe-") || slices.Contains(c.whole, Kubelets) || slices.Contains(c.whole, PodFiles)
+		// See TestRun_Probes, TestRun_KubeDNSFaults, TestRun_Kubelets and TestRun_PodFiles.
+		needsMore := strings.HasPrefix(c.Code, "probe-") || strings.HasPrefix(c.Code, "kube-dns-") ||
+			slices.Contains(c.whole, Kubelets) || slices.Contains(c.whole, PodFiles)
 		if !found[c.Code] && !needsMore {
 			t.Errorf("no fault tests %s", c.Code)
 		}

@@ -35,12 +35,33 @@ type view struct {
 	clusterDNS    []netip.Addr    // of kubelet
 
 	corefile *corefileSource // nil: the cluster DNS has none, or it was not read
+	kubeDNS  *kubeDNSConfig  // nil: the cluster DNS is not kube-dns, or has no ConfigMap
 	domain   string          // of the cluster, in lower case, without final dot
 
 	nodeCaches []appsv1.DaemonSet
 
 	byNamespace map[string][]*corev1.Pod // pods that have not ended
 	services    map[string]*corev1.Service
+	namespaces  map[string]*corev1.Namespace
+	dnsPodNames map[string]*corev1.Pod // dnsPods
+
+	byLabel    map[label][]*corev1.Pod // pods that have not ended; nil: not indexed yet
+	selections map[string]*selection   // of the selectors of Services, by namespace and selector
+	networks   map[label][]*networkPolicy
+	denied     map[corev1.Protocol][]hit // of deniedEgress; nil: not searched yet
+
+	done <-chan struct{} // is closed when the time for the checks is over; nil: never
+}
+
+// isLate reports whether the time for the checks is over. What is found afterwards is a part, and
+// Run does not report it.
+func (v *view) isLate() bool {
+	select {
+	case <-v.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // endpoint is an endpoint of the cluster DNS.
@@ -62,7 +83,7 @@ type corefileSource struct {
 
 func newView(s *Snapshot) *view {
 	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{},
-		services: map[string]*corev1.Service{}}
+		services: map[string]*corev1.Service{}, namespaces: map[string]*corev1.Namespace{}, dnsPodNames: map[string]*corev1.Pod{}}
 	for i := range s.Pods {
 		if p := &s.Pods[i]; !hasEnded(p) {
 			v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
@@ -71,10 +92,17 @@ func newView(s *Snapshot) *view {
 	for i := range s.Services {
 		v.services[s.Services[i].Namespace+"/"+s.Services[i].Name] = &s.Services[i]
 	}
+	for i := range s.Namespaces {
+		v.namespaces[s.Namespaces[i].Name] = &s.Namespaces[i]
+	}
 	v.dnsPods = DNSPods(v.dns, s.Pods)
+	for _, p := range v.dnsPods {
+		v.dnsPodNames[p.Name] = p
+	}
 	v.endpoints = endpointsOf(v.dns, s.Slices)
 	v.readKubelets()
 	v.readCorefile()
+	v.readKubeDNS()
 	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain(), v.corefileDomain(), defaultDomain)
 	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
 	for _, d := range s.DaemonSets {
@@ -203,6 +231,9 @@ func (v *view) serviceDomain(s *corev1.Service) string {
 func (v *view) inScope() (list []*corev1.Pod) {
 	seen := map[string]bool{}
 	for i := range v.Pods {
+		if v.isLate() {
+			break
+		}
 		p := &v.Pods[i]
 		owner := ownerOf(p)
 		if hasEnded(p) || !v.Scope.hasPod(p) || seen[owner] {

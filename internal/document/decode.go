@@ -7,7 +7,6 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/json"
@@ -16,7 +15,7 @@ import (
 // Decode decodes JSON into the pointer into. Field names are case-sensitive, unknown
 // fields are ignored, and a value of the wrong type is a *TypeError.
 func Decode(js []byte, into any) error {
-	return asTypeError(js, json.UnmarshalCaseSensitivePreserveInts(js, into))
+	return asTypeError(js, into, json.UnmarshalCaseSensitivePreserveInts(js, into))
 }
 
 // DecodeStrict is like Decode, and also returns a [json.FieldError] for each unknown or
@@ -24,7 +23,7 @@ func Decode(js []byte, into any) error {
 func DecodeStrict(js []byte, into any) []error {
 	problems, err := json.UnmarshalStrict(js, into)
 	if err != nil {
-		return []error{asTypeError(js, err)}
+		return []error{asTypeError(js, into, err)}
 	}
 	return problems
 }
@@ -42,13 +41,13 @@ func (e *TypeError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
-// asTypeError converts the error of decoding js to a TypeError if it is a type error.
-func asTypeError(js []byte, err error) error {
+// asTypeError converts the error of decoding js into a value to a TypeError if it is a type error.
+func asTypeError(js []byte, into any, err error) error {
 	t, ok := errors.AsType[*stdjson.UnmarshalTypeError](err)
 	if !ok {
 		return err
 	}
-	field := decoderPath(t)
+	field := decoderPath(reflect.TypeOf(into), t.Field)
 	// The decoder's path lacks indexes and map keys; they follow from the offset. The
 	// offset is unusable for a type with its own UnmarshalJSON: it counts from the start
 	// of that value.
@@ -58,13 +57,63 @@ func asTypeError(js []byte, err error) error {
 	return &TypeError{field, "is " + describeValue(t.Value) + ", must be " + describeType(t.Type)}
 }
 
-// decoderPath returns the decoder's path of the field without the names of embedded Go
-// structs. Field names of the API begin with a lower-case letter.
-func decoderPath(t *stdjson.UnmarshalTypeError) string {
-	elements := slices.DeleteFunc(strings.Split(t.Field, "."), func(e string) bool {
-		return e == "" || 'A' <= e[0] && e[0] <= 'Z'
-	})
+// decoderPath returns path, the decoder's path of a field below a value of type t, without the
+// names of embedded Go structs.
+func decoderPath(t reflect.Type, path string) string {
+	var elements []string
+	for name := range strings.SplitSeq(path, ".") {
+		t = structType(t)
+		if embedded := embeddedStruct(t, name); embedded != nil {
+			t = embedded
+			continue
+		}
+		elements = append(elements, name)
+		t = fieldType(t, name)
+	}
 	return strings.Join(elements, ".")
+}
+
+// structType returns the struct type of t, of what t points to or of its elements; nil if there
+// is none.
+func structType(t reflect.Type) reflect.Type {
+	for t != nil {
+		switch t.Kind() {
+		case reflect.Struct:
+			return t
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			t = t.Elem()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// embeddedStruct returns the type of the struct that t embeds under a Go name, or nil. An embedded
+// struct with a JSON name is a field like others.
+func embeddedStruct(t reflect.Type, name string) reflect.Type {
+	if t == nil {
+		return nil
+	}
+	f, ok := t.FieldByName(name)
+	if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); !ok || !f.Anonymous || tag != "" {
+		return nil
+	}
+	return f.Type
+}
+
+// fieldType returns the type of the field of t with a JSON name, or nil.
+func fieldType(t reflect.Type, name string) reflect.Type {
+	if t == nil {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == name || tag == "" && f.Name == name {
+			return f.Type
+		}
+	}
+	return nil
 }
 
 // describeValue returns the words for the decoder's description of a value.

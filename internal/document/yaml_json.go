@@ -21,9 +21,9 @@ import (
 // the result is "null". first is the line number in the file at which text begins; a
 // *LineError has the line number of the file.
 func JSON(text []byte, first int) ([]byte, error) {
-	root, err := parseOne(text)
+	root, err := parseOne(text, first)
 	if err != nil {
-		return nil, withFileLines(err, first)
+		return nil, err
 	}
 	if root == nil {
 		return []byte("null"), nil
@@ -37,14 +37,15 @@ func JSON(text []byte, first int) ([]byte, error) {
 	return js, withFileLines(err, first)
 }
 
-// parseOne returns the value of a document, nil if it has none.
-func parseOne(text []byte) (*yamlv3.Node, error) {
+// parseOne returns the value of a document that begins in line first of a file, nil if it has
+// none.
+func parseOne(text []byte, first int) (*yamlv3.Node, error) {
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
 	var document, second yamlv3.Node
 	if err := d.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		return nil, err
+		return nil, withFileLines(err, first)
 	}
 	switch err := d.Decode(&second); {
 	case errors.Is(err, io.EOF):
@@ -53,7 +54,7 @@ func parseOne(text []byte) (*yamlv3.Node, error) {
 		_, _ = fmt.Sscanf(err.Error(), "yaml: line %d:", &second.Line)
 		second.Line++
 	}
-	return nil, fmt.Errorf("yaml: line %d: a second value: separate documents with a line ---", second.Line)
+	return nil, &LineError{second.Line + first - 1, "a second value: separate documents with a line ---"}
 }
 
 // checkKeys appends an error for each key of n that occurs twice in its mapping, and for

@@ -389,6 +389,23 @@ func TestReporter_Unchanged(t *testing.T) {
 	})
 }
 
+// TestReporter_Observed: in mode Observe the log has the decision, and there is no event.
+func TestReporter_Observed(t *testing.T) {
+	api := &eventAPI{}
+	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
+		r.log = slog.New(slog.NewTextHandler(log, nil))
+		p := edited("web")
+		p.Outcome = cri.Observed
+		r.Report(p)
+		synctest.Wait()
+		want := fmt.Sprintf(`msg="sandbox would be edited" pod=shop/web podUID=%s outcome=observed nameservers=[%s]`,
+			p.Sandbox.UID, p.DNS.Nameservers[0])
+		if !strings.Contains(log.String(), want) || len(api.requests) > 0 {
+			t.Errorf("want %s and no event, got %q and\n%s", want, api.bodies, log)
+		}
+	})
+}
+
 // TestReporter_LargePods reports 2,000 pods with 0.78 MB of options each: neither the queue
 // nor the sent events keep their text, and events and log lines are short.
 func TestReporter_LargePods(t *testing.T) {

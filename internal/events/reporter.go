@@ -59,6 +59,9 @@ func (r *Reporter) Report(p cri.Report) {
 		if message := unsafeValues(p.Findings); message != "" {
 			r.events.Record(pod, corev1.EventTypeWarning, ReasonUnsafe, message)
 		}
+	case cri.Observed:
+		dns := excerptConfig(p.DNS)
+		log.Info("sandbox would be edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 	case cri.FactsMismatch:
 		log.Warn("sandbox passed, node facts differ from the kubelet's", "detail", p.Detail)
 		r.events.Record(pod, corev1.EventTypeWarning, ReasonMismatch, p.Detail)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -51,14 +52,14 @@ func ErrorFindings(path string, err error) []v1alpha1.Finding {
 		return nil
 	}
 	var list []v1alpha1.Finding
-	places := config.ReadPlaces(path)
 	for _, e := range multierr.Unjoin(err) {
 		f := v1alpha1.Finding{
 			Code: codeInvalid, Severity: string(policy.SeverityError),
-			EnforcedBy: string(policy.EnforcedByDNSConfigurer), File: path,
+			EnforcedBy: string(policy.EnforcedByDNSConfigurer), File: path, Message: e.Error(),
 		}
-		at, field, message := places.Split(e.Error())
-		f.Line, f.Column, f.Field, f.Message = at.Line, at.Column, field, message
+		if in, ok := errors.AsType[*kube.InputError](e); ok && in.File == path {
+			f.Line, f.Column, f.Field, f.Message = in.Line, in.Column, in.Field, in.Err.Error()
+		}
 		list = append(list, f)
 	}
 	return list

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -66,9 +67,13 @@ func TestErrorFindings(t *testing.T) {
 	if found := ErrorFindings("a.yaml", nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
-	found := ErrorFindings("a.yaml", errors.Join(errors.New("a.yaml:3:1: mode: one"), errors.New("two")))
-	if len(found) != 2 || found[0].Line != 3 || found[0].Field != "mode" || found[0].Message != "one" ||
-		found[1].Message != "two" || found[1].Severity != "error" {
+	found := ErrorFindings("a.yaml", errors.Join(
+		&kube.InputError{Location: kube.Location{File: "a.yaml", Line: 3, Field: "mode"}, Err: errors.New("one")},
+		errors.New("two"),
+		&kube.InputError{Location: kube.Location{File: "b.yaml", Line: 3, Field: "mode"}, Err: errors.New("three")}))
+	if len(found) != 3 || found[0].Line != 3 || found[0].Field != "mode" || found[0].Message != "one" ||
+		found[1].Message != "two" || found[1].Severity != "error" ||
+		found[2].File != "a.yaml" || found[2].Line != 0 || found[2].Message != "b.yaml:3: mode: three" {
 		t.Errorf("%v", found)
 	}
 }

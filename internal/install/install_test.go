@@ -59,7 +59,7 @@ var kubeadmNode = node{
 func plainNode(command string) node { return node{unitFile: "[Service]\nExecStart=" + command + "\n"} }
 
 // write writes the files below a new root. The value "-> X" is a link to X.
-func (n node) write(t *testing.T) install.Root {
+func (n node) write(t testing.TB) install.Root {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "run"), 0o755); err != nil {

@@ -161,6 +161,10 @@ func (s *Status) writeAgent(line func(name, format string, args ...any)) {
 		name = "files:"
 	}
 	line(name, "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
+	if f := a.NodeFacts; f != nil {
+		line("facts:", "cluster DNS %s, domain %q, host file %q, from %s",
+			strings.Join(f.ClusterDNS, ", "), f.ClusterDomain, f.ResolvConf, f.Source)
+	}
 	for _, drift := range slices.Sorted(maps.Keys(a.Drift)) {
 		line("drift:", "%d pods: %s", a.Drift[drift], drift)
 	}

@@ -39,7 +39,7 @@ func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known
 	if len(problems) > 0 {
 		return Workload{}, true, errors.Join(problems...)
 	}
-	w.Kind, w.Pod.Namespace, w.Pod.Spec.DNSConfig = kind, w.Namespace, config
+	w.Kind, w.Pod.Namespace, w.Pod.Spec.DNSConfig = kind, w.Namespace, (*corev1.PodDNSConfig)(config)
 	SetDefaults(&w.Pod.Spec)
 	return w, true, nil
 }
@@ -70,10 +70,10 @@ func (o *admissionObject) pod(kind string) *admissionPod {
 }
 
 type admissionMeta struct {
-	Name         string            `json:"name,omitempty"`
-	GenerateName string            `json:"generateName,omitempty"`
-	Namespace    string            `json:"namespace,omitempty"`
-	Annotations  map[string]string `json:"annotations,omitempty"`
+	Name         string         `json:"name,omitempty"`
+	GenerateName string         `json:"generateName,omitempty"`
+	Namespace    string         `json:"namespace,omitempty"`
+	Annotations  ownAnnotations `json:"annotations,omitzero"` // an empty one stays
 }
 
 type admissionTemplate struct {
@@ -109,21 +109,23 @@ type admissionJob struct {
 }
 
 type admissionPod struct {
-	DNSPolicy         corev1.DNSPolicy     `json:"dnsPolicy,omitempty"`
-	DNSConfig         *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
-	HostNetwork       bool                 `json:"hostNetwork,omitempty"`
-	Hostname          string               `json:"hostname,omitempty"`
-	HostnameOverride  *string              `json:"hostnameOverride,omitempty"`
-	Subdomain         string               `json:"subdomain,omitempty"`
-	SetHostnameAsFQDN *bool                `json:"setHostnameAsFQDN,omitempty"`
-	OS                *corev1.PodOS        `json:"os,omitempty"`
-	NodeSelector      map[string]string    `json:"nodeSelector,omitempty"`
-	Affinity          *admissionAffinity   `json:"affinity,omitempty"`
+	DNSPolicy         corev1.DNSPolicy    `json:"dnsPolicy,omitempty"`
+	DNSConfig         *admissionDNSConfig `json:"dnsConfig,omitempty"`
+	HostNetwork       bool                `json:"hostNetwork,omitempty"`
+	Hostname          string              `json:"hostname,omitempty"`
+	HostnameOverride  *string             `json:"hostnameOverride,omitempty"`
+	Subdomain         string              `json:"subdomain,omitempty"`
+	SetHostnameAsFQDN *bool               `json:"setHostnameAsFQDN,omitempty"`
+	OS                *corev1.PodOS       `json:"os,omitempty"`
+	NodeSelector      osSelector          `json:"nodeSelector,omitempty"`
+	Affinity          *admissionAffinity  `json:"affinity,omitempty"`
 }
 
 // admissionAffinity is the part of an affinity that decides on the operating system.
 type admissionAffinity struct {
 	NodeAffinity *struct {
-		Required *corev1.NodeSelector `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
+		Required *struct {
+			Terms osTerms `json:"nodeSelectorTerms"`
+		} `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
 	} `json:"nodeAffinity,omitempty"`
 }

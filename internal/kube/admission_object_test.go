@@ -48,3 +48,18 @@ func TestWithReplicas(t *testing.T) {
 		}
 	}
 }
+
+// TestParseAdmissionObject_TypeErrors: an error names the field as the API does.
+func TestParseAdmissionObject_TypeErrors(t *testing.T) {
+	for _, tt := range []struct{ apiVersion, kind, text, want string }{
+		{"v1", "Pod", `{"spec":{"hostname":1}}`, "spec.hostname: is a number, must be a string"},
+		{"v1", "Pod", `{"spec":{"os":{"name":1}}}`, "spec.os.name: is a number, must be a string"},
+		{"batch/v1", "Job", `{"spec":{"completions":"x"}}`, "spec.completions: is a string, must be a whole number of 32 bits"},
+		{"apps/v1", "Deployment", `{"spec":{"template":{"spec":{"subdomain":[]}}}}`,
+			"spec.template.spec.subdomain: is a list, must be a string"},
+	} {
+		if _, _, err := kube.ParseAdmissionObject(tt.apiVersion, tt.kind, []byte(tt.text)); fmt.Sprint(err) != tt.want {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.want)
+		}
+	}
+}

@@ -22,11 +22,11 @@ import (
 // thousand pods.
 const MaxManifest = 32 << 20
 
-// Location is a place in a manifest. Its text is "file:line:column".
+// Location is a place in a manifest or in a configuration file. Its text is "file:line:column".
 type Location struct {
-	File         string
-	Document     int // 1 is the first; 0: the file as a whole
-	Line, Column int // of the file, from 1; 0: not known
+	File         string // "": not in a file, such as a flag
+	Document     int    // 1 is the first; 0: the file as a whole
+	Line, Column int    // of the file, from 1; 0: not known
 
 	Field  string // path from the document; "": the document as a whole
 	Source string // the template in the comment that Helm writes before a document; "": none
@@ -42,7 +42,18 @@ func (l Location) String() string {
 	return fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column)
 }
 
-// InputError is an error in a manifest.
+// Name returns the location and the field: "file:line:column: field".
+func (l Location) Name() string {
+	switch {
+	case l.File == "":
+		return l.Field
+	case l.Field == "":
+		return l.String()
+	}
+	return l.String() + ": " + l.Field
+}
+
+// InputError is an error in a manifest or in a configuration file.
 type InputError struct {
 	Location
 	Err  error
@@ -50,10 +61,10 @@ type InputError struct {
 }
 
 func (e *InputError) Error() string {
-	if e.File == "" {
-		return e.Text()
+	if name := e.Name(); name != "" {
+		return name + ": " + e.Err.Error()
 	}
-	return e.Location.String() + ": " + e.Text()
+	return e.Err.Error()
 }
 
 // Text returns the error without its place: the field and the problem.

@@ -225,6 +225,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"}}]} {}`)
 	f.Add("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {completionMode: Indexed, completions: -1}\n")
 	f.Add("apiVersion: v1\nkind: ReplicationController\nmetadata: {name: j}\n")
+	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := kube.ParseManifest("f", []byte(text))
 		for _, w := range m.Workloads {
@@ -233,8 +234,8 @@ func FuzzParseManifest(f *testing.F) {
 			}
 			kube.FromPod(w.Pod)
 		}
-		if err == nil && len(m.Workloads)+len(m.Others) == 0 && !strings.Contains(text, "List") {
-			t.Errorf("no object and no error")
+		if err == nil && len(m.Workloads)+len(m.Others)+len(m.Notes) == 0 && !strings.Contains(text, "List") {
+			t.Errorf("no object, no note and no error")
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // customResource is an object of a kind that this package does not know.
@@ -46,9 +47,9 @@ func (p *parser) customWorkloads(data []byte) {
 
 // podTemplate is a pod template in an object of an unknown kind.
 type podTemplate struct {
-	path    string // such as "spec.template"; "" for a Prometheus, whose spec has the fields of a pod itself
-	value   map[string]any
-	unknown []error // its unknown fields, set by customWorkload
+	path    string         // such as "spec.template"; "" for a Prometheus, whose spec has the fields of a pod itself
+	value   map[string]any // nil: the path is too long
+	unknown []error        // its unknown fields, set by customWorkload
 }
 
 // customWorkload returns the workload of a pod template. Its controller is not known:
@@ -66,7 +67,7 @@ func customWorkload(o *customResource, t *podTemplate) (w Workload, err error) {
 			return w, problem
 		}
 	}
-	if t.path == "" || len(pod.Spec.Containers) == 0 { // only some fields of a pod
+	if t.path == "" || t.value == nil || len(pod.Spec.Containers) == 0 { // only some fields of a pod
 		return w, errors.New("not a pod template")
 	}
 	podName := generatedName(o.Metadata.Name + "-")
@@ -78,8 +79,20 @@ func customWorkload(o *customResource, t *podTemplate) (w Workload, err error) {
 	return w, nil
 }
 
-// findTemplates returns the pod templates in a value, in the order of their paths.
+// maxTemplatePath is the size in bytes of the longest path of a pod template that is read. The
+// path is part of the places of all findings, and nested objects with long keys could make each of
+// thousands of paths as long as the document. Argo, JobSet and Knative have less than 60.
+const maxTemplatePath = 1 << 10
+
+// findTemplates returns the pod templates in a value, in the order of their paths. A value whose
+// path is too long is returned as a podTemplate without a value.
 func findTemplates(value any, path string) (found []*podTemplate) {
+	if len(path) > maxTemplatePath {
+		if isScalar(value) {
+			return nil
+		}
+		return []*podTemplate{{path: excerpt.Text(path, excerpt.MaxMessage)}}
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		if isPodTemplate(value) {
@@ -94,6 +107,14 @@ func findTemplates(value any, path string) (found []*podTemplate) {
 		}
 	}
 	return found
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
 }
 
 // isPodTemplate reports whether value has a spec with fields of a pod: the ones about DNS, or

@@ -118,7 +118,7 @@ func (l *Lookup) run(ctx context.Context, override policy.Policy) (*Result, erro
 		return nil, err
 	}
 	r := &Result{
-		question: l.Question, pod: l.Pod.Namespace + "/" + l.Pod.Name, policy: override,
+		question: l.Question, pod: l.Pod.Namespace + "/" + l.Pod.Name, at: l.Pod.At(""), policy: override,
 		file: d.Config().String(), upstream: l.Upstream,
 	}
 	s := libc.Simulator{

@@ -6,6 +6,7 @@ package lookup
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,19 +18,37 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// FindPod returns the pod or workload with the name NAME or NAMESPACE/NAME. A workload
-// has its own name and that of its pods. namespace is the default for name and for the
+// FindPod returns the pod or workload with the name NAME, NAMESPACE/NAME or KIND/NAME. A
+// workload has its own name and that of its pods. KIND is as in kubectl; of a workload whose pods
+// are numbered KIND/NAME is the first pod. namespace is the default for name and for the
 // workloads; node is as in [kube.Workload.OnNode].
 func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Workload, error) {
-	if !strings.Contains(name, "/") {
+	placed := make([]kube.Workload, 0, len(workloads))
+	for _, w := range workloads {
+		at := w.OnNode(namespace, node)
+		w.Namespace, w.Pod = at.Namespace, at.Pod
+		placed = append(placed, w)
+	}
+	first, rest, slash := strings.Cut(name, "/")
+	inFirst := func(w kube.Workload) bool { return w.Namespace == first }
+	if kind := kindOf(first); slash && kind != "" && !slices.ContainsFunc(placed, inFirst) {
+		return only(placed, kind, namespace+"/"+rest, func(w kube.Workload, name string) (kube.Workload, bool) {
+			return firstPod(w, kind, name)
+		})
+	}
+	if !slash {
 		name = namespace + "/" + name
 	}
+	return only(placed, "pod or workload", name, named)
+}
+
+// only returns the one workload that match returns for name. what is what name should be.
+func only(workloads []kube.Workload, what, name string,
+	match func(w kube.Workload, name string) (kube.Workload, bool)) (kube.Workload, error) {
 	var found []kube.Workload
 	var others, places []string
 	for _, w := range workloads {
-		placed := w.OnNode(namespace, node)
-		w.Namespace, w.Pod = placed.Namespace, placed.Pod
-		w, ok := named(w, name)
+		w, ok := match(w, name)
 		if !ok {
 			others = append(others, w.Namespace+"/"+w.Name)
 			continue
@@ -41,9 +60,47 @@ func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Work
 	case 1:
 		return found[0], nil
 	case 0:
-		return kube.Workload{}, notFound(name, others)
+		return kube.Workload{}, notFound(what, name, others)
 	}
 	return kube.Workload{}, fmt.Errorf("pod %s is ambiguous: %s", name, strings.Join(places, ", "))
+}
+
+// kindOf returns the kind of a workload that kubectl calls name, in its output too, such as
+// statefulset.apps; "" if it is none.
+func kindOf(name string) string {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch name {
+	case "pod", "pods", "po":
+		return "Pod"
+	case "podtemplate", "podtemplates":
+		return "PodTemplate"
+	case "deployment", "deployments", "deploy":
+		return "Deployment"
+	case "statefulset", "statefulsets", "sts":
+		return "StatefulSet"
+	case "daemonset", "daemonsets", "ds":
+		return "DaemonSet"
+	case "replicaset", "replicasets", "rs":
+		return "ReplicaSet"
+	case "replicationcontroller", "replicationcontrollers", "rc":
+		return "ReplicationController"
+	case "job", "jobs":
+		return "Job"
+	case "cronjob", "cronjobs", "cj":
+		return "CronJob"
+	}
+	return ""
+}
+
+// firstPod returns w with its first pod if it is of a kind and NAMESPACE/NAME is its name.
+func firstPod(w kube.Workload, kind, name string) (kube.Workload, bool) {
+	if w.Kind != kind || name != w.Namespace+"/"+w.Name {
+		return w, false
+	}
+	if w.Ordinals.Base == "" {
+		return w, true
+	}
+	return w.WithOrdinal(int64(w.Ordinals.First))
 }
 
 // named returns w if NAMESPACE/NAME is its name or that of its pod. Of a workload whose pods
@@ -63,9 +120,9 @@ func named(w kube.Workload, name string) (kube.Workload, bool) {
 // maxOthers is the number of names in an error. A cluster may have 70,000.
 const maxOthers = 5
 
-// notFound returns the error of a name that is not that of a pod. others are the names that
-// there are.
-func notFound(name string, others []string) error {
+// notFound returns the error of a name that is not that of a pod. what is what it should be, and
+// others are the names that there are.
+func notFound(what, name string, others []string) error {
 	hint := ""
 	_, short, _ := strings.Cut(name, "/")
 	for _, o := range others {
@@ -80,7 +137,7 @@ func notFound(name string, others []string) error {
 	if more := len(others) - maxOthers; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	err := fmt.Errorf("no pod or workload %s in the manifests: found only %s", name, list)
+	err := fmt.Errorf("no %s %s in the manifests: found only %s", what, name, list)
 	return &kube.InputError{Err: err, Hint: hint}
 }
 

@@ -4,6 +4,7 @@
 package lookup_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -45,6 +46,35 @@ func TestFindPod(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*kube.InputError](err); ok && tt.hint != "" && e.Hint != tt.hint {
 			t.Errorf("%s: hint %q, want %q", tt.name, e.Hint, tt.hint)
+		}
+	}
+}
+
+// TestFindPod_Kind: KIND/NAME is what kubectl prints and takes. A namespace that exists is meant
+// before a kind.
+func TestFindPod_Kind(t *testing.T) {
+	m, err := kube.ParseManifest("f", []byte(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 3}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: db, namespace: shop}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: job}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, namespace, kind, pod, want string }{
+		{"statefulset/db", "shop", "StatefulSet", "db-0", ""},
+		{"sts/db", "shop", "StatefulSet", "db-0", ""},
+		{"StatefulSets/db", "shop", "StatefulSet", "db-0", ""},
+		{"deployment.apps/db", "shop", "Deployment", "db-xxxxxxxxxx-xxxxx", ""},
+		{"job/web", "shop", "Pod", "web", ""},
+		{"sts/db", "default", "", "", "no StatefulSet default/db in the manifests: found only shop/db, shop/db, job/web"},
+		{"sts/db-0", "shop", "", "", "no StatefulSet shop/db-0 in the manifests: found only shop/db, shop/db, job/web"},
+		{"service/db", "shop", "", "", "no pod or workload service/db in the manifests: found only shop/db, shop/db, job/web"},
+	} {
+		w, err := lookup.FindPod(m.Workloads, tt.name, tt.namespace, "")
+		if err == nil && (w.Kind != tt.kind || w.Pod.Name != tt.pod) || fmt.Sprint(err) != cmp.Or(tt.want, "<nil>") {
+			t.Errorf("%s in %s: %+v, %v; want %s %s %s", tt.name, tt.namespace, w, err, tt.kind, tt.pod, tt.want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -23,6 +24,7 @@ import (
 type Result struct {
 	question Question
 	pod      string        // NAMESPACE/NAME
+	at       kube.Location // of pod in the manifests
 	policy   policy.Policy // instead of the pod's own; "": the pod's own
 	file     string        // the pod's resolv.conf
 	ignored  []string      // what the library ignores in file
@@ -58,6 +60,7 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 		absences = append(absences, v1alpha1.LookupAbsence{Name: a.name, Reason: a.reason, Unknown: a.unknown})
 	}
 	return v1alpha1.LookupResult{
+		File: r.at.File, Document: r.at.Document,
 		Pod: r.pod, Name: r.question.Name, Type: r.question.typeName(), Libc: string(r.question.Library),
 		Queries: queries, Addresses: texts(r.Addresses), QueryCount: len(queries),
 		NotAsked: r.notAsked, Synthetic: texts(r.syntheticAddresses()), Absences: absences,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // Stdin is the name of standard input in locations.
@@ -29,6 +31,20 @@ type Input struct {
 
 	// Strict makes unknown fields that do not affect DNS errors instead of a note.
 	Strict bool
+
+	// Namespace is that of objects without one. Read leaves them as they are.
+	Namespace string
+}
+
+// Check checks the input as it is set on the command line.
+func (in Input) Check() error {
+	if in.Namespace != "" && fqdn.LabelProblems(in.Namespace) != nil {
+		return usage.Errorf("--namespace %q: want a DNS label such as shop", in.Namespace)
+	}
+	if len(in.Paths) == 0 {
+		return usage.Errorf("no manifests: name files, or set -f")
+	}
+	return nil
 }
 
 // Read parses the manifests. Errors are joined; the valid objects are returned beside them.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -18,8 +17,8 @@ import (
 // addresses are the addresses of a node cache.
 type addresses struct {
 	listen  []netip.AddrPort
-	iface   *nodeaddr.Interface // that has them; nil: none is configured
-	omitted []string            // addresses of a family that the kernel has disabled, with the reason
+	iface   *nodeaddr.Interface // the interface with these addresses; nil: none is configured
+	omitted []string            // details for readiness: addresses of a family that the kernel has disabled
 }
 
 // assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
@@ -37,7 +36,7 @@ func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err err
 	_, failed := a.iface.Ensure()
 	for _, err := range failed {
 		if !errors.Is(err, nodeaddr.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
-			return addresses{}, errors.Join(slices.Collect(maps.Values(failed))...)
+			return addresses{}, joinErrors(a.iface.Addrs, failed)
 		}
 	}
 	a.iface.Addrs = slices.DeleteFunc(a.iface.Addrs, func(addr netip.Addr) bool { return failed[addr] != nil })
@@ -50,4 +49,13 @@ func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err err
 		a.listen = append(a.listen, l)
 	}
 	return a, nil
+}
+
+// joinErrors joins the errors of addresses, in the order of the addresses.
+func joinErrors(addrs []netip.Addr, failed map[netip.Addr]error) error {
+	var list []error
+	for _, addr := range addrs {
+		list = append(list, failed[addr])
+	}
+	return errors.Join(list...)
 }

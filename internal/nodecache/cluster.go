@@ -38,7 +38,7 @@ type clusterCheck struct {
 	err     error // of the last query
 }
 
-// run queries until ctx ends.
+// run sends a query every clusterInterval, and sooner after a failure, until ctx ends.
 func (c *clusterCheck) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := querySOA(ctx, c.exchange, c.domain)
@@ -57,7 +57,7 @@ func (c *clusterCheck) run(ctx context.Context) error {
 	return nil
 }
 
-// ready returns the error of the last query.
+// ready returns the error of the last query, or an error before the first one is complete.
 func (c *clusterCheck) ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,8 @@ func (c *clusterCheck) ready() error {
 	return nil
 }
 
-// querySOA returns an error unless the cluster DNS has the cluster domain.
+// querySOA queries the SOA record of the cluster domain. It returns an error unless the rcode of the
+// reply is NOERROR.
 func querySOA(ctx context.Context, exchange dnsserver.Exchange, domain fqdn.Name) error {
 	reply, err := exchange(ctx, new(dns.Msg).SetQuestion(domain.String(), dns.TypeSOA))
 	if err == nil && reply.Rcode != dns.RcodeSuccess {

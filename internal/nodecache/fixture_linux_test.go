@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // clusterAddr is the cluster DNS of the tests.
@@ -134,13 +135,7 @@ func (i *instance) readyz() string {
 
 // metric returns the line of a metric.
 func (i *instance) metric(name string) string {
-	r, err := http.Get("http://" + i.http + "/metrics")
-	if err != nil {
-		return err.Error()
-	}
-	defer r.Body.Close()
-	body, _ := io.ReadAll(r.Body)
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(process.Page(i.http, "/metrics")) {
 		if strings.HasPrefix(line, name) {
 			return strings.TrimSpace(line)
 		}

@@ -30,24 +30,25 @@ const (
 	// guardRetry is the time between two checks while one fails.
 	guardRetry = 5 * time.Second
 
-	// guardPause is the least time between two looks at the interface. The kernel reports
-	// changes of all interfaces, dozens for each pod that starts. And an agent that removes
+	// guardPause is the least time between two checks of the interface. The kernel reports
+	// changes of all interfaces, dozens for each pod that starts. Another program that removes
 	// an address again and again must not keep a processor busy.
 	guardPause = time.Second
 )
 
 // A guard makes queries to the addresses arrive at this process, and checks that they do. It
-// restores the interface and its addresses, and has the rules against translation.
+// restores the interface and its addresses, and owns the rules that keep kube-proxy from
+// translating the addresses.
 type guard struct {
 	iface *nodeaddr.Interface // nil: the addresses are not assigned by the node cache
 	addrs []netip.AddrPort
-	rules *notrack.Rules // nil: no address needs any
+	rules *notrack.Rules // nil: none are installed
 	log   *slog.Logger
 
 	restored  *prometheus.CounterVec
 	reachable *prometheus.GaugeVec
 
-	restoredNow chan struct{} // capacity one: the addresses are to be probed
+	restoredNow chan struct{} // capacity one: restore asks checkPeriodically to probe the addresses
 
 	mu                 sync.Mutex
 	checked            bool
@@ -92,18 +93,19 @@ func (g *guard) installRules(mode string) (err error) {
 	}
 	services := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() })
 	if len(services) > 0 {
-		return fmt.Errorf("no rules against the translation of %v by kube-proxy: %w; or set notrack "+
-			"to disabled if no proxy translates them", services, err)
+		return fmt.Errorf("cannot keep kube-proxy from translating %v (set notrack to disabled if no proxy "+
+			"translates them): %w", services, err)
 	}
-	g.log.Warn("no rules against the translation of addresses", "error", err)
+	g.log.Warn("cannot keep kube-proxy from translating addresses, continuing", "error", err)
 	return nil
 }
 
-// run checks the addresses until ctx ends. It returns an error if another server gets the
-// queries at the start. Without any reply it continues, unready: a firewall may keep the host
-// from its own address, and let pods through. At the end run removes the rules before the
-// server has drained, so that new queries reach the cluster DNS. A successor has rules of its
-// own.
+// run checks the addresses until ctx ends. It returns an error if another server answers the first
+// probes. If no server answers them it continues, unready: a firewall may block queries of the
+// host, and let those of pods through.
+//
+// At the end run removes the rules before the server has drained, so that new queries reach the
+// cluster DNS. A successor has its own rules.
 func (g *guard) run(ctx context.Context) error {
 	if g.rules != nil {
 		defer g.rules.Remove()
@@ -230,7 +232,8 @@ func (g *guard) check(ctx context.Context) error {
 	return unreached.err()
 }
 
-// record replaces a part of the problems, and logs the changes.
+// record replaces a part of the problems, g.missing or g.unreached, by those of now, and logs the
+// changes. The first problems in g.unreached end the state in which the addresses are not checked.
 func (g *guard) record(part *problems, now problems) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -253,7 +256,7 @@ func (g *guard) record(part *problems, now problems) {
 	}
 }
 
-// current returns all problems. For a missing address it is that it is missing, not that no
+// current returns all problems, one for each address. That an address is missing replaces that no
 // query reaches it. The caller holds mu.
 func (g *guard) current() problems {
 	all := problems{}
@@ -262,7 +265,7 @@ func (g *guard) current() problems {
 	return all
 }
 
-// ready returns an error if queries to an address do not arrive, and the other addresses.
+// ready returns an error if queries to an address do not arrive, and as details the other addresses.
 func (g *guard) ready() (details []string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 
 // errOtherServer is the error if a probe reaches a server that is not a node cache.
 var errOtherServer = errors.New("another server answers: kube-proxy or another proxy translates the " +
-	"address, or another process has the port. Remove it, or listen on an address that no Service has, such as 169.254.20.10")
+	"address, or another process has the port: remove it, or listen on an address that no Service has, such as 169.254.20.10")
 
 // answerProbe answers a probe, see dnsserver.Config.AnswerProbe.
 func answerProbe(name string) dns.RR {

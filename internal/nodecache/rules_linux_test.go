@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
@@ -55,8 +56,8 @@ type node struct {
 
 func newNode(t *testing.T) node {
 	t.Helper()
-	netns.Install(t, "iptables-legacy", "iptables")
-	netns.Install(t, "nft", "nftables")
+	debian.Install(t, "iptables-legacy", "iptables")
+	debian.Install(t, "nft", "nftables")
 	netns.Run(t, "ip link set lo up")
 	pod := netns.NewPod(t) // has the network of clusterAddr
 	return node{t, pod, startClusterDNS(t)}
@@ -161,8 +162,8 @@ func TestRules_NoCapability(t *testing.T) {
 	newNode(t)
 	netns.Run(t, "ip address add 10.96.0.10/32 dev lo", "ip address add 169.254.20.10/32 dev lo")
 	err := startInstanceWith(t, "listen: ['10.96.0.10:53']\n", dropNetAdmin).wait(t)
-	const want = "no rules against the translation of [10.96.0.10:53] by kube-proxy: writing " +
-		"nftables rules: operation not permitted: add CAP_NET_ADMIN; or set notrack to disabled if no proxy translates them"
+	const want = "cannot keep kube-proxy from translating [10.96.0.10:53] (set notrack to disabled if no proxy " +
+		"translates them): writing nftables rules: operation not permitted: add CAP_NET_ADMIN"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -171,7 +172,7 @@ func TestRules_NoCapability(t *testing.T) {
 		becomes(t, other, other.readyz, "200 ok")
 		other.stop()
 		err := other.wait(t)
-		warned := strings.Contains(other.log.String(), `level=WARN msg="no rules against the translation of addresses"`)
+		warned := strings.Contains(other.log.String(), `level=WARN msg="cannot keep kube-proxy from translating addresses, continuing"`)
 		if linkLocal := strings.Contains(fields, "169.254"); err != nil || warned != linkLocal {
 			t.Errorf("%s: a warning is %t, want %t; %v", fields, warned, linkLocal, err)
 		}

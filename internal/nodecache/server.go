@@ -22,15 +22,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
-// Server is the DNS cache of a node.
+// Server is the DNS cache of a node. All fields are required, except Reload.
 type Server struct {
-	Source  *config.Source[config.NodeCache]
-	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of this binary
+	Source  *config.Source[config.NodeCache] // of the configuration, for reloads
+	Reload  <-chan os.Signal                 // see daemon.Reloader.Signal
+	Version string                           // of this binary
 	Log     *slog.Logger
 }
 
-// Run serves with configuration c until ctx ends or a task of the server fails.
+// Run serves with configuration c until ctx ends, and then returns nil. It returns an error if a
+// part of the server cannot start, or a task of the server fails. It takes over the addresses from
+// a previous instance only if it reaches the cluster DNS itself.
 func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	registry := daemon.NewRegistry(s.Version)
 	server, err := forward.New(dnsserver.Config{
@@ -52,36 +54,36 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
-	own, err := assignAddresses(c, s.Log)
+	addrs, err := assignAddresses(c, s.Log)
 	if err != nil {
 		return err
 	}
 	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
 		return server.Cluster().Exchange(ctx, query) // a reload replaces the client
 	}}
-	if err := checkTakeover(ctx, own.listen, cluster.exchange, c.Domain); err != nil {
+	if err := checkTakeover(ctx, addrs.listen, cluster.exchange, c.Domain); err != nil {
 		return err
 	}
-	sockets, err := dnsserver.ListenShared(ctx, own.listen)
+	sockets, err := dnsserver.ListenShared(ctx, addrs.listen)
 	switch {
 	case c.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%w: set --interface, or an address of the node", err)
 	case err != nil:
 		return daemon.SocketHint(err, "listen")
 	}
-	guard := newGuard(own.iface, sockets.Addrs(), registry, s.Log)
+	guard := newGuard(addrs.iface, sockets.Addrs(), registry, s.Log)
 	if err := guard.installRules(c.Notrack); err != nil {
 		sockets.Close()
 		return err
 	}
 	group := daemon.Group{
 		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }, guard.run, cluster.run},
-		Last:  []daemon.Task{reloader.Run}, // its background task has the TCP and TLS connections to upstream servers
+		Last:  []daemon.Task{reloader.Run}, // its background task owns the TCP and TLS connections to upstream servers
 	}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {
 			details, err := guard.ready()
-			details = slices.Concat(own.omitted, details, server.ClusterStatus())
+			details = slices.Concat(addrs.omitted, details, server.ClusterStatus())
 			return details, errors.Join(err, cluster.ready())
 		}}
 		// The port is shared, too: like queries, probes get to the new instance.

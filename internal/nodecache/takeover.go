@@ -18,8 +18,8 @@ import (
 
 const (
 	// takeoverTimeout is how long a new instance tries to reach the cluster DNS before it
-	// leaves the addresses to the running one. minReadySeconds in deploy/node-cache is
-	// longer: until then the pod does not count as available.
+	// leaves the addresses to the running one. It is shorter than minReadySeconds in
+	// deploy/node-cache, so that a rollout stops at an instance that does not reach it.
 	takeoverTimeout = 5 * time.Second
 
 	takeoverRetry = 200 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"syscall"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -34,9 +35,17 @@ func (c Client) Status(ctx context.Context) (s v1alpha1.AgentStatus, err error) 
 	return s, c.call(ctx, http.MethodGet, "/v1/status", &s)
 }
 
-// Pods returns the sandboxes of the node.
-func (c Client) Pods(ctx context.Context) (pods v1alpha1.NodePods, err error) {
-	return pods, c.call(ctx, http.MethodGet, "/v1/pods", &pods)
+// Pods returns the sandboxes of a pod, NAMESPACE/NAME; of all pods of the node if it is "".
+func (c Client) Pods(ctx context.Context, pod string) (pods v1alpha1.NodePods, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/pods", &pods)
+	if err != nil || pod == "" {
+		return pods, err
+	}
+	pods.Pods = slices.DeleteFunc(pods.Pods, func(p v1alpha1.NodePod) bool { return p.Namespace+"/"+p.Name != pod })
+	if len(pods.Pods) == 0 {
+		return pods, fmt.Errorf("%w: %s: dnsconfigurer pods lists those of this node", ErrUnknownPod, pod)
+	}
+	return pods, nil
 }
 
 // Refresh rewrites the files of a pod, NAMESPACE/NAME; of all pods if it is "".

@@ -4,6 +4,7 @@
 package nodestatus
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,15 @@ func TestClient(t *testing.T) {
 	if s, err := c.Status(t.Context()); err != nil || s.Pods != 3 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	pods, err := c.Pods(t.Context())
+	pods, err := c.Pods(t.Context(), "")
 	if err != nil || len(pods.Pods) != 3 || pods.Omitted != 2 || pods.Pods[0].Actual == "" || pods.Pods[1].Actual != "" {
 		t.Errorf("%d pods, %d omitted, %v", len(pods.Pods), pods.Omitted, err)
+	}
+	if one, err := c.Pods(t.Context(), "/b"); err != nil || len(one.Pods) != 1 || one.Pods[0].Name != "b" {
+		t.Errorf("%d pods, %v", len(one.Pods), err)
+	}
+	if _, err := c.Pods(t.Context(), "shop/b"); !errors.Is(err, ErrUnknownPod) {
+		t.Errorf("a pod of another node: %v", err)
 	}
 	for _, pod := range []string{"shop/web", ""} {
 		if r, err := c.Refresh(t.Context(), pod); err != nil || len(r) != 1 {
@@ -115,6 +122,60 @@ func TestServer_Connections(t *testing.T) {
 	}
 }
 
+// lastListener accepts a connection at the moment at which it is closed.
+type lastListener struct {
+	net.Listener
+	accept func() (net.Conn, error)
+	close  func()
+}
+
+func (l *lastListener) Accept() (net.Conn, error) { return l.accept() }
+
+func (l *lastListener) Close() error {
+	l.close()
+	return l.Listener.Close()
+}
+
+// TestServer_LastConnection: a request on a connection that is accepted when the server ends is
+// completed before Serve returns, because the process ends then.
+func TestServer_LastConnection(t *testing.T) {
+	served, server := false, Server{}
+	server.Status = func() v1alpha1.AgentStatus {
+		served = true
+		return v1alpha1.AgentStatus{}
+	}
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, client := net.Pipe()
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	closed, closeListener := context.WithCancel(t.Context())
+	l := &lastListener{unused, func() (net.Conn, error) {
+		cancel()
+		<-closed.Done()
+		if conn == nil {
+			return nil, net.ErrClosed
+		}
+		c := conn
+		conn = nil
+		return c, nil
+	}, closeListener}
+	reply := make(chan error, 1)
+	go func() {
+		_, err := fmt.Fprint(client, "GET /v1/status HTTP/1.1\r\nHost: agent\r\n\r\n")
+		_, readErr := bufio.NewReader(client).ReadString('\n')
+		reply <- errors.Join(err, readErr)
+	}()
+	if err := server.Serve(ctx, l); err != nil || !served {
+		t.Errorf("served: %v, %v", served, err)
+	}
+	if err := <-reply; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClient_Errors checks that errors say what to do.
 func TestClient_Errors(t *testing.T) {
 	directory := t.TempDir()
@@ -126,7 +187,7 @@ func TestClient_Errors(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	for _, socket := range []string{filepath.Join(directory, "missing"), stale} {
-		_, err := Client{Socket: socket}.Pods(t.Context())
+		_, err := Client{Socket: socket}.Pods(t.Context(), "")
 		if !errors.Is(err, ErrNotServed) || !strings.Contains(err.Error(), "start the service that runs dnsconfigurer agent") {
 			t.Errorf("%s: %v", socket, err)
 		}

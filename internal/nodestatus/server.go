@@ -15,15 +15,18 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
 const (
-	maxConnections = 8
-	maxTexts       = 8 << 20 // of the files in a reply, in bytes: those of 1,000 pods have 2 MiB
-	headerTimeout  = 5 * time.Second
-	idleTimeout    = 10 * time.Second
-	replyTimeout   = 2 * time.Minute // a refresh of 8,192 pods at the default rate takes 41 s
+	maxConnections  = 8
+	maxTexts        = 8 << 20 // of the files in a reply, in bytes: those of 1,000 pods have 2 MiB
+	headerTimeout   = 5 * time.Second
+	idleTimeout     = 10 * time.Second
+	shutdownTimeout = 5 * time.Second
+	replyTimeout    = 2 * time.Minute // a refresh of 8,192 pods at the default rate takes 41 s
 )
 
 // ErrUnknownPod is the error of commands for a pod that the node does not have.
@@ -40,24 +43,53 @@ type Server struct {
 	command sync.Mutex
 }
 
-// Serve serves until ctx ends, with a few connections at a time. It closes l.
+// Serve serves until ctx ends, with a few connections at a time. Requests in progress then complete,
+// except commands, which end before the next pod. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.Status()) })
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, bound(s.Pods())) })
 	mux.HandleFunc("POST /v1/refresh", s.serveCommand(s.Refresh))
 	mux.HandleFunc("POST /v1/restore", s.serveCommand(s.Restore))
+	var connections sync.WaitGroup
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: 8 << 10,
 		ReadTimeout: headerTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // commands end with it
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				connections.Add(1)
+			case http.StateClosed:
+				connections.Done()
+			}
+		},
 	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	limited := &limitedListener{Listener: l, tokens: make(chan struct{}, maxConnections)}
-	if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+	l = netutil.LimitListener(l, maxConnections)
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	err := server.Serve(l)
+	shutdown(server, &connections)
+	if ctx.Err() == nil {
 		return fmt.Errorf("serving the status of pods: %w", err)
 	}
 	return nil
+}
+
+// shutdown lets connections complete their request for shutdownTimeout, after server.Serve has
+// returned. Server.Shutdown does not reply to a request that it reads later, such as that of the
+// last connection.
+func shutdown(server *http.Server, connections *sync.WaitGroup) {
+	server.SetKeepAlivesEnabled(false)
+	ended := make(chan struct{})
+	go func() {
+		connections.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(shutdownTimeout):
+	}
+	_ = server.Close()
 }
 
 // retryInterval is the interval at which KeepServing retries.
@@ -131,32 +163,4 @@ func bound(pods []v1alpha1.NodePod) v1alpha1.NodePods {
 		}
 	}
 	return all
-}
-
-// limitedListener limits the number of connections. A connection above the limit waits.
-type limitedListener struct {
-	net.Listener
-	tokens chan struct{}
-}
-
-// Accept returns the next connection when there are fewer than the limit.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.tokens <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.tokens
-		return nil, err
-	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.tokens })}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close closes the connection, which then does not count.
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
 
@@ -31,7 +32,7 @@ func TestInstall_Rules(t *testing.T) {
 	if !netns.Enter(t) {
 		return
 	}
-	netns.Install(t, "nft", "nftables")
+	debian.Install(t, "nft", "nftables")
 	addrs := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53"), netip.MustParseAddrPort("[fd00:10::a]:1053")}
 	first, err := Install(addrs)
 	if err != nil {
@@ -107,7 +108,7 @@ func TestInstall_Crash(t *testing.T) {
 		return
 	}
 	const crash = "DNSCONFIGURER_TEST_CRASH"
-	netns.Install(t, "nft", "nftables")
+	debian.Install(t, "nft", "nftables")
 	if os.Getenv(crash) != "" {
 		if _, err := Install([]netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53")}); err != nil {
 			t.Fatal(err)

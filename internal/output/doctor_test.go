@@ -195,3 +195,22 @@ func TestBars(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteDoctor_Size: with as many findings as there may be, all texts at their limits and made
+// of characters that are escaped, the page and the JSON have a few megabytes.
+func TestWriteDoctor_Size(t *testing.T) {
+	const findings, most = 75 * 20, 32 << 20
+	f := doctorResult().Findings[0]
+	f.Message = strings.Repeat(`"`, 512)
+	f.Evidence = []string{f.Message, f.Message}
+	r := v1alpha1.DoctorResult{}
+	for range findings {
+		r.Findings = append(r.Findings, f)
+	}
+	for _, format := range []string{formatHTML, formatJSON, formatText} {
+		var b strings.Builder
+		if err := WriteDoctor(&b, format, r); err != nil || b.Len() > most {
+			t.Errorf("%s: %d bytes, %v", format, b.Len(), err)
+		}
+	}
+}

@@ -59,6 +59,26 @@ func TestRenderer_FindingsOnce(t *testing.T) {
 	}
 }
 
+// TestRenderer_HostNote: the host file of this machine is not that of a node. The note is written
+// once, for the first pod that gets something of it.
+func TestRenderer_HostNote(t *testing.T) {
+	var stdout, stderr strings.Builder
+	r := output.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "json", HostNote: "this machine's"}
+	pod := policy.Decision{Searches: []policy.Entry{{Text: "a.example", Source: policy.Source{Origin: policy.FromPod}}}}
+	host := policy.Decision{Searches: []policy.Entry{{Text: "vpn.example", Source: policy.Source{Origin: policy.FromHost, Index: 1}}}}
+	for i, d := range []*policy.Decision{&pod, &host, &host} {
+		if err := r.Write(workload(t), d); err != nil {
+			t.Fatal(err)
+		}
+		if written := stderr.Len() > 0; written != (i > 0) {
+			t.Errorf("pod %d: %q", i, &stderr)
+		}
+	}
+	if want := "dnsconfigurer: note: this machine's\n"; stderr.String() != want {
+		t.Errorf("%q, want %q", &stderr, want)
+	}
+}
+
 func TestValidation_Annotations(t *testing.T) {
 	var out strings.Builder
 	v := output.Validation{Stdout: &out, Format: "github"}

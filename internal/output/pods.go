@@ -22,6 +22,18 @@ const (
 // podHeader has the names of the columns.
 var podHeader = []string{"POD", "POLICY", "SOURCE", "OUTCOME", "DRIFT", "REFRESHED"}
 
+// WriteNodePods writes the pods of a node: as JSON if the format is json, otherwise as a table,
+// or with their files if pod, the name of the only one, is not "".
+func WriteNodePods(w io.Writer, format, pod string, pods v1alpha1.NodePods) error {
+	switch {
+	case format == formatJSON:
+		return WriteJSON(w, pods)
+	case pod != "":
+		return WritePods(w, pods.Pods)
+	}
+	return WritePodTable(w, pods.Pods)
+}
+
 // WritePodTable writes one line for each pod of a node, of at most 100 columns: the name of the
 // pod gets the columns that the others leave.
 func WritePodTable(out io.Writer, pods []v1alpha1.NodePod) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -23,12 +24,20 @@ type Renderer struct {
 	Stderr io.Writer // receives the findings in the format resolv.conf
 	Format string    // one of RenderFormats
 
+	// HostNote is written to Stderr once, if a pod gets something of the host's resolv.conf.
+	// "": none.
+	HostNote string
+
 	written map[string]bool // messages about the node, which are the same for all pods
 }
 
 // Write writes the decision about w's pod.
 func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	title := fmt.Sprintf("# %s %s/%s\n", w.Kind, w.Pod.Namespace, w.Name)
+	if r.HostNote != "" && usesHost(d) {
+		fmt.Fprintf(r.Stderr, "dnsconfigurer: note: %s\n", r.HostNote)
+		r.HostNote = ""
+	}
 	windows := kube.IsWindows(&w.Pod.Spec)
 	if windows {
 		title += windowsTitle
@@ -50,6 +59,12 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	}
 	_, err := io.WriteString(r.Stdout, title)
 	return err
+}
+
+// usesHost reports whether a pod gets something of the host's resolv.conf.
+func usesHost(d *policy.Decision) bool {
+	return slices.ContainsFunc(slices.Concat(d.Nameservers, d.Searches, d.Options),
+		func(e policy.Entry) bool { return e.Source.Origin == policy.FromHost })
 }
 
 // windowsTitle is printed for a pod of Windows.
@@ -83,7 +98,13 @@ func (r *Renderer) writeFinding(w kube.Workload, f policy.Finding) {
 
 func renderResult(w kube.Workload, d *policy.Decision) v1alpha1.RenderResult {
 	c := config(d, kube.IsWindows(&w.Pod.Spec))
+	at := w.At("")
 	return v1alpha1.RenderResult{
+		File:        at.File,
+		Document:    at.Document,
+		Line:        at.Line,
+		Column:      at.Column,
+		Source:      at.Source,
 		Kind:        w.Kind,
 		Namespace:   w.Pod.Namespace,
 		Name:        w.Name,

@@ -33,7 +33,9 @@ func (r *RuleChanges) Write(w kube.Workload, before, after *policy.Decision) err
 	}
 	r.changed++
 	if r.JSON {
+		at := w.At("")
 		return json.NewEncoder(r.Stdout).Encode(v1alpha1.RuleChange{
+			File: at.File, Document: at.Document,
 			Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name,
 			Rules: appliedRules(after.NodeRules), Before: newResolvConf(a), After: newResolvConf(b),
 		})

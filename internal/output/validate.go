@@ -90,7 +90,7 @@ func (v *Validation) WriteUnreadable(err error) error {
 			input = &kube.InputError{Err: e}
 		}
 		if err := v.unreadable(input); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// askTimeout is how long a container waits for the agent. The runtime disconnects a plugin
-	// after two seconds.
+	// askTimeout is how long the start of a container waits until the agent acknowledges its
+	// event. The runtime disconnects a plugin after two seconds.
 	askTimeout = 200 * time.Millisecond
 
 	// writeTimeout ends the connection to an agent that does not read.
@@ -51,7 +51,7 @@ type link struct {
 	queue    chan sandboxevent.Event
 	sequence uint64
 	waiting  map[uint64]chan result
-	slow     bool // the agent has not replied in time, and not since
+	slow     bool // the agent has not replied in time, and has not replied to another event since
 }
 
 // run connects to the agent, again and again, until ctx ends.
@@ -105,8 +105,8 @@ func (l *link) write(conn net.Conn, queue <-chan sandboxevent.Event, ended <-cha
 		}
 		return sandboxevent.Write(conn, e)
 	}
-	// Events since connect are in the queue: one that is in both is processed twice, which
-	// changes nothing.
+	// Events since connect are in the queue. An event that is also replayed is processed twice,
+	// which changes nothing.
 	for _, e := range l.replay() {
 		if err := send(e); err != nil {
 			return err
@@ -207,11 +207,13 @@ func (l *link) enqueue(e sandboxevent.Event) (wait chan result, reason result) {
 		return nil, disconnected
 	}
 	l.sequence++
-	e.Sequence = l.sequence
-	l.sendLocked(e)
+	e.Sequence, e.Deadline = l.sequence, time.Now().Add(askTimeout)
 	if l.slow {
+		e.First = false // the container may run before the agent reads the event
+		l.sendLocked(e)
 		return nil, notWaited
 	}
+	l.sendLocked(e)
 	wait = make(chan result, 1)
 	l.waiting[e.Sequence] = wait
 	return wait, ""

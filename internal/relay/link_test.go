@@ -164,6 +164,18 @@ func TestPlugin_Predecessor(t *testing.T) {
 	}
 }
 
+// TestPlugin_Exited: the first container of a sandbox that is older than the connection is not
+// announced as the first one. Others may have exited, which runtimes do not list.
+func TestPlugin_Exited(t *testing.T) {
+	p, _ := newRelay(t)
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.creating(pod("a"), "/x/sandboxes/a/resolv.conf"); e.First {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestPlugin_Reconnect: each agent gets all sandboxes.
 func TestPlugin_Reconnect(t *testing.T) {
 	p, l := newRelay(t)
@@ -195,7 +207,9 @@ func isSlow(l *link) bool {
 // it replies.
 func TestLink_Slow(t *testing.T) {
 	p, l := newRelay(t)
-	ask := func() result { return p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating}) }
+	ask := func() result {
+		return p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating, First: true})
+	}
 	a := accept(t, l)
 	a.next(t, sandboxevent.Reset)
 	if got := ask(); got != timedOut {
@@ -207,8 +221,11 @@ func TestLink_Slow(t *testing.T) {
 		}
 	}
 	var last sandboxevent.Event
-	for range 4 {
+	for i := range 4 {
 		last = a.next(t, sandboxevent.Creating)
+		if last.First != (i == 0) || last.Deadline.IsZero() {
+			t.Errorf("event %d of a container that does not wait: %+v", i, last)
+		}
 	}
 	a.acknowledge(t, last)
 	for isSlow(p.link) {

@@ -34,6 +34,10 @@ type plugin struct {
 type sandbox struct {
 	sandboxevent.Sandbox
 	path string // source of the mount of /etc/resolv.conf; "": no container has it
+
+	// isNew reports whether this connection has seen the sandbox start, before its containers.
+	// Synchronize does not list containers that have exited: they may have written the file.
+	isNew bool
 }
 
 // Configure is the first call of a connection.
@@ -120,7 +124,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 func (p *plugin) add(s sandboxevent.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sandboxes[s.ID] = &sandbox{Sandbox: s}
+	p.sandboxes[s.ID] = &sandbox{Sandbox: s, isNew: true}
 }
 
 // remove removes a sandbox, and reports whether it was there.
@@ -147,11 +151,11 @@ func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sandboxes[pod.GetId()]
-	if s == nil { // created while the relay was away, by a runtime that does not block meanwhile
+	if s == nil { // created while the relay was not connected: some runtimes do not wait for plugins
 		s = &sandbox{Sandbox: describe(pod), path: path}
 		p.sandboxes[s.ID] = s
 	}
-	first := s.path == ""
+	first := s.path == "" && s.isNew
 	s.path = path
 	return sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s.Sandbox, Path: path, First: first}
 }

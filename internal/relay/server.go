@@ -31,9 +31,9 @@ const (
 	reconnectPause = 500 * time.Millisecond
 )
 
-// Server is the relay of a node.
+// Server is the relay of a node. All fields are required, except HTTP.
 type Server struct {
-	Socket  string // of NRI
+	Socket  string // path of the socket of NRI
 	Agent   string // path of the agent's socket
 	HTTP    string // address of metrics and health; "": none
 	Version string // of this binary
@@ -46,8 +46,8 @@ type Server struct {
 // errStuck ends the process, see configureTimeout.
 var errStuck = errors.New("the container runtime has not configured the plugin: exiting to connect again")
 
-// Run passes events until ctx ends. It reconnects to the runtime and to the agent. The only
-// error is a connection to the runtime that cannot be ended otherwise.
+// Run passes events until ctx ends. It reconnects to the runtime and to the agent. It returns an
+// error only if a connection to the runtime hangs: it ends with the process.
 func (s *Server) Run(ctx context.Context) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)

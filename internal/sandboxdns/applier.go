@@ -52,6 +52,11 @@ type Settings struct {
 	// change.
 	Annotations func(uid string) (values map[string]string, ok bool)
 
+	// Observed is called with the DNS that the kubelet has computed for a pod, read from a file
+	// that no container could write. It must not block, and is called once for each sandbox:
+	// the file of an old pod does not show the facts of now. nil: it is not called.
+	Observed func(pod policy.Pod, dns resolvconf.Config)
+
 	// Report is called for each file that was rewritten, and for each that differs when the
 	// difference is found. It must not block.
 	Report func(events.Refresh)
@@ -96,6 +101,7 @@ type sandbox struct {
 	err      error // of the last lookup
 	reported cri.Outcome
 	finished bool // the outcome is final
+	observed bool // Settings.Observed was called
 
 	shim    bool     // a shim has forwarded the request of the sandbox
 	request *Request // of the sandbox; nil: not known
@@ -141,12 +147,12 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 		a.add(ctx, e.Sandbox)
 	case sandboxevent.Creating:
 		if s := a.add(ctx, e.Sandbox); s != nil {
-			a.create(ctx, s, e.Path, e.First)
+			a.create(s, &e)
 			a.Metrics.observeCreate(time.Since(began))
 		}
 	case sandboxevent.Running:
 		if s := a.add(ctx, e.Sandbox); s != nil {
-			a.runTask(s, func() { a.writeLate(ctx, s, e.Path) })
+			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
 	case sandboxevent.Removed:
 		a.remove(e.Sandbox.ID)
@@ -231,7 +237,7 @@ func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
 		path := s.path
 		s.mu.Unlock()
 		if path != "" {
-			a.writeLate(ctx, s, path)
+			a.writeLate(s, path)
 		}
 		if err == nil || errors.Is(err, cri.ErrUnknownPod) {
 			return

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -244,6 +245,48 @@ func TestApplier_Running(t *testing.T) {
 			a.running()
 			a.want(c.want)
 		})
+	}
+}
+
+// TestApplier_Deadline: a file that the agent reads after the runtime has stopped waiting may have
+// been written by the pod. Its text neither is replaced in mode Force nor shows node facts.
+func TestApplier_Deadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait time.Duration
+		want cri.Outcome
+	}{"before": {time.Hour, cri.Edited}, "after": {-time.Hour, cri.FactsMismatch}} {
+		a := newApplierTest(t)
+		a.settings.Hook.Mode = cri.Force
+		observed := 0
+		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
+		a.write(ownText)
+		a.start()
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: true,
+			Deadline: time.Now().Add(c.wait)})
+		if r := a.want(c.want); (observed == 1) != (r.Outcome == cri.Edited) {
+			t.Errorf("%s: observed %d times", name, observed)
+		}
+	}
+}
+
+// TestApplier_ObservedOnce: a pod that is decided again, such as after a change of its annotations,
+// does not show again the node facts of the time of its start.
+func TestApplier_ObservedOnce(t *testing.T) {
+	a := newApplierTest(t)
+	a.settings.Hook.Mode = cri.Observe
+	observed := 0
+	a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Observed)
+	for _, s := range a.list() {
+		for _, c := range []cause{causePod, causeSettings} {
+			a.refresh(s, c)
+		}
+	}
+	if observed != 1 {
+		t.Errorf("observed %d times", observed)
 	}
 }
 

@@ -66,13 +66,13 @@ func (c *confirmation) covers(f facts) bool {
 
 // confirmBy confirms the node facts with the DNS that the kubelet has computed for the pod of s,
 // if it follows from them. Pods that wait for it are refreshed. s.mu must be held.
-func (a *Applier) confirmBy(settings *Settings, s *sandbox, kubelet resolvconf.Config) {
-	if !settings.computes(s.pod, kubelet) {
+func (a *Applier) confirmBy(settings *Settings, s *sandbox, host hostFiles, kubelet resolvconf.Config) {
+	if !settings.computes(s.pod, host, kubelet) {
 		return
 	}
 	pod := s.pod
 	pod.Override = "" // the kubelet does not know it
-	d := settings.Hook.Engine.Decide(pod, settings.Hook.HostFiles().Pods)
+	d := settings.Hook.Engine.Decide(pod, host().Pods)
 	if a.facts.confirm(factsOf(&d)) {
 		a.refreshAll(causeHost)
 	}

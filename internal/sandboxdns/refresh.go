@@ -97,7 +97,7 @@ func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
 		return
 	}
 	next := time.After(a.pause())
-	if result, _ := a.refresh(ctx, s, c); result != events.Refreshed {
+	if result, _ := a.refresh(s, c); result != events.Refreshed {
 		return
 	}
 	select {
@@ -114,16 +114,20 @@ func (a *Applier) pause() time.Duration {
 
 // refresh compares the file of s with a new decision, and rewrites it if that is permitted. The
 // result is "" if the Applier does not decide the pod's DNS; detail is the reason.
-func (a *Applier) refresh(ctx context.Context, s *sandbox, c cause) (result events.RefreshResult, detail string) {
+func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, detail string) {
+	settings, done := a.takeTurn(s)
+	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	settings := a.settings.Load()
+	if problem := settings.Hook.Problem; problem != nil {
+		return "", problem.Error()
+	}
 	if s.err == nil {
 		s.updateAnnotations(settings)
 	}
 	if c >= causePod && s.undecided() {
 		s.finished = false
-		a.finish(s, a.write(ctx, s, false))
+		a.finish(s, a.write(settings, s, false))
 	}
 	if reason := s.ignored(c); reason != "" {
 		return "", reason

@@ -74,7 +74,7 @@ func prepareRefreshTest(t *testing.T, p policy.Policy, change func(*applierTest)
 
 // refreshNow refreshes the file of the pod.
 func (a *refreshTest) refreshNow(c cause) events.RefreshResult {
-	result, _ := a.refresh(a.ctx, a.sandboxes[a.applierTest.sandbox.ID], c)
+	result, _ := a.refresh(a.sandboxes[a.applierTest.sandbox.ID], c)
 	return result
 }
 

@@ -46,7 +46,7 @@ func (a *Applier) Adopt(ctx context.Context, e sandboxevent.Sandbox, path string
 		s.request, s.finished = r, false
 	}
 	s.mu.Unlock()
-	a.runTask(s, func() { a.writeLate(ctx, s, path) })
+	a.runTask(s, func() { a.writeLate(s, path) })
 }
 
 // Retain removes all sandboxes except those with the IDs of keep.
@@ -60,11 +60,11 @@ func (a *Applier) Retain(keep map[string]bool) {
 
 // acceptDecision makes the outcome Unchanged if the file has the decision, although the kubelet
 // computes another text: a shim has edited the request. s.mu must be held.
-func (s *sandbox) acceptDecision(settings *Settings, r *cri.Report) {
+func (s *sandbox) acceptDecision(settings *Settings, host hostFiles, r *cri.Report) {
 	if r.Outcome != cri.FactsMismatch {
 		return
 	}
-	d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
+	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	dns := normalize(d.Config())
 	if d.Error == "" && len(dns.Nameservers)+len(dns.Searches)+len(dns.Options) > 0 && dns.Equal(s.known) {
 		s.edited = true
@@ -86,17 +86,17 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 
 // adoptRequest verifies the runtime's file of s. r is the decision for its text. s.mu must be
 // held.
-func (a *Applier) adoptRequest(settings *Settings, s *sandbox, r cri.Report) cri.Report {
+func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) cri.Report {
 	kubelet := s.known
 	if q := s.request; q.decided() && s.known.Equal(normalize(q.sent())) {
-		d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
+		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 		r.Outcome, r.Detail, r.DNS = q.Outcome, "", d.Config()
 		kubelet = q.Kubelet
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
 	if s.verified {
 		s.want = normalize(r.DNS)
-		a.confirmBy(settings, s, kubelet)
+		a.confirmBy(settings, s, host, kubelet)
 		if !s.known.Equal(s.want) {
 			a.queue.push(s.ID, causeVerify)
 		}

@@ -103,7 +103,7 @@ func (a *Applier) RefreshPods(ctx context.Context, namespace, name string) ([]v1
 		if ctx.Err() != nil {
 			return results, ctx.Err()
 		}
-		result, detail := a.refresh(ctx, s, c)
+		result, detail := a.refresh(s, c)
 		results = append(results, v1alpha1.NodeResult{
 			Namespace: s.Namespace, Name: s.Name, Result: cmp.Or(string(result), "skipped"), Detail: detail,
 		})

@@ -4,12 +4,13 @@
 package sandboxdns
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -19,20 +20,33 @@ import (
 // touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
 const touchDelay = 5 * time.Millisecond
 
-// create writes the file of s before a container is created, if the pod is known.
-func (a *Applier) create(ctx context.Context, s *sandbox, path string, first bool) {
+// create writes the file of s before a container is created, if the pod is known. After the
+// deadline of e the container may have written the file.
+func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.path = path
+	s.path = e.Path
 	if s.finished {
 		return
 	}
+	first := e.First
 	if first {
 		s.original = a.digest(s)
+		if !e.Deadline.IsZero() && time.Now().After(e.Deadline) {
+			s.original, first = [sha256.Size]byte{}, false
+		}
 	}
-	if s.lookedUp {
-		a.finish(s, a.write(ctx, s, first))
+	if !s.lookedUp {
+		return
 	}
+	settings := a.settings.Load()
+	done, ok := settings.Hook.TryTurn(s.pod)
+	if !ok { // the events of other pods do not wait for this one
+		a.runTask(s, func() { a.writeLate(s, e.Path) })
+		return
+	}
+	defer done()
+	a.finish(s, a.write(settings, s, first))
 }
 
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
@@ -50,13 +64,31 @@ func (a *Applier) digest(s *sandbox) (sum [sha256.Size]byte) {
 }
 
 // writeLate writes the file of s, which running containers may read, if the pod is known.
-func (a *Applier) writeLate(ctx context.Context, s *sandbox, path string) {
+func (a *Applier) writeLate(s *sandbox, path string) {
+	s.mu.Lock()
+	s.path = path
+	ready := s.lookedUp && !s.finished
+	s.mu.Unlock()
+	if !ready {
+		return
+	}
+	settings, done := a.takeTurn(s)
+	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.path = path
-	if !s.finished && s.lookedUp {
-		a.finish(s, a.write(ctx, s, false))
+	if !s.finished {
+		a.finish(s, a.write(settings, s, false))
 	}
+}
+
+// takeTurn returns the settings when it is the turn of the pod of s, see cri.Hook.Turn. s.mu must
+// not be held: events of the pod need it.
+func (a *Applier) takeTurn(s *sandbox) (settings *Settings, done func()) {
+	s.mu.Lock()
+	pod := s.pod
+	s.mu.Unlock()
+	settings = a.settings.Load()
+	return settings, settings.Hook.Turn(pod)
 }
 
 // finish reports the outcome. It is final unless the lookup of the pod is retried.
@@ -85,13 +117,14 @@ func (a *Applier) report(r cri.Report) {
 	a.settings.Load().Hook.Report(r)
 }
 
-// write decides and writes. first reports whether no container has the file yet.
-func (a *Applier) write(ctx context.Context, s *sandbox, first bool) cri.Report {
-	settings := a.settings.Load()
-	hook := &cri.Hook{
-		Engine: settings.Hook.Engine, Mode: settings.Hook.Mode, HostFiles: settings.Hook.HostFiles,
-		Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) { return s.pod, s.err },
-	}
+// hostFiles returns the host's files. They are read once for a file of a sandbox, so that all
+// decisions for it are made from the same ones, and not before they are needed.
+type hostFiles func() cri.HostFiles
+
+// write decides and writes, in the turn of the pod. first reports whether no container has the
+// file yet.
+func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
+	hook, host := settings.Hook, sync.OnceValue(settings.Hook.HostFiles)
 	failed := func(err error) cri.Report {
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: failure(err), Detail: err.Error()}
 	}
@@ -106,7 +139,10 @@ func (a *Applier) write(ctx context.Context, s *sandbox, first bool) cri.Report 
 	}
 	switch sandboxfile.OriginOf(text) {
 	case sandboxfile.Written:
-		a.adopt(settings, s, text)
+		if hook.Problem != nil { // it is adopted with valid settings
+			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
+		}
+		a.adopt(settings, s, host, text)
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
 		return failed(sandboxfile.ErrChanged)
@@ -118,13 +154,17 @@ func (a *Applier) write(ctx context.Context, s *sandbox, first bool) cri.Report 
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
 	s.known = request.DNS
-	r := hook.Decide(ctx, request)
-	if s.acceptDecision(settings, &r); s.shim {
-		return a.adoptRequest(settings, s, r)
+	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {
+		s.observed = true
+		settings.Observed(s.pod, s.known)
+	}
+	r := hook.DecidePod(request, s.pod, s.err, host)
+	if s.acceptDecision(settings, host, &r); s.shim {
+		return a.adoptRequest(settings, s, host, r)
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
 	if s.verified {
-		a.confirmBy(settings, s, s.known)
+		a.confirmBy(settings, s, host, s.known)
 	}
 	if r.Outcome != cri.Edited {
 		s.want = normalize(r.DNS)
@@ -147,15 +187,15 @@ func (a *Applier) write(ctx context.Context, s *sandbox, first bool) cri.Report 
 
 // adopt keeps the text that a previous process has written, and verifies it later: the
 // facts may have changed since.
-func (a *Applier) adopt(settings *Settings, s *sandbox, text []byte) {
+func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, text []byte) {
 	s.known = resolvconf.Parse(string(text)).Config()
 	if s.err != nil {
 		return
 	}
-	d := settings.Hook.Engine.Decide(s.pod, settings.Hook.HostFiles().Pods)
+	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	s.verified, s.want = true, normalize(d.Config())
 	if original, ok := sandboxfile.Original(text); ok {
-		a.confirmBy(settings, s, resolvconf.Parse(string(original)).Config())
+		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
 	}
 	if !s.known.Equal(s.want) {
 		a.queue.push(s.ID, causeVerify)
@@ -163,8 +203,8 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, text []byte) {
 }
 
 // computes reports whether a kubelet with the node facts of s computes dns for pod.
-func (s *Settings) computes(pod policy.Pod, dns resolvconf.Config) bool {
-	expected := s.Hook.Engine.KubeletConfig(pod, s.Hook.HostFiles().Kubelet)
+func (s *Settings) computes(pod policy.Pod, host hostFiles, dns resolvconf.Config) bool {
+	expected := s.Hook.Engine.KubeletConfig(pod, host().Kubelet)
 	return normalize(dns).Equal(normalize(expected))
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
@@ -54,6 +55,10 @@ type Event struct {
 
 	// First reports whether no container with this mount was created before, for Creating.
 	First bool `json:"first,omitempty"`
+
+	// Deadline is when the runtime stops waiting, for Creating: the container may run and write
+	// the file from then on. Zero: not known.
+	Deadline time.Time `json:"deadline,omitzero"`
 }
 
 // Sandbox describes a sandbox as NRI does.

@@ -59,5 +59,6 @@ func FuzzRead(f *testing.F) {
 	f.Add("\n\n{}")
 	f.Fuzz(func(_ *testing.T, text string) {
 		_ = Read(strings.NewReader(text), func(Event) error { return nil })
+		_ = Read(strings.NewReader(text), func(Ack) error { return nil })
 	})
 }

@@ -31,6 +31,9 @@ const (
 	fileSocket = "socket"
 	fileLock   = "lock"
 	fileHTTP   = "http"
+
+	fileStatus     = "status"
+	fileStatusLock = "status lock"
 )
 
 // handoverState is passed to a new process. Fields may be added, not changed: the processes are of
@@ -42,6 +45,7 @@ type handoverState struct {
 	EventStreams int    `json:"eventStreams"` // of the container runtime
 	Completed    int    `json:"completed"`    // handovers, including this one
 	Failed       int    `json:"failed"`
+	StatusSocket string `json:"statusSocket"` // path of the socket that is passed; "": none
 }
 
 // handovers lets the shim take over from a previous process and hand over to a new one.
@@ -49,6 +53,7 @@ type handovers struct {
 	shim     *cri.Shim
 	listener *cri.Listener
 	http     *httpSocket
+	status   *statusSocket
 	notifier systemd.Notifier
 	log      *slog.Logger
 
@@ -106,6 +111,9 @@ func (h *handovers) receive(path string) error {
 	}
 	h.completed, h.failed = s.Completed, s.Failed
 	h.shim.EventStreams = s.EventStreams
+	if err := h.status.receive(h.previous, s.StatusSocket); err != nil {
+		return err
+	}
 	return h.http.receive(h.previous.File(fileHTTP), s.HTTP)
 }
 
@@ -207,6 +215,7 @@ func (h *handovers) handOver(ctx context.Context) error {
 		h.log.Error("handover failed, this process keeps serving", "error", err)
 		return err
 	}
+	h.status.keep()
 	s.Confirm()
 	h.log.Info("handed over, completing calls", "pid", s.PID, "calls", h.shim.Calls(), "limit", h.shim.HandoverTimeout)
 	h.successor = s
@@ -227,6 +236,9 @@ func (h *handovers) start(ctx context.Context) (*handover.Successor, error) {
 	if http := h.http.file(); http != nil {
 		defer http.Close()
 		files[fileHTTP], state.HTTP = http, h.http.address
+	}
+	if status := h.status.add(files, &state); status != nil {
+		defer status.Close()
 	}
 	return handover.Start(ctx, handover.Program{
 		Env: h.notifier.Environment(), Files: files, State: state, Draining: &h.draining, Timeout: successorTimeout,

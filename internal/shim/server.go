@@ -55,7 +55,8 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
 	found := &problems{log: s.Log}
-	h := &handovers{shim: shim, http: &httpSocket{}, log: s.Log, previous: previous, done: make(chan struct{}), isMain: make(chan struct{})}
+	h := &handovers{shim: shim, http: &httpSocket{}, status: &statusSocket{}, log: s.Log, previous: previous,
+		done: make(chan struct{}), isMain: make(chan struct{})}
 	running := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
 	running.applier.RegisterDrift(registry)
 	shim.Handover = h.handOver
@@ -84,10 +85,11 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
 		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
 	}
-	if path := running.socket; path != "" {
+	if running.socket != "" {
 		status := s.newStatusServer(running.applier)
-		listen := func() (net.Listener, error) { return cri.Listen(path) }
-		group.Tasks = append(group.Tasks, h.asMain(func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) }))
+		group.Tasks = append(group.Tasks, h.asMain(func(ctx context.Context) error {
+			return status.KeepServing(ctx, h.status.listen, s.Log)
+		}))
 	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
@@ -149,6 +151,9 @@ func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endp
 		return endpoints, err
 	}
 	h.http.address = endpoints.HTTP
+	if c.StatusSocket != nil {
+		h.status.path = *c.StatusSocket
+	}
 	if err := h.receive(config.SocketPath(endpoints.Listen)); err != nil {
 		return endpoints, err
 	}
@@ -165,7 +170,7 @@ func (h *handovers) use(e config.Endpoints, timeouts config.Shim, r *reloader) {
 	h.shim.Listener, h.shim.Runtime, h.http.address = h.listener, e.Runtime, e.HTTP
 	h.shim.DrainTimeout, h.shim.HandoverTimeout = timeouts.Drain, timeouts.Handover
 	if timeouts.StatusSocket != nil {
-		r.applier.running.socket = *timeouts.StatusSocket
+		r.applier.running.socket, h.status.path = *timeouts.StatusSocket, *timeouts.StatusSocket
 	}
 	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
 		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP,

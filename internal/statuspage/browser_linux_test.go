@@ -17,16 +17,13 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
-	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 // TestPage_Browser shows the page in Chromium. The screenshots are artifacts of the test: see
 // `go test -artifacts`.
 func TestPage_Browser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("installs a browser: run as root")
-	}
-	netns.Install(t, "chromium", "chromium")
+	debian.Install(t, "chromium", "chromium")
 	log := slog.New(statuspage.Record(slog.DiscardHandler))
 	log.Error("upstream server failed", "server", "192.0.2.53:53", "error", "timeout")
 	server := httptest.NewServer(&statuspage.Page{

@@ -63,7 +63,10 @@ func NewClient(endpoint string) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // SandboxRef identifies a sandbox and its pod.
-type SandboxRef struct{ ID, UID string }
+type SandboxRef struct {
+	ID  string // of the sandbox
+	UID string // of the pod
+}
 
 // ReadySandboxes returns the sandboxes that run.
 func (c *Client) ReadySandboxes(ctx context.Context) (list []SandboxRef, err error) {
@@ -119,7 +122,7 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s Sandbox, resol
 	return s, resolvConf, err
 }
 
-// call calls a method with one message each way.
+// call sends a request of a unary method, and returns the reply.
 func (c *Client) call(ctx context.Context, method string, request []byte) ([]byte, error) {
 	var reply frame
 	err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply)
@@ -130,6 +133,7 @@ func (c *Client) call(ctx context.Context, method string, request []byte) ([]byt
 	return reply.data.Materialize(), nil
 }
 
+// readStatus reads a field of a PodSandboxStatus.
 func (s *Sandbox) readStatus(f field) error {
 	switch f.number {
 	case statusMetadata:

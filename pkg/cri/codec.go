@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one encoded message. Sending it gives up its data.
+// frame is one encoded message. It can be sent once: sending clears its data, which gRPC then owns.
 type frame struct{ data mem.BufferSlice }
 
 // rawCodec passes messages through without decoding them. Its name is empty because

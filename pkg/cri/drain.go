@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// drain waits for the calls in progress, up to limit, and when ctx is done up to DrainTimeout.
-// Then it cancels them. It calls endStreams when all clients have been sent GOAWAY: a kubelet
-// opens a stream that ends again at once, which must not reach this process.
+// drain waits until the calls in progress are complete. After limit it cancels them, and if ctx ends,
+// DrainTimeout later. It calls endStreams when the server has sent GOAWAY to all clients: the
+// kubelet opens a new stream as soon as one has ended, and must do so in the next process.
 func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Duration, endStreams func()) {
 	draining, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -30,7 +30,7 @@ func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Durati
 	defer context.AfterFunc(ctx, func() { deadline.Reset(cmp.Or(s.DrainTimeout, defaultDrainTimeout)) })()
 	var stopped sync.WaitGroup
 	defer stopped.Wait()
-	awaitGoAway := newProbe(draining, server)
+	awaitGoAway := watchGoAway(draining, server)
 	stopped.Go(func() {
 		awaitGoAway()
 		endStreams()
@@ -38,9 +38,9 @@ func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Durati
 	server.GracefulStop()
 }
 
-// newProbe connects a client to server. The returned function returns when a server that is
-// stopped gracefully has sent GOAWAY to all clients, or ctx ends; gRPC has no function for that.
-func newProbe(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
+// watchGoAway connects a client to server. The returned function waits until a server that is
+// stopped gracefully has sent GOAWAY to all clients, or ctx ends. gRPC has no function for that.
+func watchGoAway(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
 	l := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	go func() { _ = server.Serve(l) }() // ends with the server
 	conn, err := grpc.NewClient("passthrough:///probe", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -55,7 +55,8 @@ func newProbe(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
 	return func() {
 		conn.WaitForStateChange(ctx, connectivity.Ready) // by GOAWAY
 		conn.Close()
-		// The server sends GOAWAY to all while it holds a lock that Serve takes.
+		// The server sends GOAWAY to all clients under a lock. Serve acquires this lock, too, so
+		// that it returns after the last GOAWAY.
 		_ = server.Serve(l)
 	}
 }

@@ -56,7 +56,7 @@ func TestDrain_FiniteStream(t *testing.T) {
 			t.Fatal("the socket is still open")
 		}
 	}
-	if l, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another shim") {
+	if l, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 		t.Errorf("a second shim during the drain: %v, %v", l, err)
 	}
 	n.runtime.exitCodes <- 0

@@ -37,8 +37,8 @@ const (
 	subscribeTimeout = time.Second
 )
 
-// errEventsLost ends a stream of which more events have arrived than are held. The kubelet lists
-// all pods again.
+// errEventsLost ends a stream that exceeds maxHeldEvents or maxHeldBytes. The kubelet then lists all
+// pods again.
 var errEventsLost = status.Error(codes.Unavailable, "more events than the shim holds arrived during its handover")
 
 // heldStreams are event streams of the runtime that were opened before their clients ask for
@@ -50,8 +50,8 @@ type heldStreams struct {
 	streams []*heldStream
 }
 
-// open opens up to n streams, which end with ctx. An error means that there are none: clients get
-// new streams then, as after a restart of the runtime.
+// open opens up to n streams, which end with ctx. After an error some streams may be missing, or may
+// miss events: their clients get new streams, as after a restart of the runtime.
 func (h *heldStreams) open(ctx context.Context, runtime grpc.ClientConnInterface, n int) error {
 	if n == 0 {
 		return nil
@@ -112,7 +112,7 @@ type heldStream struct {
 	changed sync.Cond // of the fields below, with mu
 	events  []frame
 	size    int   // bytes of events
-	taken   bool  // there is a client, or there never will be
+	taken   bool  // it has a client, or has expired
 	err     error // of the stream, after events
 }
 
@@ -161,8 +161,8 @@ func (s *heldStream) receive() {
 	}
 }
 
-// keep keeps an event for RecvMsg. If there is a client, it waits until the client has received
-// the events: the runtime must not send faster than that.
+// keep queues an event for RecvMsg. If the stream has a client, keep waits until the client has
+// received all events, so that the runtime does not send faster than the client receives.
 func (s *heldStream) keep(m frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,8 +53,8 @@ func (f *forwarder) handle(_ any, kubelet grpc.ServerStream) error {
 	return err
 }
 
-// forwardUnary forwards a call with one message each way. forwardStream would do, but
-// costs a goroutine more and twice as many socket writes.
+// forwardUnary forwards a call with one message each way. forwardStream could forward it as well,
+// with one more goroutine and twice as many socket writes.
 func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error {
 	var request, reply frame
 	switch err := kubelet.RecvMsg(&request); {

@@ -195,10 +195,18 @@ type node struct {
 
 func newNode(t testing.TB, hook *Hook) *node {
 	t.Helper()
-	dir := t.TempDir()
-	n := &node{runtime: newFakeRuntime(), runtimePath: filepath.Join(dir, "runtime.sock")}
-	n.stopRuntime = serveRuntime(t, n.runtimePath, n.runtime)
-	path := filepath.Join(dir, "shim", "shim.sock")
+	runtime, path := newFakeRuntime(), filepath.Join(t.TempDir(), "runtime.sock")
+	stop := serveRuntime(t, path, runtime)
+	n := newNodeAt(t, path, hook)
+	n.runtime, n.stopRuntime = runtime, stop
+	return n
+}
+
+// newNodeAt returns a shim in front of runtimePath, where a runtime need not have started.
+func newNodeAt(t testing.TB, runtimePath string, hook *Hook) *node {
+	t.Helper()
+	n := &node{runtimePath: runtimePath}
+	path := filepath.Join(t.TempDir(), "shim", "shim.sock")
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -478,8 +486,7 @@ func TestForwardStream_RuntimeStops(t *testing.T) {
 // TestForward_RuntimeStartsLater checks that calls fail as they do without a shim until the
 // runtime has started.
 func TestForward_RuntimeStartsLater(t *testing.T) {
-	n := newNode(t, passHook())
-	n.stopRuntime()
+	n := newNodeAt(t, filepath.Join(t.TempDir(), "runtime.sock"), passHook())
 	call := func(c *grpc.ClientConn) *status.Status {
 		_, err := runtimeapi.NewRuntimeServiceClient(c).Version(t.Context(), &runtimeapi.VersionRequest{})
 		return status.Convert(err)
@@ -488,7 +495,7 @@ func TestForward_RuntimeStartsLater(t *testing.T) {
 	if diff := cmp.Diff(direct.Proto(), shimmed.Proto(), protocmp.Transform()); diff != "" || direct.Code() != codes.Unavailable {
 		t.Errorf("(-direct +through the shim):\n%s", diff)
 	}
-	serveRuntime(t, n.runtimePath, n.runtime)
+	serveRuntime(t, n.runtimePath, newFakeRuntime())
 	waitUntilServing(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
 }
 

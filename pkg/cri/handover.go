@@ -23,8 +23,8 @@ const (
 )
 
 // RequestHandover makes the shim that serves the socket at path hand over to a new process of
-// its program. It returns when the new process serves, or with the reason why it does not; then
-// the shim goes on. A shim whose client goes away before that goes on, too.
+// its program. It returns nil when the new process serves. If the handover fails, or ctx ends before
+// it is complete, it returns the reason, and the shim continues to serve.
 func RequestHandover(ctx context.Context, path string) error {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
@@ -96,7 +96,7 @@ func (h *handoverService) handOver(ctx context.Context) error {
 	return nil
 }
 
-// end waits for a handover in progress. There is no other after it.
+// end waits for a handover in progress. It keeps mu locked, so that no further handover begins.
 func (h *handoverService) end() { h.mu.Lock() }
 
 func (h *handoverService) isDone() bool {

@@ -155,7 +155,7 @@ func testHandovers(t *testing.T, open func(path string) *Listener) {
 	openEvents(t, kubelet)
 	end()
 	clients.Wait()
-	if l, err := Listen(g.path); err == nil || !strings.Contains(err.Error(), "is locked by another shim") {
+	if l, err := Listen(g.path); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 		t.Errorf("a second shim: %v, %v", l, err)
 	}
 	runtime.exitCodes <- 0 // for one of both calls
@@ -348,7 +348,7 @@ func TestTakeOver_Errors(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.Lock = f
-		}, "is locked by another shim"},
+		}, "is locked by another process"},
 		"another directory": {func(h *Handoff) { h.Path = "/nonexistent/shim.sock" }, "no such file"},
 	} {
 		h, err := l.Handoff()

@@ -58,7 +58,7 @@ type Outcome string
 const (
 	Edited           Outcome = "edited"
 	Unchanged        Outcome = "unchanged"           // the request already has the decision
-	Observed         Outcome = "observed"            // Edited, but for the mode
+	Observed         Outcome = "observed"            // would be Edited in another mode than Observe
 	Skipped          Outcome = "skipped"             // by annotation
 	UnknownPod       Outcome = "unknown_pod"         // the pod does not exist
 	LookupTimeout    Outcome = "lookup_timeout"      // the pod was not found in time
@@ -106,8 +106,9 @@ type Hook struct {
 	// forwarded unchanged with the outcome BadConfig; Engine, HostFiles and Lookup are not used.
 	Problem error
 
-	// FailUnknown answers the request for a pod of the API that cannot be looked up with
-	// Unavailable, instead of forwarding it unchanged. The kubelet tries again.
+	// FailUnknown makes the request fail with the code Unavailable if its pod is from the API
+	// server and cannot be looked up. The kubelet repeats the request. false: such a request is
+	// forwarded unchanged.
 	FailUnknown bool
 
 	// HostFiles returns the host's resolv.conf as it is now.
@@ -118,13 +119,14 @@ type Hook struct {
 	Lookup func(context.Context, Sandbox) (policy.Pod, error)
 
 	// Report is called for every request before the request is forwarded. It must not
-	// block. A pod's author controls the size of what it gets, except that of Detail.
+	// block. The author of a pod controls the size of the fields of the Report, except Detail.
 	Report func(Report)
 
 	// Metrics counts outcomes; nil counts nothing.
 	Metrics *Metrics
 
-	large sync.Mutex // held while a large request is decided
+	large     sync.Mutex // held while a large request is decided
+	largePods sync.Mutex // held while a large dnsConfig is decided; locked after large
 }
 
 // HostFiles is the host's resolv.conf at one instant. Both files are the same unless the
@@ -150,7 +152,13 @@ type Report struct {
 // a second: many of them at once, of one author, must not take the memory of the node.
 const largeRequest = 256 << 10
 
-// edit returns the request to forward instead of request, or the error to answer.
+// largeConfig is the number of entries of a dnsConfig from which pods are decided one after the
+// other. The request of such a pod may be small: of options with one name the kubelet sends the
+// last. 200,000 of them take 30 MB while they are decided.
+const largeConfig = 10_000
+
+// edit returns the request to forward to the runtime. If the request must fail, it returns the error
+// for the kubelet.
 func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure error) {
 	if len(request) >= largeRequest {
 		h.large.Lock()
@@ -214,29 +222,70 @@ func (h *Hook) report(r Report) {
 	h.Report(r)
 }
 
-// Decide returns the decision for a sandbox. It neither counts nor reports it.
+// Decide looks up the pod of a sandbox, and returns the decision. It neither counts nor reports it.
 func (h *Hook) Decide(ctx context.Context, s Sandbox) Report {
+	if outcome, detail := h.exempt(s); outcome != "" {
+		return Report{Sandbox: s, Mode: h.Mode, Outcome: outcome, Detail: detail}
+	}
+	pod, err := h.Lookup(ctx, s)
+	defer h.Turn(pod)()
+	return h.DecidePod(s, pod, err, h.HostFiles)
+}
+
+// Turn returns when it is pod's turn to be decided: those with thousands of entries in their
+// dnsConfig are decided one after the other. done ends the turn.
+func (h *Hook) Turn(pod policy.Pod) (done func()) {
+	if !takesTurns(pod) {
+		return func() {}
+	}
+	h.largePods.Lock()
+	return h.largePods.Unlock
+}
+
+// TryTurn is Turn without waiting. ok is false if it is the turn of another pod.
+func (h *Hook) TryTurn(pod policy.Pod) (done func(), ok bool) {
+	if !takesTurns(pod) {
+		return func() {}, true
+	}
+	return h.largePods.Unlock, h.largePods.TryLock()
+}
+
+func takesTurns(pod policy.Pod) bool {
+	c := pod.Config
+	return c != nil && len(c.Nameservers)+len(c.Searches)+len(c.Options) >= largeConfig
+}
+
+// DecidePod is Decide with pod and err, the result of an earlier lookup, and with the host's files
+// of the caller. It is called in the pod's [Hook.Turn].
+func (h *Hook) DecidePod(s Sandbox, pod policy.Pod, err error, host func() HostFiles) Report {
 	r := Report{Sandbox: s, Mode: h.Mode}
-	r.Outcome, r.Detail = h.decide(ctx, s, &r)
+	if r.Outcome, r.Detail = h.exempt(s); r.Outcome != "" {
+		return r
+	}
+	if err != nil {
+		r.Outcome, r.Detail = lookupOutcome(err), err.Error()
+		return r
+	}
+	r.Outcome, r.Detail = h.decide(s, pod, host(), &r)
 	return r
 }
 
-// decide returns the outcome for s and its detail. It sets the decision of r.
-func (h *Hook) decide(ctx context.Context, s Sandbox, r *Report) (Outcome, string) {
-	if s.Annotations[SkipAnnotation] == "true" {
+// exempt returns the outcome for s if no decision is made, and its detail.
+func (h *Hook) exempt(s Sandbox) (Outcome, string) {
+	switch {
+	case s.Annotations[SkipAnnotation] == "true":
 		return Skipped, ""
-	}
-	if h.Problem != nil {
+	case h.Problem != nil:
 		return BadConfig, h.Problem.Error()
 	}
-	pod, err := h.Lookup(ctx, s)
-	if err != nil {
-		return lookupOutcome(err), err.Error()
-	}
+	return "", ""
+}
+
+// decide returns the outcome for s and its detail. It sets the decision of r.
+func (h *Hook) decide(s Sandbox, pod policy.Pod, host HostFiles, r *Report) (Outcome, string) {
 	if len(s.IPs) > 0 { // newer than the status of the pod
 		pod.IPs = s.IPs
 	}
-	host := h.HostFiles()
 	d := h.Engine.Decide(pod, host.Pods)
 	if h.Mode != Force || s.Unverified {
 		if problem := h.crossCheck(s, pod, host.Kubelet, &d); problem != "" {

@@ -131,3 +131,36 @@ func TestHook_LargeAtOnce(t *testing.T) {
 		t.Errorf("%d large requests at once, want 1", most.Load())
 	}
 }
+
+// TestHook_LargePodsAtOnce: pods with 200,000 options of one name have small requests, since the
+// kubelet sends the last option. They are decided one after the other, too.
+func TestHook_LargePodsAtOnce(t *testing.T) {
+	options := slices.Repeat([]policy.Option{{Name: "ndots", Value: "3"}}, 200_000)
+	h, _ := newHook(t, policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.ClusterFirst,
+		Config: &policy.DNSConfig{Options: options}})
+	h.Report = func(r Report) {
+		if r.Outcome != Unchanged {
+			t.Errorf("%s: %s", r.Outcome, r.Detail)
+		}
+	}
+	host, entered := h.HostFiles, make(chan struct{})
+	var overlaps atomic.Int32
+	h.HostFiles = func() HostFiles {
+		select { // the second of two at once finds the first one
+		case entered <- struct{}{}:
+			overlaps.Add(1)
+		case <-entered:
+		case <-time.After(200 * time.Millisecond):
+		}
+		return host()
+	}
+	request := marshal(t, sandboxRequest(plain, dnsOf([]string{"10.96.0.10"}, shopSearch, []string{"ndots:3"})))
+	var requests sync.WaitGroup
+	for range 4 {
+		requests.Go(func() { edit(h, request) })
+	}
+	requests.Wait()
+	if n := overlaps.Load(); n > 0 {
+		t.Errorf("%d decisions began during another one", n)
+	}
+}

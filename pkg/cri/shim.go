@@ -177,7 +177,7 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 func (s *Shim) stopAccepting(served <-chan error, keepSocket bool) {
 	l, ok := s.Listener.(*Listener)
 	if ok && keepSocket {
-		l.keepSocket()
+		l.KeepSocket()
 	}
 	s.Listener.Close()
 	<-served

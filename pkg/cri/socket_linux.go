@@ -18,9 +18,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 )
 
-// Listen creates the shim's socket at path, which must be absolute. A process that can
-// write to this socket is root on the node. So only the shim's user may write to its directory,
-// other users cannot replace the directories above, the mode of the socket is 0600, and connections of other users are closed.
+// Listen creates the shim's socket at path, which must be absolute. A process that can write to
+// this socket is root on the node. Therefore the mode of the socket is 0600, and connections of
+// other users are closed. It is an error if other users can write to the directory of the socket,
+// or replace a directory above it.
 //
 // A lock file beside the socket keeps a second shim from starting. A stale socket, which
 // a crash leaves behind, is removed. A socket that another process serves, or a file that
@@ -134,7 +135,7 @@ func acquireLock(path string) (*os.File, error) {
 func lockFile(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("%s is locked by another shim: stop it or choose another path", f.Name())
+		return fmt.Errorf("%s is locked by another process, a shim or an agent: stop it or choose another path", f.Name())
 	}
 	if err != nil {
 		return fmt.Errorf("locking %s: %w", f.Name(), err)
@@ -272,8 +273,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 // called after the last call of Accept.
 func (l *Listener) awaitServed() { l.unserved.Wait() }
 
-// keepSocket makes Close keep the socket, on which another process accepts connections.
-func (l *Listener) keepSocket() { l.SetUnlinkOnClose(false) }
+// KeepSocket makes Close keep the socket, on which another process accepts connections.
+func (l *Listener) KeepSocket() { l.SetUnlinkOnClose(false) }
 
 // Close closes the socket, and releases the lock unless the shim that serves it still runs.
 func (l *Listener) Close() error {

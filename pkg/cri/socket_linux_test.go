@@ -53,7 +53,7 @@ func TestListen_Errors(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { l.Close() })
-		}, "is locked by another shim"},
+		}, "is locked by another process"},
 		{"socket of another process", func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
 			if err != nil {
@@ -184,7 +184,7 @@ func TestInherit_TwoShims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another shim") {
+		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 			t.Errorf("Listen while the first shim runs: %v", err)
 		}
 		c, err := l.Accept()
@@ -274,7 +274,7 @@ func TestInherit_Errors(t *testing.T) {
 			}
 			t.Cleanup(func() { l.Close() })
 			return managerSocket(t, path+"2", 0o600)
-		}, "is locked by another shim"},
+		}, "is locked by another process"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

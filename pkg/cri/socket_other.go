@@ -53,4 +53,6 @@ func (*Listener) Accepting() <-chan struct{} { return nil }
 
 func (*Listener) holdLock() (release func()) { return func() {} }
 func (*Listener) awaitServed()               {}
-func (*Listener) keepSocket()                {}
+
+// KeepSocket is implemented on Linux only, like Listen.
+func (*Listener) KeepSocket() {}

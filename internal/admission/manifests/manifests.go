@@ -29,6 +29,8 @@ type Config struct {
 
 	APIServerCIDRs []netip.Prefix // from where reviews are accepted; none: from everywhere
 
+	NamespaceExists bool // do not write the Namespace
+
 	Mutating bool // write the MutatingWebhookConfiguration
 	Scale    bool // validate the scale of StatefulSets
 }
@@ -49,6 +51,9 @@ func (c Config) YAML() ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		for _, o := range objects {
+			if c.NamespaceExists && o.text("kind") == "Namespace" {
+				continue
+			}
 			c.edit(o)
 			text, err := o.encode()
 			if err != nil {

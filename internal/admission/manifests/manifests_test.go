@@ -213,3 +213,23 @@ func TestObject_Edit(t *testing.T) {
 		t.Errorf("the second document has e: %q", e)
 	}
 }
+
+// TestYAML_NamespaceExists: objects that are deleted as they were created must not include a
+// namespace that others use.
+func TestYAML_NamespaceExists(t *testing.T) {
+	for _, exists := range []bool{true, false} {
+		c := trustModes()["self-signed"]
+		c.NamespaceExists = exists
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[any]int{}
+		for _, object := range values(t, text) {
+			kinds[object["kind"]]++
+		}
+		if written := kinds["Namespace"] > 0; written == exists || kinds["ServiceAccount"] != 1 {
+			t.Errorf("the namespace exists: %t, objects: %v", exists, kinds)
+		}
+	}
+}

@@ -16,7 +16,9 @@ import (
 
 // Options are a Config with values in the text form of flags.
 type Options struct {
-	Config // without the issuer, the bundle and the networks
+	Config // without the issuer, the bundle, the networks and NamespaceExists
+
+	CreateNamespace bool // write the Namespace
 
 	Issuer         string   // of cert-manager, NAME or KIND/NAME; "": none
 	CAFile         string   // with a PEM bundle; "": none
@@ -26,6 +28,7 @@ type Options struct {
 // Parse returns the Config of o. The error joins one error for each invalid option.
 func (o Options) Parse() (Config, error) {
 	c := o.Config
+	c.NamespaceExists = !o.CreateNamespace
 	p := problems{}
 	p.want(fqdn.LabelProblems(c.Namespace) == nil, "namespace", c.Namespace, "a DNS label")
 	p.want(c.Image != "" && !strings.ContainsAny(c.Image, " \n\"'#{}[],"),

@@ -51,7 +51,8 @@ func (o Outcome) String() string {
 
 // Check creates a known-bad Pod, ReplicaSet and Job in a namespace as a dry run, one for each
 // group of bindings. The objects satisfy the restricted Pod Security Standard. The error
-// joins one error for each kind whose outcome is unknown.
+// joins one error for each kind whose outcome is unknown. If all are known, it is that no policy
+// acts on any of them.
 func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, error) {
 	var outcomes []Outcome
 	var problems []error
@@ -62,6 +63,10 @@ func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, 
 			continue
 		}
 		outcomes = append(outcomes, o)
+	}
+	if problems == nil && !slices.ContainsFunc(outcomes, Outcome.Enforced) {
+		return outcomes, errors.New("no policy is enforced: apply the output of dnsconfigurer policies, " +
+			"and check again after a few seconds")
 	}
 	return outcomes, errors.Join(problems...)
 }

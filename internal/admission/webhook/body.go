@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"time"
 )
 
@@ -27,6 +28,11 @@ const (
 
 	// smallBody is the size in bytes of the largest small review.
 	smallBody = 64 << 10
+
+	// quickBody is the size in bytes of the largest review that does not wait for a
+	// processor. It takes a millisecond. With 60 clients that send reviews of 64 KiB without a
+	// pause, ordinary ones took 120 ms in the median while those of 64 KiB did not wait.
+	quickBody = 16 << 10
 
 	// waitTime is how long a review waits for others. It is well below the timeoutSeconds
 	// of `webhook manifests`, after which the API server admits the object, too.
@@ -49,9 +55,30 @@ func (h *Handler) reserve(r *http.Request) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), waitTime)
 	defer cancel()
 	if bodies.Acquire(ctx, size) != nil {
-		return nil, &httpError{http.StatusServiceUnavailable, fmt.Sprintf("too many reviews at once: waited %v for memory", waitTime)}
+		return nil, tooMany("memory")
 	}
 	return func() { bodies.Release(size) }, nil
+}
+
+// reserveProcessor waits until a processor is free for a review of size bytes. Quick reviews
+// need not wait: the others leave a processor for them.
+func (h *Handler) reserveProcessor(ctx context.Context, size int64) (release func(), err error) {
+	if size <= quickBody {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	if h.processors.Acquire(ctx, 1) != nil {
+		return nil, tooMany("a processor")
+	}
+	return func() { h.processors.Release(1) }, nil
+}
+
+// longProcessors returns the number of reviews above quickBody that are checked at once.
+func longProcessors() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
+
+func tooMany(resource string) error {
+	return &httpError{http.StatusServiceUnavailable, fmt.Sprintf("too many reviews at once: waited %v for %s", waitTime, resource)}
 }
 
 func tooLarge() error {

@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,15 +48,21 @@ type Handler struct {
 	metrics *metrics
 	// the bytes of the reviews that are being read and checked
 	large *semaphore.Weighted
-	small *semaphore.Weighted                                                      // those of small reviews
+	small *semaphore.Weighted // those of small reviews
+
+	processors *semaphore.Weighted // of reviews that are not quick
+
 	open  func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
 	rules atomic.Pointer[rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
-	h := &Handler{log: c.Logger, metrics: newMetrics(c.Register), large: semaphore.NewWeighted(maxLarge),
-		small: semaphore.NewWeighted(maxSmall), open: c.OpenStatefulSet}
+	h := &Handler{
+		log: c.Logger, metrics: newMetrics(c.Register), open: c.OpenStatefulSet,
+		large: semaphore.NewWeighted(maxLarge), small: semaphore.NewWeighted(maxSmall),
+		processors: semaphore.NewWeighted(longProcessors()),
+	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -124,9 +131,18 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	releaseProcessor, err := h.reserveProcessor(r.Context(), int64(len(body)))
+	if err != nil {
+		return nil, err
+	}
+	releaseProcessor = sync.OnceFunc(releaseProcessor)
+	defer releaseProcessor()
 	q, err := parseReview(body)
 	if err != nil {
 		return nil, err
+	}
+	if q.isScale() {
+		releaseProcessor() // scale waits for the API server, and then for a processor again
 	}
 	a := h.review(r.Context(), review, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings

@@ -45,6 +45,11 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	if h.open == nil {
 		return answer{verdict: verdictPassed}, nil
 	}
+	text, release, err := h.readStatefulSet(ctx, q)
+	if err != nil {
+		return answer{}, fmt.Errorf("reading the StatefulSet that is scaled: %w", err)
+	}
+	defer release()
 	var desired struct {
 		Spec struct {
 			Replicas int32 `json:"replicas"` // absent: 0
@@ -53,7 +58,7 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	if err := document.Decode(q.Object, &desired); err != nil {
 		return answer{}, err
 	}
-	current, err := h.readStatefulSet(ctx, q)
+	current, _, err := kube.ParseAdmissionObject(statefulSets.Group+"/"+statefulSets.Version, "StatefulSet", text)
 	if err != nil {
 		return answer{}, fmt.Errorf("reading the StatefulSet that is scaled: %w", err)
 	}
@@ -77,22 +82,46 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 	return newAnswer(o, rules.report.Filter(findings, next.Annotations, next.Pod.Annotations)), nil
 }
 
-// readStatefulSet returns the StatefulSet that q scales.
-func (h *Handler) readStatefulSet(ctx context.Context, q request) (kube.Workload, error) {
+// readStatefulSet returns the StatefulSet that q scales, in JSON. A large one is read and checked
+// like a large review, of which only a few are at once: its author can scale it as often as the API
+// server admits. The caller must call release when the scale is checked.
+func (h *Handler) readStatefulSet(ctx context.Context, q request) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, OpenTimeout)
 	defer cancel()
 	r, err := h.open(ctx, q.Namespace, q.Name)
 	if err != nil {
-		return kube.Workload{}, err
+		return nil, nil, err
 	}
 	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, MaxStatefulSet+1))
-	switch {
-	case err != nil:
-		return kube.Workload{}, err
-	case len(text) > MaxStatefulSet:
-		return kube.Workload{}, fmt.Errorf("larger than %d bytes", MaxStatefulSet)
+	releaseMemory := func() {}
+	text, err = io.ReadAll(io.LimitReader(r, quickBody+1))
+	if err == nil && len(text) > quickBody {
+		text, releaseMemory, err = h.readLarge(ctx, text, r)
 	}
-	w, _, err := kube.ParseAdmissionObject(statefulSets.Group+"/"+statefulSets.Version, "StatefulSet", text)
-	return w, err
+	if err != nil {
+		releaseMemory()
+		return nil, nil, err
+	}
+	// The processor is the last: the API server may be slow.
+	releaseProcessor, err := h.reserveProcessor(ctx, int64(max(len(text), len(q.Object))))
+	if err != nil {
+		releaseMemory()
+		return nil, nil, err
+	}
+	return text, func() { releaseProcessor(); releaseMemory() }, nil
+}
+
+// readLarge returns text with what follows it in r. It waits for the memory before it reads.
+// release must be called in any case.
+func (h *Handler) readLarge(ctx context.Context, text []byte, r io.Reader) (_ []byte, release func(), err error) {
+	if h.large.Acquire(ctx, MaxStatefulSet) != nil {
+		return nil, func() {}, tooMany("memory")
+	}
+	release = func() { h.large.Release(MaxStatefulSet) }
+	rest, err := io.ReadAll(io.LimitReader(r, int64(MaxStatefulSet+1-len(text))))
+	text = append(text, rest...)
+	if err == nil && len(text) > MaxStatefulSet {
+		err = fmt.Errorf("larger than %d bytes", MaxStatefulSet)
+	}
+	return text, release, err
 }

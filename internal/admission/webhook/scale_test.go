@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,3 +220,55 @@ func (s stalling) Read([]byte) (int, error) {
 	<-s.ctx.Done()
 	return 0, s.ctx.Err()
 }
+
+// largeSet is ten with an annotation of 1 MiB.
+var largeSet = strings.Replace(ten, `"namespace"`, `"annotations":{"a":"`+strings.Repeat("x", 1<<20)+`"},"namespace"`, 1)
+
+// TestScale_LargeAtOnce: the review of a scale is small, and the StatefulSet may have 3 MB. Two of
+// them are read at once, as of large reviews, and a small one does not wait for them.
+func TestScale_LargeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scales = 10
+		var begun atomic.Int32 // StatefulSets of which more than 64 KiB are read
+		release, set := make(chan struct{}), largeSet
+		metrics := prometheus.NewRegistry()
+		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Register: metrics,
+			OpenStatefulSet: func(context.Context, string, string) (io.ReadCloser, error) {
+				rest := readerFunc(func(p []byte) (int, error) {
+					begun.Add(1)
+					<-release
+					return 0, io.EOF
+				})
+				const head = 64 << 10
+				return io.NopCloser(io.MultiReader(strings.NewReader(set[:head]), rest, strings.NewReader(set[head:]))), nil
+			}})
+		review := scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`)
+		warnings := make(chan int, scales)
+		scale := func() { warnings <- len(parseResponse(t, post(h, webhook.PathValidate, review)).Warnings) }
+		for range scales {
+			go scale()
+		}
+		synctest.Wait()
+		if n := begun.Load(); n != 2 {
+			t.Errorf("%d StatefulSets are read at once, want 2", n)
+		}
+		time.Sleep(webhook.OpenTimeout)
+		synctest.Wait()
+		const want = `dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="UPDATE",verdict="unread"} 8`
+		if got := gathered(t, metrics); !strings.Contains(got, want) {
+			t.Errorf("the others are not admitted: %s", got)
+		}
+		close(release)
+		for range scales {
+			<-warnings
+		}
+		scale() // what was reserved is released
+		if n := <-warnings; n == 0 {
+			t.Error("a later scale has no warning")
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -26,12 +26,12 @@ import (
 // volume is a Secret volume like those of the kubelet: tls.crt and tls.key are links through
 // ..data to the files of one version, and ..data is replaced.
 type volume struct {
-	t        *testing.T
+	t        testing.TB
 	dir      string
 	versions int
 }
 
-func newVolume(t *testing.T) *volume {
+func newVolume(t testing.TB) *volume {
 	v := &volume{t: t, dir: t.TempDir()}
 	for _, name := range []string{"tls.crt", "tls.key"} {
 		v.must(os.Symlink("..data/"+name, filepath.Join(v.dir, name)))
@@ -110,7 +110,7 @@ func TestKeyPair_Changes(t *testing.T) {
 
 // runServer runs s on l until stop is called, with a certificate that client accepts. done
 // receives the result of Run.
-func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Client, stop func(), done chan error) {
+func runServer(t testing.TB, s *webhook.Server) (l net.Listener, client *http.Client, stop func(), done chan error) {
 	t.Helper()
 	v := newVolume(t)
 	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
@@ -133,6 +133,7 @@ func runServer(t *testing.T, s *webhook.Server) (l net.Listener, client *http.Cl
 // TestServer_Shutdown: requests in progress and requests in the lameduck time get a response.
 // Then the port is closed.
 func TestServer_Shutdown(t *testing.T) {
+	t.Parallel() // mostly the lameduck time
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	s := &webhook.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -140,7 +141,7 @@ func TestServer_Shutdown(t *testing.T) {
 			<-release
 			_, _ = io.WriteString(w, r.Proto)
 		}),
-		Lameduck: 2 * time.Second, Drain: time.Minute,
+		Lameduck: 10 * time.Second, Drain: time.Minute,
 	}
 	l, client, stop, done := runServer(t, s)
 	replies := make(chan string, 2)

@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,6 +32,15 @@ const (
 	// pageSize is the number of objects of a request: that of kubectl.
 	pageSize = 500
 
+	// pageShrink divides the number of objects of a request after a page that is too large: of
+	// 500 objects of 3 MB, the fourth page has 7 and is small enough.
+	pageShrink = 4
+
+	// maxRetries is the number of times that a request is sent again if the API server closes
+	// the connection before a reply, after a second each: ten, as client-go has it, take
+	// longer than the time for all kinds.
+	maxRetries = 1
+
 	// maxConfigMaps is the number of ConfigMaps of the pods of the cluster DNS that are read.
 	maxConfigMaps = 10
 
@@ -40,23 +52,41 @@ type Config struct {
 	API        *rest.Config
 	Scope      doctor.Scope
 	MaxObjects int // of each kind; the rest is not read
+
+	Kubelets bool // call Kubelets
+	Exec     bool // call PodFiles
+
+	Servers       []doctor.Server // that are queried; none: those of the cluster
+	ExternalName  string          // that is queried, with a final dot; "": none
+	ClusterDomain string          // as in doctor.Snapshot
+	Timeout       time.Duration   // of the command; after three quarters, what is missing is in Snapshot.Unread
+
+	limits limits // the zero value: the default
 }
 
 // reader reads objects. A client is created once for each API group.
 type reader struct {
 	config   Config
 	snapshot *doctor.Snapshot
-	failed   error // the first failure to reach the server
+	failed   error       // the first failure to reach the server
+	answered atomic.Bool // the server sent a reply, maybe only the beginning of one
 }
 
 // Snapshot reads the cluster. The error is that of an API server that cannot be reached at all;
 // what cannot be read for another reason is recorded in Snapshot.Unread.
 func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r := &reader{config: c, snapshot: &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Scope: c.Scope}}
+	if c.limits == (limits{}) {
+		r.config.limits = defaultLimits()
+	}
+	r.config.API = rest.CopyConfig(c.API)
+	r.config.API.Wrap(func(base http.RoundTripper) http.RoundTripper {
+		return &transport{base, r.config.limits.page, &r.answered}
+	})
 	s := r.snapshot
 	core := corev1.SchemeGroupVersion
 	r.list(ctx, request{kind: doctor.Services, version: core, list: &corev1.ServiceList{}}, collect(&s.Services))
-	if r.failed != nil {
+	if r.failed != nil && !r.answered.Load() {
 		return nil, r.failed
 	}
 	r.list(ctx, request{kind: doctor.Pods, version: core, list: &corev1.PodList{}}, collect(&s.Pods))
@@ -120,42 +150,91 @@ func collect[T any](into *[]T) func(runtime.Object) {
 	}
 }
 
-// list reads the objects of a request page by page, up to the limit.
+// list reads the objects of a request page by page, up to the limits. After a page that is too
+// large, pages have fewer objects.
 func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) {
 	api, err := client.New(r.config.API, q.version, q.list)
 	if err != nil {
 		r.unread(q.kind, err.Error())
 		return
 	}
-	read, token := 0, ""
+	p := pages{request: q, api: api, limit: pageSize}
 	for {
-		page := q.list.DeepCopyObject()
-		get := api.Get().NamespaceIfScoped(q.namespace, q.namespace != "").Resource(string(q.kind)).
-			Param("limit", fmt.Sprint(min(pageSize, r.config.MaxObjects-read)))
-		if token != "" {
-			get = get.Param("continue", token)
+		page, err := p.next(ctx, r.config.MaxObjects-p.read)
+		if errors.Is(err, errLargePage) && p.limit > 1 {
+			p.limit = max(1, p.limit/pageShrink)
+			continue
 		}
-		if q.fields != nil {
-			get = get.Param("fieldSelector", q.fields.String())
-		}
-		if err := get.Do(ctx).Into(page); err != nil {
+		if err != nil {
 			r.fail(q.kind, err)
 			return
 		}
-		_ = meta.EachListItem(page, func(item runtime.Object) error {
-			add(item)
-			read++
-			return nil
-		})
-		list, err := meta.ListAccessor(page)
-		if err != nil || list.GetContinue() == "" {
+		if !p.addAll(page, r.config.limits.kind, add) {
+			r.unread(q.kind, fmt.Sprintf("the %s have more than %d bytes: %d of them were read", q.kind, r.config.limits.kind, p.read))
 			return
 		}
-		if token = list.GetContinue(); read >= r.config.MaxObjects {
+		if p.token == "" {
+			return
+		}
+		if p.read >= r.config.MaxObjects {
 			r.unread(q.kind, fmt.Sprintf("the cluster has more than %d %s: set --max-objects", r.config.MaxObjects, q.kind))
 			return
 		}
 	}
+}
+
+// pages are the pages of a list, as far as they are read.
+type pages struct {
+	request
+	api   rest.Interface
+	limit int    // objects of a page
+	token string // of the next page
+	read  int    // objects
+	size  int    // bytes
+}
+
+// next reads the next page of at most a number of objects.
+func (p *pages) next(ctx context.Context, most int) (runtime.Object, error) {
+	page := p.list.DeepCopyObject()
+	get := p.api.Get().NamespaceIfScoped(p.namespace, p.namespace != "").Resource(string(p.kind)).
+		Param("limit", fmt.Sprint(min(p.limit, most))).MaxRetries(maxRetries)
+	if p.token != "" {
+		get = get.Param("continue", p.token)
+	}
+	if p.fields != nil {
+		get = get.Param("fieldSelector", p.fields.String())
+	}
+	if err := get.Do(ctx).Into(page); err != nil {
+		return nil, err
+	}
+	list, err := meta.ListAccessor(page)
+	if err != nil {
+		return nil, err
+	}
+	p.token = list.GetContinue()
+	return page, nil
+}
+
+// addAll adds the objects of a page; ok is false if they exceed the size of all of a kind.
+func (p *pages) addAll(page runtime.Object, most int, add func(runtime.Object)) (ok bool) {
+	err := meta.EachListItem(page, func(item runtime.Object) error {
+		trim(item)
+		if p.size += encodedSize(item); p.size > most {
+			return errors.New("the objects are too large")
+		}
+		add(item)
+		p.read++
+		return nil
+	})
+	return err == nil
+}
+
+// encodedSize returns the size of an object of the API, which all have this method.
+func encodedSize(item runtime.Object) int {
+	if o, ok := item.(interface{ Size() int }); ok {
+		return o.Size()
+	}
+	return 0
 }
 
 func (r *reader) unread(kind doctor.Kind, why string) {

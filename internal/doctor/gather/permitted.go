@@ -4,20 +4,18 @@
 package gather
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/util/exec"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -35,9 +33,9 @@ const (
 	// kubeletTime is how long a kubelet may take for a reply.
 	kubeletTime = 10 * time.Second
 
-	// maxFile is the size of a resolv.conf of which more is not read: sixteen times the
-	// longest one of a kubelet.
-	maxFile = 64 << 10
+	// maxConfigz is the size of a kubelet's reply of which more is not read. The owner of a
+	// node controls it; that of a kubelet has about four kibibytes.
+	maxConfigz = 1 << 20
 )
 
 // Kubelets adds the configurations with which the kubelets of a snapshot's nodes run, through
@@ -78,9 +76,17 @@ func setUnread(s *doctor.Snapshot, kind doctor.Kind, errs []error, of int) {
 func kubeletConfig(ctx context.Context, api rest.Interface, node string) (kube.KubeletConfiguration, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
 	defer cancel()
-	text, err := api.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	body, err := api.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Stream(ctx)
 	if err != nil {
 		return kube.KubeletConfiguration{}, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxConfigz+1))
+	if err != nil {
+		return kube.KubeletConfiguration{}, err
+	}
+	if len(text) > maxConfigz {
+		return kube.KubeletConfiguration{}, fmt.Errorf("the reply has more than %d bytes: is this a kubelet?", maxConfigz)
 	}
 	var reply struct {
 		Config *kube.KubeletConfiguration `json:"kubeletconfig"`
@@ -113,38 +119,6 @@ func PodFiles(ctx context.Context, c Config, s *doctor.Snapshot) {
 	if s.Unread[doctor.PodFiles] == "" && len(containers) == 0 {
 		s.Unread[doctor.PodFiles] = cmp.Or(s.Unread[doctor.Pods], "no pod runs")
 	}
-}
-
-// readFile returns the /etc/resolv.conf of a container.
-func readFile(ctx context.Context, cfg *rest.Config, c doctor.Container) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
-	defer cancel()
-	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
-	if err != nil {
-		return "", err
-	}
-	request := api.Get().Namespace(c.Namespace).Resource("pods").Name(c.Pod).SubResource("exec").
-		Param("container", c.Name).Param("stdout", "true").Param("stderr", "true").Param("command",
-		"cat").Param("command", "/etc/resolv.conf")
-	executor, err := remotecommand.NewWebSocketExecutor(cfg, "GET", request.URL().String())
-	if err != nil {
-		return "", err
-	}
-	var stdout, stderr limited
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
-	if status, ok := errors.AsType[exec.CodeExitError](err); ok {
-		return "", fmt.Errorf("exit code %d: %s", status.Code, bytes.TrimSpace(stderr.buffer.Bytes()))
-	}
-	return stdout.buffer.String(), err
-}
-
-// limited is a buffer that drops what exceeds maxFile. Its buffer is not embedded: io.Copy would
-// call the method ReadFrom, which has no limit.
-type limited struct{ buffer bytes.Buffer }
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.buffer.Write(p[:min(len(p), maxFile-l.buffer.Len())])
-	return len(p), nil
 }
 
 // each calls get for every element, some at the same time, and returns the results and the

@@ -5,6 +5,7 @@ package gather
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -31,6 +32,13 @@ func permittedServer(t *testing.T) Config {
 			fmt.Fprint(w, `{"kubeletconfig":{}}`)
 		case "empty":
 			fmt.Fprint(w, `{}`)
+		case "huge": // until the client has enough
+			fmt.Fprint(w, `{"kubeletconfig":{"clusterDomain":"`)
+			for line := strings.Repeat("a", 1<<16); ; {
+				if _, err := io.WriteString(w, line); err != nil {
+					return
+				}
+			}
 		default:
 			http.Error(w, "error trying to reach service: dial tcp: i/o timeout", http.StatusServiceUnavailable)
 		}
@@ -64,16 +72,36 @@ func serveExec(t *testing.T, ws *websocket.Conn) {
 	}
 	const success, failure = `{"metadata":{},"status":"Success"}`,
 		`{"metadata":{},"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"126"}]}}`
+	forever := func(stream byte, text string) { // until the client has enough
+		for websocket.Message.Send(ws, append([]byte{stream}, text...)) == nil {
+		}
+	}
 	switch query := ws.Request().URL.Query().Get("container"); query {
 	case "good":
 		send(1, "nameserver 10.96")
 		send(1, ".0.10\n")
 		send(3, success)
-	case "large":
-		for range 3 * maxFile / 1024 {
-			send(1, strings.Repeat("#", 1024))
-		}
+	case "late": // the status overtakes the output
 		send(3, success)
+		send(1, "nameserver 10.96.0.10\n")
+	case "large":
+		forever(1, strings.Repeat("#", 1024))
+		return
+	case "empty":
+		forever(1, "")
+		return
+	case "status":
+		forever(3, strings.Repeat(" ", 1024))
+		return
+	case "stream":
+		send(9, "")
+	case "none":
+		send(1, "nameserver 10.96.0.10\n")
+	case "long":
+		send(2, strings.Repeat("\x1b[2J", 10_000))
+		send(3, failure)
+	case "refused":
+		send(3, `{"metadata":{},"status":"Failure","message":"no runtime","code":500}`)
 	default:
 		send(2, "exec: cat: not found\n")
 		send(3, failure)
@@ -98,6 +126,7 @@ func TestKubelets(t *testing.T) {
 		"a b":     {"a [10.96.0.10] b []", ""},
 		"a empty": {"a [10.96.0.10]", "1 of 2 not read: node empty: configz: the reply has no kubeletconfig"},
 		"down a":  {"a [10.96.0.10]", "1 of 2 not read: node down: configz: "},
+		"huge a":  {"a [10.96.0.10]", "1 of 2 not read: node huge: configz: the reply has more than 1048576 bytes"},
 		"":        {"", "the cluster has no nodes"},
 	}
 	for names, tt := range tests {
@@ -130,11 +159,12 @@ func pod(name, container string) corev1.Pod {
 
 func TestPodFiles(t *testing.T) {
 	c := permittedServer(t)
-	s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Pods: []corev1.Pod{pod("p", "good"), pod("l", "large"), pod("d", "distroless")}}
+	good := []corev1.Pod{pod("p", "good"), pod("l", "late")}
+	s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Pods: append(good, pod("d", "distroless"))}
 	PodFiles(t.Context(), c, s)
+	const text = "nameserver 10.96.0.10\n"
 	if len(s.PodFiles) != 2 ||
-		s.PodFiles[0] != (doctor.PodFile{Namespace: "shop", Pod: "p", Container: "good", Text: "nameserver 10.96.0.10\n"}) ||
-		len(s.PodFiles[1].Text) != maxFile {
+		s.PodFiles[0] != (doctor.PodFile{Namespace: "shop", Pod: "p", Container: "good", Text: text}) || s.PodFiles[1].Text != text {
 		t.Errorf("%.300v", s.PodFiles)
 	}
 	if want := "1 of 3 not read: pod shop/d: cat /etc/resolv.conf: exit code 126: exec: cat: not found"; s.Unread[doctor.PodFiles] != want {
@@ -143,5 +173,24 @@ func TestPodFiles(t *testing.T) {
 	s = &doctor.Snapshot{Unread: map[doctor.Kind]string{}}
 	if PodFiles(t.Context(), c, s); s.Unread[doctor.PodFiles] != "no pod runs" {
 		t.Error(s.Unread)
+	}
+}
+
+// TestPodFiles_Hostile: a container and its node control the output of a command, its status
+// and how much there is of both.
+func TestPodFiles_Hostile(t *testing.T) {
+	c := permittedServer(t)
+	for container, want := range map[string]string{
+		"large": "more than 65536 bytes", "status": "more than 65536 bytes", "empty": "more than 1000 messages",
+		"stream": "a message of the unknown stream 9", "none": "no exit code: ", "refused": "no runtime",
+		"long": `exit code 126: ` + "\x1b[2J\x1b[2J",
+	} {
+		s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Pods: []corev1.Pod{pod("p", container)}}
+		PodFiles(t.Context(), c, s)
+		why := s.Unread[doctor.PodFiles]
+		want = "1 of 1 not read: pod shop/p: cat /etc/resolv.conf: " + want
+		if len(s.PodFiles) > 0 || !strings.HasPrefix(why, want) || len(why) > 2*maxFile {
+			t.Errorf("%s: %d bytes: %.200q", container, len(why), why)
+		}
 	}
 }

@@ -38,6 +38,11 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 // file, or if it is "" of $KUBECONFIG, ~/.kube/config or the pod's service account, in the
 // named context, or if it is "" in the current one.
 func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		if _, err := clientcmd.LoadFromFile(kubeconfig); err != nil {
+			return nil, userConfigError(kubeconfig, err)
+		}
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
@@ -47,6 +52,18 @@ func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error)
 	}
 	cfg.UserAgent = userAgent
 	return cfg, nil
+}
+
+// userConfigError returns an error of reading a kubeconfig, without the system call and the words
+// of the decoder.
+func userConfigError(path string, err error) error {
+	if missing, ok := errors.AsType[*fs.PathError](err); ok {
+		err = missing.Err
+	}
+	if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {
+		err = errors.New("this is not a kubeconfig: want kind Config")
+	}
+	return fmt.Errorf("kubeconfig %s: %w", path, err)
 }
 
 // New returns a client for types of one version of one API group. To list objects, types

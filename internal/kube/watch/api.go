@@ -24,6 +24,10 @@ import (
 // pods is the name of the resource.
 const pods = "pods"
 
+// maxLargeGets is the number of large pods, see maxConfig, that are requested at the same time. An
+// object of 3 MB takes tens of megabytes while it is decoded.
+const maxLargeGets = 4
+
 // newReflector returns a reflector that keeps store up to date with the pods of node. The
 // field selector is required: the node authorizer forbids a kubelet's identity to list or
 // watch pods without it.
@@ -36,6 +40,14 @@ func newReflector(c rest.Interface, node string, store cache.ReflectorStore) *ca
 // cache (resource version 0), so that pod starts put no load on its storage. A cache that lags
 // may have the previous pod of this name, or none: then the storage is read.
 func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
+	if p.table.isLarge(ref.UID) {
+		select {
+		case p.largeGets <- struct{}{}:
+			defer func() { <-p.largeGets }()
+		case <-ctx.Done(): // not a failure of the API server
+			return policy.Pod{}, fmt.Errorf("waiting for the requests of other large pods: %w", ctx.Err())
+		}
+	}
 	if err := p.breaker.allow(); err != nil {
 		return policy.Pod{}, err
 	}

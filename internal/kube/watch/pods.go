@@ -123,6 +123,8 @@ type Pods struct {
 	reread  chan struct{}      // holds a token when the manifests are to be read at once
 	breaker breaker
 
+	largeGets chan struct{} // has a token for each large pod that is requested
+
 	otherNode sync.Once // logs that NodeName is not the name of this node
 }
 
@@ -131,7 +133,10 @@ func New(cfg Config) (*Pods, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
-	return &Pods{cfg: cfg, table: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger}}, nil
+	return &Pods{
+		cfg: cfg, table: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
+		largeGets: make(chan struct{}, maxLargeGets),
+	}, nil
 }
 
 // Run keeps the pods up to date with the API server and the manifests until ctx is done,
@@ -171,7 +176,7 @@ func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 // Concurrent lookups of a UID share the steps from 3 on. Step 3 is skipped before the
 // informer's first complete list, except for static pods that may have a manifest, and for
 // large pods, which the informer does not keep. Step 5 is skipped for 10 s after 5 consecutive
-// failures.
+// failures, and is done for a few of the large pods at a time.
 //
 // The override of the pod is that of ref's annotations, which the kubelet sends unchanged:
 // then all annotations have one source.

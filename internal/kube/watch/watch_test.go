@@ -234,6 +234,36 @@ func TestLookup_LargePod(t *testing.T) {
 	})
 }
 
+// TestLookup_LargePodsAtOnce: four large pods are requested at the same time, and the others wait.
+func TestLookup_LargePodsAtOnce(t *testing.T) {
+	var all []*corev1.Pod
+	for i := range 10 {
+		pod := newPod("shop", fmt.Sprint("large-", i), fmt.Sprint("u", i))
+		pod.Spec.DNSConfig.Options[0].Name = strings.Repeat("o", 16<<10)
+		all = append(all, pod)
+	}
+	inBubble(t, serving(all...), func(t *testing.T, s *apiServer, p *watch.Pods) {
+		const most = 4
+		s.getDelay.Store(int64(100 * time.Millisecond))
+		var lookups sync.WaitGroup
+		for _, pod := range all {
+			lookups.Go(func() {
+				if _, source, err := p.Lookup(t.Context(), refOf(pod)); err != nil || source != watch.API {
+					t.Errorf("%s: %s, %v", pod.Name, source, err)
+				}
+			})
+		}
+		for _, want := range []int{0, most, 2 * most, len(all)} {
+			synctest.Wait()
+			if got := s.count("get"); got != want {
+				t.Errorf("%d pods requested, want %d", got, want)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		lookups.Wait()
+	})
+}
+
 func TestLookup_WatchLags(t *testing.T) {
 	web := newPod("shop", "web", "u1")
 	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *watch.Pods) {

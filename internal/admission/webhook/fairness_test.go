@@ -1,0 +1,222 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// TestServer_UnreadBodies: the API server sends all reviews over one connection. The bodies of
+// large reviews that wait for memory do not keep the body of a small one from arriving.
+func TestServer_UnreadBodies(t *testing.T) {
+	const large = 15 // and a small one, on a connection that admits 16
+	attempt := func() error {
+		arrived, release := make(chan struct{}, large), make(chan struct{})
+		s := &webhook.Server{Drain: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength > 1<<20 {
+				arrived <- struct{}{}
+				<-release
+				return
+			}
+			n, err := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprint(w, n, err)
+		})}
+		l, client, stop, done := runServer(t, s)
+		url := "https://" + l.Addr().String()
+		post := func(size int) string {
+			r, err := client.Post(url, "application/json", bytes.NewReader(make([]byte, size)))
+			if err != nil {
+				return err.Error()
+			}
+			defer r.Body.Close()
+			text, _ := io.ReadAll(r.Body)
+			return r.Proto + " " + string(text)
+		}
+		if got := post(1); got != "HTTP/2.0 1 <nil>" { // makes the connection
+			t.Fatal(got)
+		}
+		var others sync.WaitGroup
+		for range large {
+			others.Go(func() { post(3 << 20) })
+		}
+		for range large {
+			<-arrived
+		}
+		got := post(40 << 10)
+		close(release)
+		others.Wait()
+		stop()
+		<-done
+		if want := fmt.Sprintf("HTTP/2.0 %d <nil>", 40<<10); got != want {
+			return fmt.Errorf("%s, want %s", got, want)
+		}
+		return nil
+	}
+	var err error
+	for range 5 { // a slow machine may need the three seconds that the server waits for a body
+		if err = attempt(); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+// TestHandler_Processors: reviews of more than 16 KiB leave a processor for the others. Those that
+// find none free wait for one second, and are refused then.
+func TestHandler_Processors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t),
+			Logger: slog.New(blockingLog{slog.DiscardHandler, release})}) // a review that takes long
+		const size = 16 << 10
+		slow := append(newReview(t, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","spec":1}`)), bytes.Repeat([]byte(" "), size)...)
+		processors := max(1, runtime.GOMAXPROCS(0)-1)
+		codes := make(chan int, processors+1)
+		for range processors {
+			go func() { codes <- post(h, webhook.PathValidate, slow).Code }()
+		}
+		synctest.Wait()
+		start := time.Now()
+		if w := post(h, webhook.PathValidate, []byte("{}")); w.Code != http.StatusBadRequest || time.Since(start) != 0 {
+			t.Errorf("a small review: %d after %v", w.Code, time.Since(start))
+		}
+		w := post(h, webhook.PathValidate, slow)
+		if w.Code != http.StatusServiceUnavailable || time.Since(start) != time.Second ||
+			!strings.Contains(w.Body.String(), "waited 1s for a processor") {
+			t.Errorf("a large review: %d after %v: %s", w.Code, time.Since(start), w.Body)
+		}
+		go func() { codes <- post(h, webhook.PathValidate, slow).Code }()
+		synctest.Wait()
+		close(release)
+		for range processors + 1 {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("after the others have ended: %d", code)
+			}
+		}
+	})
+}
+
+// blockingLog blocks the review of an object that cannot be read until release is closed.
+type blockingLog struct {
+	slog.Handler
+	release <-chan struct{}
+}
+
+func (l blockingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l blockingLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "cannot read the object, allowing it" {
+		<-l.release
+	}
+	return nil
+}
+
+// TestScale_LargeReview: a scale whose review is large, too, does not wait for its own processor, and
+// keeps none while it waits for the API server.
+func TestScale_LargeReview(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened, release := make(chan struct{}), make(chan struct{})
+		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t),
+			OpenStatefulSet: func(ctx context.Context, namespace, name string) (io.ReadCloser, error) {
+				opened <- struct{}{}
+				<-release
+				return stored(largeSet)(ctx, namespace, name)
+			}})
+		padding := strings.Repeat("x", 17<<10)
+		review := scaling("apps", "statefulsets", `{"metadata":{"annotations":{"a":"`+padding+`"}},"spec":{"replicas":11}}`)
+		processors := max(1, runtime.GOMAXPROCS(0)-1)
+		warnings := make(chan int, processors)
+		for range processors {
+			go func() { warnings <- len(parseResponse(t, post(h, webhook.PathValidate, review)).Warnings) }()
+			<-opened
+		}
+		start := time.Now()
+		pod := newReview(t, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"`+padding+`"}},"spec":{}}`))
+		if w := post(h, webhook.PathValidate, pod); w.Code != http.StatusOK || time.Since(start) != 0 {
+			t.Errorf("a pod: %d after %v", w.Code, time.Since(start))
+		}
+		close(release)
+		for range processors {
+			if n := <-warnings; n == 0 || time.Since(start) != 0 {
+				t.Errorf("a scale: %d warnings after %v", n, time.Since(start))
+			}
+		}
+	})
+}
+
+// BenchmarkServer_LargeReviews measures ordinary reviews, one every 25 ms, while a number of
+// clients send the largest reviews without a pause on the same connection.
+func BenchmarkServer_LargeReviews(b *testing.B) {
+	large := largeReview(b, 230_000, map[string]string{"name": "a"})
+	medium := largeReview(b, (64<<10-600)/len(`{"name":"a"},`), map[string]string{"name": "a"})
+	ordinary := newReview(b, "CREATE", []byte(
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"},"spec":{"hostNetwork":true}}`))
+	for _, hostile := range []struct {
+		clients int
+		review  []byte
+	}{{0, nil}, {1, large}, {4, large}, {60, large}, {60, medium}} {
+		b.Run(fmt.Sprintf("%dx%dKB", hostile.clients, len(hostile.review)>>10), func(b *testing.B) {
+			s := &webhook.Server{Handler: webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(b)}), Drain: time.Minute}
+			l, client, stop, done := runServer(b, s)
+			post := func(body []byte) bool {
+				r, err := client.Post("https://"+l.Addr().String()+webhook.PathValidate, "application/json", bytes.NewReader(body))
+				if err != nil {
+					return false
+				}
+				_ = r.Body.Close()
+				return r.StatusCode == http.StatusOK
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			var others, reviews sync.WaitGroup
+			for range hostile.clients {
+				others.Go(func() {
+					for ctx.Err() == nil {
+						post(hostile.review)
+					}
+				})
+			}
+			var mu sync.Mutex
+			var times []time.Duration
+			failed := 0
+			for b.Loop() {
+				time.Sleep(25 * time.Millisecond)
+				reviews.Go(func() {
+					start := time.Now()
+					ok := post(ordinary)
+					mu.Lock()
+					defer mu.Unlock()
+					times = append(times, time.Since(start))
+					if !ok {
+						failed++
+					}
+				})
+			}
+			reviews.Wait()
+			cancel()
+			others.Wait()
+			stop()
+			<-done
+			slices.Sort(times)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+			b.ReportMetric(float64(failed), "failed")
+		})
+	}
+}

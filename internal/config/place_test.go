@@ -1,0 +1,82 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+)
+
+// TestSource_ErrorLocations: each error carries the file, the line and the field, and its text
+// begins with them.
+func TestSource_ErrorLocations(t *testing.T) {
+	const header = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"a value", header + "mode: Guess\n", []string{`3:1 mode | "Guess": want Generate, Force or Observe`}},
+		{"an item", header + "node:\n  nodeIPs: [192.0.2.1, x]\n", []string{`4:24 node.nodeIPs[1] | "x" is not an IP address`}},
+		{"below an item", header + "node:\n  rules:\n  - options: ['']\n",
+			[]string{`5:15 node.rules[0].options[0] | "": is not an option of resolv.conf(5)`}},
+		{"a type", header + "node: {nodeName: [1]}\n", []string{"3:8 node.nodeName | is a list, must be a string"}},
+		{"an unknown field", header + "modus: Force\n", []string{`3:1  | unknown field "modus"`}},
+		{"not YAML", header + "mode: [\n", []string{"3:0  | did not find expected node content"}},
+		{"no facts", header, []string{"none | node facts missing: set --kubelet-config, or --cluster-dns, " +
+			"--cluster-domain and --resolv-conf, each of which may be empty"}},
+		{"a missing field", header + "node: {clusterDNS: [], clusterDomain: '', resolvConf: ''}\n",
+			[]string{"3:1 node.nodeName | missing: set it in the file, or as --node-name"}},
+		{"no cluster DNS", header + "node: {clusterDNS: [], clusterDomain: '', resolvConf: '', nodeName: worker}\nmode: Force\n",
+			[]string{"4:1 mode | Force without a cluster DNS would give pods the host's DNS: " +
+				"set clusterDNS in the kubelet's configuration, or as --cluster-dns"}},
+		{"an invalid domain", header + "node: {clusterDNS: [], clusterDomain: 'a b', resolvConf: '', nodeName: worker}\n",
+			[]string{`3:24 node.clusterDomain | "a b" must be one word of a search line`}},
+		{"two", header + "mode: Guess\nlookupTimeout: 1h\n", []string{
+			`3:1 mode | "Guess": want Generate, Force or Observe`, `4:1 lookupTimeout | "1h": want 100ms to 30s`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "shim.yaml")
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ShimKind().FromFile(path).WithPlaces().Load()
+			if err == nil {
+				t.Fatal("no error")
+			}
+			var got []string
+			for _, e := range multierr.Unjoin(err) {
+				in, ok := errors.AsType[*kube.InputError](e)
+				if !ok {
+					got = append(got, "none | "+e.Error())
+					continue
+				}
+				got = append(got, fmt.Sprintf("%d:%d %s | %v", in.Line, in.Column, in.Field, in.Err))
+				if text := in.Name() + ": " + in.Err.Error(); in.File != path || e.Error() != text {
+					t.Errorf("%s: text %q, want %q", in.File, e, text)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReadNode_UnknownKind: the error has the file and its field.
+func TestReadNode_UnknownKind(t *testing.T) {
+	_, err := ReadNode("a.yaml", v1alpha1.KindDNS)
+	in, ok := errors.AsType[*kube.InputError](err)
+	if !ok || in.File != "a.yaml" || in.Field != "kind" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gather
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Options are the values of the command's flags.
+type Options struct {
+	Config
+	Pod        string   // NAMESPACE/NAME; "": all in Scope
+	DNSServers []string // IP[:PORT]
+}
+
+// Parse validates the options, and returns the Config without its API.
+func (o *Options) Parse() (Config, error) {
+	c := o.Config
+	var err error
+	if c.Scope, err = o.scope(); err != nil {
+		return c, err
+	}
+	c.Servers = nil
+	for _, text := range o.DNSServers {
+		at, err := parseServer(text)
+		if err != nil {
+			return c, err
+		}
+		c.Servers = append(c.Servers, doctor.Server{UDP: at, TCP: at, Role: doctor.RoleFlag})
+	}
+	for flag, name := range map[string]string{"--external-name": c.ExternalName, "--cluster-domain": c.ClusterDomain} {
+		if _, err := fqdn.ParseName(name); name != "" && err != nil {
+			return c, usage.Errorf("%s: %q %w", flag, name, err)
+		}
+	}
+	if c.ExternalName != "" {
+		c.ExternalName = dns.Fqdn(c.ExternalName)
+	}
+	if c.Timeout <= 0 || c.MaxObjects <= 0 {
+		return c, usage.Errorf("--timeout and --max-objects: must be positive")
+	}
+	return c, nil
+}
+
+// scope returns the scope, which is that of the pod if there is one.
+func (o *Options) scope() (doctor.Scope, error) {
+	s := o.Scope
+	if o.Pod == "" {
+		return s, nil
+	}
+	namespace, name, ok := strings.Cut(o.Pod, "/")
+	if !ok || namespace == "" || name == "" {
+		return s, usage.Errorf("--pod %q: want NAMESPACE/NAME", o.Pod)
+	}
+	if s.Namespace != "" && s.Namespace != namespace {
+		return s, usage.Errorf("--namespace: cannot be combined with a --pod of another namespace")
+	}
+	s.Namespace, s.PodName = namespace, name
+	return s, nil
+}
+
+// parseServer parses an address with or without a port.
+func parseServer(text string) (netip.AddrPort, error) {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at, nil
+	}
+	addr, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil {
+		return netip.AddrPort{}, usage.Errorf("--dns-server %q: want IP[:PORT], such as 10.96.0.10 or [fd00::10]:53", text)
+	}
+	return netip.AddrPortFrom(addr, 53), nil
+}
+
+// All reads the cluster, what else c allows, and the replies of the DNS servers. It takes three
+// quarters of the time of c at most, and leaves the rest for the checks. The error is
+// that of Snapshot, or that the pod of the scope does not exist.
+func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout/4*3)
+	defer cancel()
+	s, err := Snapshot(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s.ClusterDomain = c.ClusterDomain
+	if c.Scope.PodName != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, c.Scope.Has) {
+		return nil, fmt.Errorf("--pod %s/%s: pod not found", c.Scope.Namespace, c.Scope.PodName)
+	}
+	if c.Kubelets {
+		Kubelets(ctx, c, s)
+	}
+	if c.Exec {
+		PodFiles(ctx, c, s)
+	}
+	probes(ctx, c, s)
+	return s, nil
+}
+
+// probes queries the servers of c, or those of the cluster if it has none. If the time is over
+// before the end, a missing reply is not a finding.
+func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
+	servers := c.Servers
+	if len(servers) == 0 {
+		servers = doctor.Servers(s)
+	}
+	plan := doctor.Plan(s, servers, c.ExternalName, time.Now())
+	s.Probes = probe.Run(ctx, plan)
+	switch {
+	case len(plan) == 0:
+		s.Unread[doctor.Probes] = "no address of a DNS server is known: set --dns-server"
+	case ctx.Err() != nil:
+		s.Unread[doctor.Probes] = "not all DNS servers were queried in " + (c.Timeout / 4 * 3).String() + ": set --timeout"
+	}
+}

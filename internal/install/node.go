@@ -1,0 +1,224 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// checkTimeout limits the check that the shim forwards calls. A runtime that starts needs
+// seconds.
+const checkTimeout = 30 * time.Second
+
+// stateDirectory is the directory of the shim's state on the node.
+const stateDirectory = "/var/lib/dnsconfigurer"
+
+// A Node is a node on which the shim is installed, bypassed or looked at: the values of the
+// flags of these commands.
+type Node struct {
+	Root           string // directory of the node's file system; systemd is only used with /
+	Config         string // path of the ShimConfiguration on the node
+	KubeletUnit    string
+	Metrics        string // directory of the node exporter's text files on the node; "": none
+	RestartKubelet bool
+	DryRun         bool // Install and Uninstall only write the changes of files
+}
+
+// ConfigPath returns the path of the ShimConfiguration on this machine.
+func (n *Node) ConfigPath() string { return n.path(n.Config) }
+
+// StatePath returns the path of the shim's state on this machine.
+func (n *Node) StatePath() string { return n.path(stateDirectory) }
+
+func (n *Node) path(path string) string { return filepath.Join(n.Root, path) }
+
+// isThisMachine reports whether the node is this machine.
+func (n *Node) isThisMachine() bool { return filepath.Clean(n.Root) == "/" }
+
+// live reports whether the node is this machine and runs systemd.
+func (n *Node) live() bool {
+	if !n.isThisMachine() {
+		return false
+	}
+	_, err := os.Stat("/run/systemd/system") // sd_booted(3)
+	return err == nil
+}
+
+// endpoints returns the endpoints of the shim.
+func (n *Node) endpoints() (config.Endpoints, error) {
+	return config.LoadEndpoints(config.ShimKind().FromFile(n.ConfigPath()))
+}
+
+func (n *Node) bypass(e config.Endpoints) *bypass.Bypass {
+	b := &bypass.Bypass{Socket: n.path(config.SocketPath(e.Listen)), Runtime: config.SocketPath(e.Runtime), State: n.StatePath()}
+	if n.Metrics != "" {
+		b.Metrics = n.path(n.Metrics)
+	}
+	return b
+}
+
+func (n *Node) bypassSwitch(e config.Endpoints) *Switch {
+	return &Switch{Bypass: n.bypass(e), Systemctl: findSystemctl(), Systemd: n.live(), Check: check(e)}
+}
+
+func (n *Node) installer(e config.Endpoints) *Installer {
+	return &Installer{
+		Root: Root(n.Root), KubeletUnit: n.KubeletUnit, Listen: e.Listen, Runtime: e.Runtime,
+		Systemctl: findSystemctl(), RestartKubelet: n.RestartKubelet, Check: check(e),
+	}
+}
+
+// check returns a check that the shim forwards calls.
+func check(e config.Endpoints) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		return cri.Compare(ctx, e.Listen, e.Runtime)
+	}
+}
+
+func findSystemctl() Systemctl {
+	path, err := exec.LookPath("systemctl")
+	if err != nil {
+		path = "/usr/bin/systemctl"
+	}
+	return Systemctl{Program: path}
+}
+
+// Install calls [Installer.Install]. It writes the changes of files to out, and what remains to
+// be done. While the bypass is on, it is an error.
+func (n *Node) Install(ctx context.Context, out io.Writer) error {
+	e, err := n.endpoints()
+	if err != nil {
+		return err
+	}
+	if record, err := n.bypass(e).Active(); err != nil || record != nil {
+		return cmp.Or(err, errors.New("the bypass is on: end it with dnsconfigurer bypass off"))
+	}
+	i := n.installer(e)
+	edits, err := i.Plan()
+	if err != nil {
+		return err
+	}
+	writeEdits(out, edits)
+	if n.DryRun {
+		return nil
+	}
+	if err := i.Install(ctx); err != nil {
+		return err
+	}
+	switch {
+	case len(edits) == 0:
+		fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
+	case !n.RestartKubelet:
+		fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
+	}
+	return nil
+}
+
+// Uninstall calls [Installer.Uninstall] and ends the bypass. It writes the changes of files to
+// out, and what remains to be done.
+func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
+	e, err := n.endpoints()
+	if err != nil {
+		return err
+	}
+	i := n.installer(e)
+	edits, err := i.PlanUninstall()
+	if err != nil {
+		return err
+	}
+	writeEdits(out, edits)
+	if n.DryRun {
+		return nil
+	}
+	stopped, err := i.Uninstall(ctx)
+	if err != nil {
+		return err
+	}
+	if !stopped {
+		fmt.Fprintf(out, "the kubelet uses the shim until: systemctl restart %s; then run this command again to stop the shim\n",
+			n.KubeletUnit)
+		return nil
+	}
+	return n.bypass(e).End()
+}
+
+func writeEdits(out io.Writer, edits []Edit) {
+	for _, e := range edits {
+		fmt.Fprint(out, e)
+	}
+}
+
+// StartBypass calls [Switch.On].
+func (n *Node) StartBypass(ctx context.Context, reason string) (began bool, err error) {
+	e, err := n.endpoints()
+	if err != nil {
+		return false, err
+	}
+	return n.bypassSwitch(e).On(ctx, reason)
+}
+
+// EndBypass calls [Switch.Off].
+func (n *Node) EndBypass(ctx context.Context) error {
+	e, err := n.endpoints()
+	if err != nil {
+		return err
+	}
+	return n.bypassSwitch(e).Off(ctx)
+}
+
+// UseShim restarts the kubelet after EndBypass, or writes how, because it keeps its connection
+// to the container runtime.
+func (n *Node) UseShim(ctx context.Context, out io.Writer) error {
+	switch {
+	case !n.live():
+		return nil
+	case n.RestartKubelet:
+		return findSystemctl().Restart(ctx, n.KubeletUnit)
+	}
+	fmt.Fprintf(out, "the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
+	return nil
+}
+
+// Status returns the state of the shim on the node, and that of its agent if the node is this
+// machine.
+func (n *Node) Status(ctx context.Context, agent nodestatus.Client) (Status, error) {
+	e, err := n.endpoints()
+	if err != nil {
+		return Status{}, err
+	}
+	s := n.installer(e).Status(ctx, n.bypass(e), e.HTTP)
+	if c, err := config.ShimKind().FromFile(n.ConfigPath()).Load(); err == nil {
+		s.Shim.Mode = string(c.Mode())
+	}
+	if n.isThisMachine() {
+		s.addAgent(ctx, agent)
+	}
+	return s, nil
+}
+
+// addAgent adds the state of the agent if one runs.
+func (s *Status) addAgent(ctx context.Context, client nodestatus.Client) {
+	agent, err := client.Status(ctx)
+	switch {
+	case err == nil:
+		s.Agent = &agent
+	case !errors.Is(err, nodestatus.ErrNotServed):
+		s.AgentError = err.Error()
+	}
+}

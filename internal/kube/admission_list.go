@@ -1,0 +1,183 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+)
+
+// The types of this file decode the lists and maps of a pod that may have hundreds of thousands
+// of values. The API server limits them only by the size of the object, 3 MB. Where a few
+// values decide, the others are not decoded: the API server has checked their types.
+
+// admissionDNSConfig decodes a dnsConfig completely.
+type admissionDNSConfig corev1.PodDNSConfig
+
+func (c *admissionDNSConfig) UnmarshalJSON(js []byte) error {
+	r := document.NewReader("dnsConfig", js)
+	sized := false // a client other than an API server can repeat options thousands of times
+	return r.Members(func(key string) (err error) {
+		switch key {
+		case "nameservers":
+			c.Nameservers, err = readStrings(r)
+		case "searches":
+			c.Searches, err = readStrings(r)
+		case "options":
+			expected := 0
+			if !sized {
+				const short = len(`{"name":"a"},`)
+				sized, expected = true, min(bytes.Count(js, []byte("{")), len(js)/short)
+			}
+			c.Options, err = readOptions(r, expected)
+		default:
+			err = r.Skip()
+		}
+		return err
+	})
+}
+
+func readStrings(r *document.Reader) (list []string, err error) {
+	if !r.IsNull() {
+		list = []string{}
+	}
+	err = r.Items(func() error {
+		s, err := r.String()
+		list = append(list, s)
+		return err
+	})
+	return list, err
+}
+
+// readOptions reads options, of which there are about expected.
+func readOptions(r *document.Reader, expected int) (list []corev1.PodDNSConfigOption, err error) {
+	if !r.IsNull() {
+		list = make([]corev1.PodDNSConfigOption, 0, expected)
+	}
+	err = r.Items(func() error {
+		var o corev1.PodDNSConfigOption
+		err := r.Members(func(key string) (err error) {
+			switch key {
+			case "name":
+				o.Name, err = r.String()
+			case "value":
+				o.Value, err = readOptional(r)
+			default:
+				err = r.Skip()
+			}
+			return err
+		})
+		list = append(list, o)
+		return err
+	})
+	return list, err
+}
+
+func readOptional(r *document.Reader) (*string, error) {
+	if r.IsNull() {
+		return nil, r.Skip()
+	}
+	s, err := r.String()
+	return &s, err
+}
+
+// annotationPrefix is the prefix of the annotations that are read.
+const annotationPrefix = "dnsconfigurer.dev/"
+
+// ownAnnotations decodes the annotations of this project. The result is not nil if the object
+// has any annotation.
+type ownAnnotations map[string]string
+
+func (a *ownAnnotations) UnmarshalJSON(js []byte) (err error) {
+	*a, err = selectStrings(document.NewReader("annotations", js), func(key string) bool {
+		return strings.HasPrefix(key, annotationPrefix)
+	})
+	return err
+}
+
+// osSelector decodes the operating system of a nodeSelector.
+type osSelector map[string]string
+
+func (s *osSelector) UnmarshalJSON(js []byte) (err error) {
+	*s, err = selectStrings(document.NewReader("nodeSelector", js), func(key string) bool {
+		return key == corev1.LabelOSStable
+	})
+	return err
+}
+
+// selectStrings returns the members of an object with some keys. They must be strings.
+func selectStrings(r *document.Reader, selected func(key string) bool) (m map[string]string, err error) {
+	if !r.IsNull() {
+		m = map[string]string{}
+	}
+	err = r.Members(func(key string) (err error) {
+		if !selected(key) {
+			return r.Skip()
+		}
+		m[key], err = r.String()
+		return err
+	})
+	return m, err
+}
+
+// osTerms decodes as many nodeSelectorTerms as decide whether all require Windows: the first
+// one that does not, or else the last one. Of a term it decodes the expressions about the
+// operating system, up to the one that requires Windows.
+type osTerms []corev1.NodeSelectorTerm
+
+func (t *osTerms) UnmarshalJSON(js []byte) error {
+	*t = nil
+	r := document.NewReader("nodeSelectorTerms", js)
+	return r.Items(func() error {
+		if len(*t) > 0 && allowsOther((*t)[0]) {
+			return r.Skip()
+		}
+		term, err := readOSTerm(r)
+		*t = osTerms{term}
+		return err
+	})
+}
+
+func readOSTerm(r *document.Reader) (term corev1.NodeSelectorTerm, err error) {
+	err = r.Members(func(key string) error {
+		if key != "matchExpressions" {
+			return r.Skip()
+		}
+		term.MatchExpressions = nil
+		return r.Items(func() error {
+			if !allowsOther(term) {
+				return r.Skip()
+			}
+			requirement, err := readOSRequirement(r)
+			if requirement.Key == corev1.LabelOSStable {
+				term.MatchExpressions = append(term.MatchExpressions, requirement)
+			}
+			return err
+		})
+	})
+	return term, err
+}
+
+func readOSRequirement(r *document.Reader) (q corev1.NodeSelectorRequirement, err error) {
+	err = r.Members(func(key string) (err error) {
+		switch key {
+		case "key":
+			q.Key, err = r.String()
+		case "operator":
+			var operator string
+			operator, err = r.String()
+			q.Operator = corev1.NodeSelectorOperator(operator)
+		case "values":
+			q.Values, err = readStrings(r)
+		default:
+			err = r.Skip()
+		}
+		return err
+	})
+	return q, err
+}

@@ -1,0 +1,180 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// Options are the values of the command's flags.
+type Options struct {
+	Input    manifest.Input
+	Pod      string // NAMESPACE/NAME
+	Library  string // one of Libraries
+	Format   string // text or json
+	Compare  bool   // run Lookup.Compare instead of Lookup.Run
+	Complete bool
+	Server   string   // ADDR[:PORT]; "": Config.Server is not set
+	Upstream []string // as of upstream.ParseServer
+}
+
+// Libraries returns the values of Options.Library.
+func Libraries() (list []string) {
+	for _, l := range libc.Libraries() {
+		list = append(list, string(l))
+	}
+	return list
+}
+
+// Parse returns the question and the servers of a lookup. args are NAME [TYPE].
+func (o *Options) Parse(args []string) (Config, error) {
+	c := Config{Namespace: o.Input.Namespace, Complete: o.Complete}
+	if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
+		return c, err
+	}
+	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
+	switch {
+	case len(o.Input.Paths) == 0:
+		return c, usage.Errorf("no manifests: set -f")
+	case o.Pod == "":
+		return c, usage.Errorf("no pod: set --pod")
+	case !slices.Contains(libc.Libraries(), c.Question.Library):
+		return c, usage.Errorf("--libc %q: want one of %s", o.Library, strings.Join(Libraries(), ", "))
+	}
+	if len(args) == 2 {
+		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]
+		if !ok || qtype == dns.TypeNone {
+			return c, usage.Errorf("unknown record type %q", args[1])
+		}
+		c.Question.Type = qtype
+	}
+	return c, o.parseServers(&c)
+}
+
+// parseServers sets the servers of c.
+func (o *Options) parseServers(c *Config) (err error) {
+	if o.Server != "" {
+		if o.Complete {
+			return usage.Errorf("--complete has no effect with --server: set one of them")
+		}
+		if c.Server, err = parseServer(o.Server); err != nil {
+			return err
+		}
+		if len(o.Upstream) > 0 {
+			return usage.Errorf("--upstream has no effect with --server: set one of them")
+		}
+	}
+	for _, text := range o.Upstream {
+		s, err := upstream.ParseServer(text)
+		if err != nil {
+			return usage.Errorf("--upstream: %w", err)
+		}
+		c.Upstream = append(c.Upstream, s)
+	}
+	return nil
+}
+
+// parseServer parses the value of --server. The default of its port is that of --upstream.
+func parseServer(text string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(addr, 53), nil
+	}
+	server, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return server, usage.Errorf("--server: %q: want ADDRESS, IPV4:PORT or [IPV6]:PORT, such as 10.96.0.10 or [fd00::10]:53", text)
+	}
+	return server, nil
+}
+
+// Run runs the lookup c of Parse for a pod of a node, and writes the result. found is false if
+// the program finds nothing, or its result is unknown.
+func (o *Options) Run(ctx context.Context, c Config, n config.Node,
+	stdin io.Reader, stdout, stderr io.Writer) (found bool, err error) {
+	findings, err := c.setNode(n)
+	if err != nil {
+		return false, err
+	}
+	output.WriteFindings(stderr, findings)
+	var readErr error
+	c.Manifest, readErr = o.Input.ReadPods(stdin)
+	output.WriteNotes(stderr, c.Manifest)
+	if len(c.Manifest.Workloads) == 0 {
+		return true, readErr
+	}
+	if err := c.setPod(o.Pod, n.Name); err != nil {
+		return false, errors.Join(readErr, err)
+	}
+	l, err := New(c)
+	if err != nil {
+		return false, err
+	}
+	r, err := o.report(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	for _, line := range r.Ignored() {
+		fmt.Fprintln(stderr, "dnsconfigurer:", line)
+	}
+	write := r.WriteText
+	if o.Format == "json" {
+		write = r.WriteJSON
+	}
+	if err := write(stdout); err != nil {
+		return false, fmt.Errorf("writing the result: %w", err)
+	}
+	return r.Found(), errors.Join(readErr, l.Skipped)
+}
+
+// report is a Result or a Comparison.
+type report interface {
+	Found() bool
+	Ignored() []string
+	WriteText(io.Writer) error
+	WriteJSON(io.Writer) error
+}
+
+func (o *Options) report(ctx context.Context, l *Lookup) (report, error) {
+	if o.Compare {
+		return l.Compare(ctx)
+	}
+	return l.Run(ctx)
+}
+
+// setNode sets the node of the pod, and returns the findings about it.
+func (c *Config) setNode(n config.Node) (findings []policy.Finding, err error) {
+	if c.Engine, err = n.Engine(); err != nil {
+		return nil, err
+	}
+	c.Node = n.Node
+	c.Host, findings = n.Host()
+	return append(n.Findings, findings...), nil
+}
+
+// setPod sets the pod to that of the manifest with a name. node is as in [FindPod].
+func (c *Config) setPod(name, node string) (err error) {
+	if c.Pod, err = FindPod(c.Manifest.Workloads, name, c.Namespace, node); err != nil {
+		return err
+	}
+	if kube.IsWindows(&c.Pod.Pod.Spec) {
+		return fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", name)
+	}
+	return nil
+}

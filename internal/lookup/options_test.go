@@ -1,0 +1,54 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lookup_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+)
+
+func TestOptions_Parse(t *testing.T) {
+	valid := lookup.Options{Input: manifest.Input{Paths: []string{"a"}}, Pod: "shop/web", Library: "musl", Format: "text"}
+	for _, tt := range []struct {
+		change func(*lookup.Options)
+		args   string
+		server string
+		want   string // the beginning of the error
+	}{
+		{func(*lookup.Options) {}, "db aaaa", "invalid AddrPort", ""},
+		{func(o *lookup.Options) { o.Server = "10.96.0.10" }, "db AAAA", "10.96.0.10:53", ""},
+		{func(o *lookup.Options) { o.Server = "[fd00::10]:5353" }, "db AAAA", "[fd00::10]:5353", ""},
+		{func(o *lookup.Options) { o.Upstream = []string{"192.0.2.1"} }, "db AAAA", "invalid AddrPort", ""},
+		{func(o *lookup.Options) { o.Format = "xml" }, "db", "", `-o "xml": want text, json`},
+		{func(o *lookup.Options) { o.Input.Paths = nil }, "db", "", "no manifests: set -f"},
+		{func(o *lookup.Options) { o.Pod = "" }, "db", "", "no pod: set --pod"},
+		{func(o *lookup.Options) { o.Library = "bionic" }, "db", "", `--libc "bionic": want one of glibc, musl`},
+		{func(*lookup.Options) {}, "db NONE", "", `unknown record type "NONE"`},
+		{func(o *lookup.Options) { o.Server = "dns" }, "db", "", `--server: "dns": want ADDRESS`},
+		{func(o *lookup.Options) { o.Server, o.Complete = "::1", true }, "db", "", "--complete has no effect with --server"},
+		{func(o *lookup.Options) { o.Server, o.Upstream = "::1", []string{"::2"} }, "db", "", "--upstream has no effect with --server"},
+		{func(o *lookup.Options) { o.Upstream = []string{"dns"} }, "db", "", "--upstream: "},
+	} {
+		o := valid
+		tt.change(&o)
+		c, err := o.Parse(strings.Fields(tt.args))
+		if tt.want != "" {
+			if _, ok := errors.AsType[usage.Error](err); !ok || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%v, want a usage.Error %q", err, tt.want)
+			}
+			continue
+		}
+		if err != nil || c.Question.Name != "db" || c.Question.Type != dns.TypeAAAA || c.Server.String() != tt.server ||
+			len(c.Upstream) != len(o.Upstream) {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+}

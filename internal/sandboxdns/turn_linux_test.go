@@ -1,0 +1,90 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxdns
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// TestApplier_LargePods creates the containers of two pods with many options. While the first one
+// is decided, the event of the second returns, so that those of other pods are handled; it is
+// decided afterwards.
+func TestApplier_LargePods(t *testing.T) {
+	a := newApplierTest(t)
+	a.settings.Hook.Mode = cri.Force
+	options := slices.Repeat([]policy.Option{{Name: "ndots", Value: "3"}}, 10_000)
+	a.settings.Hook.Lookup = func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+		return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: policy.ClusterFirst,
+			Config: &policy.DNSConfig{Options: options}}, nil
+	}
+	var deciding, overlaps atomic.Int32
+	entered, proceed := make(chan struct{}, 1), make(chan struct{})
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		defer deciding.Add(-1)
+		if deciding.Add(1) > 1 {
+			overlaps.Add(1)
+			return cri.HostFiles{}
+		}
+		select {
+		case entered <- struct{}{}:
+		default:
+		}
+		<-proceed
+		return cri.HostFiles{}
+	}
+	first, second := a.sandbox, a.sandbox
+	second.ID, second.Name, second.UID = "5e20", "api", "u2"
+	paths := map[string]string{}
+	for _, s := range []sandboxevent.Sandbox{first, second} {
+		a.sandbox = s
+		a.write(kubeletText)
+		a.start()
+		paths[s.ID] = a.path()
+	}
+	create := func(s sandboxevent.Sandbox) {
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s, Path: paths[s.ID], First: true})
+	}
+	var creating sync.WaitGroup
+	creating.Go(func() { create(first) })
+	<-entered
+	create(second)
+	close(proceed)
+	creating.Wait()
+	a.Wait()
+	if n := overlaps.Load(); n > 0 {
+		t.Errorf("%d decisions began during another one", n)
+	}
+	for _, path := range paths {
+		if text, err := os.ReadFile(path); err != nil || sandboxfile.OriginOf(text) != sandboxfile.Written {
+			t.Errorf("%v, the file was not written:\n%s", err, text)
+		}
+	}
+}
+
+// TestApplier_HostFilesOnce: all decisions for a file are made from the host's files of one moment.
+func TestApplier_HostFilesOnce(t *testing.T) {
+	a := newApplierTest(t)
+	var reads atomic.Int32
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		reads.Add(1)
+		return cri.HostFiles{}
+	}
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Edited)
+	if n := reads.Load(); n != 1 {
+		t.Errorf("the host's files were read %d times, want once", n)
+	}
+}

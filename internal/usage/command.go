@@ -1,0 +1,79 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
+)
+
+// RequireCommand is the RunE of a command that only has subcommands.
+func RequireCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return UnknownCommand(cmd, args[0])
+	}
+	return Errorf("command missing: want %s", joinOr(commandNames(cmd)))
+}
+
+// UnknownCommand returns the error about a subcommand that parent does not have.
+func UnknownCommand(parent *cobra.Command, name string) error {
+	return Errorf("unknown command %q%s", name, didYouMean(name, "", commandNames(parent)))
+}
+
+// commandNames returns the names of the subcommands that help lists.
+func commandNames(parent *cobra.Command) (names []string) {
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// didYouMean returns a suggestion for a misspelled word. prefix is printed before the suggested
+// one. "": there is none.
+func didYouMean(word, prefix string, candidates []string) string {
+	if closest, ok := spelling.Closest(word, candidates); ok {
+		return ": did you mean " + prefix + closest + "?"
+	}
+	return ""
+}
+
+// joinOr returns the words as "a, b or c".
+func joinOr(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// HelpCommand returns the command help. That of cobra prints the help of the program for a
+// command that does not exist.
+func HelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print the help of a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			parent, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return commandNames(parent), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return Error{err}
+			}
+			if len(rest) > 0 {
+				return UnknownCommand(found, rest[0])
+			}
+			return found.Help()
+		},
+	}
+}

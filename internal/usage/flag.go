@@ -1,0 +1,72 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// FormatFlag registers the flag -o, whose first format is the default. jsonl is another name
+// of json: commands print JSON Lines, one object per line.
+func FormatFlag(cmd *cobra.Command, at *string, text string, formats ...string) {
+	*at = formats[0]
+	cmd.Flags().VarP((*formatValue)(at), "output", "o", text)
+	Complete(cmd, "output", formats...)
+}
+
+// formatValue is the value of the flag -o.
+type formatValue string
+
+func (f *formatValue) Type() string   { return "string" }
+func (f *formatValue) String() string { return string(*f) }
+
+func (f *formatValue) Set(text string) error {
+	if text == "jsonl" {
+		text = "json"
+	}
+	*f = formatValue(text)
+	return nil
+}
+
+// Complete sets the values that shells complete for a flag.
+func Complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist
+	}
+}
+
+// FlagError returns the error of a command line that pflag does not accept.
+func FlagError(cmd *cobra.Command, err error) error {
+	return Error{DescribeFlagError(cmd, err)}
+}
+
+// DescribeFlagError returns an error of pflag without the words of Go's parsers.
+func DescribeFlagError(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := invalid.GetFlag()
+		if want, ok := wantedValues[flag.Value.Type()]; ok {
+			err = fmt.Errorf("--%s: %q: want %s", flag.Name, invalid.GetValue(), want)
+		}
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		err = fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), "--", names))
+	}
+	return err
+}
+
+// wantedValues describe the valid values of a flag, by the type of its value.
+var wantedValues = map[string]string{
+	"bool":        "true or false",
+	"duration":    "a duration such as 30s or 2m",
+	"int":         "a whole number",
+	"uint16":      "a number from 0 to 65535",
+	"uint32":      "a number from 0 to 4294967295",
+	"stringSlice": "values separated by commas; quote a value that contains a double quote",
+}

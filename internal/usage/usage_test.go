@@ -1,0 +1,79 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+)
+
+func TestArguments(t *testing.T) {
+	for _, tt := range []struct {
+		accept cobra.PositionalArgs
+		args   []string
+		want   string // "": accepted
+	}{
+		{usage.NoArguments, nil, ""},
+		{usage.NoArguments, []string{"a"}, `unexpected argument "a"`},
+		{usage.OneArgument("FILE"), []string{"a"}, ""},
+		{usage.OneArgument("FILE"), []string{"a", "b"}, "want one FILE, got 2 arguments"},
+		{usage.AtMostOnePod, nil, ""},
+		{usage.AtMostOnePod, []string{"shop/web"}, ""},
+		{usage.AtMostOnePod, []string{"web"}, `"web" is not NAMESPACE/NAME`},
+		{usage.AtMostOnePod, []string{"/web"}, `"/web" is not NAMESPACE/NAME`},
+		{usage.AtMostOnePod, []string{"a/b", "c/d"}, "want one NAMESPACE/NAME, got 2 arguments"},
+	} {
+		expect(t, fmt.Sprint(tt.args), tt.accept(nil, tt.args), tt.want)
+	}
+	expect(t, "-o xml", usage.CheckFormat("xml", "text", "json"), `-o "xml": want text, json`)
+	expect(t, "-o json", usage.CheckFormat("json", "text", "json"), "")
+}
+
+// expect compares the text of an error, which must be a usage.Error.
+func expect(t *testing.T, name string, err error, want string) {
+	t.Helper()
+	if want == "" {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return
+	}
+	if _, ok := errors.AsType[usage.Error](err); !ok || err.Error() != want {
+		t.Errorf("%s: %v, want a usage.Error %q", name, err, want)
+	}
+}
+
+// TestExecute runs a program with wrong command lines.
+func TestExecute(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"sub"}, "command missing: want one or two"},
+		{[]string{"sub", "oen"}, `unknown command "oen": did you mean one?`},
+		{[]string{"sub", "one", "--fromat", "x"}, "unknown flag: --fromat: did you mean --format?"},
+		{[]string{"sub", "one", "--watch=x"}, `--watch: "x": want true or false`},
+		{[]string{"help", "sub", "three"}, `unknown command "three"`},
+		{[]string{"sub", "one", "-o", "jsonl"}, ""},
+	} {
+		format := ""
+		one := &cobra.Command{Use: "one", RunE: func(*cobra.Command, []string) error { return usage.CheckFormat(format, "text", "json") }}
+		one.Flags().String("format", "", "")
+		one.Flags().Bool("watch", false, "")
+		usage.FormatFlag(one, &format, "`FORMAT`", "text", "json")
+		sub := &cobra.Command{Use: "sub", Args: cobra.ArbitraryArgs, RunE: usage.RequireCommand}
+		sub.AddCommand(one, &cobra.Command{Use: "two", RunE: func(*cobra.Command, []string) error { return nil }})
+		root := &cobra.Command{Use: "program", SilenceErrors: true, SilenceUsage: true}
+		root.SetHelpCommand(usage.HelpCommand())
+		root.SetFlagErrorFunc(usage.FlagError)
+		root.AddCommand(sub)
+		root.SetArgs(tt.args)
+		expect(t, fmt.Sprint(tt.args), root.Execute(), tt.want)
+	}
+}

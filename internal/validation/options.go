@@ -1,0 +1,102 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// Severities returns the values of Options.FailOn, the gravest first.
+func Severities() []string {
+	return []string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}
+}
+
+// Options are the values of the command's flags.
+type Options struct {
+	Input  manifest.Input
+	Output output.Validation
+	FailOn string   // the lowest severity of a finding that fails: one of Severities
+	Ignore []string // codes of findings that are left out
+}
+
+// Check validates the options.
+func (o *Options) Check() error {
+	if err := usage.CheckFormat(o.Output.Format, output.ValidateFormats...); err != nil {
+		return err
+	}
+	if err := o.Input.Check(); err != nil {
+		return err
+	}
+	if !slices.Contains(Severities(), o.FailOn) {
+		return usage.Errorf("--fail-on %q: want %s", o.FailOn, strings.Join(Severities(), ", "))
+	}
+	return nil
+}
+
+// Run checks the manifests with the rules of a node, and writes the findings, what was passed
+// over, and a summary. passed is false if a finding fails or a document cannot be read. The
+// error is about writing.
+func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
+	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
+	in, readErr := Read(o.Input, stdin)
+	output.WriteNotes(stderr, in.Manifest)
+	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
+		output.WriteError(stderr, err)
+	}
+	results, err := in.Check(ctx, rules, o.Input.Namespace, node, o.Ignore)
+	if err != nil {
+		return false, err
+	}
+	summary := summarize(results)
+	summary.Others, summary.Notes = in.Others, len(in.Notes)
+	if err := o.write(results, readErr); err != nil {
+		return false, fmt.Errorf("writing the result: %w", err)
+	}
+	if readErr != nil {
+		output.WriteError(stderr, readErr)
+		summary.Unreadable = len(multierr.Unjoin(readErr))
+	}
+	summary.Write(stderr)
+	return readErr == nil && !fails(summary, o.FailOn), nil
+}
+
+// write writes the findings and the errors of documents that could not be read.
+func (o *Options) write(results []Result, readErr error) error {
+	for _, r := range results {
+		if err := o.Output.Write(r.Subject, r.Findings); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.Output.WriteUnreadable(readErr), o.Output.Close())
+}
+
+// summarize counts the results.
+func summarize(results []Result) output.Summary {
+	s := output.Summary{Checked: len(results), Found: map[policy.Severity]int{}}
+	for _, r := range results {
+		for _, f := range r.Findings {
+			s.Found[f.Severity] += 1 + f.More
+		}
+		s.Ignored += r.Ignored
+	}
+	return s
+}
+
+// fails reports whether there is a finding as grave as a severity.
+func fails(s output.Summary, severity string) bool {
+	grave := Severities()[:slices.Index(Severities(), severity)+1]
+	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
+}
