@@ -12,10 +12,8 @@ SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 .PHONY: build image chart manifests packages release help demo test test-real test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
-# grpcnotrace: gRPC's traces import templates, and with them the linker keeps every
-# method of every type: 4.6 MB.
 build: ## build bin/dnsconfigurer, a static binary
-	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
 
 # What is published, in bin/release. The version is that of the git tag, the times are those
 # of the commit: the same commit gives the same bytes.
@@ -153,7 +151,7 @@ FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$pkg || exit 1; \
 	  done; \
 	done
 

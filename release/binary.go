@@ -76,8 +76,8 @@ func compile(ctx context.Context, root, dir, platform string) (b binary, err err
 	if b.path, err = filepath.Abs(filepath.Join(dir, "dnsconfigurer-"+b.os+"-"+b.arch)); err != nil {
 		return b, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-tags", "grpcnotrace",
-		"-trimpath", "-ldflags=-s -w", "-o", b.path, "./cmd/dnsconfigurer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath",
+		"-ldflags=-s -w", "-o", b.path, "./cmd/dnsconfigurer")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+b.os, "GOARCH="+b.arch)
 	cmd.Stderr = os.Stderr

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +88,11 @@ func (d *doctorTest) coreDNS(t *testing.T) {
 			[]string{"corefile-hosts-fallthrough", "probe-replicas-disagree", "probe-servfail"}, "hosts",
 		},
 		{
+			"CoreDNS: a template answers AAAA with NXDOMAIN",
+			replace("    prometheus", "    template IN AAAA {\n       rcode NXDOMAIN\n    }\n    prometheus"), "",
+			[]string{"probe-aaaa-nxdomain", "probe-replicas-disagree"}, "kubernetes.default.svc.cluster.local. AAAA @10.244.2.2:53",
+		},
+		{
 			"CoreDNS: the replica does not reach the API server", healthy, unreachable,
 			[]string{"probe-servfail", "probe-replicas-disagree"}, "A @10.244.2.2:53 over udp: SERVFAIL",
 		},
@@ -118,21 +122,19 @@ func (d *doctorTest) coreDNS(t *testing.T) {
 		d.replicas[1] = good
 		d.waitFindings(t, nil)
 	}
+	finds := []string{"probe-aaaa-nxdomain"}
+	r, exit := d.waitFindings(t, finds, "--external-name", brokenName)
+	d.checkResult(t, r, exit, "CoreDNS: the servers outside the cluster answer AAAA with NXDOMAIN", finds,
+		brokenName+". AAAA @10.96.0.10:53")
 }
 
-// waitFindings runs the command until it finds these codes, and nothing else, and returns its
-// last result.
-func (d *doctorTest) waitFindings(t *testing.T, want []string) (last v1alpha1.DoctorResult, exit int) {
+// waitFindings runs the command with flags until it finds these codes, and nothing else, and
+// returns its last result.
+func (d *doctorTest) waitFindings(t *testing.T, want []string, flags ...string) (last v1alpha1.DoctorResult, exit int) {
 	t.Helper()
-	want = slices.Sorted(slices.Values(want))
 	for deadline := time.Now().Add(coreDNSTime); time.Now().Before(deadline); {
-		last, exit = d.doctor(t)
-		var codes []string
-		for _, f := range last.Findings {
-			codes = append(codes, f.Code)
-		}
-		slices.Sort(codes)
-		if slices.Equal(slices.Compact(codes), want) && len(last.NotChecked) == 0 {
+		last, exit = d.doctor(t, flags...)
+		if hasFindings(last, want) && len(last.NotChecked) == 0 {
 			return last, exit
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 // module is ours; it contains the module that builds Kubernetes.
@@ -36,32 +38,12 @@ func variable(program string) string {
 // installEtcd returns the path of etcd.
 func installEtcd(t testing.TB) string {
 	t.Helper()
-	if path, err := exec.LookPath("etcd"); err == nil {
-		return path
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs etcd, or root to install it")
-	}
-	if aptGet("install", "-y", "--no-install-recommends", "etcd-server").Run() != nil {
-		_ = aptGet("update").Run() // install says what is wrong
-		if out, err := aptGet("install", "-y", "--no-install-recommends", "etcd-server").CombinedOutput(); err != nil {
-			t.Fatalf("apt-get install etcd-server: %v\n%s", err, out)
-		}
-	}
+	debian.Install(t, "etcd", "etcd-server")
 	path, err := exec.LookPath("etcd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// aptGet waits for the other packages' tests that install: apt-get does not wait for
-// its locks.
-func aptGet(args ...string) *exec.Cmd {
-	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
-	// RUNLEVEL=1 (invoke-rc.d): the package's own server stays off.
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
-	return cmd
 }
 
 // CoreDNS returns the path of CoreDNS, built from the module of the benchmarks.

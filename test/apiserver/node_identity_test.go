@@ -115,7 +115,9 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 		reporter.Report(cri.Report{Sandbox: cri.Sandbox{Namespace: "default", Name: "web", UID: web.UID},
 			Outcome: cri.FactsMismatch, Detail: "test"})
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-			got := run("", "get", "events", "-o", "jsonpath={range .items[*]}{.reason} {.involvedObject.uid}{end}")
+			// The API server has events of its own, about Services.
+			got := run("", "get", "events", "--field-selector=involvedObject.kind=Pod", "-o",
+				"jsonpath={range .items[*]}{.reason} {.involvedObject.uid}{end}")
 			if got == fmt.Sprintf("%s %s", events.ReasonMismatch, web.UID) {
 				break
 			}

@@ -5,8 +5,6 @@ package apiserver_test
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // ringOfTen is a StatefulSet of which the FQDNs have 64 characters. The API server does
@@ -83,12 +82,12 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 		}
 	}
 	w.autoscaler(t)("9")
-	before := r.updates(t, "")
-	if byHand("8"); r.updates(t, "") != before {
-		t.Errorf("fewer reviews of pods:\n%s\nbefore:\n%s", r.updates(t, ""), before)
+	before := r.updates("")
+	if byHand("8"); r.updates("") != before {
+		t.Errorf("fewer reviews of pods:\n%s\nbefore:\n%s", r.updates(""), before)
 	}
 
-	unread := r.updates(t, `verdict="unread"`)
+	unread := r.updates(`verdict="unread"`)
 	w.revokeScale(t)
 	eventually(t, "silence", func() bool {
 		byHand("10")
@@ -98,7 +97,7 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 		metav1.GetOptions{}); err != nil || *set.Spec.Replicas != 11 {
 		t.Errorf("%+v, %v", set, err)
 	}
-	if r.updates(t, `verdict="unread"`) == unread {
+	if r.updates(`verdict="unread"`) == unread {
 		t.Error("what passes unseen is not counted")
 	}
 }
@@ -166,19 +165,9 @@ func (l *listener) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 }
 
 // updates are those counts of a replica's reviews of updates that have a label.
-func (r *replica) updates(t *testing.T, label string) string {
-	t.Helper()
-	response, err := http.Get("http://" + r.health + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+func (r *replica) updates(label string) string {
 	var counts strings.Builder
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(process.Page(r.health, "/metrics")) {
 		if strings.Contains(line, `endpoint="validate",operation="UPDATE"`) && strings.Contains(line, label) {
 			counts.WriteString(line)
 		}

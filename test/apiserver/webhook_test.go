@@ -47,7 +47,7 @@ func TestAPIServerWebhook(t *testing.T) {
 	t.Run("vectors", w.vectors)
 	t.Run("large", w.large)
 	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
-	t.Run("autopath", w.autopath)
+	t.Run("autopath", func(t *testing.T) { w.autopath(t, c) })
 	t.Run("restarts", w.restarts)
 	t.Run("self-signed", func(t *testing.T) { w.selfSigned(t, c) })
 }
@@ -381,7 +381,7 @@ func complete(t *testing.T, object []byte) (text []byte, namespace string) {
 
 // autopath: the KEP's own YAML is taken, and an update of the pod does not meet the
 // immutable field.
-func (w *webhookTest) autopath(t *testing.T) {
+func (w *webhookTest) autopath(t *testing.T, c *apiserver.Cluster) {
 	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.Node{ClusterDomain: "cluster.local"}.Rules(t)}))()
 	const yaml = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},` +
 		`"spec":{"dnsPolicy":"clusterFirstWithAutopath","containers":[{"name":"c","image":"registry.example/c"}]}}`
@@ -404,4 +404,5 @@ func (w *webhookTest) autopath(t *testing.T) {
 		stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Labels["again"] != "yes" {
 		t.Errorf("applied again: %+v, %v", stored, err)
 	}
+	t.Run("managers", (&autopathTest{c.Kubectl(t)}).managers)
 }

@@ -255,6 +255,43 @@ func TestChart_Monitoring(t *testing.T) {
 	}
 }
 
+// TestChart_StartupTaint checks that agent and relay tolerate the startup taint, by default and
+// beside other tolerations, and that only then the agent may patch nodes.
+func TestChart_StartupTaint(t *testing.T) {
+	const taint = "dnsconfigurer.dev/agent-not-ready"
+	startup := map[string]any{"key": taint, "operator": "Exists"}
+	other := map[string]any{"key": "example.com/gpu", "operator": "Exists"}
+	const only = `agent.tolerations=[{"key":"example.com/gpu","operator":"Exists"}]`
+	for _, tt := range []struct {
+		taint, tolerations string
+		want               any // the tolerations
+	}{
+		{taint + ":NoSchedule", "agent.tolerations=[]", []any{startup}},
+		{taint + "=value:NoExecute", only, []any{other, startup}},
+		{"", only, []any{other}},
+		{"", "agent.tolerations=[]", nil},
+	} {
+		rendered := render(t, "", "--set", "agent.enabled=true", "--set-string", "agent.startupTaint="+tt.taint,
+			"--set-json", tt.tolerations)
+		for _, name := range []string{"DaemonSet dnsconfigurer-agent", "DaemonSet dnsconfigurer-nri"} {
+			if rendered[name] == nil {
+				t.Fatalf("no %s", name)
+			}
+			got := at(rendered[name], "spec", "template", "spec", "tolerations")
+			if diff := difference(t, tt.want, got); diff != "" {
+				t.Errorf("startupTaint %q, %s: tolerations of %s (-want +got):\n%s", tt.taint, tt.tolerations, name, diff)
+			}
+		}
+		rules, err := json.Marshal(rendered["ClusterRole dnsconfigurer-agent"]["rules"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(rules), `"nodes"`); got != (tt.taint != "") {
+			t.Errorf("startupTaint %q: rules %s", tt.taint, rules)
+		}
+	}
+}
+
 // TestChart_Values checks values that change what is rendered.
 func TestChart_Values(t *testing.T) {
 	if got := render(t, "", "--set", "dns.enabled=false"); len(got) != 0 {

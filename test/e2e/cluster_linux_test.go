@@ -51,32 +51,17 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 )
 
-// nodeFiles are the configuration of the node. No resources are reserved, monitored or
-// cleaned up.
+// nodeFiles are the configuration of the node.
 var nodeFiles = map[string]string{
 	resolvConf: hostResolvConf,
-	kubeletConfig: `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
+	kubeletConfig: nodetools.KubeletConfiguration + `
 clusterDNS: [` + dnsIP + `]
 clusterDomain: cluster.local
 resolvConf: ` + resolvConf + `
 staticPodPath: ` + manifests + `
 containerRuntimeEndpoint: unix://` + containerdSocket + `
 address: 0.0.0.0
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-fileCheckFrequency: 1s
 volumePluginDir: /var/lib/kubelet/plugins
-cgroupRoot: CGROUP
-cgroupDriver: cgroupfs
-failCgroupV1: false
-failSwapOn: false
-enforceNodeAllocatable: []
-evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
-imageGCHighThresholdPercent: 100
-imageGCLowThresholdPercent: 99
-localStorageCapacityIsolation: false
-makeIPTablesUtilChains: false
 serializeImagePulls: false
 `,
 	proxyConfig: `apiVersion: kubeproxy.config.k8s.io/v1alpha1

@@ -33,6 +33,7 @@ func testCluster(t *testing.T, p programs) {
 		{"service", c.testService},
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},
+		{"doctor", c.testDoctor},
 	} {
 		t.Run(test.name, test.run)
 	}

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
-	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -72,7 +72,7 @@ func TestE2E(t *testing.T) {
 func build(t *testing.T, dir string) programs {
 	t.Helper()
 	nodetools.Install(t)
-	netns.Install(t, "nft", "nftables")
+	debian.Install(t, "nft", "nftables")
 	apiserver.Install(t)
 	kubernetes := func(program string) string { return nodetools.BuildTool(t, "test/cluster", program) }
 	p := programs{
@@ -114,22 +114,14 @@ func run(t *testing.T, program string, args ...string) {
 }
 
 // enter prepares the namespaces and runs its arguments. Files that programs write outside
-// their own directories go to /run and /var. The kernel settings that a kubelet changes
-// (setupKernelTunables in pkg/kubelet/cm) have no namespace, so they are copies. The
-// node's uplink leads nowhere.
+// their own directories go to /run and /var. The node's uplink leads nowhere.
 const enter = `mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
 mount -t tmpfs tmpfs /var/log
 mount --bind "$DIR/etc" /etc
-mkdir /run/sysctl
-for s in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
-  f=/run/sysctl/$(basename $s)
-  cat /proc/sys/$s >$f
-  mount --bind $f /proc/sys/$s
-done
-echo ` + nodeName + ` >/proc/sys/kernel/hostname
+` + nodetools.CopyKernelSettings + `echo ` + nodeName + ` >/proc/sys/kernel/hostname
 ip link set lo up
 ip link add uplink type veth peer name nowhere
 ip link set nowhere up

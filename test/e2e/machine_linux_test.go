@@ -6,6 +6,8 @@ package e2e
 import (
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // The machine and its addresses.
@@ -34,15 +36,7 @@ var etc = map[string]string{
     "ranges": [[{"subnet": "10.244.0.0/24"}], [{"subnet": "fd00:244::/64"}]],
     "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}
 ]}`,
-	"containerd/config.toml": `version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-  sandbox_image = "localhost/pause:1"
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-  conf_dir = "/etc/cni/net.d"
-`,
+	"containerd/config.toml": nodetools.ContainerdConfig,
 }
 
 // patience limits each wait. The longest takes 15 seconds on a machine with two cores and nothing

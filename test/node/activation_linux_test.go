@@ -189,7 +189,7 @@ func (m *machine) testActivation(t *testing.T) {
 	u.await(t, "WATCHDOG=1")
 
 	second := exec.Command(u.program, u.command()[1:]...)
-	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), u.path()+".lock is locked by another shim") {
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), u.path()+".lock is locked by another process") {
 		t.Errorf("a second shim: %v\n%s", err, out)
 	}
 

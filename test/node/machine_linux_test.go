@@ -57,25 +57,12 @@ ip link set lo up &&
 echo ` + nodeName + ` >/proc/sys/kernel/hostname &&
 echo ready`
 
-// containerd 1.6 and later read version 2.
-const containerdConfig = `version = 2
+const containerdConfig = nodetools.ContainerdConfig + `  conf_dir = "DIR/cni"
 [grpc]
   address = "DIR/containerd.sock"
 [plugins."io.containerd.internal.v1.opt"]
   path = "/var/lib/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + nodetools.PauseImage + `"
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-  conf_dir = "DIR/cni"
 `
-
-const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local",
-    "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
-]}`
 
 // newMachine returns a machine with a running containerd that has the images. programs is
 // the directory of containerd, "" for $PATH.
@@ -101,7 +88,7 @@ func newBareMachine(t testing.TB, programs string) *machine {
 	for name, text := range map[string]string{
 		"etc/resolv.conf":   hostResolvConf,
 		"etc/hosts":         "127.0.0.1 localhost\n",
-		"cni/pods.conflist": bridgeConfig,
+		"cni/pods.conflist": nodetools.BridgeNetwork,
 		"config.toml":       strings.ReplaceAll(containerdConfig, "DIR", dir),
 	} {
 		m.write(t, name, text)

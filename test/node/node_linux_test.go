@@ -33,6 +33,7 @@ func TestNode(t *testing.T) {
 	t.Run("outcomes", m.testOutcomes)
 	t.Run("injection", m.testInjection)
 	t.Run("node rules", m.testNodeRules)
+	t.Run("tools", m.testTools)
 	t.Run("many at once", m.testManyAtOnce)
 	t.Run("restart of containerd", m.testRestart)
 	t.Run("activation by systemd", m.testActivation)

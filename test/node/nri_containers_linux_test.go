@@ -28,18 +28,7 @@ func (n *nri) testContainers(t *testing.T) {
 	n.writeManifest(t, pod)
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	config := n.sandboxOf(engine(t, facts()), n.host(), pod)
-	sandbox, err := n.start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := within(context.Background()) // t.Context has ended
-		defer cancel()
-		if err := n.remove(ctx, sandbox); err != nil {
-			t.Error(err)
-		}
-	})
+	sandbox, config := n.startSandbox(ctx, t, pod)
 	run := func(name string, attempt uint32, readOnly bool) string {
 		t.Helper()
 		created, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{

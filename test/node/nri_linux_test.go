@@ -34,8 +34,11 @@ const (
 const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 listen: unix://DIR/agent.sock
+http: ` + agentAddress + refreshSettings
+
+// refreshSettings are those of an agent or a shim that follows the host's file.
+const refreshSettings = `
 manifests: DIR/manifests
-http: ` + agentAddress + `
 refresh: All
 statusSocket: DIR/status.sock
 node:
@@ -60,6 +63,14 @@ type nri struct {
 	faults       []faultRow
 }
 
+func newNRI(t *testing.T, m *machine, program string, k kubelet) *nri {
+	n := &nri{machine: m, program: program, kubelet: k}
+	n.http.Timeout = time.Minute
+	n.http.Transport = &http.Transport{DialContext: m.dial}
+	t.Cleanup(n.http.CloseIdleConnections)
+	return n
+}
+
 // TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration that
 // they get through the shim, and start whatever happens to relay and agent.
 func TestNRI(t *testing.T) {
@@ -67,10 +78,7 @@ func TestNRI(t *testing.T) {
 	program := process.Build(t, t.TempDir())
 	m := newMachine(t, nodetools.BuildContainerd(t))
 	t.Cleanup(func() { m.timings.report(t) })
-	n := &nri{machine: m, program: program, kubelet: m.kubelet(t, m.endpoint(), "NRI")}
-	n.http.Timeout = time.Minute
-	n.http.Transport = &http.Transport{DialContext: m.dial}
-	t.Cleanup(n.http.CloseIdleConnections)
+	n := newNRI(t, m, program, m.kubelet(t, m.endpoint(), "NRI"))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 
 	pods := nriPods()
@@ -79,27 +87,35 @@ func TestNRI(t *testing.T) {
 		n.writeManifest(t, pod)
 		shim[pod.Name] = n.throughShim(t, pod)
 	}
+	for _, pod := range toolPods() {
+		n.writeManifest(t, pod)
+	}
+	direct := n.transcripts(t, n.kubelet, toolPods())
 	n.startAgent(t)
 	n.startRelay(t)
 	t.Run("policies", func(t *testing.T) {
 		for _, pod := range pods {
 			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
 		}
+		n.printCreate(t)
 	})
-	n.printCreate(t)
+	t.Run("tools", func(t *testing.T) { n.testTools(t, direct) })
 	t.Run("refresh", n.testRefresh)
 	n.check(t, "none", func() {}, func() {})
 	t.Run("faults", n.testFaults)
+	t.Run("stops", n.testStops)
 	t.Run("another sandbox", n.testSuccessor)
 	t.Run("containers", n.testContainers)
 	t.Run("other plugin", n.testOtherPlugin)
 	t.Run("changed by the pod", n.testChanged)
+	t.Run("hostile", n.testHostile)
 	t.Run("restart of containerd", func(t *testing.T) {
 		n.killContainerd(t)
 		n.startContainerd(t)
-		n.await(t, relayAddress)
+		n.await(t, relayAddress, "/readyz")
 		n.check(t, "after-containerd", func() {}, func() {})
 	})
+	t.Run("inferred node facts", n.testInferred)
 	n.printFaults(t)
 	for _, pid := range []string{n.relay, n.agent} {
 		if code := n.end(t, pid, "TERM"); code != "0" {
@@ -174,22 +190,20 @@ const unprivileged = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs
 func (n *nri) startAgent(t *testing.T) {
 	t.Helper()
 	n.agent = n.spawn(t, unprivileged+n.program+` agent --config "$DIR/agent.yaml"`, "agent.log")
-	if err := poll(func() error { _, err := get(&n.http, "http://"+agentAddress+"/livez"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	n.await(t, agentAddress, "/livez")
 }
 
 func (n *nri) startRelay(t *testing.T) {
 	t.Helper()
 	n.relay = n.spawn(t,
 		unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
-	n.await(t, relayAddress)
+	n.await(t, relayAddress, "/readyz")
 }
 
-// await returns when the server at address is ready.
-func (n *nri) await(t *testing.T, address string) {
+// await returns when the server at address has the page at path, such as "/readyz".
+func (n *nri) await(t *testing.T, address, path string) {
 	t.Helper()
-	if err := poll(func() error { _, err := get(&n.http, "http://"+address+"/readyz"); return err }); err != nil {
+	if err := poll(func() error { _, err := get(&n.http, "http://"+address+path); return err }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -199,7 +213,18 @@ func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
 	t.Helper()
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	config := n.sandboxOf(engine(t, facts()), n.host(), pod)
+	sandbox, config := n.startSandbox(ctx, t, pod)
+	container, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return container
+}
+
+// startSandbox starts a pod without containers. It is removed when t ends.
+func (n *nri) startSandbox(ctx context.Context, t *testing.T, pod *corev1.Pod) (sandbox string, config *runtimeapi.PodSandboxConfig) {
+	t.Helper()
+	config = n.sandboxOf(engine(t, facts()), n.host(), pod)
 	config.Metadata.Attempt = n.attempt
 	sandbox, err := n.start(ctx, config)
 	if err != nil {
@@ -212,10 +237,7 @@ func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
 			t.Error(err)
 		}
 	})
-	if container, err = n.startContainer(ctx, sandbox, config, nodetools.PauseImage); err != nil {
-		t.Fatal(err)
-	}
-	return container
+	return sandbox, config
 }
 
 // awaitConfig returns when a container has the configuration want: on a busy machine it may be
@@ -303,7 +325,7 @@ func (n *nri) testFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n.check(t, name, func() { c.before(t) }, func() { c.after(t) })
 		})
-		n.await(t, relayAddress)
+		n.await(t, relayAddress, "/readyz")
 	}
 }
 
@@ -344,6 +366,32 @@ func (n *nri) testSuccessor(t *testing.T) {
 	n.end(t, n.relay, "KILL")
 	n.startRelay(t)
 	n.awaitPod(t, pod.Name, second)
+}
+
+// testInferred: an agent that has no node facts takes them from two pods.
+func (n *nri) testInferred(t *testing.T) {
+	n.end(t, n.agent, "TERM")
+	configuration := strings.ReplaceAll(agentConfiguration, "DIR", n.dir)
+	for _, line := range []string{"  clusterDNS: [10.96.0.10]\n", "  clusterDomain: cluster.local\n", "  resolvConf: /etc/resolv.conf\n"} {
+		configuration = strings.Replace(configuration, line, "", 1)
+	}
+	n.write(t, "agent.yaml", configuration+"inferNodeFacts: true\n")
+	n.startAgent(t)
+	n.await(t, relayAddress, "/readyz")
+	for i := range 3 {
+		pod := nriPod(fmt.Sprintf("inferred-%d", i), corev1.PodSpec{}, "ClusterFirstWithAutopath")
+		n.writeManifest(t, pod)
+		container, d := n.startPod(t, pod), n.decide(n.hook(t, pod), pod)
+		if i == 0 {
+			n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return p.Outcome == string(cri.BadConfig) })
+			continue
+		}
+		n.awaitConfig(t, container, d.Config())
+	}
+	output, _ := n.command(t, "status")
+	if want := `cluster DNS 10.96.0.10, domain "cluster.local", host file "/etc/resolv.conf", from pods`; !strings.Contains(output, want) {
+		t.Errorf("no %q in\n%s", want, output)
+	}
 }
 
 // testChanged: a file that a pod has changed while the agent was away is left unchanged.

@@ -10,8 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -110,16 +108,8 @@ users: [{name: u, user: {token: t}}]
 // edited returns the process's count of edited sandboxes.
 func (p *shimProcess) edited(b *testing.B) int {
 	b.Helper()
-	r, err := http.Get("http://" + p.addr + "/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), `dnsconfigurer_sandbox_decisions_total{outcome="edited"} `)
+	text := process.Page(p.addr, "/metrics")
+	_, after, _ := strings.Cut(text, `dnsconfigurer_sandbox_decisions_total{outcome="edited"} `)
 	line, _, _ := strings.Cut(after, "\n")
 	n, err := strconv.Atoi(line)
 	if err != nil {

@@ -4,12 +4,10 @@
 package node
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,19 +21,7 @@ const shimRefreshConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: ShimConfiguration
 listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
-manifests: DIR/manifests
-http: ` + shimAddress + `
-refresh: All
-statusSocket: DIR/status.sock
-node:
-  clusterDNS: [10.96.0.10]
-  clusterDomain: cluster.local
-  resolvConf: /etc/resolv.conf
-  nodeName: ` + nodeName + `
-  allowedOverrides: [Default, None]
-autopath:
-  nodeCache: 169.254.20.10
-`
+http: ` + shimAddress + refreshSettings
 
 // TestShimRefresh changes the host's file under running pods of the shim, with a containerd
 // without NRI, and with one whose NRI has no plugin.
@@ -47,19 +33,14 @@ func TestShimRefresh(t *testing.T) {
 }
 
 func testShimRefresh(t *testing.T, m *machine, program string) {
-	n := &nri{machine: m, program: program, kubelet: m.kubelet(t, filepath.Join(m.dir, "shim.sock"), "shim")}
-	n.http.Timeout = time.Minute
-	n.http.Transport = &http.Transport{DialContext: m.dial}
-	t.Cleanup(n.http.CloseIdleConnections)
+	n := newNRI(t, m, program, m.kubelet(t, filepath.Join(m.dir, "shim.sock"), "shim"))
 	m.write(t, "shim.yaml", strings.ReplaceAll(shimRefreshConfiguration, "DIR", m.dir))
 	if err := os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	start := func() (pid string) {
 		pid = n.spawn(t, unprivileged+n.program+` shim --config "$DIR/shim.yaml"`, "shim.log")
-		if err := poll(func() error { _, err := get(&n.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
-			t.Fatal(err)
-		}
+		n.await(t, shimAddress, "/livez")
 		return pid
 	}
 	shim := start()

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,50 +41,25 @@ type standalone struct {
 // use as the default.
 const hostFile = "search corp.example node.example\nnameserver 192.0.2.54\noptions timeout:3 attempts:1\n"
 
-// kubeletConfiguration has the settings that pods see, and those that a kubelet needs in
-// this machine: no resources are reserved, monitored or cleaned up.
-const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
+const kubeletConfiguration = nodetools.KubeletConfiguration + `
 featureGates: {GATES}
 clusterDNS: [CLUSTERDNS]
 clusterDomain: cluster.local
 resolvConf: DIR/pods-resolv.conf
 staticPodPath: DIR/manifests
 containerRuntimeEndpoint: unix://ENDPOINT
-
 address: 127.0.0.1
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-fileCheckFrequency: 1s
 podLogsDir: DIR/pods
 volumePluginDir: DIR/plugins
-cgroupRoot: CGROUP
-cgroupDriver: cgroupfs
-failCgroupV1: false
-failSwapOn: false
-enforceNodeAllocatable: []
-evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
-imageGCHighThresholdPercent: 100
-imageGCLowThresholdPercent: 99
-localStorageCapacityIsolation: false
-makeIPTablesUtilChains: false
 `
 
 // nodeAddress is the node's address, which must not be a loopback address.
 const nodeAddress = "192.0.2.1"
 
-// kernelSettings are the settings that a kubelet changes (setupKernelTunables in
-// pkg/kubelet/cm). They have no namespace.
-const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops " +
-	"kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
-
 // forKubelet prepares the machine for a kubelet, beyond setup: copies of the kernel's
 // settings, and a /var/log for the links to logs.
 const forKubelet = `mount -t tmpfs tmpfs /var/log &&
-mkdir /run/sysctl &&
-for s in ` + kernelSettings + `; do
-  f=/run/sysctl/$(basename $s) && cat /proc/sys/$s >$f && mount --bind $f /proc/sys/$s || exit 1
-done &&
+{ ` + nodetools.CopyKernelSettings + `} &&
 ip addr add ` + nodeAddress + `/32 dev lo &&
 echo ready`
 
@@ -96,12 +70,7 @@ func newStandalone(t *testing.T, m *machine, program, gates string) *standalone 
 	k.http.Timeout = time.Minute
 	k.http.Transport = &http.Transport{DialContext: m.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed
 	t.Cleanup(k.http.CloseIdleConnections)
-	before := readKernelSettings(t)
-	t.Cleanup(func() {
-		if diff := cmp.Diff(before, readKernelSettings(t)); diff != "" {
-			t.Errorf("the kernel's settings (-before +after):\n%s", diff)
-		}
-	})
+	nodetools.GuardKernelSettings(t)
 	m.run(t, forKubelet)
 	if err := errors.Join(
 		nodetools.MakeCgroup(m.cgroup),
@@ -112,19 +81,6 @@ func newStandalone(t *testing.T, m *machine, program, gates string) *standalone 
 		t.Fatal(err)
 	}
 	return k
-}
-
-func readKernelSettings(t *testing.T) map[string]string {
-	t.Helper()
-	settings := map[string]string{}
-	for _, name := range strings.Fields(kernelSettings) {
-		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		settings[name] = string(value)
-	}
-	return settings
 }
 
 func (k *standalone) configFile() string { return filepath.Join(k.dir, "kubelet.yaml") }
@@ -236,19 +192,35 @@ func (k *standalone) logs(pod string) (string, error) {
 	return string(body), err
 }
 
+// removeAll removes all sandboxes and containers. The error says which there were: a kubelet that
+// finds the container of an earlier pod with the same UID counts a restart.
+func (k kubelet) removeAll(ctx context.Context) error {
+	sandboxes, err := k.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range sandboxes.Items {
+		errs = append(errs, fmt.Errorf("sandbox %s of %s", s.Id, s.Metadata.Name), k.remove(ctx, s.Id))
+	}
+	containers, err := k.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers.Containers {
+		_, err := k.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.Id})
+		errs = append(errs, fmt.Errorf("container %s of sandbox %s", c.Id, c.PodSandboxId), err)
+	}
+	return errors.Join(errs...)
+}
+
 // removePods removes all pods and the logs by which a kubelet recognizes that they ran
 // before.
 func (m *machine) removePods(t *testing.T) {
 	t.Helper()
 	k := m.directly(t)
-	list, err := k.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
+	if err := poll(func() error { return k.removeAll(t.Context()) }); err != nil {
 		t.Fatal(err)
-	}
-	for _, s := range list.Items {
-		if err := k.remove(t.Context(), s.Id); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if err := os.RemoveAll(filepath.Join(m.dir, "pods")); err != nil { // their logs
 		t.Fatal(err)

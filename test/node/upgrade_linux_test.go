@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -42,6 +43,7 @@ runtimeEndpoint: RUNTIME
 http: 127.0.0.1:9299
 drainTimeout: 2m
 handoverTimeout: 1h
+statusSocket: DIR/status.sock
 node: {nodeName: node1, clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: DIR/../etc/resolv.conf}
 `
 
@@ -121,7 +123,7 @@ func (m *machine) testUpgrade(t *testing.T) {
 	}
 	sandbox, container := u.runHolder(ctx, t)
 	calls := u.startLongCalls(ctx, t, container)
-	short := u.startShortCalls(ctx, t)
+	short, status := u.startShortCalls(ctx, t), u.startStatusCalls(ctx, t)
 	for n := range 10 {
 		u.install(t, program)
 		out, err := u.handOver(ctx, command)
@@ -134,8 +136,12 @@ func (m *machine) testUpgrade(t *testing.T) {
 	u.awaitMetric(t, `dnsconfigurer_handovers_total{result="completed"} 10`)
 	u.awaitMetric(t, `dnsconfigurer_draining_calls 3`)
 	short()
+	status()
 	calls()
 	u.awaitMetric(t, `dnsconfigurer_draining_processes 0`)
+	if s, err := u.status().Status(ctx); err != nil || s.Component != "shim" { // only the last process is left
+		t.Errorf("the status socket after the handovers: %+v, %v", s, err)
+	}
 	u.testFailedHandovers(ctx, t, program, command)
 	u.testStop(ctx, t, command, container)
 	if err := m.directly(t).remove(ctx, sandbox); err != nil {
@@ -252,6 +258,31 @@ func (u *upgraded) startShortCalls(ctx context.Context, t *testing.T) (end func(
 	}
 }
 
+func (u *upgraded) status() nodestatus.Client {
+	return nodestatus.Client{Socket: filepath.Join(u.dir, "status.sock")}
+}
+
+// startStatusCalls calls the status socket until the returned function is called.
+func (u *upgraded) startStatusCalls(ctx context.Context, t *testing.T) (end func()) {
+	t.Helper()
+	if err := poll(func() error { _, err := u.status().Status(ctx); return err }); err != nil {
+		t.Fatal(err)
+	}
+	calls, stop := context.WithCancel(ctx)
+	var client sync.WaitGroup
+	client.Go(func() {
+		for calls.Err() == nil {
+			if _, err := u.status().Status(ctx); err != nil {
+				t.Errorf("the status socket during a handover: %v", err)
+			}
+		}
+	})
+	return func() {
+		stop()
+		client.Wait()
+	}
+}
+
 // version calls the shim.
 func (u *upgraded) version(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -311,7 +342,7 @@ func (u *upgraded) testStop(ctx context.Context, t *testing.T, command, containe
 	awaitNotification(t, u.notify, "READY=1")
 	u.run(t, "kill "+pid+" && echo")
 	awaitNotification(t, u.notify, "STOPPING=1")
-	if l, err := cri.Listen(u.socket()); err == nil || !strings.Contains(err.Error(), "is locked by another shim") {
+	if l, err := cri.Listen(u.socket()); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 		t.Errorf("a second shim during the drain: %v, %v", l, err)
 	}
 	release()

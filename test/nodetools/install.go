@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 // required are the programs that the tests run, and their Debian packages.
@@ -42,25 +44,9 @@ func Install(t testing.TB) {
 	if busybox() == "" {
 		missing = append(missing, "busybox-static")
 	}
-	if missing == nil {
-		return
+	if missing != nil {
+		debian.InstallPackages(t, missing...)
 	}
-	args := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
-	if aptGet(args...).Run() == nil {
-		return
-	}
-	_ = aptGet("update").Run() // install reports the error
-	if out, err := aptGet(args...).CombinedOutput(); err != nil {
-		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
-	}
-}
-
-// aptGet returns an apt-get command that waits for those of other packages' tests:
-// apt-get does not wait for its locks.
-func aptGet(args ...string) *exec.Cmd {
-	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	return cmd
 }
 
 // BuildContainerd returns the directories with a containerd of the newest release line and

@@ -14,7 +14,7 @@ import (
 func Build(t testing.TB, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "dnsconfigurer")
-	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", program,
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program,
 		"github.com/dnsconfigurer/dnsconfigurer/cmd/dnsconfigurer")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -7,12 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +51,7 @@ func start(t *testing.T, upstream string) *server {
 			t.Errorf("the server ended: %v\n%s", err, s.Log())
 		}
 	})
-	for deadline := time.Now().Add(2 * time.Minute); s.get("/readyz") != "ok\n"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); process.Page(s.http, "/readyz") != "ok\n"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the server is not ready:\n%s", s.Log())
 		}
@@ -84,51 +80,25 @@ func isRight(reply *dns.Msg, i int) bool {
 	return ok && a.A.String() == serviceAddress(i)
 }
 
-// get returns the page at a path of the server, or the error.
-func (s *server) get(path string) string {
-	r, err := http.Get("http://" + s.http + path)
-	if err != nil {
-		return err.Error()
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(body)
-}
-
-// count returns the value of a counter without labels.
+// count returns the value of a counter.
 func (s *server) count(t *testing.T, metric string) int {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^` + metric + ` ([0-9.e+]+)$`).FindStringSubmatch(s.get("/metrics"))
-	if m == nil {
+	n, ok := process.Metrics(s.http)[metric]
+	if !ok {
 		t.Fatalf("there is no %s", metric)
-	}
-	n, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		t.Fatal(err)
 	}
 	return int(n)
 }
 
-// resident returns the process' resident memory in MiB: the present size and the peak.
+// resident returns the process' resident memory in MiB: the present size and the peak, without
+// pages of files, which the kernel drops before a cgroup exceeds its limit.
 func (s *server) resident(t *testing.T) (now, most int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
-	if err != nil {
-		t.Fatalf("the server has ended: %v\n%s", err, s.Log())
+	resident, err1 := s.Memory("VmRSS")
+	peak, err2 := s.Memory("VmHWM")
+	files, err3 := s.Memory("RssFile")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
 	}
-	field := func(name string) int {
-		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)
-		if m == nil {
-			t.Fatalf("no %s in\n%s", name, status)
-		}
-		n, err := strconv.Atoi(string(m[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n / 1024
-	}
-	return field("VmRSS"), field("VmHWM")
+	return (resident - files) / 1024, (peak - files) / 1024
 }

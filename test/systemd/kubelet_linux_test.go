@@ -41,48 +41,14 @@ WantedBy=multi-user.target
 
 const kubeletFlags = "KUBELET_EXTRA_ARGS=--v=2\n"
 
-// kubeletConfiguration has the node facts of shimConfig, and what a kubelet without an API server
-// needs on this machine: no resources are reserved, monitored or cleaned up.
-const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
+// kubeletConfiguration has the node facts of shimConfig.
+const kubeletConfiguration = nodetools.KubeletConfiguration + `
 clusterDNS: [10.96.0.10]
 clusterDomain: cluster.local
 resolvConf: ""
 staticPodPath: /etc/kubernetes/manifests
-fileCheckFrequency: 1s
-
 address: 127.0.0.1
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-cgroupRoot: CGROUP
-cgroupDriver: cgroupfs
-failCgroupV1: false
-failSwapOn: false
-enforceNodeAllocatable: []
-evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
-imageGCHighThresholdPercent: 100
-imageGCLowThresholdPercent: 99
-localStorageCapacityIsolation: false
-makeIPTablesUtilChains: false
 `
-
-const containerdConfig = `version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + nodetools.PauseImage + `"
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-`
-
-const bridgeConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipam": {"type": "host-local",
-    "subnet": "10.88.0.0/24", "dataDir": "/run/ipam"}}
-]}`
-
-// kernelSettings are the settings that a kubelet changes. They have no namespace.
-const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops " +
-	"kernel/keys/root_maxkeys kernel/keys/root_maxbytes"
 
 // prepareNode runs before containerd at each boot: the node's address, copies of the kernel's
 // settings, and the kubelet's root cgroup, which must exist with all controllers. systemd-nspawn
@@ -90,13 +56,7 @@ const kernelSettings = "vm/overcommit_memory vm/panic_on_oom kernel/panic kernel
 const prepareNode = `#!/bin/sh -e
 ip link set lo up
 ip addr replace 192.0.2.1/32 dev lo
-[ -e /run/sysctl ] || for s in ` + kernelSettings + `; do
-  mkdir -p /run/sysctl
-  f=/run/sysctl/$(basename $s)
-  cat /proc/sys/$s >$f
-  mount --bind $f /proc/sys/$s
-done
-cd /sys/fs/cgroup
+` + nodetools.CopyKernelSettings + `cd /sys/fs/cgroup
 if [ -e cgroup.controllers ]; then
   for c in $(cat cgroup.controllers); do
     echo +$c >cgroup.subtree_control || true # as runc does
@@ -168,35 +128,17 @@ func newKubelet(t *testing.T, m *machine) *kubelet {
 	run(t, "cp", nodetools.BuildTool(t, "test/cluster", "kubelet"), filepath.Join(m.root, "usr/local/bin/kubelet"))
 	run(t, "cp", nodetools.BuildImages(t, t.TempDir()), filepath.Join(m.root, "root/images.tar"))
 	m.installClient(t)
-	before := readKernelSettings(t)
-	t.Cleanup(func() {
-		if after := readKernelSettings(t); !maps.Equal(before, after) {
-			t.Errorf("the kernel's settings: %v, want %v", after, before)
-		}
-	})
+	nodetools.GuardKernelSettings(t)
 	withCgroup := strings.NewReplacer("CGROUP", m.cgroup).Replace
 	m.write(t, "etc/systemd/system/kubelet.service", kubeletUnit, 0o644)
 	m.write(t, "etc/systemd/system/containerd.service.d/test.conf", containerdDropIn, 0o644)
 	m.write(t, "etc/systemd/system.conf.d/test.conf", shortShutdown, 0o644)
 	m.write(t, "usr/local/bin/prepare-node", withCgroup(prepareNode), 0o755)
-	m.write(t, "etc/containerd/config.toml", containerdConfig, 0o644)
-	m.write(t, "etc/cni/net.d/pods.conflist", bridgeConfig, 0o644)
+	m.write(t, "etc/containerd/config.toml", nodetools.ContainerdConfig, 0o644)
+	m.write(t, "etc/cni/net.d/pods.conflist", nodetools.BridgeNetwork, 0o644)
 	m.write(t, "etc/kubernetes/kubelet.yaml", withCgroup(kubeletConfiguration), 0o644)
 	m.write(t, "etc/default/kubelet", kubeletFlags, 0o644)
 	return &kubelet{machine: m, seen: map[string]podState{}}
-}
-
-func readKernelSettings(t *testing.T) map[string]string {
-	t.Helper()
-	settings := map[string]string{}
-	for _, name := range strings.Fields(kernelSettings) {
-		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		settings[name] = string(value)
-	}
-	return settings
 }
 
 // fetch returns a document of the kubelet's server.

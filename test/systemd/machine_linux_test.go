@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -77,8 +77,8 @@ func newMachine(t *testing.T) *machine {
 		t.Skip("needs root for a container")
 	}
 	nodetools.Install(t)
-	netns.Install(t, "debootstrap", "debootstrap")
-	netns.Install(t, "systemd-nspawn", "systemd-container")
+	debian.Install(t, "debootstrap", "debootstrap")
+	debian.Install(t, "systemd-nspawn", "systemd-container")
 	dir, err := os.MkdirTemp("", "dnsconfigurer-systemd")
 	if err != nil {
 		t.Fatal(err)

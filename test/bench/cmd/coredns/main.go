@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind and hosts. Without the other plugins, which need the libraries
-// of three clouds, a cold build is several times faster; the code that runs is the same.
+// of kubeadm's Corefile, autopath, bind, hosts and template. Without the other plugins, which need
+// the libraries of three clouds, a cold build is several times faster; the code that runs is the
+// same.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
+	"github.com/coredns/coredns/plugin/template"
 )
 
 // A plugin registers itself when it is linked, so one reference to each is enough.
@@ -36,6 +38,7 @@ var _ = []reflect.Type{
 	reflect.TypeFor[loop.Loop](),
 	reflect.TypeFor[metrics.Metrics](),
 	reflect.TypeFor[ready.Readiness](),
+	reflect.TypeFor[template.Handler](),
 }
 
 func main() { coremain.Run() }

@@ -1,0 +1,107 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
+)
+
+// hostilePods returns pods whose FQDN is too long and in which everything that the API server
+// accepts is large: 300 KB of each list and map of a pod. With 3 MB the API server itself takes
+// longer than its timeout for some of them, such as labels.
+func hostilePods() map[string]string {
+	const size = 300_000
+	list := func(item string) string {
+		var text strings.Builder
+		for i := 0; text.Len() < size; i++ {
+			text.WriteString(strings.ReplaceAll(item, "#", strconv.Itoa(i)) + ",")
+		}
+		return strings.TrimSuffix(text.String(), ",")
+	}
+	spec := func(fields string) string { return strings.Replace(tooLong, `"spec":{`, `"spec":{`+fields+`,`, 1) }
+	meta := func(fields string) string {
+		return strings.Replace(tooLong, `"metadata":{`, `"metadata":{`+fields+`,`, 1)
+	}
+	required := func(terms string) string {
+		return spec(`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` + terms + `]}}}`)
+	}
+	containers := strings.Replace(tooLong, `"containers":[`, `"containers":[`+list(`{"name":"a#","image":"a"}`)+`,`, 1)
+	return map[string]string{
+		"equal options":      spec(`"dnsConfig":{"options":[` + list(`{"name":"a"}`) + `]}`),
+		"distinct options":   spec(`"dnsConfig":{"options":[` + list(`{"name":"a#"}`) + `]}`),
+		"values of options":  spec(`"dnsConfig":{"options":[` + list(`{"name":"ndots","value":"#"}`) + `]}`),
+		"one long option":    spec(`"dnsConfig":{"options":[{"name":"` + strings.Repeat("é", size/2) + `"}]}`),
+		"control characters": spec(`"dnsConfig":{"options":[` + list(`{"name":"\u202e\u0000\u001b[31m"}`) + `]}`),
+		"node selector":      spec(`"nodeSelector":{` + list(`"a#":""`) + `}`),
+		"empty terms":        required(list(`{}`)),
+		"terms":              required(list(`{"matchExpressions":[{"key":"kubernetes.io/os","operator":"Exists"}]}`)),
+		"one term":           required(`{"matchExpressions":[` + list(`{"key":"kubernetes.io/os","operator":"Exists"}`) + `]}`),
+		"labels":             meta(`"labels":{` + list(`"a#":""`) + `}`),
+		"ignored codes": meta(`"annotations":{"dnsconfigurer.dev/ignore":"` +
+			strings.Repeat("fqdn-too-long,", 256<<10/len("fqdn-too-long,")-10) + `"}`),
+		"host aliases": spec(`"hostAliases":[` + list(`{"ip":"192.0.2.1","hostnames":["a#"]}`) + `]`),
+		"pull secrets": spec(`"imagePullSecrets":[` + list(`{"name":"a#"}`) + `]`),
+		"containers":   containers,
+	}
+}
+
+// TestAPIServer_HostilePods: no list of a pod, however long, keeps the
+// policies or the webhook from denying it: neither by the cost of an expression nor by time.
+func TestAPIServer_HostilePods(t *testing.T) {
+	c := apiserver.Start(t, withoutAccounts)
+	w, pods := newWebhookTest(t, c), hostilePods()
+	refuse := func(t *testing.T, by string) {
+		for name, pod := range pods {
+			s, err := w.create(t.Context(), []byte(pod), true)
+			if err != nil || !strings.Contains(s.refused, by) || len(s.refused) > 6<<10 {
+				t.Errorf("%s, %d bytes: %.300q, %v", name, len(pod), s.refused, err)
+			}
+		}
+	}
+	k := c.Kubectl(t)
+	t.Run("policies", func(t *testing.T) {
+		enforce(t, k)
+		refuse(t, "ValidatingAdmissionPolicy 'dnsconfigurer-errors'")
+		k.MustRun(t, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "--all")
+	})
+	t.Run("webhook", func(t *testing.T) {
+		w.install(t, "ValidatingWebhookConfiguration")
+		w.install(t, "MutatingWebhookConfiguration")
+		w.patient(t)
+		defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
+		eventually(t, "a denial", func() bool {
+			s, err := w.create(t.Context(), []byte(tooLong), true)
+			return err == nil && strings.HasPrefix(s.refused, deniedBy)
+		})
+		before := w.failedOpen(t)
+		refuse(t, deniedBy)
+		if after := w.failedOpen(t); after != before {
+			t.Errorf("apiserver_admission_webhook_fail_open_count went from %v to %v", before, after)
+		}
+	})
+}
+
+// patient raises the timeout of the validating webhook: a slow machine may need more than 3 s.
+func (w *webhookTest) patient(t *testing.T) {
+	t.Helper()
+	configurations := w.api.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	c, err := configurations.Get(t.Context(), "dnsconfigurer", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Webhooks {
+		c.Webhooks[i].TimeoutSeconds = new(int32(30))
+	}
+	if _, err := configurations.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

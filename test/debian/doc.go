@@ -1,0 +1,5 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package debian installs the programs that tests run, on Debian and as root.
+package debian

@@ -1,0 +1,46 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package debian
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Install installs the packages of a program if the program is missing.
+func Install(t testing.TB, program string, packages ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		InstallPackages(t, packages...)
+	}
+}
+
+// InstallPackages installs packages. It skips the test where it cannot: elsewhere than on Linux,
+// and without root.
+func InstallPackages(t testing.TB, packages ...string) {
+	t.Helper()
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skipf("needs %s, which only root can install, on Debian", strings.Join(packages, ", "))
+	}
+	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
+	if aptGet(args...).Run() == nil {
+		return
+	}
+	_ = aptGet("update").Run() // install reports the error
+	if out, err := aptGet(args...).CombinedOutput(); err != nil {
+		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
+	}
+}
+
+// aptGet returns an apt-get command that waits for those of other packages' tests: apt-get does
+// not wait for its locks. RUNLEVEL=1 keeps the servers of the packages from starting
+// (invoke-rc.d(8)).
+func aptGet(args ...string) *exec.Cmd {
+	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+	return cmd
+}
