@@ -255,6 +255,7 @@ func checkClusterDNSAddresses(t *testing.T, c clusterDNS, ports containerPorts) 
 	if got := c.container.ReadinessProbe.HTTPGet.Path + c.container.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
 		t.Errorf("the paths of the probes are %s", got)
 	}
+	checkReadinessTimeout(t, c.container)
 	for name, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0], "TCP metrics": c.dns.HTTP} {
 		if addr := netip.MustParseAddrPort(text); int32(addr.Port()) != ports[name] || !addr.Addr().IsUnspecified() || !addr.Addr().Is6() {
 			t.Errorf("the server has %s at %s, the container's port is %d", name, addr, ports[name])
@@ -368,5 +369,14 @@ func checkReadOnly(t *testing.T, role *rbacv1.ClusterRole) {
 				t.Errorf("the role can %s %v", verb, rule.Resources)
 			}
 		}
+	}
+}
+
+// checkReadinessTimeout checks that a reply that takes seconds, as on an overloaded node, does not
+// remove a pod from its Service.
+func checkReadinessTimeout(t *testing.T, c corev1.Container) {
+	t.Helper()
+	if got := c.ReadinessProbe.TimeoutSeconds; got != 5 {
+		t.Errorf("%s: the readiness probe has timeoutSeconds %d, want 5", c.Name, got)
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 const (
@@ -71,20 +72,10 @@ func readQueries(t *testing.T) map[string][]string {
 	return queries
 }
 
-// promtool runs Prometheus' own checks. Debian has promtool in the package prometheus.
+// promtool runs Prometheus' own checks.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("promtool"); err != nil {
-		if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-			t.Skip("promtool is not installed, and only root can install it")
-		}
-		// Other packages' tests install too, and apt-get does not wait for its locks.
-		cmd := exec.Command("flock", os.TempDir(), "apt-get", "install", "-y", "--no-install-recommends", "prometheus")
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // 1: its service is not started
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("apt-get install prometheus: %v\n%s", err, out)
-		}
-	}
+	debian.Install(t, "promtool", "prometheus")
 	if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %q: %v\n%s", args, err, out)
 	}

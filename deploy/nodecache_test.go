@@ -103,6 +103,7 @@ func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.No
 	if got := c.ReadinessProbe.HTTPGet.Path + c.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
 		t.Errorf("the paths of the probes are %s", got)
 	}
+	checkReadinessTimeout(t, c)
 	for _, listen := range cache.Listen {
 		// An address that every node has must not be routed to another node. A node may have IPv6
 		// disabled.

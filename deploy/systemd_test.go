@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 const (
@@ -211,7 +211,7 @@ func build(t *testing.T, dir string) string {
 // empty versions of the files that they refer to.
 func systemdRoot(t *testing.T) string {
 	t.Helper()
-	installAnalyze(t)
+	debian.Install(t, "systemd-analyze", "systemd") // it needs no running systemd
 	root := t.TempDir()
 	units := filepath.Join(root, "usr/lib/systemd/system")
 	if err := os.CopyFS(units, os.DirFS("systemd")); err != nil {
@@ -237,31 +237,6 @@ func systemdRoot(t *testing.T) string {
 		}
 	}
 	return root
-}
-
-// installAnalyze installs systemd-analyze if it is missing. It needs no running systemd.
-func installAnalyze(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("systemd-analyze"); err == nil {
-		return
-	}
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		t.Skip("needs systemd-analyze")
-	}
-	aptGet := func(args ...string) ([]byte, error) {
-		// Tests of other packages run apt-get too, which does not wait for its locks.
-		cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		return cmd.CombinedOutput()
-	}
-	install := []string{"install", "-y", "--no-install-recommends", "systemd"}
-	if _, err := aptGet(install...); err == nil {
-		return
-	}
-	_, _ = aptGet("update") // a failure shows in the install
-	if out, err := aptGet(install...); err != nil {
-		t.Fatalf("apt-get %q: %v\n%s", install, err, out)
-	}
 }
 
 // TestUnits_Verify: systemd only warns of unknown keys and invalid values.
