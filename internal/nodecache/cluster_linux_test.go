@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
 
 // TestClusterCheck_SlowReverseNames: reverse names without a reply do not make a node cache
 // unready, as long as the cluster DNS answers for the cluster domain.
 func TestClusterCheck_SlowReverseNames(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	n := newNode(t)
@@ -47,7 +45,7 @@ func TestClusterCheck_SlowReverseNames(t *testing.T) {
 // TestStale_ClusterDNSBack: a stale answer ends as soon as the cluster DNS has answered any
 // query, not when its retry time is over.
 func TestStale_ClusterDNSBack(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	n := newNode(t)

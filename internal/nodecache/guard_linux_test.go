@@ -35,7 +35,7 @@ func answers(t *testing.T) error {
 // TestGuard_Restores: what is removed from the node comes back, and the sockets that are open
 // answer again.
 func TestGuard_Restores(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)
@@ -63,7 +63,7 @@ func TestGuard_Restores(t *testing.T) {
 
 // TestGuard_CannotRestore: while an address is missing, /readyz names it.
 func TestGuard_CannotRestore(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)
@@ -94,7 +94,7 @@ func disableIPv6(t *testing.T, value string) {
 
 // TestAddresses_IPv6Disabled: an IPv6 address is omitted while another address remains.
 func TestAddresses_IPv6Disabled(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)
@@ -115,7 +115,7 @@ func TestAddresses_IPv6Disabled(t *testing.T) {
 // TestGuard_OtherServer: a server that shares the port, as CoreDNS and NodeLocal DNSCache do,
 // gets the queries if it starts later.
 func TestGuard_OtherServer(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)
@@ -148,7 +148,7 @@ func TestGuard_OtherServer(t *testing.T) {
 
 // TestGuard_NoRoute: the node has the address, but no local route to it.
 func TestGuard_NoRoute(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)

@@ -54,10 +54,17 @@ type node struct {
 	cluster *dnstest.Server
 }
 
-func newNode(t *testing.T) node {
+// enter reports whether the test runs in a network namespace of its own, as netns.Enter does.
+// It installs the programs of the tests before: from the namespace, no archive is reachable.
+func enter(t *testing.T) bool {
 	t.Helper()
 	debian.Install(t, "iptables-legacy", "iptables")
 	debian.Install(t, "nft", "nftables")
+	return netns.Enter(t)
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
 	netns.Run(t, "ip link set lo up")
 	pod := netns.NewPod(t) // has the network of clusterAddr
 	return node{t, pod, startClusterDNS(t)}
@@ -79,7 +86,7 @@ func (n node) expectReach(want bool) {
 }
 
 func testProxy(t *testing.T, name string) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	n := newNode(t)
@@ -111,7 +118,7 @@ func TestRules_Nftables(t *testing.T)       { testProxy(t, "nftables") }
 // TestRules_HostPort: a pod with hostPort 53 does not get the queries to a link-local address of
 // the node cache, as it would without rules.
 func TestRules_HostPort(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	n := newNode(t)
@@ -135,7 +142,7 @@ func TestRules_HostPort(t *testing.T) {
 
 // TestRules_Overlap: the end of one of two instances leaves the rules of the other.
 func TestRules_Overlap(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	n := newNode(t)
@@ -156,7 +163,7 @@ func TestRules_Overlap(t *testing.T) {
 // TestRules_NoCapability: without CAP_NET_ADMIN the start fails, unless no address may be that
 // of a Service.
 func TestRules_NoCapability(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	newNode(t)

@@ -28,11 +28,18 @@ func ruleset(t *testing.T) string {
 	return string(out)
 }
 
+// enter reports whether the test runs in a network namespace of its own, as netns.Enter does.
+// It installs nft before: from the namespace, no archive is reachable.
+func enter(t *testing.T) bool {
+	t.Helper()
+	debian.Install(t, "nft", "nftables")
+	return netns.Enter(t)
+}
+
 func TestInstall_Rules(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
-	debian.Install(t, "nft", "nftables")
 	addrs := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53"), netip.MustParseAddrPort("[fd00:10::a]:1053")}
 	first, err := Install(addrs)
 	if err != nil {
@@ -104,11 +111,10 @@ func TestWithHint(t *testing.T) {
 
 // TestInstall_Crash: the rules end with the process, without its doing.
 func TestInstall_Crash(t *testing.T) {
-	if !netns.Enter(t) {
+	if !enter(t) {
 		return
 	}
 	const crash = "DNSCONFIGURER_TEST_CRASH"
-	debian.Install(t, "nft", "nftables")
 	if os.Getenv(crash) != "" {
 		if _, err := Install([]netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53")}); err != nil {
 			t.Fatal(err)

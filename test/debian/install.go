@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Install installs the packages of a program if the program is missing.
+// Install installs the packages of a program if the program is missing. A test that runs in a
+// network namespace of its own calls it before it enters that.
 func Install(t testing.TB, program string, packages ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
