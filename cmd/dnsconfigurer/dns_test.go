@@ -26,6 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // dnsProcess is the command dns as a process.
@@ -82,11 +83,7 @@ func (p *dnsProcess) write(fields string) {
 // eventually waits until ok returns true.
 func (p *dnsProcess) eventually(what string, ok func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("timeout: %s\n%s", what, p.log.String())
-		}
-	}
+	poll.Until(p.t, what, ok, &p.log)
 }
 
 // ask returns the data of the first record for a name, or the rcode.

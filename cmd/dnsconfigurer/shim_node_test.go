@@ -30,6 +30,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -255,11 +256,7 @@ func (n *shimNode) counted() map[string]int {
 // eventually waits until ok returns true.
 func (n *shimNode) eventually(what string, ok func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.t.Fatalf("timeout: %s\n%s", what, n.log.String())
-		}
-	}
+	poll.Until(n.t, what, ok, &n.log)
 }
 
 func freeAddr(t *testing.T) string {

@@ -4,7 +4,6 @@
 package nodecache
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestClusterCheck_SlowReverseNames: reverse names without a reply do not make a node cache
@@ -84,11 +85,8 @@ func TestStale_ClusterDNSBack(t *testing.T) {
 	})
 	resolves("new.shop.svc.cluster.local.", "10.0.0.9")
 	lookup(db)
-	eventually(t, func() error { // the query may still be on its way when the stale address is served
-		if queries.Load() == 0 {
-			return errors.New("the cluster DNS that is back got no query: the stale address is served until a retry time ends")
-		}
-		return nil
-	})
+	// The query may still be on its way when the stale address is served. Without a query the stale
+	// address would be served until a retry time ends.
+	poll.Until(t, "a query at the cluster DNS that is back", func() bool { return queries.Load() > 0 })
 	resolves(db, "10.0.0.9")
 }

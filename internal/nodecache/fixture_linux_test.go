@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -143,25 +144,13 @@ func (i *instance) metric(name string) string {
 	return "no " + name
 }
 
-// eventually waits until f returns nil.
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if err = f(); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
-}
-
 // becomes waits until the text that read returns contains want.
 func becomes(t *testing.T, i *instance, read func() string, want string) {
 	t.Helper()
-	eventually(t, func() error {
+	poll.UntilNil(t, want, func() error {
 		if got := read(); !strings.Contains(got, want) {
-			return fmt.Errorf("got %q, want %q; the log:\n%s", got, want, i.log.String())
+			return fmt.Errorf("got %q", got)
 		}
 		return nil
-	})
+	}, &i.log)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 const linkLocalFields = "listen: ['169.254.20.10:53', '[fd00:20::10]:53']\ninterface: lo\n"
@@ -50,7 +51,7 @@ func TestGuard_Restores(t *testing.T) {
 		netns.Run(t, tt.command)
 		kind, _, _ := strings.Cut(tt.metric, " ")
 		becomes(t, i, func() string { return i.metric(kind) }, tt.metric)
-		eventually(t, func() error { return answers(t) })
+		poll.UntilNil(t, "answers", func() error { return answers(t) })
 		becomes(t, i, i.readyz, "200 ok")
 	}
 	for _, want := range []string{`level=WARN msg="interface of the node cache restored" restored="address 169.254.20.10"`,

@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 var serviceAddr = netip.MustParseAddrPort("10.96.0.10:53")
@@ -151,7 +152,7 @@ func TestRules_Overlap(t *testing.T) {
 	becomes(t, first, first.readyz, "200 ok")
 	second := startInstance(t, serviceFields+"logFormat: json\n")
 	becomes(t, second, second.log.String, "msg=serving")
-	eventually(t, func() error { return probe(t.Context(), "udp", serviceAddr) })
+	poll.UntilNil(t, "a reply", func() error { return probe(t.Context(), "udp", serviceAddr) })
 	first.stop()
 	if err := first.wait(t); err != nil {
 		t.Error(err)

@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // StreamContainers sends a list in two messages. Between them it waits for a value of exitCodes.
@@ -46,16 +48,13 @@ func TestDrain_FiniteStream(t *testing.T) {
 	<-n.runtime.started
 	ended := make(chan error, 1)
 	go func() { ended <- n.stopShim() }()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until the drain begins
+	poll.Until(t, "the drain, which closes the socket", func() bool {
 		c, err := net.Dial("unix", path)
-		if err != nil {
-			break
+		if err == nil {
+			c.Close()
 		}
-		c.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("the socket is still open")
-		}
-	}
+		return err != nil
+	})
 	if l, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 		t.Errorf("a second shim during the drain: %v, %v", l, err)
 	}

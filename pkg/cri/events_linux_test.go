@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // subscriptions are the event streams of containerd: a stream that its client has cancelled still
@@ -135,7 +137,7 @@ func TestHandover_Events(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		await(t, "the subscription of the new process",
+		poll.Until(t, "the subscription of the new process",
 			func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return runtime.count == i+2 })
 		event := fmt.Sprint("between the streams ", i)
 		runtime.publish(event)
@@ -164,12 +166,12 @@ func TestHandover_EventsWithoutClient(t *testing.T) {
 			if err := held.open(t.Context(), conn, 1); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "a subscription", func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return len(runtime.all) == 1 })
+			poll.Until(t, "a subscription", func() bool { runtime.mu.Lock(); defer runtime.mu.Unlock(); return len(runtime.all) == 1 })
 			for range tt.events {
 				runtime.publish(strings.Repeat("e", tt.size))
 			}
 			s := held.streams[0]
-			await(t, "the events", func() bool {
+			poll.Until(t, "the events", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return len(s.events) == tt.events || s.err != nil
@@ -209,14 +211,4 @@ func TestHeldStream_Expires(t *testing.T) {
 			t.Errorf("it is there after %v", heldTimeout)
 		}
 	})
-}
-
-// await waits until ok returns true.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
-		}
-	}
 }

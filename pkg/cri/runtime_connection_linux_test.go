@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestShim_RuntimeIsShim replaces the runtime's path while the shim runs, so that it leads to
@@ -40,23 +42,19 @@ func TestShim_RuntimeIsShim(t *testing.T) {
 			}
 			defer func() { _ = unix.Unmount(n.runtimePath, unix.MNT_DETACH) }()
 			before := heap()
-			for began := time.Now(); time.Since(began) < time.Minute; {
+			poll.UntilNil(t, "the reason in the error", func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
 				_, err := c.Version(ctx, &runtimeapi.VersionRequest{})
-				cancel()
-				// The connection may be found closed before the first attempt to dial.
 				if status.Code(err) != codes.Unavailable {
 					t.Fatalf("Version: %v", err)
 				}
-				if strings.Contains(err.Error(), "is the socket of the shim") {
-					break
+				// The connection may be found closed before the first attempt to dial.
+				if !strings.Contains(err.Error(), "is the socket of the shim") {
+					return err
 				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			_, err := c.Version(t.Context(), &runtimeapi.VersionRequest{})
-			if err == nil || !strings.Contains(err.Error(), "is the socket of the shim") {
-				t.Errorf("Version: %v", err)
-			}
+				return nil
+			})
 			if grown := heap() - before; grown > 5<<20 {
 				t.Errorf("the heap has grown by %d octets", grown)
 			}
@@ -65,14 +63,10 @@ func TestShim_RuntimeIsShim(t *testing.T) {
 				t.Fatal(err)
 			}
 			serveRuntime(t, n.runtimePath, n.runtime)
-			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-				if _, err = c.Version(t.Context(), &runtimeapi.VersionRequest{}); err == nil {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("after the correction: %v", err)
-				}
-			}
+			poll.UntilNil(t, "a call after the correction", func() error {
+				_, err := c.Version(t.Context(), &runtimeapi.VersionRequest{})
+				return err
+			})
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 const (
@@ -181,8 +182,7 @@ func TestUpstream_MalformedReplies(t *testing.T) {
 	}
 }
 
-// brokenRecords are records that the library does not
-// parse, or changes.
+// brokenRecords are records that the library does not parse, or changes.
 var brokenRecords = []struct {
 	name   string
 	rrtype uint16
@@ -449,9 +449,7 @@ func TestForward_Limit(t *testing.T) {
 	}
 	expectWaiting := func(want int32) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); waiting.Load() < want && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		poll.Until(t, fmt.Sprintf("%d queries at the upstream server", want), func() bool { return waiting.Load() >= want })
 		if n := waiting.Load(); n != want {
 			t.Errorf("waiting for upstream servers: got %d queries, want %d", n, want)
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestRun_Drain ends the context of Run while queries are in flight. They are answered if the
@@ -46,11 +48,7 @@ func TestRun_Drain(t *testing.T) {
 					}
 				}()
 			}
-			for deadline := time.Now().Add(time.Minute); up.queries.Load() < 2; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("upstream does not receive both queries")
-				}
-			}
+			poll.Until(t, "both queries at the upstream server", func() bool { return up.queries.Load() >= 2 })
 			s.stop()
 			if tt.replies {
 				close(up.blocked)

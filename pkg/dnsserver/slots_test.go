@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // silentTime is how long a query to a server waits that does not reply.
@@ -342,12 +343,7 @@ func TestSlots_Shutdown(t *testing.T) {
 	for i := range queries {
 		c.Write(mustPack(t, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA)))
 	}
-	for deadline := time.Now().Add(time.Minute); s.gauge(t, "dnsconfigurer_dns_slots_in_use",
-		"plain") < queries; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not all queries are waiting")
-		}
-	}
+	poll.Until(t, "all queries to wait", func() bool { return s.gauge(t, "dnsconfigurer_dns_slots_in_use", "plain") >= queries })
 	s.stop()
 	if err := <-s.result; err != nil {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestServeTCP_NoDescriptors: without free file descriptors the connections wait. The failures
@@ -44,7 +45,7 @@ func TestServeTCP_NoDescriptors(t *testing.T) {
 	if _, err := conn.Write(frame(mustPack(t, query))); err != nil {
 		t.Fatal(err)
 	}
-	pollUntil(t, "three failures to accept", func() bool { return failures() >= 3 })
+	poll.Until(t, "three failures to accept", func() bool { return failures() >= 3 })
 	restore()
 	reply := make([]byte, 2+dns.MinMsgSize)
 	if n, err := conn.Read(reply); err != nil || n < 2+headerLen || reply[2] != byte(query.Id>>8) || reply[3] != byte(query.Id) {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // largeReply is the reply with a TXT RRset of 62 kB for names that begin with "large", and with
@@ -35,17 +37,6 @@ func largeReply(t *testing.T, q *dns.Msg) *dns.Msg {
 		})
 	}
 	return m
-}
-
-// pollUntil calls done until it returns true.
-func pollUntil(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // TestServeTCP_UnreadReplies has 100 connections, of one client or of 100, that send 64 queries
@@ -96,7 +87,7 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 					}
 				}
 			}
-			pollUntil(t, "all connections are closed", func() bool {
+			poll.Until(t, "all connections are closed", func() bool {
 				watch()
 				return octets.inUse() == 0 && s.streams.queries.inUse() == 0
 			})
@@ -283,7 +274,7 @@ func TestServeStream_GreedyClient(t *testing.T) {
 		c.Write(queries)
 	}
 	const share = 783 // 38 % of 2,048
-	pollUntil(t, "the client has its share", func() bool { return s.streams.queries.inUse() >= share })
+	poll.Until(t, "the client has its share", func() bool { return s.streams.queries.inUse() >= share })
 	for i := range 20 {
 		if got := addresses(s.exchange(t, "tcp", parseQuery(fmt.Sprintf("n%d.example. A", i), false))); got != validAddr {
 			t.Errorf("another client: got %s", got)

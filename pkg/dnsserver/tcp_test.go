@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // frame returns a message as it is sent over TCP, after its length.
@@ -166,16 +169,12 @@ func TestServeTCP_SlowClients(t *testing.T) {
 		}
 	}
 	slow.close()
-	for deadline := time.Now().Add(time.Minute); ; {
-		g, d := countResources(t)
-		if g <= goroutines && d <= descriptors {
-			break
+	poll.UntilNil(t, "the connections to be freed", func() error {
+		if g, d := countResources(t); g > goroutines || d > descriptors {
+			return fmt.Errorf("goroutines %d -> %d, descriptors %d -> %d", goroutines, g, descriptors, d)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("goroutines %d -> %d, descriptors %d -> %d", goroutines, g, descriptors, d)
-		}
-		runtime.Gosched()
-	}
+		return nil
+	})
 }
 
 // TestServeTCP_EvictsIdleConnection: of 1024 connections, the one with the most recent query is

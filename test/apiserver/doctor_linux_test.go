@@ -30,6 +30,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -206,7 +207,7 @@ func (d *doctorTest) output(t *testing.T, args ...string) (out []byte, exit int)
 // waitHealthy waits until the servers have loaded the names: a healthy cluster has no finding.
 func (d *doctorTest) waitHealthy(t *testing.T) {
 	t.Helper()
-	eventually(t, "a healthy cluster", func() bool {
+	poll.Until(t, "a healthy cluster", func() bool {
 		r, exit := d.doctor(t)
 		return len(r.Findings)+len(r.NotChecked)+exit == 0 && len(r.Probes) > 0
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -78,7 +79,7 @@ func TestAPIServer_HostilePods(t *testing.T) {
 		w.install(t, "MutatingWebhookConfiguration")
 		w.patient(t)
 		defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
-		eventually(t, "a denial", func() bool {
+		poll.Until(t, "a denial", func() bool {
 			s, err := w.create(t.Context(), []byte(tooLong), true)
 			return err == nil && strings.HasPrefix(s.refused, deniedBy)
 		})

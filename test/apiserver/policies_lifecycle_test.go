@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // lifecycleTest is an API server on which the policies are installed, replaced and removed.
@@ -73,7 +74,7 @@ func (l lifecycleTest) checked(t *testing.T) (string, int) {
 func (l lifecycleTest) until(t *testing.T, want bool) {
 	t.Helper()
 	start := time.Now()
-	eventually(t, "the verdict on the long pod", func() bool {
+	poll.Until(t, "the verdict on the long pod", func() bool {
 		return strings.Contains(l.kubectl.DryRun(t.Context(), long).Refused, denied) == want
 	})
 	t.Logf("denied: %v, after %v", want, time.Since(start).Round(100*time.Millisecond))
@@ -84,7 +85,7 @@ func (l lifecycleTest) check(t *testing.T) {
 	none := func(when string) {
 		t.Helper()
 		out, code := "", 0
-		eventually(t, when, func() bool {
+		poll.Until(t, when, func() bool {
 			out, code = l.checked(t)
 			return code == 1 &&
 				strings.Contains(out, "Pod: not enforced\nReplicaSet: not enforced\nJob: not enforced\n") &&
@@ -94,7 +95,7 @@ func (l lifecycleTest) check(t *testing.T) {
 	none("before the installation")
 	for _, manifests := range []string{l.render(t), l.all(t)} {
 		l.run(t, manifests, "apply", "-f", "-")
-		eventually(t, "after the installation", func() bool {
+		poll.Until(t, "after the installation", func() bool {
 			out, code := l.checked(t)
 			return code == 0 &&
 				strings.Contains(out, "Pod: denied by dnsconfigurer-pods-errors; warned of by dnsconfigurer-pods-warnings\n") &&
@@ -137,7 +138,7 @@ func (l lifecycleTest) changeDomain(t *testing.T) {
 		l.run(t, l.render(t, "--cluster-domain", domain), "apply", "-f", "-")
 		l.until(t, domain != "a.b")
 		if domain != "a.b" {
-			eventually(t, domain, func() bool {
+			poll.Until(t, domain, func() bool {
 				return strings.Contains(l.kubectl.DryRun(t.Context(), long).Refused, ".svc."+domain+" would be")
 			})
 		}

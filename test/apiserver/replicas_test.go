@@ -32,6 +32,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -111,7 +112,7 @@ func (w *webhookTest) load(t *testing.T) *load {
 // reach waits until so many have been refused.
 func (l *load) reach(t *testing.T, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("admission %d", n), func() bool { return l.admissions.Load() >= n || t.Failed() })
+	poll.Until(t, fmt.Sprintf("admission %d", n), func() bool { return l.admissions.Load() >= n || t.Failed() })
 }
 
 // restart restarts a replica, and has the other one asked in between.
@@ -165,7 +166,7 @@ func (r *replica) start(t *testing.T) {
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a replica", r.ready)
+	poll.Until(t, "a replica", r.ready)
 }
 
 func (r *replica) ready() bool {
@@ -265,9 +266,9 @@ func (w *webhookTest) selfSigned(t *testing.T, c *apiserver.Cluster) {
 	}
 	defer w.balance(t, replicas)()
 	for _, r := range replicas {
-		eventually(t, "a replica", r.ready)
+		poll.Until(t, "a replica", r.ready)
 	}
-	eventually(t, "a denial", func() bool {
+	poll.Until(t, "a denial", func() bool {
 		s, err := w.create(t.Context(), []byte(tooLong), true)
 		return err == nil && strings.HasPrefix(s.refused, deniedBy)
 	})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -57,7 +58,7 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 		}
 		return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSuffix(stderr, "\n"), "\nWarning: ... ", " "), "Warning: ", "")
 	}
-	eventually(t, "the right to read StatefulSets", func() bool {
+	poll.Until(t, "the right to read StatefulSets", func() bool {
 		said := byHand("12")
 		byHand("10")
 		return said != ""
@@ -89,7 +90,7 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 
 	unread := r.updates(`verdict="unread"`)
 	w.revokeScale(t)
-	eventually(t, "silence", func() bool {
+	poll.Until(t, "silence", func() bool {
 		byHand("10")
 		return byHand("11") == ""
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -128,7 +129,7 @@ func (l webhookLifecycle) applyConfigurations(t *testing.T, manifests string) {
 // until waits until a pod whose FQDN is too long is denied, or is not.
 func (l webhookLifecycle) until(t *testing.T, what string, denied bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	poll.Until(t, what, func() bool {
 		s, err := l.create(t.Context(), []byte(tooLong), true)
 		return err == nil && strings.HasPrefix(s.refused, deniedBy) == denied
 	})

@@ -33,6 +33,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
@@ -221,16 +222,6 @@ func (w *webhookTest) create(ctx context.Context, object []byte, dryRun bool) (s
 	return s, errors.Join(append(errs, err)...)
 }
 
-// eventually waits for what the API server learns in its own time.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline, tick := time.Now().Add(3*time.Minute), time.Tick(20*time.Millisecond); !ok(); <-tick {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", what)
-		}
-	}
-}
-
 // deniedBy is how the API server says that it was us.
 const deniedBy = `admission webhook "pods.validate.dnsconfigurer.dev" denied the request: `
 
@@ -248,7 +239,7 @@ func (w *webhookTest) vectors(t *testing.T) {
 	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)})
 	defer w.serve(t, h)()
 	w.install(t, "ValidatingWebhookConfiguration")
-	eventually(t, "the first denial", func() bool {
+	poll.Until(t, "the first denial", func() bool {
 		s, err := w.create(t.Context(), []byte(tooLong), true)
 		return err == nil && strings.HasPrefix(s.refused, deniedBy)
 	})
@@ -284,7 +275,7 @@ func (w *webhookTest) vectors(t *testing.T) {
 // the square of their number, and after three seconds the API server admitted the pod.
 func (w *webhookTest) large(t *testing.T) {
 	defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
-	eventually(t, "a denial", func() bool {
+	poll.Until(t, "a denial", func() bool {
 		s, err := w.create(t.Context(), []byte(tooLong), true)
 		return err == nil && strings.HasPrefix(s.refused, deniedBy)
 	})
@@ -389,7 +380,7 @@ func (w *webhookTest) autopath(t *testing.T, c *apiserver.Cluster) {
 		t.Errorf("without us: %q, %v", s.refused, err)
 	}
 	w.install(t, "MutatingWebhookConfiguration")
-	eventually(t, "a pod with autopath", func() bool {
+	poll.Until(t, "a pod with autopath", func() bool {
 		s, err := w.create(t.Context(), []byte(yaml), false)
 		return err == nil && s.refused == ""
 	})

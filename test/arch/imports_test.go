@@ -168,6 +168,7 @@ var imports = map[string][]string{
 	"test/libc":      nil,
 	"test/netns":     {"std", "golang.org/x/sys/unix"},
 	"test/logbuffer": {"std"},
+	"test/poll":      {"std"},
 	"test/node":      nil,
 	"test/nodetools": {"std", "test/debian"},
 	"test/pages":     {"std"},
