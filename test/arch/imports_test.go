@@ -113,6 +113,8 @@ var imports = map[string][]string{
 	"internal/filecheck": {"std", "api/v1alpha1", "internal/config", "internal/kube",
 		"internal/manifest", "internal/multierr", "internal/output", "internal/shim", "pkg/policy", "pkg/resolvconf"},
 	"internal/manifest": {"std", "internal/kube", "internal/multierr", "internal/usage", "pkg/fqdn", "github.com/fsnotify/fsnotify"},
+	"internal/rendering": {"std", "internal/admission", "internal/admission/workload", "internal/config", "internal/manifest",
+		"internal/output", "internal/usage", "pkg/policy"},
 	"internal/validation": {"std", "internal/admission", "internal/admission/workload", "internal/kube", "internal/kube/zonesync",
 		"internal/manifest", "internal/multierr", "internal/output", "internal/usage", "pkg/policy"},
 	"internal/events": {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf",
