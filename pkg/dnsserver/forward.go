@@ -177,7 +177,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	}
 	s.metrics.lookups[hit.State].Inc()
 	if hit.NoData() && !s.knowsOtherFamily(q, to) {
-		return s.unpaired(q, fwd, to, &hit)
+		return s.confirmLater(q, fwd, to, &hit)
 	}
 	switch hit.State {
 	case cache.Fresh:
@@ -190,15 +190,15 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
 		stale := q.cachedAnswer(&hit, fromStale, nil) // not later: the hit refers to the packet, whose memory is reused
-		return s.waiting(q, fwd, to, &stale)
+		return s.sendLater(q, fwd, to, &stale)
 	}
-	return s.waiting(q, fwd, to, nil)
+	return s.sendLater(q, fwd, to, nil)
 }
 
-// waiting returns the result of a query that must be sent to other servers: a function that waits.
+// sendLater returns the result of a query that must be sent to other servers: a function that waits.
 // stale is the answer if they fail, or nil.
-func (s *Server) waiting(q *query, fwd *Forwarding, to destination, stale *answer) result {
-	wait := func(ctx context.Context) answer { return s.confirm(ctx, q, to, s.ask(ctx, q, fwd)) }
+func (s *Server) sendLater(q *query, fwd *Forwarding, to destination, stale *answer) result {
+	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, fwd)) }
 	return result{wait: wait, work: s.workFor(q.name, to), stale: stale}
 }
 
@@ -213,7 +213,7 @@ func (s *Server) forwardIterative(q *query, fwd *Forwarding, to destination, buf
 	case hit.State == cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case work == workCluster:
-		return s.waiting(q, fwd, to, nil)
+		return s.sendLater(q, fwd, to, nil)
 	}
 	return result{answer: s.refuse(work, refusedRecursion)}
 }

@@ -38,21 +38,21 @@ func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 	return key.Type == 0 || q.pairs || s.cfg.Cache.Holds(key, q.received)
 }
 
-// unpaired returns the result for a cache hit with NODATA while nothing is cached for the other
+// confirmLater returns the result for a cache hit with NODATA while nothing is cached for the other
 // address family. It ignores a stale hit: the other family has no stale answer.
-func (s *Server) unpaired(q *query, fwd *Forwarding, to destination, hit *cache.Hit) result {
+func (s *Server) confirmLater(q *query, fwd *Forwarding, to destination, hit *cache.Hit) result {
 	if hit.State != cache.Fresh && hit.State != cache.Expiring {
-		return s.waiting(q, fwd, to, nil)
+		return s.sendLater(q, fwd, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
-	wait := func(ctx context.Context) answer { return s.confirm(ctx, q, to, noData.withRecords()) }
+	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, noData.withRecords()) }
 	return result{wait: wait, work: s.workFor(q.name, to)}
 }
 
-// confirm returns the answer a to q. If it is NODATA for an address family, confirm resolves the
+// confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the
 // other one, and returns a failure if that fails. A client that has sent both queries shares the
 // query to the other servers.
-func (s *Server) confirm(ctx context.Context, q *query, to destination, a answer) answer {
+func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a answer) answer {
 	if !a.noData(q.qtype) || s.knowsOtherFamily(q, to) {
 		return a
 	}
