@@ -23,13 +23,12 @@ the number of queries.
 
 Without a TYPE the program calls getaddrinfo for both address families. With A or AAAA it
 calls getaddrinfo for one family. With another TYPE it calls res_search. With --libc go it
-calls the functions of package net. The pod is a Pod
-or a workload of the manifests.
+calls the functions of package net. The pod is a Pod or a workload of the manifests.
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
-2001:2::/48. A name is unknown if the manifests lack its namespace, or
-all objects of its kind, unless --complete is set. No query leaves this machine unless --upstream or
+2001:2::/48. If the manifests have no objects of a kind, or lack the namespace of a name, the
+result is unknown unless --complete is set. No query leaves this machine unless --upstream or
 --server is set; the output lists the names that were not queried.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and

@@ -22,8 +22,8 @@ func refreshCommand() *cobra.Command {
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
 in place. The fields refresh and refreshDryRun of the configuration and the annotation
-dnsconfigurer.dev/refresh do not matter. A file that the pod has changed is replaced, and a
-restored one is managed again.
+dnsconfigurer.dev/refresh have no effect on that. A file that the pod has changed is replaced.
+A restored file follows changes again.
 
 With --all, rewrite the files that differ, except those of pods with the annotation "never",
 restored ones, and files that the pod has changed.

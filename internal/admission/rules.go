@@ -76,11 +76,10 @@ func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	return r, err
 }
 
-// Check returns the findings in o, at most MaxFindings and the first of each other code:
-// first what the API server refuses, then what the nodes
-// would refuse or cut, then what fails in the containers. A pod's DNS settings and host name
-// are immutable, so an update of a pod has no findings: an existing problem must not prevent
-// a change of its labels or finalizers.
+// Check returns the findings in o, at most MaxFindings and the first of each other code: first what
+// the API server refuses, then what the nodes would refuse or cut, then what fails in the
+// containers. A pod's DNS settings and host name are immutable, so an update of a pod has no
+// findings: an existing problem must not prevent a change of its labels or finalizers.
 //
 // The time is linear in the size of the object. Every loop over a list of the pod ends when
 // ctx is done; the error is then that of ctx.

@@ -25,7 +25,8 @@ type KubeletDropIn struct {
 // its file. It merges as the kubelet does (mergeKubeletConfigurations in cmd/kubelet/app): each
 // drop-in is a JSON merge patch (RFC 7396), so null removes a value; the result is decoded
 // without regard to the case of names, unlike the file itself, and a later name in the order of
-// octets wins. A duplicate key is an error, also unlike the file. origins has the path of the drop-in that sets a field, by field.
+// octets wins. A duplicate key is an error, also unlike the file. origins has, by field, the path of
+// the drop-in that sets the field.
 func MergeKubeletDropIns(c KubeletConfiguration, dropIns []KubeletDropIn) (_ KubeletConfiguration, origins map[string]string, err error) {
 	fields := kubeletFields(c)
 	origins = map[string]string{}

@@ -103,8 +103,8 @@ func (f Family) contains(a netip.Addr) bool {
 	return f == Both || a.Is4() == (f == IPv4)
 }
 
-// Lookup simulates getaddrinfo(3), for Go net.Resolver.LookupIPAddr. Failures of DNS are in the Result; the error is that
-// of ctx, if it ends early.
+// Lookup simulates getaddrinfo(3), or net.Resolver.LookupIPAddr of Go. Failures of DNS are in the
+// Result; the error is that of ctx, if it ends early.
 func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Result, error) {
 	if result, literal := s.lookupLiteral(name, family); literal {
 		return result, nil

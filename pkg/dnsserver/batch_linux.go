@@ -40,7 +40,7 @@ type batch struct {
 	write func(fd uintptr) bool // sendmmsg(2) of outgoing[sent:replies]; false: the buffer is full
 	n     int                   // packets that the last call transferred
 	err   syscall.Errno         // of the last call
-	sent  int                   // replies that send has dealt with
+	sent  int                   // replies that send has sent or skipped
 }
 
 // packetBuffers is the memory for a packet and for the reply to it.

@@ -36,7 +36,7 @@ func (q *query) reply(a answer, buf []byte) reply {
 }
 
 // maxReplyLen estimates the length of the reply with the answer, in octets, before it is packed.
-// The reply is not longer: the estimate is the length without compression of names.
+// The reply is never longer, because the estimate counts names without compression.
 func (q *query) maxReplyLen(a *answer) int {
 	n := q.optLen(a)
 	if a.wire != nil {

@@ -152,7 +152,7 @@ func (r rejection) Error() string {
 	}[r]
 }
 
-// rejectionOf returns the rejection that err stands for. It returns granted if a query was sent:
+// rejectionOf returns the reason if err says that no query was sent. Otherwise it returns granted:
 // err is then nil, or the error of a server.
 func rejectionOf(err error) rejection {
 	var r rejection

@@ -23,9 +23,11 @@ const WalkTimeout = 4 * time.Second
 // outcome is the outcome of looking up a candidate, or of a walk.
 type outcome uint8
 
-// The order matters: without a candidate that is found or unresolved, the outcome of a walk is the
-// greatest one of its candidates. So one that is nodata makes the walk nodata. found means that the name owns a record of the query type
-// or an address of either family: queries for both families lead to the same name.
+// The order matters: if no candidate is found or unresolved, the outcome of a walk is the greatest
+// one of its candidates. So one NODATA makes the walk NODATA.
+//
+// A candidate is found if it owns a record of the query type, or an address of either family:
+// queries for both families then lead to the same name.
 const (
 	nxdomain outcome = iota
 	nodata

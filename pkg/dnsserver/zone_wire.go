@@ -97,7 +97,7 @@ func (q *query) maxSRV() int {
 // A pointer replaces a name that occurs earlier in the message (RFC 1035 section 4.1.4).
 const (
 	pointerLen = 2       // octets
-	maxPointer = 1 << 14 // the offset of the name is less
+	maxPointer = 1 << 14 // a pointer has 14 bits for the offset of the name
 )
 
 // appendPointer appends a pointer to the name at an offset of the message.

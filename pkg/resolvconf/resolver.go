@@ -15,9 +15,10 @@ import (
 //
 // Environment variables are not considered; glibc also reads LOCALDOMAIN and RES_OPTIONS.
 type Resolver struct {
-	// Nameservers holds one to three servers in the order of the file, or 127.0.0.1 if
-	// the file has no valid server, for Go followed by ::1. A zone is kept as written. If its interface does not
-	// exist, glibc uses the address without the zone and musl ignores the line.
+	// Nameservers holds one to three servers in the order of the file. If the file has no
+	// valid server, it holds 127.0.0.1, and for Go ::1 as well. A zone is kept as written. If
+	// its interface does not exist, glibc uses the address without the zone and musl ignores
+	// the line.
 	Nameservers []netip.Addr
 
 	// Search holds the search domains as written, in order. If there are none, glibc

@@ -21,8 +21,8 @@ import (
 const variable = "DNSCONFIGURER_TEST_NETNS"
 
 // Enter reports whether the test runs in a network namespace of its own. If it does not, Enter
-// runs it there, in another process and in parallel with others, and the test must return. In a new namespace only the
-// loopback interface exists, and it is down.
+// runs it there, in another process and in parallel with others, and the test must return. In a new
+// namespace only the loopback interface exists, and it is down.
 func Enter(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {

@@ -31,9 +31,9 @@ const (
 
 	// ceiling limits the peak of the resident memory, in MiB. The server has 40 from the
 	// first minute to the tenth: pages of the program, which are not counted here, 1,000
-	// Services, and a cache of 20,000 answers. A full cache of 16 MiB, which the garbage collector may double, has as
-	// much again. Memory per requested name exceeds the ceiling: 1.2 million names of 60
-	// octets are 70 MiB more.
+	// Services, and a cache of 20,000 answers. A full cache of 16 MiB, which the garbage
+	// collector may double, adds 32. If the server kept memory for each requested name, it
+	// would exceed the ceiling: 1.2 million names of 60 octets are 70 MiB more.
 	ceiling = 96
 )
 
