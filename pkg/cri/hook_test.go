@@ -218,15 +218,7 @@ func TestHook_TwoHostFiles(t *testing.T) {
 			h.Mode = tt.mode
 			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(tt.pods), Kubelet: resolvconf.Parse(stub)} }
 			sent := sandboxRequest(tt.pod, tt.dns)
-			request := marshal(t, sent)
-			var got runtimeapi.RunPodSandboxRequest
-			unmarshal(t, edit(h, request), &got)
-			if tt.want != nil {
-				sent.Config.DnsConfig = tt.want
-			}
-			if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expectEdit(t, h, sent, tt.want)
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
 				t.Errorf("reports %+v, want one %q", *reports, tt.out)
 			}
@@ -474,6 +466,20 @@ func edit(h *Hook, request []byte) []byte {
 	return edited
 }
 
+// expectEdit checks that the hook changes nothing in a request except the DNS configuration, which
+// becomes dns. nil: it stays as it is.
+func expectEdit(t *testing.T, h *Hook, sent *runtimeapi.RunPodSandboxRequest, dns *runtimeapi.DNSConfig) {
+	t.Helper()
+	var got runtimeapi.RunPodSandboxRequest
+	unmarshal(t, edit(h, marshal(t, sent)), &got)
+	if dns != nil {
+		sent.Config.DnsConfig = dns
+	}
+	if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestHook_FailUnknown: pods of the API that cannot be looked up fail, so that the kubelet tries
 // again. Static pods and other outcomes pass.
 func TestHook_FailUnknown(t *testing.T) {
@@ -561,14 +567,7 @@ func TestHook_NodeRules(t *testing.T) {
 			if tt.pod.HostNetwork {
 				sent.Config.Hostname = ""
 			}
-			var got runtimeapi.RunPodSandboxRequest
-			unmarshal(t, edit(h, marshal(t, sent)), &got)
-			if tt.want != nil {
-				sent.Config.DnsConfig = tt.want
-			}
-			if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expectEdit(t, h, sent, tt.want)
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
 				t.Errorf("reports %+v, want one %q", *reports, tt.out)
 			}

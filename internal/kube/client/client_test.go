@@ -160,13 +160,7 @@ func TestListWatch_StreamingListFails(t *testing.T) {
 			}
 			kubeapi.Stall(w, r)
 		}, "watch")
-		c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
-			corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lw := client.ListWatch(c, "pods", fields.Everything())
-		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
+		r := newReflector(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.ListAndWatchWithContext(ctx) }()
@@ -179,6 +173,18 @@ func TestListWatch_StreamingListFails(t *testing.T) {
 	})
 }
 
+// newReflector returns a reflector of the pods of s.
+func newReflector(t *testing.T, s *kubeapi.Server) *cache.Reflector {
+	t.Helper()
+	c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
+		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lw := client.ListWatch(c, "pods", fields.Everything())
+	return cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
+}
+
 // TestListWatch_Overload: a server that answers everything with 429 gets two requests per
 // attempt, and the attempts become rarer. The second request is needed: a server may refuse only
 // streaming lists, which cost it more.
@@ -188,13 +194,7 @@ func TestListWatch_Overload(t *testing.T) {
 		s.SetFault(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many requests", http.StatusTooManyRequests)
 		})
-		c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
-			corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lw := client.ListWatch(c, "pods", fields.Everything())
-		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
+		r := newReflector(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
