@@ -102,7 +102,7 @@ test-systemd: ## boot a Debian with systemd, containerd and a kubelet; install, 
 	@$(SUITE) -v $(GO) test -timeout 20m -count 1 -run '^TestSystemd$$' -json ./test/systemd
 
 # The attacks have fixed rates, so it runs alone, too.
-test-hostile: ## attack both DNS servers in 37 ways beside a well-behaved client, four minutes
+test-hostile: ## attack both DNS servers in 41 ways beside a well-behaved client, four minutes
 	@$(SUITE) -v $(GO) test -timeout 15m -count 1 -run '^TestHostile$$' -json ./test/hostile
 
 # At 2,000 queries a second: it leaves most of the machine to others.
