@@ -125,17 +125,14 @@ type hostFiles func() cri.HostFiles
 // file yet.
 func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 	hook, host := settings.Hook, sync.OnceValue(settings.Hook.HostFiles)
-	failed := func(err error) cri.Report {
-		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: failure(err), Detail: err.Error()}
-	}
 	f, err := sandboxfile.Open(settings.Directories, s.ID, s.path)
 	if err != nil {
-		return failed(err)
+		return s.failed(hook.Mode, err)
 	}
 	defer f.Close()
 	text, err := f.Read()
 	if err != nil {
-		return failed(err)
+		return s.failed(hook.Mode, err)
 	}
 	switch sandboxfile.OriginOf(text) {
 	case sandboxfile.Written:
@@ -145,11 +142,23 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 		a.adopt(settings, s, host, text)
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
-		return failed(sandboxfile.ErrChanged)
+		return s.failed(hook.Mode, sandboxfile.ErrChanged)
 	case sandboxfile.Restored:
 		s.restored, s.verified = true, true
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
 	}
+	return a.replace(settings, s, host, f, text, first)
+}
+
+// failed returns the report about an error of the file.
+func (s *sandbox) failed(mode cri.Mode, err error) cri.Report {
+	return cri.Report{Sandbox: s.describe(), Mode: mode, Outcome: failure(err), Detail: err.Error()}
+}
+
+// replace decides the DNS configuration of the sandbox, whose file has the text of the kubelet, and
+// writes it into the file unless the text is right already.
+func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *sandboxfile.File, text []byte, first bool) cri.Report {
+	hook := settings.Hook
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	request.Unverified = sha256.Sum256(text) != s.original
@@ -172,7 +181,7 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 	}
 	if err := f.Replace(text, r.DNS.String(), s.runtimeText(text)); err != nil {
 		s.verified = false
-		return failed(err)
+		return s.failed(hook.Mode, err)
 	}
 	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
 	if !first {
