@@ -53,10 +53,7 @@ func TestServer_InferNodeFacts(t *testing.T) {
 	}
 	writeFiles(t, dir, files)
 	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
 	// await announces pods, those from created on as new, until all have one of the outcomes.

@@ -71,10 +71,7 @@ func TestServer_Refresh(t *testing.T) {
 		write(fmt.Sprintf("sandboxes/%d/resolv.conf", i), hostText)
 	}
 	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
 	announce(t, relay, dir, pods)
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
@@ -154,10 +151,7 @@ func TestServer_LookupTimeout(t *testing.T) {
 		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostText, "sandboxes/0/resolv.conf": hostText,
 	})
 	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
 	e := sandboxEvent(dir, 0)
 	e.Sandbox.Annotations = nil // a pod of the API server
@@ -203,10 +197,7 @@ func TestServer_StartupTaint(t *testing.T) {
 		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostText,
 	})
 	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
 	if err := relay.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
@@ -247,11 +238,7 @@ func TestServer_StatusSocketInUse(t *testing.T) {
 	await(t, func() bool {
 		return strings.Contains(log.String(), "statusSocket: "+dir+"/status.sock.lock is locked by another process, a shim or an agent")
 	})
-	relay, err := net.Dial("unix", filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay.Close()
+	dial(t, filepath.Join(dir, "agent.sock")).Close()
 }
 
 // shortDir returns a directory for sockets, whose paths are limited.
@@ -330,12 +317,19 @@ func startServerWithLog(t *testing.T, file string, out io.Writer) {
 		}
 		stop()
 	})
-	for _, socket := range []string{"agent.sock", "status.sock"} {
-		await(t, func() bool {
-			_, err := os.Stat(filepath.Join(filepath.Dir(file), socket))
-			return err == nil
-		})
-	}
+	dial(t, filepath.Join(filepath.Dir(file), "status.sock")).Close()
+}
+
+// dial waits until a socket is served, and connects. The file of a socket is there before the
+// process listens.
+func dial(t *testing.T, socket string) (conn net.Conn) {
+	t.Helper()
+	await(t, func() bool {
+		c, err := net.Dial("unix", socket)
+		conn = c
+		return err == nil
+	})
+	return conn
 }
 
 // await returns when done is true.
