@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -152,14 +151,7 @@ func TestNodeCache_Reload(t *testing.T) {
 	other := upstreamSaying(t, "other")
 	reread := func(fields string, words ...string) {
 		t.Helper()
-		before := len(n.log.String())
-		n.configure(fields)
-		if err := n.signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range words {
-			n.eventually(w, func() bool { return strings.Contains(n.log.String()[before:], w) })
-		}
+		n.reread(func() { n.configure(fields) }, words...)
 	}
 	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\n"+
 		"ednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),

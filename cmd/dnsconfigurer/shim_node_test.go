@@ -259,6 +259,15 @@ func (n *shimNode) eventually(what string, ok func() bool) {
 	poll.Until(n.t, what, ok, &n.log)
 }
 
+// logs waits until the log has these words. The command does not wait for its log, so a line may
+// be read after what it is about was seen.
+func (n *shimNode) logs(words string) {
+	n.t.Helper()
+	n.eventually("the words "+words+" in the log", func() bool {
+		return strings.Contains(strings.ReplaceAll(n.log.String(), `\"`, `"`), words)
+	})
+}
+
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	return process.Loopback(t, 1)[0]

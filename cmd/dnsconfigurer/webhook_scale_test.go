@@ -37,7 +37,8 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 	return p, addr
 }
 
-// TestWebhookScale: for each scale there is one request to the API server, whatever the reply.
+// TestWebhookScale: for each scale there is at most one request to the API server, whatever the
+// reply. There is none if a busy machine exceeds webhook.OpenTimeout before it is sent.
 func TestWebhookScale(t *testing.T) {
 	api := kubeapi.New()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cassandra-dc-east"}}
@@ -53,7 +54,8 @@ func TestWebhookScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, addr := newScaledWebhook(t, "--kubeconfig", kubeconfig)
-	requests := 0
+	reviews := 0
+	requests := func() int { return api.Requests()["get statefulsets"] }
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -74,18 +76,19 @@ func TestWebhookScale(t *testing.T) {
 		{"the set again", func() { api.SetFault(nil) }, "spec.replicas: FQDN cassandra-dc-east-10."},
 	} {
 		step.change()
-		for got := ""; !strings.Contains(got, step.want); { // again if a busy machine exceeds webhook.OpenTimeout
+		before := requests()
+		for got := ""; requests() == before || !strings.Contains(got, step.want); {
 			_, got = reviewOf(t, addr, eleven)
-			requests++
-			if n := api.Requests()["get statefulsets"]; n != requests || !strings.Contains(got, `"allowed":true`) {
-				t.Fatalf("%s: %d requests to the API server, want %d; %s", step.name, n, requests, got)
+			reviews++
+			if n := requests(); n > reviews || !strings.Contains(got, `"allowed":true`) {
+				t.Fatalf("%s: %d requests to the API server, want at most %d; %s", step.name, n, reviews, got)
 			}
-			if requests == 100 {
-				t.Fatalf("%s: %s", step.name, got)
+			if reviews == 100 {
+				t.Fatalf("%s: %d requests to the API server; %s", step.name, requests()-before, got)
 			}
 		}
 	}
-	for _, want := range []string{fmt.Sprintf(`endpoint="validate",operation="UPDATE",verdict="unread"} %d`, requests-2),
+	for _, want := range []string{fmt.Sprintf(`endpoint="validate",operation="UPDATE",verdict="unread"} %d`, reviews-2),
 		`endpoint="validate",operation="UPDATE",verdict="warned"} 2`} {
 		if metrics := get(t, p.http, "/metrics"); !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s:\n%s", want, metrics)
@@ -111,8 +114,8 @@ func TestWebhookScale_NoAPI(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	p.stop() // the log is complete
 	if log := p.log.String(); strings.Count(log, "scaling of StatefulSets not checked") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("the log:\n%s", log)
 	}
-	p.stop()
 }

@@ -105,14 +105,14 @@ func TestWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("the certificate without its file", 2, `"allowed":false`)
-	r, err := http.Get("http://" + health + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Body.Close()
-	if r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("/readyz without the key: %s", r.Status)
-	}
+	p.eventually("the end of readiness without the key", func() bool {
+		r, err := http.Get("http://" + health + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode == http.StatusServiceUnavailable
+	})
 	metrics := get(t, health, "/metrics")
 	for _, want := range []string{
 		`dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="denied"}`,

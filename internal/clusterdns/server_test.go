@@ -6,7 +6,6 @@ package clusterdns_test
 import (
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,16 +15,12 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/clusterdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // TestServer_Manifests runs the server in the test's process.
 func TestServer_Manifests(t *testing.T) {
-	l, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.LocalAddr().String()
-	l.Close()
+	addr := process.Loopback(t, 1)[0]
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dns.yaml")
 	for file, text := range map[string]string{

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // manifest returns a static pod's file, with an unknown field and a second document: the
@@ -88,7 +89,8 @@ func TestStaticPods_Changes(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o700), syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	p, stop := start(t, watch.Config{Manifests: dir, InformerWait: 100 * time.Millisecond, Timeout: time.Minute,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	defer stop()
 
 	etcd := staticRef("kube-system", "etcd-"+node, "hash")
@@ -160,13 +162,11 @@ func TestStaticPods_SymbolicLink(t *testing.T) {
 // TestStaticPods_WithoutAPI covers the start of a control plane node: the API server is
 // one of its static pods, and none of them may wait for it.
 func TestStaticPods_WithoutAPI(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	slow := newAPIServer(t)
 	slow.SetFault(kubeapi.Stall)
 	stalling := httptest.NewServer(slow)
 	defer stalling.Close()
-	for name, url := range map[string]string{"refused": gone.URL, "stalling": stalling.URL} {
+	for name, url := range map[string]string{"refused": "http://" + process.Loopback(t, 1)[0], "stalling": stalling.URL} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
@@ -192,7 +192,8 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 	mirror.Spec.HostNetwork = true
 	ts := httptest.NewServer(newAPIServer(t, mirror))
 	defer ts.Close()
-	p, stop := start(t, watch.Config{Client: clientOf(t, ts.URL, nil), Manifests: dir, InformerWait: 900 * time.Millisecond})
+	cfg := watch.Config{Client: clientOf(t, ts.URL, nil), Manifests: dir, InformerWait: time.Minute, Timeout: 2 * time.Minute}
+	p, stop := start(t, cfg)
 	defer stop()
 	ref := staticRef("kube-system", "etcd-"+node, "hash")
 	for range 3 { // also before the manifests were read
@@ -201,6 +202,10 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 			t.Errorf("got %+v from %q, %v", pod, source, err)
 		}
 	}
+	stop()
+	cfg.InformerWait = 100 * time.Millisecond // passes before each of the following results
+	p, stop = start(t, cfg)
+	defer stop()
 	write(t, dir, "etcd.yaml", manifest("other", "of-another"))
 	eventually(t, p, ref, watch.Informer, "host-of-own")
 	ref.NoMirror = true

@@ -29,6 +29,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // TestMain removes client-go's error handlers. One of them sleeps until some time after the
@@ -618,7 +619,7 @@ func TestNew_Config(t *testing.T) {
 			t.Errorf("%+v gives %+v", bad, p)
 		}
 	}
-	p, err := watch.New(watch.Config{NodeName: node}) // without API server and manifests
+	p, err := watch.New(watch.Config{NodeName: node, Timeout: time.Minute}) // without API server and manifests
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -650,10 +651,11 @@ func TestLookup_Faults(t *testing.T) {
 			s.setFaults(c.fault, c.fault)
 			ts := httptest.NewServer(s)
 			defer ts.Close()
+			url := ts.URL
 			if c.fault == nil {
-				ts.Close()
+				url = "http://" + process.Loopback(t, 1)[0]
 			}
-			lookupWithFault(t, ts.URL, c.want != nil)
+			lookupWithFault(t, url, c.want != nil)
 		})
 	}
 }
@@ -690,11 +692,15 @@ func TestRun_Network(t *testing.T) {
 	ts := httptest.NewServer(s)
 	var log strings.Builder
 	transport := &http.Transport{}
-	p, stop := start(t, watch.Config{
+	cfg := watch.Config{
 		Client: clientOf(t, ts.URL, transport), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		InformerWait: 2 * time.Second, GetTimeout: time.Minute, Timeout: 2 * time.Minute, // for a busy machine
-	})
+		InformerWait: time.Minute, GetTimeout: time.Minute, Timeout: 2 * time.Minute, // for a busy machine
+	}
+	p, stop := start(t, cfg)
+	cfg.InformerWait = time.Millisecond
+	hasty, stopHasty := start(t, cfg)
 	waitSynced(t, p, web)
+	waitSynced(t, hasty, web)
 	before := s.count("get")
 	time.AfterFunc(20*time.Millisecond, func() { s.Apply(db) })
 	for _, ref := range []watch.Ref{refOf(web), refOf(db)} {
@@ -705,11 +711,12 @@ func TestRun_Network(t *testing.T) {
 	s.StopEvents()
 	late := newPod("shop", "late", "u3")
 	s.Apply(late)
-	if _, source, err := p.Lookup(t.Context(), refOf(late)); err != nil || source != watch.API || s.count("get") != before+1 {
+	if _, source, err := hasty.Lookup(t.Context(), refOf(late)); err != nil || source != watch.API || s.count("get") != before+1 {
 		t.Errorf("%q, %v, %d GETs", source, err, s.count("get"))
 	}
 	s.CutWatches()
 	stop()
+	stopHasty()
 	transport.CloseIdleConnections()
 	ts.Close()
 	for began := time.Now(); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
