@@ -164,12 +164,20 @@ func TestNodeCache_Reload(t *testing.T) {
 }
 
 // TestNodeCache_DeadDomain: the name after a domain without replies is found by the first
-// query, although the expansion takes all the time that it may take.
+// query, although the expansion takes all the time that it may take. That leaves one second of the
+// five that a query may take: a busy machine may need more for some names.
 func TestNodeCache_DeadDomain(t *testing.T) {
 	n := newNodeCache(t, deadDomain)
-	if got := n.ask("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT); got != "intranet." {
-		t.Errorf("%s\n%s", got, n.log.String())
-	}
+	names := 0
+	n.eventually("a name that its first query finds", func() bool {
+		names++
+		name := fmt.Sprintf("intranet%d.", names)
+		got := n.ask(name+"search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT)
+		if got != name && got != "SERVFAIL" {
+			t.Fatalf("%s leads to %s\n%s", name, got, n.log.String())
+		}
+		return got == name
+	})
 }
 
 // TestNodeCache_Metrics is like TestDNS_Metrics.

@@ -149,6 +149,10 @@ func TestShim_BrokenAPI(t *testing.T) {
 			n := newShimNode(t, api.url, files)
 			n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
 			n.expectCounts(map[string]int{string(tt.want): 1})
+			if tt.want == cri.LookupTimeout {
+				n.write("shim.yaml", nodeShim)
+				n.hangup()
+			}
 			n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
 		})
 	}
@@ -206,7 +210,7 @@ func (n *shimNode) hangup() {
 // TestShim_Resolved has a kubelet that reads the stub of systemd-resolved, and a shim that
 // gives pods the uplink's servers. Both files change while it runs.
 func TestShim_Resolved(t *testing.T) {
-	const config = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+	const config = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlookupTimeout: 30s\n" +
 		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: resolve/resolv.conf, hostResolver: "
 	stub := func(domain string) string {
 		return fmt.Sprintf("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch %s\n", domain)
@@ -262,7 +266,7 @@ func TestShim_LastGoodHostFile(t *testing.T) {
 func TestShim_NoUplinkFile(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
 	n := newShimNode(t, "", map[string]string{
-		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlookupTimeout: 30s\n" +
 			"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: nowhere, hostResolver: auto}\n",
 		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\n" +
 			"metadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
