@@ -135,7 +135,7 @@ func shell(t *testing.T, dir, commands string) (stdout, stderr string, err error
 	defer cancel()
 	var out, problems bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-ec", nodeFiles.Replace(commands))
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Dir, cmd.WaitDelay = dir, time.Minute
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()

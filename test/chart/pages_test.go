@@ -123,7 +123,7 @@ func runBlock(t *testing.T, dir string, env []string, commands string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), blockTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", commands)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Minute
 	out, err := cmd.CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if ok && exit.ExitCode() == 1 && (strings.Contains(commands, "# exit code 1") || strings.Contains(commands, "| grep ")) {
