@@ -164,8 +164,8 @@ func TestNodeCache_Reload(t *testing.T) {
 }
 
 // TestNodeCache_DeadDomain: the name after a domain without replies is found by the first
-// query, although the expansion takes all the time that it may take. That leaves one second of the
-// five that a query may take: a busy machine may need more for some names.
+// query, although the expansion takes all the time that it may take. The node cache waits 200 ms
+// longer for the cluster DNS: a busy machine may need more for some names.
 func TestNodeCache_DeadDomain(t *testing.T) {
 	n := newNodeCache(t, deadDomain)
 	names := 0
