@@ -4,6 +4,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ var errEventsLost = status.Error(codes.Unavailable, "more events than the shim h
 // opens another stream, and an event between these two would be lost: containerd gives it to the
 // subscription of the stream that has ended (containerd/internal/eventq).
 type heldStreams struct {
+	timeout time.Duration // of open; 0: subscribeTimeout
+
 	mu      sync.Mutex
 	streams []*heldStream
 }
@@ -56,7 +59,7 @@ func (h *heldStreams) open(ctx context.Context, runtime grpc.ClientConnInterface
 	if n == 0 {
 		return nil
 	}
-	connecting, stop := context.WithTimeout(ctx, subscribeTimeout)
+	connecting, stop := context.WithTimeout(ctx, cmp.Or(h.timeout, subscribeTimeout))
 	defer stop()
 	if err := runtime.Invoke(connecting, version, &frame{}, &frame{}); err != nil {
 		return err

@@ -162,7 +162,7 @@ func TestHandover_EventsWithoutClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runtime, path := newSubscriptions(t)
 			conn := connect(t, "unix://"+path, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
-			var held heldStreams
+			held := heldStreams{timeout: time.Hour}
 			if err := held.open(t.Context(), conn, 1); err != nil {
 				t.Fatal(err)
 			}

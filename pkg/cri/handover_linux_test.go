@@ -56,6 +56,7 @@ func (g *generations) serve(l *Listener) {
 	if g.shim != nil {
 		s.EventStreams = g.shim.CountEventStreams()
 	}
+	s.held.timeout = time.Hour // the streams are opened also if the machine is busy
 	g.shim = s
 	s.SetHook(passHook())
 	g.ended.Go(func() {
