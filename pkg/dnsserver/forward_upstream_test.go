@@ -248,23 +248,19 @@ func TestUpstream_OpaqueRecords(t *testing.T) {
 // TestUpstream_GuessedIDs sends a flood of replies with wrong IDs. After 20 of them the query
 // is sent over TCP, which the sender of the flood cannot reach.
 func TestUpstream_GuessedIDs(t *testing.T) {
-	for _, tt := range []struct {
-		works bool // TCP
-		try   time.Duration
-		want  string
-	}{{true, longTry, validAddr}, {false, 2 * time.Second, "SERVFAIL"}} {
-		server := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
-			switch {
-			case network == "udp":
-				return slices.Repeat([]dnstest.Message{invalidReplies["wrong ID"](t, q)}, 2000)
-			case tt.works:
-				return validReply(t, q)
-			}
-			return nil
-		})
-		s := startForwarder(t, tt.try, server.Addr)
-		if got := addresses(s.exchange(t, "udp", parseQuery("www.example. A", true))); got != tt.want || server.OverTCP.Load() == 0 {
-			t.Errorf("got %s after %d queries over TCP, want %s", got, server.OverTCP.Load(), tt.want)
+	handler := func(network string, q *dns.Msg) []dnstest.Message {
+		if network == "tcp" {
+			return validReply(t, q)
+		}
+		return slices.Repeat([]dnstest.Message{invalidReplies["wrong ID"](t, q)}, 2000)
+	}
+	for want, server := range map[string]*dnstest.Server{
+		validAddr:  dnstest.Start(t, handler),
+		"SERVFAIL": dnstest.StartStreams(t, handler, func(net.Conn) {}), // closes each connection
+	} {
+		s := startForwarder(t, longTry, server.Addr)
+		if got := addresses(s.exchange(t, "udp", parseQuery("www.example. A", true))); got != want || server.Conns.Load() == 0 {
+			t.Errorf("got %s after %d connections, want %s", got, server.Conns.Load(), want)
 		}
 	}
 }
@@ -273,14 +269,7 @@ func TestUpstream_GuessedIDs(t *testing.T) {
 // costs the first client at most the timeout. The same query is then answered from the cache.
 // A slow reply within the timeout is used. With a second server every query is answered.
 func TestUpstream_Timeouts(t *testing.T) {
-	closed := func(t *testing.T) netip.AddrPort { // ICMP port unreachable
-		c, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		return c.LocalAddr().(*net.UDPAddr).AddrPort()
-	}
+	closed := func(t *testing.T) netip.AddrPort { return dnstest.ClosedPort(t) } // ICMP port unreachable
 	late := func(after time.Duration) func(t *testing.T) netip.AddrPort {
 		return func(t *testing.T) netip.AddrPort {
 			return dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {

@@ -32,7 +32,7 @@ func TestRun_Drain(t *testing.T) {
 			up := &stubUpstream{blocked: make(chan struct{})}
 			s := newTestServer(t, smallCluster, Config{Upstream: up.exchange})
 			s.cfg.Drain = tt.drain
-			s.serveOn(t, "127.0.0.1:0")
+			s.serveOn(t, "127.0.3.1:0") // where no other test takes the port when it is closed
 			replies := make(chan string, 2)
 			for _, network := range []string{"udp", "tcp"} {
 				go func() {

@@ -93,6 +93,20 @@ func StartStreams(t testing.TB, h Handler, stream func(net.Conn)) *Server {
 	return s
 }
 
+// ClosedPort returns an address of loopback whose UDP port is closed until the test ends. A socket
+// that is connected to another address keeps the port: the kernel refuses the packets of others,
+// and does not give the port to another socket.
+func ClosedPort(t testing.TB) netip.AddrPort {
+	t.Helper()
+	loopback := net.IPv4(127, 0, 0, 1)
+	c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: loopback, Port: 9}) // discard
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
 // New runs a server at a port of 127.0.0.1 until Close is called.
 func New(h Handler) (*Server, error) {
 	udp, tcp, err := listen()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,5 +93,17 @@ func TestMessage_OtherPort(t *testing.T) {
 	}
 	if fromServer[0] || !fromServer[1] {
 		t.Errorf("from the server's port: %v, want the second", fromServer)
+	}
+}
+
+// TestClosedPort: the kernel refuses a query, and gives the port to no other socket.
+func TestClosedPort(t *testing.T) {
+	addr := dnstest.ClosedPort(t).String()
+	c := dns.Client{Timeout: time.Minute}
+	if r, _, err := c.Exchange(new(dns.Msg).SetQuestion("www.example.", dns.TypeA), addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v, %v", r, err)
+	}
+	if l, err := net.ListenPacket("udp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("got %v, %v", l, err)
 	}
 }

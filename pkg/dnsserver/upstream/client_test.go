@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -28,18 +29,15 @@ func TestNew_NegativeConfig(t *testing.T) {
 	}
 }
 
-// Which of several servers determines the reply.
+// answering returns a function that starts a server with one reply to all queries.
+func answering(rcode int, addresses ...string) func(testing.TB) *fake {
+	return func(t testing.TB) *fake { return serve(t, always(t, rcode, addresses...)) }
+}
+
+// Which of several servers determines the reply. The time of a synctest bubble stands still while a
+// socket is read, so none of them counts as silent because the machine is busy.
 func TestExchange_NextServer(t *testing.T) {
 	noLeaks(t)
-	answering := func(rcode int, addresses ...string) func(testing.TB) *fake {
-		return func(t testing.TB) *fake { return serve(t, always(t, rcode, addresses...)) }
-	}
-	unresponsive := func(t testing.TB) *fake { return serve(t, silent) }
-	closed := func(t testing.TB) *fake { // its port is closed again
-		var s *fake
-		t.(*testing.T).Run("closed", func(t *testing.T) { s = serve(t, silent) })
-		return s
-	}
 	a, b := answering(0, "192.0.2.1"), answering(0, "192.0.2.2")
 	failing, refusing := answering(dns.RcodeServerFailure), answering(dns.RcodeRefused)
 	tests := []struct {
@@ -48,25 +46,42 @@ func TestExchange_NextServer(t *testing.T) {
 		want    string
 	}{
 		{"first server replies", []func(testing.TB) *fake{a, b}, "192.0.2.1"},
-		{"first unresponsive", []func(testing.TB) *fake{unresponsive, b}, "192.0.2.2"},
-		{"first port closed", []func(testing.TB) *fake{closed, b}, "192.0.2.2"},
+		{"first port closed", []func(testing.TB) *fake{closedPort, b}, "192.0.2.2"},
 		{"first SERVFAIL", []func(testing.TB) *fake{failing, b}, "192.0.2.2"},
 		{"first REFUSED", []func(testing.TB) *fake{refusing, b}, "192.0.2.2"},
 		{"first NOTIMP", []func(testing.TB) *fake{answering(dns.RcodeNotImplemented), b}, "192.0.2.2"},
 		{"NXDOMAIN is conclusive", []func(testing.TB) *fake{answering(dns.RcodeNameError), b}, "NXDOMAIN"},
 		{"NODATA is conclusive", []func(testing.TB) *fake{answering(0), b}, "NOERROR"},
 		{"all inconclusive: the first", []func(testing.TB) *fake{failing, refusing}, "SERVFAIL"},
-		{"inconclusive beats unresponsive", []func(testing.TB) *fake{unresponsive, refusing}, "REFUSED"},
-		{"all unresponsive", []func(testing.TB) *fake{unresponsive, unresponsive}, "error: no upstream server replied"},
-		{"port closed", []func(testing.TB) *fake{closed}, "connection refused"},
+		{"port closed", []func(testing.TB) *fake{closedPort}, "connection refused"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var servers []*fake
-			for _, f := range tt.servers {
-				servers = append(servers, f(t))
-			}
-			expect(t, newClient(t, upstream.Config{}, servers...), tt.want)
+			synctest.Test(t, func(t *testing.T) {
+				var servers []*fake
+				for _, f := range tt.servers {
+					servers = append(servers, f(t))
+				}
+				expect(t, newClient(t, upstream.Config{}, servers...), tt.want)
+			})
+		})
+	}
+}
+
+// A server that does not reply costs a query time, and no reply of another server.
+func TestExchange_UnresponsiveServer(t *testing.T) {
+	noLeaks(t)
+	for name, tt := range map[string]struct {
+		second func(testing.TB) *fake
+		try    time.Duration
+		want   string
+	}{
+		"then an address":   {answering(0, "192.0.2.2"), patience, "192.0.2.2"},
+		"then inconclusive": {answering(dns.RcodeRefused), upstream.DefaultTryTimeout, "REFUSED"},
+		"then another":      {func(t testing.TB) *fake { return serve(t, silent) }, short, "error: no upstream server replied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, newClient(t, upstream.Config{TryTimeout: tt.try}, serve(t, silent), tt.second(t)), tt.want)
 		})
 	}
 }
@@ -80,7 +95,7 @@ func TestExchange_LostPacket(t *testing.T) {
 		}
 		return [][]byte{good(t, query)}
 	})
-	expect(t, newClient(t, upstream.Config{}, s), "192.0.2.1")
+	expect(t, newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout}, s), "192.0.2.1")
 }
 
 // An unresponsive server is tried after the others and reported as down.
@@ -146,7 +161,10 @@ func TestExchange_SlowSearchLists(t *testing.T) {
 	}
 }
 
-func TestSetServers_ReplacesList(t *testing.T) {
+// TestSetServers_ReplacesList runs in a bubble, where the first server is never too slow.
+func TestSetServers_ReplacesList(t *testing.T) { synctest.Test(t, testReplacedList) }
+
+func testReplacedList(t *testing.T) {
 	a, b := serve(t, always(t, 0, "192.0.2.1")), serve(t, always(t, 0, "192.0.2.2"))
 	c := newClient(t, upstream.Config{})
 	if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, upstream.ErrNoServers) {
@@ -281,7 +299,7 @@ func TestExchange_Panic(t *testing.T) {
 		}
 		return [][]byte{good(t, query)}
 	})
-	c := newClient(t, upstream.Config{Logger: slog.New(log)}, s)
+	c := newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout, Logger: slog.New(log)}, s)
 	expect(t, c, "panic in upstream exchange: a bug")
 	log.armed.Store(false)
 	expect(t, c, "192.0.2.1")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,7 +97,8 @@ func TestExchange_ForgedReply(t *testing.T) {
 }
 
 // A reply whose content cannot be parsed ends the query at once: over UDP and TCP, without a
-// second try, although a second server would reply, and without a failure of the server.
+// second try, although a second server would reply, and without a failure of the server. In the
+// bubble the first server is never too slow.
 func TestExchange_MalformedReply(t *testing.T) {
 	noLeaks(t)
 	malformed := map[string]func(*dns.Msg) []byte{
@@ -121,34 +123,38 @@ func TestExchange_MalformedReply(t *testing.T) {
 	for name, f := range malformed {
 		for _, tcp := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TCP %t", name, tcp), func(t *testing.T) {
-				s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-					if query.Question[0].Name == "www.example.com." {
-						return [][]byte{f(query)}
-					}
-					return [][]byte{good(t, query)}
-				})
-				s.TCP = tcp
-				second := serve(t, always(t, dns.RcodeSuccess, "192.0.2.2"))
-				registry := prometheus.NewPedanticRegistry()
-				c := newClient(t, upstream.Config{Metrics: upstream.NewMetrics(registry)}, s, second)
-				defer run(t, c)()
-				for range 3 {
-					if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, message.ErrMalformed) {
-						t.Errorf("got %v, want %v", err, message.ErrMalformed)
-					}
-				}
-				if got := addresses(t, c, "other.example.com."); got != "192.0.2.1" {
-					t.Errorf("another name: got %s, want the first server's answer", got)
-				}
-				if n := s.overUDP.Load() + s.overTCP.Load(); n != 4 || second.overUDP.Load() != 0 || s.conns.Load() > 1 {
-					t.Errorf("%d queries, %d to the second server, %d connections; want 4, 0 and at most 1",
-						n, second.overUDP.Load(), s.conns.Load())
-				}
-				if c.Status()[0].Down {
-					t.Error("the server counts as down")
-				}
+				synctest.Test(t, func(t *testing.T) { checkMalformedReply(t, f, tcp) })
 			})
 		}
+	}
+}
+
+func checkMalformedReply(t *testing.T, malformed func(*dns.Msg) []byte, tcp bool) {
+	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+		if query.Question[0].Name == "www.example.com." {
+			return [][]byte{malformed(query)}
+		}
+		return [][]byte{good(t, query)}
+	})
+	s.TCP = tcp
+	second := serve(t, always(t, dns.RcodeSuccess, "192.0.2.2"))
+	registry := prometheus.NewPedanticRegistry()
+	c := newClient(t, upstream.Config{Metrics: upstream.NewMetrics(registry)}, s, second)
+	defer run(t, c)()
+	for range 3 {
+		if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, message.ErrMalformed) {
+			t.Errorf("got %v, want %v", err, message.ErrMalformed)
+		}
+	}
+	if got := addresses(t, c, "other.example.com."); got != "192.0.2.1" {
+		t.Errorf("another name: got %s, want the first server's answer", got)
+	}
+	if n := s.overUDP.Load() + s.overTCP.Load(); n != 4 || second.overUDP.Load() != 0 || s.conns.Load() > 1 {
+		t.Errorf("%d queries, %d to the second server, %d connections; want 4, 0 and at most 1",
+			n, second.overUDP.Load(), s.conns.Load())
+	}
+	if c.Status()[0].Down {
+		t.Error("the server counts as down")
 	}
 }
 

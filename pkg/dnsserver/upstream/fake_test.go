@@ -4,6 +4,7 @@
 package upstream_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -120,9 +121,22 @@ func always(t testing.TB, rcode int, addresses ...string) answerer {
 
 func silent(string, *dns.Msg) [][]byte { return nil }
 
-// newClient returns a client whose connections are closed at the end of the test.
+// closedPort returns a server whose port is closed.
+func closedPort(t testing.TB) *fake {
+	t.Helper()
+	return newFake(&dnstest.Server{Addr: dnstest.ClosedPort(t)})
+}
+
+// patience is longer than a busy machine takes for a reply.
+const patience = time.Minute
+
+// newClient returns a client whose connections are closed at the end of the test. It has patience
+// where cfg has no time: a test that counts queries or connections sees no second try.
 func newClient(t testing.TB, cfg upstream.Config, servers ...*fake) *upstream.Client {
 	t.Helper()
+	cfg.TryTimeout = cmp.Or(cfg.TryTimeout, patience)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 3*patience)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, patience)
 	for _, s := range servers {
 		cfg.Servers = append(cfg.Servers, s.Server)
 	}

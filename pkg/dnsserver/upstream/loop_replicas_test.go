@@ -5,8 +5,8 @@ package upstream_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,19 +115,23 @@ func expectAnswered(t *testing.T, c *upstream.Client) {
 // A key that is known later starts a probe, and so does a query that no server answers.
 func TestRun_ProbeEvents(t *testing.T) {
 	var probes atomic.Int64
-	var names sync.Map // of the probes: a slow machine may lose one, which is sent again
-	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-		if query.Question[0].Qtype != dns.TypeHINFO {
-			return nil
-		}
-		if _, again := names.LoadOrStore(query.Question[0].Name, true); !again {
+	s := serveStream(t, func(conn net.Conn) { // closes the connection after any other query
+		for {
+			wire, err := readQuery(conn)
+			if err != nil {
+				return
+			}
+			query := parse(t, wire)
+			if query.Question[0].Qtype != dns.TypeHINFO {
+				return
+			}
 			probes.Add(1)
+			conn.Write(frame(pack(t, reply(query, dns.RcodeNameError))))
 		}
-		return [][]byte{pack(t, reply(query, dns.RcodeNameError))}
 	})
+	s.TCP = true
 	var loop upstream.LoopDetector
-	c := newClient(t,
-		upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, LoopCheck: time.Hour}, s)
+	c := newClient(t, upstream.Config{Loop: &loop, LoopCheck: time.Hour}, s)
 	run(t, c)
 	waitFor(t, "the probe at the start", func() bool { return probes.Load() == 1 })
 	loop.SetKey("a key")
@@ -140,9 +144,7 @@ func TestRun_ProbeEvents(t *testing.T) {
 	}
 
 	probes.Store(0)
-	c = newClient(t,
-		upstream.Config{Loop: &loop, TryTimeout: 20 * time.Millisecond, Timeout: 50 * time.Millisecond,
-			LoopCheck: time.Millisecond * 10 * 3600}, s)
+	c = newClient(t, upstream.Config{Loop: &loop, LoopCheck: 36 * time.Second}, s)
 	run(t, c)
 	waitFor(t, "the probe at the start", func() bool { return probes.Load() == 1 })
 	waitFor(t, "the probe after a failure", func() bool {

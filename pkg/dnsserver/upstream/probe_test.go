@@ -35,7 +35,8 @@ func TestRun_SilentServer(t *testing.T) {
 	})
 	second := serve(t, always(t, 0, "192.0.2.2"))
 	registry := prometheus.NewRegistry()
-	c := newClient(t, upstream.Config{Zone: "corp.example.", Metrics: upstream.NewMetrics(registry)}, first, second)
+	cfg := upstream.Config{TryTimeout: upstream.DefaultTryTimeout, Zone: "corp.example.", Metrics: upstream.NewMetrics(registry)}
+	c := newClient(t, cfg, first, second)
 	run(t, c)
 	for i := range 100 {
 		if got := addresses(t, c, fmt.Sprintf("n%d.corp.example.", i)); got != "192.0.2.2" {
@@ -62,7 +63,7 @@ func TestRun_SilentServer(t *testing.T) {
 func TestRun_RemovedServer(t *testing.T) {
 	noLeaks(t)
 	first, second := serve(t, silent), serve(t, always(t, 0, "192.0.2.2"))
-	c := newClient(t, upstream.Config{}, first, second)
+	c := newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout}, first, second)
 	stop := run(t, c)
 	expect(t, c, "192.0.2.2")
 	eventually(t, "two failures", func() bool { return c.Status()[0].Down })
