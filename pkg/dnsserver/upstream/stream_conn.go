@@ -151,14 +151,17 @@ func (c *streamConn) read(conn net.Conn) error {
 // them was wrong, and where the next message begins is unknown.
 var errNotReply = errors.New("not a reply: the length of a message was wrong")
 
-// deliver passes a reply, or the error of its content, to the query.
+// deliver passes a reply, or the error of its content, to the query. The query has its ID until
+// removePending, so that no other one gets the same ID and is removed in its place.
 func (c *streamConn) deliver(m *dns.Msg, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastReply = time.Now()
 	if p, ok := c.pending[m.Id]; ok && p.query.matches(m) {
-		delete(c.pending, m.Id)
-		p.reply <- delivered{m, err}
+		select {
+		case p.reply <- delivered{m, err}:
+		default: // a second reply
+		}
 	}
 }
 
@@ -196,7 +199,6 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 	defer c.removePending(id)
 	begin := time.Now()
 	if err := c.write(ctx, id, wire); err != nil {
-		c.close(err) // a part of the message may have been sent
 		return nil, err
 	}
 	select {
@@ -237,11 +239,21 @@ func (c *streamConn) removePending(id uint16) {
 	delete(c.pending, id)
 }
 
-func (c *streamConn) write(ctx context.Context, id uint16, wire []byte) error {
+// write sends a message. It closes the connection if that fails: a part of the message may have been
+// sent. A query whose time ended while others were writing leaves the connection to them.
+func (c *streamConn) write(ctx context.Context, id uint16, wire []byte) (err error) {
 	out := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire)
 	binary.BigEndian.PutUint16(out[2:], id)
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
+	if ctx.Err() != nil {
+		return fmt.Errorf("waiting to send: %w", ctx.Err())
+	}
+	defer func() {
+		if err != nil {
+			c.close(err)
+		}
+	}()
 	deadline, _ := ctx.Deadline()
 	if err := c.conn.SetWriteDeadline(deadline); err != nil {
 		return err
@@ -249,7 +261,7 @@ func (c *streamConn) write(ctx context.Context, id uint16, wire []byte) error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.idleTimeout)); err != nil {
 		return err
 	}
-	_, err := c.conn.Write(out)
+	_, err = c.conn.Write(out)
 	return err
 }
 
