@@ -117,9 +117,9 @@ func TestServeStream_Pipelining(t *testing.T) {
 				}
 				return largeReply(t, q), nil
 			}})
-			c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
-			defer c.Close()
 			for _, round := range []string{"upstream", "cache"} {
+				c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
+				defer c.Close()
 				var queries []byte
 				for i := range streamQueries {
 					name := fmt.Sprintf("%s%d.example.", prefix, i)
