@@ -196,7 +196,7 @@ func TestServeTCP_EvictsIdleConnection(t *testing.T) {
 			c := s.dialFrom(t, netip.MustParseAddr("127.0.0.1"))
 			list = append(list, c)
 			err := sendQuery(c)
-			if i%64 == 63 {
+			if i%16 == 15 {
 				err = errors.Join(err, sendQuery(used))
 			}
 			if err != nil {
