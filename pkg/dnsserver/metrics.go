@@ -90,7 +90,7 @@ func newAutopathMetrics() autopathMetrics {
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_sent_total",
 			Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it " +
-				"ignored the option, and the node cache expanded the list itself) or failed.",
+				"ignored the option, or refused a query, and the node cache expanded the list itself) or failed.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{sentExpanded, sentIgnored, sentFailed} {
@@ -121,7 +121,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
 		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
-			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions), or whose slot was replaced.",
+			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions, or replaced: " +
+			"another query took their slot).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -164,11 +164,15 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 }
 
 // expandOption answers a query that has the search list in its option. The reply echoes
-// the option: without the echo the client would try the candidates itself.
+// the option: without the echo the client tries the candidates itself. That is right if a query of
+// the walk is refused: the client is a node cache, which divides its share among its pods.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(f lookupResult) answer {
 		a := s.walkAnswer(q, f)
+		if a.rejection != granted {
+			return a
+		}
 		a.echo = s.cfg.Autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
 			a.authority = capTTL(s.denialOf(ctx, q, snapshot), f.ttl)

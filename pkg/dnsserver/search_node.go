@@ -29,6 +29,9 @@ const (
 //
 // The caller caches the reply under the autopath name and the host suffixes, which together
 // determine the search list.
+//
+// All pods of the node are one client of the cluster DNS server. If one of them uses up the share of
+// the node, replies have no echo, and the node cache expands the lists within the share of each pod.
 func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *Forwarding) (*dns.Msg, error) {
 	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.autopath.Parse(q.name)
@@ -45,10 +48,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *For
 			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
 			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(snapshot)), snapshot).replyTo(m), nil
 		}
-		s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
-		s.ignoredOnce.Do(func() {
-			s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
-		})
+		s.recordIgnored(reply)
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question, sub.via = q.question, overUDP // ask handles truncation: it knows the client's transport
@@ -57,6 +57,18 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *For
 		return nil, a.rejection
 	}
 	return a.replyTo(m), nil
+}
+
+// recordIgnored counts and logs a reply without the echo. If the rcode is SERVFAIL, the cluster DNS
+// server may have refused a query of the expansion: its configuration is then right.
+func (s *Server) recordIgnored(reply *dns.Msg) {
+	s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
+	if reply.Rcode == dns.RcodeServerFailure {
+		return
+	}
+	s.ignoredOnce.Do(func() {
+		s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
+	})
 }
 
 // withSearchPaths returns the query for the bare name with the search list as option.

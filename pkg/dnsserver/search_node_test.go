@@ -392,3 +392,54 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeCache_Neighbour: for the cluster DNS all pods of a node are one client. A pod whose search
+// lists use up the share of its node takes no name from the other pods.
+func TestNodeCache_Neighbour(t *testing.T) {
+	for _, tt := range []struct {
+		name, domain string // domain: of the names of the hostile pod
+		hosts        []string
+	}{
+		{"slots", "dead.", []string{"dead.example"}},
+		{"slots, many domains", "dead.", []string{"dead.example", "dead.test", "good.example", "dead.local"}},
+		{"rate", "good.", []string{"good.example"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { besideHostilePod(t, tt.domain, tt.hosts) })
+		})
+	}
+}
+
+// besideHostilePod looks up new names of four kinds in one pod, while another pod of the node looks up
+// 2,000 new names of a domain a second, with the search list.
+func besideHostilePod(t *testing.T, domain string, hosts []string) {
+	upstream := silentFor(t, "dead")
+	cluster := newTestServer(t, shopCluster, Config{Upstream: upstream})
+	c := &clusterDNS{Server: cluster.Server}
+	node := newNodeCache(t, c.forwarding(t, upstream, hosts...))
+	var flood, inCluster, outside, listed, listedOutside pending
+	for i := range 500 { // 5 s
+		name := fmt.Sprintf("n%d-", i)
+		flood.send(t, node.Server, podAddr, 20, name, domain+"search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
+		if i%25 == 0 {
+			inCluster.send(t, node.Server, otherPod, 1, name, "shop.svc.cluster.local.", dns.TypeA)
+			outside.send(t, node.Server, otherPod, 1, name, "example.", dns.TypeA)
+			listed.send(t, node.Server, otherPod, 1, "web.payments.search."+name, "cluster.local.ap.k8s.io.", dns.TypeA)
+			listedOutside.send(t, node.Server, otherPod, 1, name, "example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	expectRcodes(t, "names in the cluster", inCluster, "NXDOMAIN")
+	expectRcodes(t, "names outside the cluster", outside, "NOERROR")
+	expectRcodes(t, "names in the cluster with a search list", listed, "NOERROR")
+	expectRcodes(t, "names outside the cluster with a search list", listedOutside, "NOERROR")
+	if n := cluster.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=search") +
+		cluster.counterSum(t, "dnsconfigurer_dns_autopath_ignored_total", "reason=rate"); n == 0 {
+		t.Error("the hostile pod has not used up the share of its node")
+	}
+	flood.rcodes()
+	node.running.Wait()
+	cluster.running.Wait()
+	node.expectFree(t)
+	cluster.expectFree(t)
+}

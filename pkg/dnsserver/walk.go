@@ -79,7 +79,8 @@ const waveTime = time.Second
 //     host of the same name;
 //   - an unresolved name of the cluster is the result;
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
-//     result, which is not cached. Otherwise the walk has failed.
+//     result, which is not cached. Otherwise the walk has failed;
+//   - a rejection is the result if the client falls back.
 //
 // Candidates that other servers answer are tried in waves of waveSize, in order. The next wave
 // starts when the previous one is answered, or after waveTime. A query for a candidate is sent
@@ -90,6 +91,10 @@ type walk struct {
 	lookup       lookupFunc
 	recoverPanic func() // deferred in each goroutine
 	steps        []step
+
+	// fallsBack is set if the client tries the candidates itself after a rejection. The first
+	// rejection is then the result, so that the client does not wait for other candidates.
+	fallsBack bool
 }
 
 // lookupFunc looks up a candidate without blocking. If wait is nil, f is complete. Otherwise
@@ -124,6 +129,9 @@ func (w *walk) advance() bool {
 // complete reports whether the result of the walk is known: all candidates up to the first final
 // one, or all candidates if none is final, have a result.
 func (w *walk) complete() bool {
+	if w.rejected() != nil {
+		return true
+	}
 	for i := range w.steps {
 		switch s := &w.steps[i]; {
 		case s.wait != nil:
@@ -133,6 +141,19 @@ func (w *walk) complete() bool {
 		}
 	}
 	return len(w.steps) == len(w.candidates)
+}
+
+// rejected returns the rejection that ends the walk, or nil.
+func (w *walk) rejected() *lookupResult {
+	if !w.fallsBack {
+		return nil
+	}
+	for i := range w.steps {
+		if f := &w.steps[i].result; f.answer.rejection != granted {
+			return f
+		}
+	}
+	return nil
 }
 
 // await waits for the results of the candidates, and starts further waves until the walk is
@@ -211,6 +232,9 @@ func (w *walk) waitsForCluster() bool {
 
 // conclude returns the result of a complete walk.
 func (w *walk) conclude() lookupResult {
+	if f := w.rejected(); f != nil {
+		return *f
+	}
 	r := lookupResult{ttl: noLimit}
 	var failed *lookupResult // an unresolved candidate
 	for i := range w.steps {
@@ -246,7 +270,8 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
 		candidates: candidates, steps: make([]step, 0, len(candidates)), recoverPanic: s.recoverPanic,
-		lookup: func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
+		fallsBack: by == byOption,
+		lookup:    func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
 	}
 	finish := func() answer {
 		f := w.conclude()
