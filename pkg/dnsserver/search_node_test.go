@@ -443,3 +443,66 @@ func besideHostilePod(t *testing.T, domain string, hosts []string) {
 	node.expectFree(t)
 	cluster.expectFree(t)
 }
+
+// TestNodeCache_Recovery: five seconds after the cluster DNS replies again, all names of the cluster
+// have their current answers, however long it was away: those that were cached, those that did not
+// exist, those without addresses of a family, and those that were first looked up meanwhile.
+func TestNodeCache_Recovery(t *testing.T) {
+	const interval = 500 * time.Millisecond
+	for _, away := range []time.Duration{time.Second, 3500 * time.Millisecond, 6 * time.Second, 11 * time.Second, 40 * time.Second} {
+		for name, attempt := range map[string]time.Duration{"refused": 0, "lost": 2 * time.Second} {
+			t.Run(fmt.Sprint(name, " for ", away), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					z := newZone(t, reverseRanges, shopCluster)
+					c := &clusterDNS{Server: newServer(t, "", Config{Zone: z})}
+					s := newNodeCache(t, c.forwardingWithAttempts(t, attempt))
+					questions := []string{"web.shop.svc.cluster.local. A", "web.shop.svc.cluster.local. AAAA",
+						"new.shop.svc.cluster.local. A", autopathName("web", "shop") + " A", autopathName("new", "shop") + " A"}
+					ask := func(d time.Duration) {
+						for range d / interval {
+							for _, q := range questions {
+								sendQuery(t, s.Server, podAddr, parseQuery(q, true))
+							}
+							time.Sleep(interval)
+						}
+					}
+					ask(10 * time.Second)
+					c.down.Store(true)
+					questions = append(questions, "late.shop.svc.cluster.local. A", autopathName("late", "shop")+" A")
+					ask(away)
+					applyObjects(t, z, "service shop/web 10.96.0.20 fd00::20\nservice shop/new 10.96.0.21\nservice shop/late 10.96.0.22")
+					c.down.Store(false)
+					ask(5 * time.Second)
+					for i, want := range []string{"10.96.0.20", "fd00::20", "10.96.0.21", "10.96.0.20", "10.96.0.21",
+						"10.96.0.22", "10.96.0.22"} {
+						m := exchangeDirect(t, s.Server, parseQuery(questions[i], true))
+						if !strings.Contains(replyText(m), want) {
+							t.Errorf("%s: got\n%s\nwant %s", questions[i], replyText(m), want)
+						}
+					}
+					s.running.Wait()
+				})
+			})
+		}
+	}
+}
+
+// forwardingWithAttempts returns the Forwarding of a node whose queries to the cluster DNS are sent
+// twice and fail when neither is answered in the time.
+func (c *clusterDNS) forwardingWithAttempts(t *testing.T, timeout time.Duration) Forwarding {
+	exchange := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+		for range 2 {
+			if !c.down.Load() {
+				return c.exchange(ctx, m)
+			}
+			time.Sleep(timeout)
+		}
+		return nil, errUnreachable
+	}
+	f := c.forwarding(t, unreachable)
+	f.Expander = exchange
+	for i := range f.Stubs {
+		f.Stubs[i].Exchange = exchange
+	}
+	return f
+}

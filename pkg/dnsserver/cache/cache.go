@@ -223,7 +223,7 @@ type PutOptions struct {
 	Generation Generation
 
 	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
-	// DefaultRetryInterval.
+	// DefaultRetryInterval. A failure is not cached for longer.
 	RetryInterval time.Duration
 
 	// Cause is why a failure failed, in the caller's numbers. Hits return it.
@@ -248,6 +248,8 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 		ttl = min(ttl, seconds(c.cfg.MaxTTL))
 	case denial:
 		ttl = min(ttl, seconds(c.cfg.MaxDenial))
+	case failure:
+		ttl = min(ttl, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval)))
 	}
 	if kind == uncacheable || ttl == 0 {
 		return false
