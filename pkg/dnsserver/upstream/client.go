@@ -95,8 +95,12 @@ func (c *Client) wake() {
 
 // Status is the state of a server.
 type Status struct {
-	Server  Server
-	Down    bool // two or more consecutive failures; a server that is silent is not Down yet
+	Server Server
+
+	// Down is set after two or more consecutive failures. A server that was silent while one
+	// query waited is tried last and probed, too, but is not Down: it may only be slow.
+	Down bool
+
 	Looping bool // in a forwarding loop: not used
 }
 

@@ -34,7 +34,8 @@ type server struct {
 	conn       *streamConn
 }
 
-// isDown reports whether s is tried after the others: after failures, and while it is silent.
+// isDown reports whether s is tried after the others and probed: after failures, which Status.Down
+// reports as well, and while it is silent.
 func (s *server) isDown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
