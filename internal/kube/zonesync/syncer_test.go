@@ -75,6 +75,7 @@ type apiServer struct {
 	*kubeapi.Server
 	t           testing.TB
 	unreachable atomic.Bool // connections are refused
+	attempts    atomic.Int64
 }
 
 func newAPIServer(t testing.TB, objects ...kubeapi.Object) *apiServer {
@@ -93,6 +94,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.attempts.Add(1)
 	if s.unreachable.Load() {
 		return nil, syscall.ECONNREFUSED
 	}
@@ -298,6 +300,54 @@ func TestSyncer_Unreachable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSyncer_Flapping: an API server that works for a second and fails in the next one, for ten
+// minutes, removes no name. It gets at most one request a second for each resource, and the names are
+// those of the cluster soon after it works again.
+func TestSyncer_Flapping(t *testing.T) {
+	const flaps, resources = 300, 3
+	for name, fail := range map[string]func(*apiServer, bool){
+		"connections are refused": func(s *apiServer, down bool) { s.unreachable.Store(down) },
+		"internal errors":         func(s *apiServer, down bool) { setFault(s, down, kubeapi.Fail) },
+		"forbidden":               func(s *apiServer, down bool) { setFault(s, down, kubeapi.Forbid) },
+		"replies that end early":  func(s *apiServer, down bool) { setFault(s, down, kubeapi.Truncate) },
+		"watches end":             func(*apiServer, bool) {},
+		"versions are forgotten":  func(s *apiServer, _ bool) { s.Forget() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, s *apiServer, r *running) {
+				r.want("web.shop.svc", "10.96.0.1")
+				begin := s.attempts.Load()
+				for i := range flaps {
+					fail(s, true)
+					s.CutWatches()
+					time.Sleep(time.Second)
+					r.want("web.shop.svc", "10.96.0.1")
+					s.Apply(newService("shop", "api", fmt.Sprintf("10.96.1.%d", i%200)))
+					fail(s, false)
+					time.Sleep(time.Second)
+					r.want("web.shop.svc", "10.96.0.1")
+					r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+				}
+				if n := s.attempts.Load() - begin; n > 2*flaps*resources {
+					t.Errorf("%d requests for %d resources in %d seconds", n, resources, 2*flaps)
+				}
+				s.Delete(newService("shop", "web"))
+				time.Sleep(20 * time.Second)
+				r.want("web.shop.svc", "nxdomain")
+				r.want("api.shop.svc", fmt.Sprintf("10.96.1.%d", (flaps-1)%200))
+			})
+		})
+	}
+}
+
+// setFault lets f answer all requests while the API server is down.
+func setFault(s *apiServer, down bool, f http.HandlerFunc) {
+	if !down {
+		f = nil
+	}
+	s.SetFault(f)
 }
 
 func TestSyncer_Bookmark(t *testing.T) {
