@@ -14,8 +14,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 )
 
 // The well-behaved client: a resolver library that sends a query again after resend, attempts
@@ -65,7 +67,11 @@ type lookup struct {
 type result struct {
 	sent, right [numKinds]int
 	wrong       []string // the first few
-	times       []time.Duration
+	times       [numKinds][]time.Duration
+
+	// delays are times in which the client has waited for a processor: between the arrival of
+	// a reply at its socket and its reading it. They are not part of times.
+	delays []time.Duration
 }
 
 // merge adds the result of another run.
@@ -73,21 +79,24 @@ func (r *result) merge(other *result) {
 	for k := range numKinds {
 		r.sent[k] += other.sent[k]
 		r.right[k] += other.right[k]
+		r.times[k] = append(r.times[k], other.times[k]...)
 	}
 	r.wrong = append(r.wrong, other.wrong...)
-	r.times = append(r.times, other.times...)
+	r.delays = append(r.delays, other.delays...)
 }
 
 // rate returns the share of right replies for a kind of names.
 func (r *result) rate(k kind) float64 { return float64(r.right[k]) / float64(max(1, r.sent[k])) }
 
 // quantile returns the time that the share q of right replies took at most.
-func (r *result) quantile(q float64) time.Duration {
-	if len(r.times) == 0 {
+func (r *result) quantile(q float64) time.Duration { return quantile(slices.Concat(r.times[:]...), q) }
+
+func quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
 		return 0
 	}
-	slices.Sort(r.times)
-	return r.times[int(q*float64(len(r.times)-1))]
+	slices.Sort(times)
+	return times[int(q*float64(len(times)-1))]
 }
 
 // client is a running client.
@@ -110,6 +119,9 @@ func run(t *testing.T, to netip.AddrPort, duration time.Duration, pace float64) 
 	}
 	defer conn.Close()
 	_ = conn.SetReadBuffer(4 << 20)
+	if err := stampArrivals(conn); err != nil {
+		t.Fatal(err)
+	}
 	c := &client{to: to, conn: conn, pending: map[uint16]*lookup{}}
 	received := make(chan struct{})
 	go func() {
@@ -200,7 +212,7 @@ func (c *client) send(id uint16, l *lookup, now time.Time) {
 	}
 	c.pending[id] = l
 	c.result.sent[l.kind]++
-	l.first = now
+	l.first = time.Now()
 	c.sendLocked(l, now)
 }
 
@@ -220,18 +232,18 @@ func (c *client) resend(now time.Time) int {
 		case l.sent < attempts:
 			c.sendLocked(l, now)
 		default:
-			c.endLocked(id, l, "no reply")
+			c.endLocked(id, l, "no reply", now)
 		}
 	}
 	return len(c.pending)
 }
 
-// endLocked ends a lookup; problem is "" if the reply is right.
-func (c *client) endLocked(id uint16, l *lookup, problem string) {
+// endLocked ends a lookup at a time; problem is "" if the reply is right.
+func (c *client) endLocked(id uint16, l *lookup, problem string, now time.Time) {
 	delete(c.pending, id)
 	if problem == "" {
 		c.result.right[l.kind]++
-		c.result.times = append(c.result.times, time.Since(l.first))
+		c.result.times[l.kind] = append(c.result.times[l.kind], now.Sub(l.first))
 	} else if len(c.result.wrong) < 5 {
 		c.result.wrong = append(c.result.wrong, l.name+": "+problem)
 	}
@@ -239,9 +251,9 @@ func (c *client) endLocked(id uint16, l *lookup, problem string) {
 
 // receive reads replies until the read deadline.
 func (c *client) receive() {
-	buf := make([]byte, dns.MaxMsgSize)
+	buf, control := make([]byte, dns.MaxMsgSize), make([]byte, 128)
 	for {
-		n, err := c.conn.Read(buf)
+		n, controlLen, _, _, err := c.conn.ReadMsgUDPAddrPort(buf, control)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
@@ -249,12 +261,43 @@ func (c *client) receive() {
 		if err != nil || m.Unpack(buf[:n]) != nil {
 			continue // an ICMP error; a query without a right reply is counted at its end
 		}
+		read := time.Now()
+		arrived := arrival(control[:controlLen], read)
 		c.mu.Lock()
 		if l := c.pending[m.Id]; l != nil {
-			c.endLocked(m.Id, l, l.problem(m))
+			c.endLocked(m.Id, l, l.problem(m), arrived)
+			c.result.delays = append(c.result.delays, read.Sub(arrived))
 		}
 		c.mu.Unlock()
 	}
+}
+
+// stampArrivals lets the kernel record when each datagram arrives. The client, the hostile one and
+// the servers share the processors: the client may read a reply some milliseconds after it has arrived.
+func stampArrivals(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var optErr error
+	err = raw.Control(func(fd uintptr) { optErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
+	return errors.Join(err, optErr)
+}
+
+// arrival returns when a datagram with the control messages arrived, or else the time at which it
+// was read.
+func arrival(control []byte, read time.Time) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return read
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS {
+			t := (*unix.Timespec)(unsafe.Pointer(&m.Data[0]))
+			return read.Add(-read.Round(0).Sub(time.Unix(t.Unix()))) // with the monotonic clock of read
+		}
+	}
+	return read
 }
 
 // problem returns what is wrong with a reply, or "".
