@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,23 +16,38 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
-func client(t *testing.T, url, contentType string) kubernetes.Interface {
+// coreClient returns a client of the core group. The clientset of client-go, with all groups, would
+// add 230 packages to each build of the tests.
+func coreClient(t *testing.T, cfg *rest.Config) rest.Interface {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: contentType}})
+	cfg.QPS = -1
+	c, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Service{}, &corev1.ServiceList{},
+		&corev1.Namespace{}, &corev1.Node{}, &corev1.Secret{}, &corev1.SecretList{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// remote returns a client of the API at url that sends and accepts a content type.
+func remote(t *testing.T, url, contentType string) rest.Interface {
+	t.Helper()
+	return coreClient(t, &rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: contentType}})
+}
+
+// podsOf lists and watches the pods of a namespace, "" for all, that a selector selects.
+func podsOf(c rest.Interface, namespace, selector string) *cache.ListWatch {
+	return cache.NewListWatchFromClient(c, "pods", namespace, fields.ParseSelectorOrDie(selector))
 }
 
 func start(t *testing.T, s *kubeapi.Server) string {
@@ -66,17 +82,16 @@ func TestServer_Informer(t *testing.T) {
 			t.Parallel()
 			s := kubeapi.New()
 			s.Apply(service("web", "10.96.0.1"), service("db", "10.96.0.2"))
-			factory := informers.NewSharedInformerFactory(client(t, start(t, s), format), 0)
-			lister := factory.Core().V1().Services().Lister().Services("shop")
-			informer := factory.Core().V1().Services().Informer()
+			services := cache.NewListWatchFromClient(remote(t, start(t, s), format), "services", metav1.NamespaceAll, fields.Everything())
+			informer := cache.NewSharedInformer(services, &corev1.Service{}, 0)
+			var running sync.WaitGroup
 			ctx, cancel := context.WithCancel(t.Context())
-			t.Cleanup(func() { cancel(); factory.Shutdown() })
-			factory.StartWithContext(ctx)
-			factory.WaitForCacheSync(ctx.Done())
+			t.Cleanup(func() { cancel(); running.Wait() })
+			running.Go(func() { informer.RunWithContext(ctx) })
 
 			want := func(name, ip string) {
 				t.Helper()
-				eventually(t, func() error { return compareIP(lister, name, ip) })
+				eventually(t, func() error { return compareIP(informer.GetStore(), name, ip) })
 			}
 			want("web", "10.96.0.1")
 			want("db", "10.96.0.2")
@@ -113,15 +128,17 @@ func TestServer_Informer(t *testing.T) {
 }
 
 // compareIP returns an error unless the Service has the IP, or does not exist if ip is "".
-func compareIP(lister corelisters.ServiceNamespaceLister, name, ip string) error {
-	o, err := lister.Get(name)
-	switch {
-	case apierrors.IsNotFound(err) && ip == "":
-		return nil
-	case err != nil:
+func compareIP(services cache.Store, name, ip string) error {
+	o, found, err := services.GetByKey("shop/" + name)
+	if err != nil {
 		return err
-	case o.Spec.ClusterIP != ip:
-		return fmt.Errorf("%s has %s, want %s", name, o.Spec.ClusterIP, ip)
+	}
+	got := ""
+	if found {
+		got = o.(*corev1.Service).Spec.ClusterIP
+	}
+	if got != ip {
+		return fmt.Errorf("%s has the address %q, want %q", name, got, ip)
 	}
 	return nil
 }
@@ -143,6 +160,25 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
+func listPods(t *testing.T, pods *cache.ListWatch) (*corev1.PodList, error) {
+	list, err := pods.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.(*corev1.PodList), nil
+}
+
+// watchPods starts a watch, which ends with the test.
+func watchPods(t *testing.T, pods *cache.ListWatch, options metav1.ListOptions) watch.Interface {
+	t.Helper()
+	w, err := pods.WatchWithContext(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
 // wantEvent receives an event of a pod.
 func wantEvent(t *testing.T, w watch.Interface, kind watch.EventType, name string) {
 	t.Helper()
@@ -159,18 +195,12 @@ func TestWatch_Selector(t *testing.T) {
 			t.Parallel()
 			s := kubeapi.New()
 			s.Apply(pod("here", "n1"), pod("there", "n2"))
-			pods := client(t, start(t, s), format).CoreV1().Pods(metav1.NamespaceAll)
-			selector := metav1.ListOptions{FieldSelector: "spec.nodeName=n1"}
-			list, err := pods.List(t.Context(), selector)
+			pods := podsOf(remote(t, start(t, s), format), metav1.NamespaceAll, "spec.nodeName=n1")
+			list, err := listPods(t, pods)
 			if err != nil || len(list.Items) != 1 || list.Items[0].Name != "here" {
 				t.Fatal(list, err)
 			}
-			selector.ResourceVersion = list.ResourceVersion
-			w, err := pods.Watch(t.Context(), selector)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.Stop()
+			w := watchPods(t, pods, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			s.Apply(pod("there", "n2"), pod("there", "n1"), pod("here", "n1"), pod("here", "n2"))
 			wantEvent(t, w, watch.Added, "there")
 			wantEvent(t, w, watch.Modified, "here")
@@ -183,11 +213,7 @@ func TestWatch_Selector(t *testing.T) {
 func TestWatch_Replaced(t *testing.T) {
 	s := kubeapi.New()
 	s.Apply(pod("p", "n1"))
-	w, err := client(t, start(t, s), runtime.ContentTypeProtobuf).CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	w := watchPods(t, podsOf(remote(t, start(t, s), runtime.ContentTypeProtobuf), "shop", ""), metav1.ListOptions{})
 	wantEvent(t, w, watch.Added, "p")
 	next := pod("p", "n1")
 	next.UID = "another"
@@ -198,23 +224,19 @@ func TestWatch_Replaced(t *testing.T) {
 
 // local returns a client without a socket: a test in a synctest bubble can tell when
 // nothing more happens.
-func local(t *testing.T, s *kubeapi.Server) kubernetes.Interface {
+func local(t *testing.T, s *kubeapi.Server) rest.Interface {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return coreClient(t, &rest.Config{Host: "http://api.invalid", Transport: kubeapi.Transport(s)})
 }
 
 func TestServer_Hold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kubeapi.New()
 		s.Apply(pod("p", "n1"))
-		pods := local(t, s).CoreV1().Pods("shop")
+		pods := podsOf(local(t, s), "shop", "")
 		release, listed := s.Hold("pods"), false
 		go func() {
-			list, err := pods.List(t.Context(), metav1.ListOptions{})
+			list, err := listPods(t, pods)
 			listed = err == nil && len(list.Items) == 1
 		}()
 		time.Sleep(time.Hour)
@@ -232,11 +254,7 @@ func TestServer_StopEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kubeapi.New()
 		s.Apply(pod("p", "n1"))
-		w, err := local(t, s).CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
+		w := watchPods(t, podsOf(local(t, s), "shop", ""), metav1.ListOptions{AllowWatchBookmarks: true})
 		wantEvent(t, w, watch.Added, "p")
 		s.Bookmark("services")
 		s.Bookmark("pods")
@@ -256,18 +274,19 @@ func TestServer_SetFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kubeapi.New()
 		s.Apply(pod("p", "n1"))
-		pods := local(t, s).CoreV1().Pods("shop")
+		api := local(t, s)
+		pods := podsOf(api, "shop", "")
 		s.DisableStreamingLists()
 		streaming := metav1.ListOptions{SendInitialEvents: new(true),
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
-		if _, err := pods.Watch(t.Context(), streaming); !apierrors.IsInvalid(err) {
+		if _, err := pods.WatchWithContext(t.Context(), streaming); !apierrors.IsInvalid(err) {
 			t.Errorf("streaming list: %v", err)
 		}
 		s.SetFault(kubeapi.Fail, "get")
-		if _, err := pods.List(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := listPods(t, pods); err != nil {
 			t.Errorf("list: %v", err)
 		}
-		if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsInternalError(err) {
+		if err := api.Get().Namespace("shop").Resource("pods").Name("p").Do(t.Context()).Error(); !apierrors.IsInternalError(err) {
 			t.Errorf("get: %v", err)
 		}
 	})
@@ -277,27 +296,36 @@ func TestServer_Rejects(t *testing.T) {
 	s := kubeapi.New()
 	s.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
-	api := client(t, start(t, s), runtime.ContentTypeJSON)
+	url := start(t, s)
+	api := remote(t, url, runtime.ContentTypeJSON)
+	slices, err := client.New(&rest.Config{Host: url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
+		discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx := t.Context()
-	if ns, err := api.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}); err != nil || ns.UID == "" {
+	var ns corev1.Namespace
+	if err := api.Get().Resource("namespaces").Name("kube-system").Do(ctx).Into(&ns); err != nil || ns.UID == "" {
 		t.Error(ns, err)
 	}
-	if list, err := api.DiscoveryV1().EndpointSlices("other").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+	var list discoveryv1.EndpointSliceList
+	if err := slices.Get().Namespace("other").Resource("endpointslices").Do(ctx).Into(&list); err != nil || len(list.Items) != 0 {
 		t.Error(list, err)
 	}
-	if _, err := api.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if err := api.Get().Resource("nodes").Name("n1").Do(ctx).Error(); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
-	if _, err := api.CoreV1().Secrets("shop").List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+	if err := api.Get().Namespace("shop").Resource("secrets").Do(ctx).Error(); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
 	s.SetFault(kubeapi.Forbid)
-	if _, err := api.CoreV1().Services("").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if err := api.Get().Resource("services").Do(ctx).Error(); !apierrors.IsForbidden(err) {
 		t.Error(err)
 	}
 	s.SetFault(nil)
 	s.Forget()
-	w, err := api.CoreV1().Services("").Watch(ctx, metav1.ListOptions{ResourceVersion: "7"})
+	expired := metav1.ListOptions{ResourceVersion: "7", Watch: true}
+	w, err := api.Get().Resource("services").VersionedParams(&expired, metav1.ParameterCodec).Watch(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,19 +344,19 @@ func TestServer_Rejects(t *testing.T) {
 func TestWatch_Expired(t *testing.T) {
 	const logSize = 50_000
 	s := kubeapi.New()
-	api := client(t, start(t, s), runtime.ContentTypeProtobuf)
+	pods := podsOf(remote(t, start(t, s), runtime.ContentTypeProtobuf), metav1.NamespaceAll, "")
 	changes := 0
 	change := func() {
 		s.Apply(pod("p", fmt.Sprint(changes)))
 		changes++
 	}
 	change()
-	first, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	first, err := listPods(t, pods)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := func() watch.Event {
-		w, err := api.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
+		w, err := pods.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
 		if err != nil {
 			t.Fatal(err)
 		}
