@@ -84,9 +84,21 @@ func objects(t *testing.T, text string) map[string]map[string]any {
 	return found
 }
 
+// allowed are the values of Kubernetes' own fields, by their keys.
+var allowed = map[string][]string{
+	"pullPolicy":     {"Always", "IfNotPresent", "Never"},
+	"ipFamilyPolicy": {"SingleStack", "PreferDualStack", "RequireDualStack"},
+}
+
 // schemaOf returns the JSON schema of a value: the keys and types of values.yaml, and no
 // others. What is empty there, and Kubernetes' own structures, may have any content.
 func schemaOf(key string, value any) map[string]any {
+	if words, found := allowed[key]; found {
+		return map[string]any{"enum": words}
+	}
+	if key == "maxUnavailable" {
+		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%$"}
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		schema := map[string]any{"type": "object"}
@@ -107,11 +119,9 @@ func schemaOf(key string, value any) map[string]any {
 	case bool:
 		return map[string]any{"type": "boolean"}
 	case string:
-		if !strings.HasSuffix(value, "%") {
-			return map[string]any{"type": "string"}
-		}
+		return map[string]any{"type": "string"}
 	}
-	return map[string]any{"type": []string{"integer", "string"}} // numbers, and percentages of Kubernetes
+	return map[string]any{"type": "integer", "minimum": 0}
 }
 
 // TestSchema checks that values.schema.json describes values.yaml.
@@ -142,12 +152,29 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestSchema_Misspelled checks that a value that nothing reads is refused.
-func TestSchema_Misspelled(t *testing.T) {
-	for _, set := range []string{"dns.replica=3", "nodecache.enabled=true", "image.tagg=x", "dns.enabled=maybe"} {
-		if _, err := helm(t, "template", "dnsconfigurer", chartDir, "--set", set); err == nil || !strings.Contains(err.Error(), "schema") {
-			t.Errorf("--set %s: %v, want an error about the schema", set, err)
+// TestSchema_Rejects checks that a value that nothing reads, and one that the API server would
+// refuse only when the release is installed, are refused with their key.
+func TestSchema_Rejects(t *testing.T) {
+	for set, want := range map[string]string{
+		"dns.replica=3":                             "'replica'",
+		"nodecache.enabled=true":                    "'nodecache'",
+		"image.tagg=x":                              "'tagg'",
+		"dns.enabled=maybe":                         "/dns/enabled",
+		"dns.replicas=-1":                           "/dns/replicas",
+		"dns.replicas=two":                          "/dns/replicas",
+		"webhook.replicas=1.5":                      "/webhook/replicas",
+		"agent.maxUnavailable=ten":                  "/agent/maxUnavailable",
+		"dns.podDisruptionBudget.maxUnavailable=-1": "/dns/podDisruptionBudget/maxUnavailable",
+		"image.pullPolicy=Sometimes":                "/image/pullPolicy",
+		"dns.service.ipFamilyPolicy=IPv6":           "/dns/service/ipFamilyPolicy",
+	} {
+		_, err := helm(t, "template", "dnsconfigurer", chartDir, "--set", set)
+		if err == nil || !strings.Contains(err.Error(), "schema") || !strings.Contains(err.Error(), want) {
+			t.Errorf("--set %s: %v, want an error of the schema about %s", set, err, want)
 		}
+	}
+	for _, set := range []string{"dns.replicas=0", "agent.maxUnavailable=25%", "agent.maxUnavailable=1"} {
+		render(t, "", "--set", set)
 	}
 }
 
@@ -315,6 +342,15 @@ func TestChart_Values(t *testing.T) {
 		"clusterDomain=two words":                                     "clusterDomain: ",
 		"policies.allowedOverrides={Nothing}":                         "policies.allowedOverrides: ",
 		"clusterDNSAddress=x":                                         "clusterDNSAddress: ",
+		"clusterDNSAddress=10.96.0.256":                               "clusterDNSAddress: ",
+		"clusterDNSAddress=10.96.0":                                   "clusterDNSAddress: ",
+		"clusterDNSAddress=abc":                                       "clusterDNSAddress: ",
+		"image.digest=aaaa":                                           "image.digest: ",
+		"nodeCache.enabled=true,nodeCache.listen={169.254.20.10}":     "nodeCache.listen: ",
+		"nodeCache.enabled=true,nodeCache.listen={}":                  "nodeCache.listen: ",
+		"nodeCache.enabled=true,nodeCache.http=localhost":             "nodeCache.http: ",
+		"clusterDNSAddress=10.96.0.10.":                               "clusterDNSAddress: ",
+		"agent.enabled=true,agent.startupTaint=NoSchedule":            "agent.startupTaint: ",
 		"dns.networkPolicy.enabled=true":                              "dns.networkPolicy.apiServer: ",
 		"webhook.enabled=true,webhook.networkPolicy.enabled=true":     "webhook.networkPolicy.apiServerCIDRs: ",
 		"webhook.enabled=true,webhook.certificate.source=x":           "webhook.certificate.source: ",

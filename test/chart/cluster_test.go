@@ -107,8 +107,8 @@ func TestCluster_DryRun(t *testing.T) {
 	}
 }
 
-// previousChart returns a copy of the chart with an older version, other defaults, and one
-// component more.
+// previousChart returns a copy of the chart with an older version and other defaults: no release has
+// a chart yet.
 func previousChart(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "dnsconfigurer")

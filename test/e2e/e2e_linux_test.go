@@ -58,7 +58,8 @@ func (c *cluster) logPods(t *testing.T) {
 
 const currentChart = "../../deploy/chart"
 
-// previousChart returns a copy of the chart, in dir, with an older version and other defaults.
+// previousChart returns a copy of the chart, in dir, with an older version and other defaults: no
+// release has a chart yet.
 func previousChart(t *testing.T, dir string) string {
 	t.Helper()
 	previous := filepath.Join(dir, "previous-chart")

@@ -217,13 +217,47 @@ kind: WebhookConfiguration
 {{ mergeOverwrite $config (deepCopy .Values.webhook.config) | toYaml }}
 {{- end }}
 
+{{- /* Regular expressions for IP addresses. The servers check the details of IPv6. */}}
+{{- define "dnsconfigurer.ipv4" -}}
+{{- $octet := "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])" }}
+{{- printf "(%s[.]){3}%s" $octet $octet }}
+{{- end }}
+
+{{- define "dnsconfigurer.ipv6" -}}
+[0-9a-fA-F]*:[0-9a-fA-F:.]+
+{{- end }}
+
+{{- define "dnsconfigurer.nodeCache.validate" -}}
+{{- if not .Values.nodeCache.listen }}
+{{- fail "nodeCache.listen: want at least one address with its port, such as 169.254.20.10:53" }}
+{{- end }}
+{{- $listen := printf "^(%s|[[]%s[]]):[0-9]+$" (include "dnsconfigurer.ipv4" .) (include "dnsconfigurer.ipv6" .) }}
+{{- range .Values.nodeCache.listen }}
+{{- if not (regexMatch $listen .) }}
+{{- fail (printf "nodeCache.listen: %q: want an address with its port, such as 169.254.20.10:53 or [fd00::10]:53" .) }}
+{{- end }}
+{{- end }}
+{{- if not (regexMatch ":[0-9]+$" .Values.nodeCache.http) }}
+{{- fail (printf "nodeCache.http: %q: want an address with its port, such as 127.0.0.1:9353: the probes need it" .Values.nodeCache.http) }}
+{{- end }}
+{{- end }}
+
 {{- /* Fails for values that the schema cannot describe. */}}
 {{- define "dnsconfigurer.validate" -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.clusterDomain) }}
 {{- fail (printf "clusterDomain: %q: want a domain such as cluster.local" .Values.clusterDomain) }}
 {{- end }}
-{{- if not (regexMatch "^[0-9a-f.:]+$" .Values.clusterDNSAddress) }}
-{{- fail (printf "clusterDNSAddress: %q: want an IP address" .Values.clusterDNSAddress) }}
+{{- if not (regexMatch (printf "^(%s|%s)$" (include "dnsconfigurer.ipv4" .) (include "dnsconfigurer.ipv6" .)) .Values.clusterDNSAddress) }}
+{{- fail (printf "clusterDNSAddress: %q: want an IP address such as 10.96.0.10" .Values.clusterDNSAddress) }}
+{{- end }}
+{{- if and .Values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .Values.image.digest)) }}
+{{- fail (printf "image.digest: %q: want sha256: and 64 hexadecimal digits" .Values.image.digest) }}
+{{- end }}
+{{- if .Values.nodeCache.enabled }}
+{{- include "dnsconfigurer.nodeCache.validate" . }}
+{{- end }}
+{{- if and .Values.agent.startupTaint (not (regexMatch "^[^=:]+(=[^:]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$" .Values.agent.startupTaint)) }}
+{{- fail (printf "agent.startupTaint: %q: want KEY=VALUE:EFFECT or KEY:EFFECT, such as dnsconfigurer.dev/agent-not-ready:NoSchedule" .Values.agent.startupTaint) }}
 {{- end }}
 {{- if .Values.agent.config.startupTaint }}
 {{- fail "agent.config.startupTaint: set agent.startupTaint, which also gives the agent the rights and the toleration that it needs" }}
