@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is one line of `go test -json` (cmd/test2json).
@@ -31,6 +32,7 @@ type summary struct {
 	out     io.Writer
 	verbose bool
 
+	cpu     time.Duration   // of the command and the processes that it waited for
 	output  map[id][]string // of running tests
 	passed  int
 	failed  []id // tests, and packages that failed without a failed test

@@ -11,8 +11,9 @@
 // totals. With -v it also prints what passing tests logged. With -name it records
 // the result in a directory.
 //
-// In the second form it prints the recorded results of all suites. A suite without a
-// record has failed.
+// In the second form it prints the recorded results of all suites, with their time and that of the
+// CPUs: a suite that builds takes twice its time of two CPUs, and one that waits takes little. A
+// suite without a record has failed.
 //
 // A skip on Linux as root is a failure: everything can run there, so a skip means
 // that a test got lost. A suite in which no test passed is a failure too.
@@ -55,7 +56,7 @@ func runSuite(command []string, name, reports string, verbose bool) error {
 	s := newSummary(os.Stdout, verbose)
 	err := s.run(command)
 	r := s.report(err, runtime.GOOS == "linux" && os.Geteuid() == 0)
-	r.Name, r.Seconds = name, time.Since(start).Seconds()
+	r.Name, r.Seconds, r.CPUSeconds = name, time.Since(start).Seconds(), s.cpu.Seconds()
 	if reports != "" {
 		err = r.write(reports)
 	} else {
@@ -79,5 +80,9 @@ func (s *summary) run(command []string) error {
 	if readErr != nil {
 		_, _ = io.Copy(io.Discard, out) // the command must not block on a full pipe
 	}
-	return errors.Join(readErr, cmd.Wait())
+	err = errors.Join(readErr, cmd.Wait())
+	if p := cmd.ProcessState; p != nil {
+		s.cpu = p.UserTime() + p.SystemTime()
+	}
+	return err
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -77,10 +78,18 @@ func TestRun_FailingCommand(t *testing.T) {
 	}
 }
 
+// TestRun_CPU: the time of a process that the command has waited for counts.
+func TestRun_CPU(t *testing.T) {
+	s := newSummary(io.Discard, false)
+	if err := s.run([]string{"sh", "-c", "head -c 500000000 /dev/zero | wc -c >/dev/null"}); err != nil || s.cpu == 0 {
+		t.Errorf("%v of the CPUs, error %v", s.cpu, err)
+	}
+}
+
 func TestPrintTotal(t *testing.T) {
 	dir := t.TempDir()
 	for _, r := range []report{
-		{Name: "good", Passed: 12, Seconds: 61.2},
+		{Name: "good", Passed: 12, Seconds: 61.2, CPUSeconds: 119.6},
 		{Name: "bad", Passed: 3, Failed: []string{"p TestA", "p TestB/x"}, Skipped: 1, Reason: "tests failed", Seconds: 5},
 	} {
 		if err := r.write(dir); err != nil {
@@ -98,10 +107,10 @@ func TestPrintTotal(t *testing.T) {
 	}
 	got := strings.ReplaceAll(out.String(), dir, "DIR")
 	want := `
-suite  result  passed  failed  skipped  time
-good   ok      12      0       0        1m1s
-bad    FAILED  3       2       1        5s
-lost   FAILED  0       0       0        0s
+suite  result  passed  failed  skipped  time  CPU
+good   ok      12      0       0        1m1s  2m0s
+bad    FAILED  3       2       1        5s    0s
+lost   FAILED  0       0       0        0s    0s
 bad failed: tests failed
     p TestA
     p TestB/x

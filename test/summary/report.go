@@ -16,12 +16,13 @@ import (
 
 // report is the result of one suite.
 type report struct {
-	Name    string
-	Passed  int
-	Skipped int
-	Failed  []string // tests and packages
-	Reason  string   // why the suite failed; "": it passed
-	Seconds float64
+	Name       string
+	Passed     int
+	Skipped    int
+	Failed     []string // tests and packages
+	Reason     string   // why the suite failed; "": it passed
+	Seconds    float64
+	CPUSeconds float64
 }
 
 func (r report) failure() error {
@@ -59,15 +60,15 @@ func readReport(dir, name string) report {
 // is not nil if a suite failed.
 func printTotal(out io.Writer, dir string, suites []string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nsuite\tresult\tpassed\tfailed\tskipped\ttime")
+	fmt.Fprintln(w, "\nsuite\tresult\tpassed\tfailed\tskipped\ttime\tCPU")
 	var failed []report
 	for _, name := range suites {
 		r, result := readReport(dir, name), "ok"
 		if r.Reason != "" {
 			failed, result = append(failed, r), "FAILED"
 		}
-		took := time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%v\n", r.Name, result, r.Passed, len(r.Failed), r.Skipped, took)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%v\t%v\n", r.Name, result, r.Passed, len(r.Failed), r.Skipped,
+			rounded(r.Seconds), rounded(r.CPUSeconds))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -82,4 +83,8 @@ func printTotal(out io.Writer, dir string, suites []string) error {
 		return fmt.Errorf("%d of %d suites failed", len(failed), len(suites))
 	}
 	return nil
+}
+
+func rounded(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 }
