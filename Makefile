@@ -17,7 +17,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release help demo test test-real test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
@@ -46,19 +46,27 @@ help: ## list the commands
 demo: build ## show the product in two minutes
 	@bash examples/demo.sh
 
-# The soak takes ten minutes and little of the machine: the suites of test-real run
-# beside it. test-faults measures time, so it runs alone.
-EARLY := lint test-unit test-faults test-hostile
-REAL  := test-leaks test-cluster test-kubelet test-apiserver test-dns test-release test-chart test-e2e
+# test-faults and test-hostile measure time, so they run alone. The soak takes ten minutes and little
+# of the machine: the suites of test-real build beside it. When it ends, most is built, and these
+# wait for kubelets more than they work: two suites that measure no time follow it.
+EARLY  := lint test-unit test-faults test-hostile
+BESIDE := test-soak test-leaks test-release
+REAL   := test-cluster test-kubelet test-apiserver test-dns test-chart test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
 	@for suite in $(EARLY); do $(MAKE) --no-print-directory $$suite; done; \
-	$(MAKE) --no-print-directory -k -j2 -Otarget test-soak test-real; \
-	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) test-soak; status=$$?; \
+	$(MAKE) --no-print-directory -k -j2 -Otarget test-beside test-real; \
+	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) $(BESIDE); status=$$?; \
 	echo "all suites took $$((SECONDS / 60)) minutes"; exit $$status
 
 test-real: ## run the suites with real components, one after another because their builds need the machine
-	@failed=; for suite in $(REAL); do $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
+	@$(call each,$(REAL))
+
+test-beside: ## run the suites that can run beside test-real
+	@$(call each,$(BESIDE))
+
+# The command that makes targets one after another, also after a failure.
+each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # The race detector needs a C compiler; so do the C programs of test/libc. All tests of the packages
