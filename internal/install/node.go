@@ -155,7 +155,11 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 			n.KubeletUnit)
 		return nil
 	}
-	return n.bypass(e).End()
+	if err := n.bypass(e).End(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
+	return nil
 }
 
 func writeEdits(out io.Writer, edits []Edit) {
