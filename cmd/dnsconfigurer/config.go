@@ -47,10 +47,14 @@ func configDefaultsCommand() *cobra.Command {
 func configCheckCommand() *cobra.Command {
 	o := filecheck.Options{}
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check FILE|-",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
 		Long: `Check a configuration file for unknown fields, invalid values and missing fields. A
-missing field may be set by a flag of the server instead.
+missing field may be set by a flag of the server instead. - is standard input; relative paths in
+it start at the working directory.
+
+FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
+checked as with --no-files, because its paths are those of a container.
 
 For a ShimConfiguration, also build what the shim builds: the client of the API server with
 its certificates, the sockets and the directories.
@@ -66,16 +70,14 @@ AgentConfiguration change, and how (docs/node-rules.md).
 
 Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
-  dnsconfigurer config check /etc/dnsconfigurer/dns.yaml
+  dnsconfigurer config check deploy/cluster-dns/config.yaml
+  kubectl -n kube-system get configmap dnsconfigurer-dns -o yaml | dnsconfigurer config check -
   dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/ -R
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: usage.OneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
 				return err
-			}
-			if args[0] == "-" {
-				return usage.Errorf("want a FILE, got standard input: paths in the file are relative to it")
 			}
 			return reported(o.Run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},

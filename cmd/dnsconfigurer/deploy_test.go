@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,5 +126,16 @@ func TestDeploy_NodeCache(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+}
+
+// TestDeploy_ConfigMaps: config check accepts the ConfigMaps of the manifests as they are.
+func TestDeploy_ConfigMaps(t *testing.T) {
+	for _, path := range []string{"cluster-dns/config.yaml", "node-cache/config.yaml", "agent/config.yaml"} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{"config", "check", "../../deploy/" + path}, nil, &stdout, &stderr)
+		if code != exitOK || stdout.Len() > 0 || !strings.Contains(stderr.String(), "Configuration: no errors in its fields") {
+			t.Errorf("%s: exit code %d\n%s%s", path, code, &stdout, &stderr)
+		}
 	}
 }

@@ -33,8 +33,7 @@ The DNS servers are the addresses of the DNS Service and its endpoints, or those
 a node. A check that could not run is printed as not checked.
 
 With --kubelets it reads the configuration with which each kubelet runs, and with --exec the
-resolv.conf of running pods. Each
-needs a further permission: nodes/proxy and pods/exec.
+resolv.conf of running pods. Each needs a further permission: nodes/proxy and pods/exec.
 
 docs/doctor.md lists the checks and the permissions.
 

@@ -14,12 +14,13 @@ import (
 	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
 // files reads configuration files and detects changes. The zero value is ready for use. It is
 // not safe for concurrent use.
 type files struct {
+	given  map[string][]byte // texts that read returns instead of those on disk, by path
 	loaded map[string]digest // by path, when read was called
 	polled map[string]digest // by path, when changed was last called
 
@@ -38,6 +39,9 @@ func readDigest(path string) ([]byte, digest, error) {
 }
 
 func (f *files) read(path string) ([]byte, error) {
+	if data, ok := f.given[path]; ok {
+		return data, nil
+	}
 	data, d, err := readDigest(path)
 	f.record(path, d)
 	return data, err
@@ -96,18 +100,35 @@ func (f *files) changed() bool {
 	return f.settled && !maps.Equal(now, f.loaded)
 }
 
-// ReadKind returns the kind of the configuration file at path.
-func ReadKind(path string) (string, error) {
+// File is a configuration file whose text has been read.
+type File struct {
+	Path string // the text may be from elsewhere; relative paths in it start at the directory of Path
+	Text []byte
+}
+
+// ReadFile reads the configuration file at path.
+func ReadFile(path string) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", unreadable(path, err)
+		return File{}, unreadable(path, err)
 	}
-	t, err := v1alpha1.ReadTypeMeta(data)
+	return File{path, data}, nil
+}
+
+// Kind returns the kind of a file.
+func (f File) Kind() (string, error) {
+	t, err := v1alpha1.ReadTypeMeta(f.Text)
 	if err != nil {
-		return "", &kube.InputError{Location: kube.Location{File: path}, Err: err}
+		return "", f.Places().locate(err)
 	}
 	return t.Kind, nil
 }
+
+// Places returns the places of the fields of a file.
+func (f File) Places() *Places { return &Places{f.Path, document.NewPositions(f.Text)} }
+
+// files returns files that read f from its text.
+func (f File) files() files { return files{given: map[string][]byte{f.Path: f.Text}} }
 
 // unreadable returns the error of reading the file at path, without the system call.
 func unreadable(path string, err error) error {

@@ -5,7 +5,6 @@ package config
 
 import (
 	"errors"
-	"os"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -16,13 +15,6 @@ import (
 type Places struct {
 	file      string
 	positions *document.Positions // nil: not known
-}
-
-// ReadPlaces returns the places of the file at path. If it cannot be read, all fields are at
-// its beginning.
-func ReadPlaces(path string) *Places {
-	text, _ := os.ReadFile(path) // Source.Load reports the error
-	return &Places{path, document.NewPositions(text)}
 }
 
 // Of returns the position of a field, or of its closest existing parent. Fields of nodes, such

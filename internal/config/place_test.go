@@ -6,8 +6,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,11 +43,8 @@ func TestSource_ErrorLocations(t *testing.T) {
 			`3:1 mode | "Guess": want Generate, Force or Observe`, `4:1 lookupTimeout | "1h": want 100ms to 30s`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "shim.yaml")
-			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			_, err := ShimKind().FromFile(path).WithPlaces().Load()
+			const path = "shim.yaml"
+			_, err := ShimKind().FromText(File{path, []byte(tt.text)}).Load()
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -72,9 +67,9 @@ func TestSource_ErrorLocations(t *testing.T) {
 	}
 }
 
-// TestReadNode_UnknownKind: the error has the file and its field.
-func TestReadNode_UnknownKind(t *testing.T) {
-	_, err := ReadNode("a.yaml", v1alpha1.KindDNS)
+// TestFile_UnknownKind: the error has the file and its field.
+func TestFile_UnknownKind(t *testing.T) {
+	_, err := File{Path: "a.yaml"}.Node(v1alpha1.KindDNS)
 	in, ok := errors.AsType[*kube.InputError](err)
 	if !ok || in.File != "a.yaml" || in.Field != "kind" {
 		t.Errorf("%v", err)

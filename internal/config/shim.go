@@ -321,21 +321,18 @@ func (f *NodeFlags) LoadRules() (Node, *admission.Rules, error) {
 	return n, rules, err
 }
 
-// ReadNode returns the node that the file at path describes. Its kind is ShimConfiguration,
+// Node returns the node that a file describes. Its kind is ShimConfiguration,
 // AgentConfiguration or KubeletConfiguration.
-func ReadNode(path, kind string) (Node, error) {
+func (f File) Node(kind string) (Node, error) {
 	facts := nodeFacts{resolvConf: kube.DefaultResolvConf, domainOrigin: inField("clusterDomain")}
 	switch kind {
 	case v1alpha1.KindShim, v1alpha1.KindAgent:
-		c, err := explainKind(facts).FromFile(path).Load()
+		c, err := explainKind(facts).FromText(f).Load()
 		return c.Node, err
 	case kube.KubeletKind:
-		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: path}, v1alpha1.AutopathConfiguration{}, facts, &files{}, inField)
+		own := f.files()
+		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: f.Path}, v1alpha1.AutopathConfiguration{}, facts, &own, inField)
 	}
-	err := fmt.Errorf("is %q, want %s or %s", kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
-	hint := ""
-	if kind == "ConfigMap" {
-		hint = "write the configuration in its data to a file, and check that"
-	}
-	return Node{}, &kube.InputError{Location: ReadPlaces(path).At("kind"), Err: err, Hint: hint}
+	err := fmt.Errorf("is %q, want %s, %s or ConfigMap", kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	return Node{}, &kube.InputError{Location: f.Places().At("kind"), Err: err}
 }

@@ -34,9 +34,11 @@ func (k *Kind[C]) FromFile(path string) *Source[C] {
 	return &Source[C]{Kind: k, flags: pflag.NewFlagSet("", pflag.ContinueOnError), path: path}
 }
 
-// WithPlaces makes errors about the file begin with "file:line:column". It returns s.
-func (s *Source[C]) WithPlaces() *Source[C] {
-	s.positions = ReadPlaces(s.path).positions
+// FromText returns a source without flags, of a file that has been read. Errors about the file
+// begin with "file:line:column".
+func (k *Kind[C]) FromText(f File) *Source[C] {
+	s := k.FromFile(f.Path)
+	s.files, s.positions = f.files(), f.Places().positions
 	return s
 }
 

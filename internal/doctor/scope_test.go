@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -277,6 +278,30 @@ func TestDocumentation(t *testing.T) {
 			slices.Contains(c.whole, Kubelets) || slices.Contains(c.whole, PodFiles)
 		if !found[c.Code] && !needsMore {
 			t.Errorf("no fault tests %s", c.Code)
+		}
+	}
+}
+
+// TestIsNodeCache: a DaemonSet counts as a node cache only if its pods can have the address of one.
+func TestIsNodeCache(t *testing.T) {
+	own := map[string]string{"app.kubernetes.io/name": "dnsconfigurer-node-cache"}
+	for _, tt := range []struct {
+		namespace, name string
+		labels          map[string]string
+		hostNetwork     bool
+		want            bool
+	}{
+		{"kube-system", "node-local-dns", nil, true, true},
+		{"kube-system", "nodelocaldns", map[string]string{"k8s-app": "node-local-dns"}, true, true},
+		{"dns", "node-cache", own, true, true},
+		{"shop", "node-local-dns", nil, false, false},
+		{"shop", "cache", own, false, false},
+		{"kube-system", "kube-proxy", nil, true, false},
+	} {
+		d := appsv1.DaemonSet{}
+		d.Namespace, d.Name, d.Labels, d.Spec.Template.Spec.HostNetwork = tt.namespace, tt.name, tt.labels, tt.hostNetwork
+		if got := isNodeCache(&d); got != tt.want {
+			t.Errorf("%s/%s, labels %v, hostNetwork %t: %t, want %t", tt.namespace, tt.name, tt.labels, tt.hostNetwork, got, tt.want)
 		}
 	}
 }

@@ -215,9 +215,14 @@ func (v *view) corefileDomain() string {
 	return ""
 }
 
-// isNodeCache reports whether d is a DNS cache on each node.
+// isNodeCache reports whether d is a DNS cache on each node. A cache has the node's network, where
+// it adds its address; a DaemonSet of the same name without it cannot be reached there. Its
+// namespace does not matter: charts install it into any, and only privileged ones permit hostNetwork.
 func isNodeCache(d *appsv1.DaemonSet) bool {
 	const upstream, own = "node-local-dns", "dnsconfigurer-node-cache"
+	if !d.Spec.Template.Spec.HostNetwork {
+		return false
+	}
 	return d.Labels["k8s-app"] == upstream || d.Name == upstream || d.Labels["app.kubernetes.io/name"] == own
 }
 

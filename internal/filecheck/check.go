@@ -21,28 +21,28 @@ const codeInvalid = "invalid-configuration"
 // File returns the findings about a configuration file with their places in it, and the errors
 // for which the process would not use it. The findings are about the node, too: its resolv.conf
 // is that of this machine.
-func File(path string) ([]v1alpha1.Finding, error) {
-	k, err := kindOf(path)
+func File(f config.File) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(f)
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.file(path)
-	list, places := output.Findings(found), config.ReadPlaces(path)
-	for i, f := range list {
-		at := places.Of(f.Field)
-		list[i].File, list[i].Line, list[i].Column = path, at.Line, at.Column
+	found, err := k.file(f)
+	list, places := output.Findings(found), f.Places()
+	for i, found := range list {
+		at := places.Of(found.Field)
+		list[i].File, list[i].Line, list[i].Column = f.Path, at.Line, at.Column
 	}
 	return list, err
 }
 
 // Fields returns the errors in the fields of a configuration file. It reads no other file, and a
 // field may be missing. It has no findings: these are about the node.
-func Fields(path string) ([]v1alpha1.Finding, error) {
-	k, err := kindOf(path)
+func Fields(f config.File) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(f)
 	if err != nil {
 		return nil, err
 	}
-	return nil, k.fields(path)
+	return nil, k.fields(f)
 }
 
 // ErrorFindings returns a finding for each of the errors that err joins, which File or Fields has
@@ -67,17 +67,17 @@ func ErrorFindings(path string, err error) []v1alpha1.Finding {
 
 // A kind has the checks of the configuration files of one kind.
 type kind struct {
-	fields func(path string) error
-	file   func(path string) ([]policy.Finding, error)
+	fields func(config.File) error
+	file   func(config.File) ([]policy.Finding, error)
 }
 
 // newKind returns a kind whose files are valid if they load. check adds checks of the loaded
 // configuration.
 func newKind[C any](k *config.Kind[C], check func(C) ([]policy.Finding, error)) kind {
 	return kind{
-		fields: func(path string) error { return k.FromFile(path).CheckFields() },
-		file: func(path string) ([]policy.Finding, error) {
-			c, err := k.FromFile(path).WithPlaces().Load()
+		fields: func(f config.File) error { return k.FromText(f).CheckFields() },
+		file: func(f config.File) ([]policy.Finding, error) {
+			c, err := k.FromText(f).Load()
 			if err != nil || check == nil {
 				return nil, err
 			}
@@ -86,9 +86,9 @@ func newKind[C any](k *config.Kind[C], check func(C) ([]policy.Finding, error)) 
 	}
 }
 
-// kindOf returns the kind of the file at path.
-func kindOf(path string) (kind, error) {
-	name, err := config.ReadKind(path)
+// kindOf returns the kind of a file.
+func kindOf(f config.File) (kind, error) {
+	name, err := f.Kind()
 	if err != nil {
 		return kind{}, err
 	}
@@ -117,12 +117,12 @@ func checkShim(c config.Shim) ([]policy.Finding, error) {
 // checks.
 func kubeletKind(name string) kind {
 	return kind{
-		fields: func(path string) error {
-			_, err := config.ReadNode(path, name)
+		fields: func(f config.File) error {
+			_, err := f.Node(name)
 			return err
 		},
-		file: func(path string) ([]policy.Finding, error) {
-			node, err := config.ReadNode(path, name)
+		file: func(f config.File) ([]policy.Finding, error) {
+			node, err := f.Node(name)
 			if err != nil {
 				return nil, err
 			}

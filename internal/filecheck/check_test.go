@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
@@ -23,6 +24,10 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
+func newFile(text string) config.File {
+	return config.File{Path: "config.yaml", Text: []byte(text)}
+}
+
 // TestFields_EveryKind checks that each kind of api/v1alpha1 has its own checks: an unknown field
 // is an error, and the defaults are valid.
 func TestFields_EveryKind(t *testing.T) {
@@ -31,11 +36,11 @@ func TestFields_EveryKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Fields(writeFile(t, string(text))); err != nil {
+		if _, err := Fields(newFile(string(text))); err != nil {
 			t.Errorf("%s: defaults: %v", kind, err)
 		}
-		unknown := writeFile(t, "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: "+kind+"\nnosuchfield: 1\n")
-		for name, check := range map[string]func(string) ([]v1alpha1.Finding, error){"File": File, "Fields": Fields} {
+		unknown := newFile("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: " + kind + "\nnosuchfield: 1\n")
+		for name, check := range map[string]func(config.File) ([]v1alpha1.Finding, error){"File": File, "Fields": Fields} {
 			if _, err := check(unknown); err == nil || !strings.Contains(err.Error(), "nosuchfield") {
 				t.Errorf("%s: %s: %v", kind, name, err)
 			}
@@ -44,8 +49,8 @@ func TestFields_EveryKind(t *testing.T) {
 }
 
 func TestFile_UnknownKind(t *testing.T) {
-	path := writeFile(t, "apiVersion: v1\nkind: Pod\n")
-	for _, check := range []func(string) ([]v1alpha1.Finding, error){File, Fields} {
+	path := newFile("apiVersion: v1\nkind: Pod\n")
+	for _, check := range []func(config.File) ([]v1alpha1.Finding, error){File, Fields} {
 		if _, err := check(path); err == nil || !strings.Contains(err.Error(), `kind: is "Pod"`) {
 			t.Errorf("%v", err)
 		}
@@ -55,7 +60,7 @@ func TestFile_UnknownKind(t *testing.T) {
 // TestFile_Places checks that a finding has the place of its field.
 func TestFile_Places(t *testing.T) {
 	host := writeFile(t, "nameserver 192.0.2.1\n")
-	path := writeFile(t, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: "+host+
+	path := newFile("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: " + host +
 		"\nclusterDNS: [10.96.0.10, 10.96.0.300]\n")
 	found, err := File(path)
 	if err != nil || len(found) != 1 || found[0].Line != 4 || found[0].Column == 0 {

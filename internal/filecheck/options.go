@@ -12,6 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -22,37 +23,72 @@ type Options struct {
 	Input   manifest.Input // manifests whose pods the node rules may change; no paths: none
 }
 
-// Run checks the configuration file at path. It writes the findings, and what node rules change
-// for the pods of the manifests. passed is false if it has written a finding of severity error.
+// Run checks the configuration file at path, "-" for standard input, or each one in the data of a
+// ConfigMap. It writes the findings, and what node rules change for the pods of the manifests.
+// passed is false if it has written a finding of severity error.
 func (o *Options) Run(path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
-	if passed, err = o.checkFile(path, stdout); err != nil || len(o.Input.Paths) == 0 {
+	if path == "-" && slices.Contains(o.Input.Paths, "-") {
+		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
+	}
+	entries, others, err := read(path, stdin)
+	if err != nil {
+		return o.writeProblem(path, err, stdout)
+	}
+	for _, key := range others {
+		fmt.Fprintf(stderr, "dnsconfigurer: %s: data: %s is not a configuration file: not checked\n", path, key)
+	}
+	passed = true
+	var errs []error
+	for _, e := range entries {
+		ok, err := o.check(e, stdout, stderr)
+		passed = passed && ok
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil || len(o.Input.Paths) == 0 {
 		return passed, err
 	}
-	return passed, o.writeChanges(path, stdin, stdout, stderr)
+	return passed, o.writeChanges(entries, stdin, stdout, stderr)
 }
 
-// checkFile writes the findings about a file. In JSON these include its errors.
-func (o *Options) checkFile(path string, stdout io.Writer) (passed bool, err error) {
-	check := File
-	if o.NoFiles {
-		check = Fields
+// check writes the findings about a file. In JSON these include its errors; as text, a file
+// without errors has a line, too. The paths in a ConfigMap are those of a container.
+func (o *Options) check(e entry, stdout, stderr io.Writer) (passed bool, err error) {
+	check, remark := File, ""
+	if o.NoFiles || e.key != "" {
+		check, remark = Fields, " in its fields; files that it names were not read"
 	}
-	found, problem := check(path)
+	found, problem := check(e.File)
 	if o.Format == "json" {
-		found, problem = append(found, ErrorFindings(path, problem)...), nil
+		found, problem = append(found, ErrorFindings(e.Path, problem)...), nil
 	}
-	if err := output.WriteFileFindings(stdout, o.Format, path, found); err != nil {
+	if err := output.WriteFileFindings(stdout, o.Format, e.Path, found); err != nil {
 		return false, fmt.Errorf("writing the result: %w", err)
 	}
-	return !slices.ContainsFunc(found, isError), problem
+	passed = !slices.ContainsFunc(found, isError)
+	if passed && problem == nil && o.Format != "json" {
+		kind, _ := e.Kind() // check has read it
+		fmt.Fprintf(stderr, "dnsconfigurer: %s: %s: no errors%s\n", e.name(), kind, remark)
+	}
+	return passed, problem
+}
+
+// writeProblem returns the error of reading path, which in JSON is a finding.
+func (o *Options) writeProblem(path string, problem error, stdout io.Writer) (passed bool, err error) {
+	if o.Format != "json" {
+		return false, problem
+	}
+	if err := output.WriteFileFindings(stdout, o.Format, path, ErrorFindings(path, problem)); err != nil {
+		return false, fmt.Errorf("writing the result: %w", err)
+	}
+	return false, nil
 }
 
 func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
 
-// writeChanges writes what the node rules of the file at path change for the pods of the
-// manifests.
-func (o *Options) writeChanges(path string, stdin io.Reader, stdout, stderr io.Writer) error {
-	rules, err := LoadRules(path)
+// writeChanges writes what the node rules of a file change for the pods of the manifests. Of a
+// ConfigMap it is the first file.
+func (o *Options) writeChanges(entries []entry, stdin io.Reader, stdout, stderr io.Writer) error {
+	rules, err := LoadRules(entries[0].File)
 	if err != nil {
 		return err
 	}

@@ -22,17 +22,17 @@ type Rules struct {
 
 // LoadRules reads the node rules of a ShimConfiguration or an AgentConfiguration. No other kind
 // has any.
-func LoadRules(path string) (*Rules, error) {
-	kind, err := config.ReadKind(path)
+func LoadRules(f config.File) (*Rules, error) {
+	kind, err := f.Kind()
 	if err != nil {
 		return nil, err
 	}
 	if kind != v1alpha1.KindShim && kind != v1alpha1.KindAgent {
 		return nil, fmt.Errorf("%s: kind %s has no node rules: use -f with a %s or an %s only",
-			path, kind, v1alpha1.KindShim, v1alpha1.KindAgent)
+			f.Path, kind, v1alpha1.KindShim, v1alpha1.KindAgent)
 	}
 	r := &Rules{}
-	if r.Node, err = config.ReadNode(path, kind); err != nil {
+	if r.Node, err = f.Node(kind); err != nil {
 		return nil, err
 	}
 	if r.with, err = r.Node.Engine(); err != nil {

@@ -1,0 +1,50 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package document_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+)
+
+// TestLiteral checks that a value has the same position in a literal block and in its document.
+func TestLiteral(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, want string // "": not a literal block
+	}{
+		{"a block", "kind: ConfigMap\ndata:\n  a.yaml: |\n    x: 1\n\n    y: 2\n  b: c\n", "\n\n\n    x: 1\n\n    y: 2\n"},
+		{"chomped", "data:\n  a.yaml: |-\n    x: 1", "\n\n    x: 1\n"},
+		{"kept", "data:\n  a.yaml: |+\n    x: 1\n\n\n", "\n\n    x: 1\n"},
+		{"deeper lines", "data:\n  a.yaml: |\n    x:\n      y: 1\n", "\n\n    x:\n      y: 1\n"},
+		{"Windows line endings", "data:\r\n  a.yaml: |\r\n    x: 1\r\n    y: 2\r\n", "\n\n    x: 1\r\n    y: 2\r\n"},
+		{"empty", "data:\n  a.yaml: |\n", "\n\n\n"},
+		{"quoted", `data: {a.yaml: "x: 1\n"}`, ""},
+		{"folded", "data:\n  a.yaml: >\n    x: 1\n", ""},
+		{"a separator", "data:\n  a.yaml: |\n    ---\n    x: 1\n", ""},
+		{"a mapping", "data:\n  a.yaml: {x: 1}\n", ""},
+		{"missing", "data:\n  b.yaml: |\n    x: 1\n", ""},
+		{"not YAML", "data: [", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := document.Literal([]byte(tt.text), `data["a.yaml"]`)
+			if string(got) != tt.want || ok != (tt.want != "") {
+				t.Errorf("%q, %t, want %q", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzLiteral checks that Literal accepts any text, and that its result has the lines of the document.
+func FuzzLiteral(f *testing.F) {
+	f.Add("data:\n  a.yaml: |\n    x: 1\n")
+	f.Add("data:\n  a.yaml: |2\n     x: 1\n\n   \n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, ok := document.Literal([]byte(text), `data["a.yaml"]`)
+		if ok && bytes.Count(got, []byte("\n")) > bytes.Count([]byte(text), []byte("\n"))+1 {
+			t.Errorf("%q has more lines than %q", got, text)
+		}
+	})
+}
