@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"net/netip"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,4 +234,53 @@ func TestYAML_NamespaceExists(t *testing.T) {
 			t.Errorf("the namespace exists: %t, objects: %v", exists, kinds)
 		}
 	}
+}
+
+// TestYAML_PodSecurity: the namespace enforces the profile restricted, which the server's pods meet:
+// https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+func TestYAML_PodSecurity(t *testing.T) {
+	for name, c := range trustModes() {
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{
+			"Namespace metadata labels pod-security.kubernetes.io/enforce":                      "restricted",
+			"Deployment spec template spec securityContext runAsNonRoot":                        true,
+			"Deployment spec template spec securityContext seccompProfile type":                 "RuntimeDefault",
+			"Deployment spec template spec containers securityContext allowPrivilegeEscalation": false,
+			"Deployment spec template spec containers securityContext capabilities drop":        []any{"ALL"},
+			"Deployment spec template spec hostNetwork":                                         nil,
+			"Deployment spec template spec containers securityContext capabilities add":         nil,
+			"Deployment spec template spec volumes hostPath":                                    nil,
+		}
+		objects := values(t, text)
+		for path, value := range want {
+			keys := strings.Fields(path)
+			i := slices.IndexFunc(objects, func(o map[string]any) bool { return o["kind"] == keys[0] })
+			if got := valueAt(objects[i], keys[1:]); !reflect.DeepEqual(got, value) {
+				t.Errorf("%s: %s: %v, want %v", name, path, got, value)
+			}
+		}
+	}
+}
+
+// valueAt returns the value below keys, in a list that of the first item with one; nil if there is none.
+func valueAt(value any, keys []string) any {
+	if list, ok := value.([]any); ok && len(keys) > 0 {
+		for _, item := range list {
+			if v := valueAt(item, keys); v != nil {
+				return v
+			}
+		}
+		return nil
+	}
+	object, ok := value.(map[string]any)
+	switch {
+	case len(keys) == 0:
+		return value
+	case !ok:
+		return nil
+	}
+	return valueAt(object[keys[0]], keys[1:])
 }
