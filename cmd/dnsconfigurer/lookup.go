@@ -4,18 +4,23 @@
 package main
 
 import (
+	"context"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup/live"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func lookupCommand() *cobra.Command {
-	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
+	o, nodeFlags, kubeconfig, kubeContext := lookup.Options{}, config.NodeFlags{}, "", ""
 	cmd := &cobra.Command{
-		Use:   "lookup -f FILE|DIR|- --pod NAMESPACE/NAME NAME [TYPE]",
+		Use:   "lookup -f FILE|DIR|- | --kubeconfig FILE --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, with every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
 queries of its C library or of Go, and print each query with its reply, the program's result and
@@ -31,6 +36,11 @@ manifests. Addresses that the cluster would assign are generated in 198.18.0.0/1
 result is unknown unless --complete is set. No query leaves this machine unless --upstream or
 --server is set; the output lists the names that were not queried.
 
+With --kubeconfig or --context the objects are those of a live cluster: all Namespaces, Services
+and EndpointSlices, and the pods of one namespace. They are only listed. clusterDNS and
+clusterDomain are those of the ConfigMap kubelet-config or of the DNS Service. The DNS servers are
+simulated as with manifests: set --server to query one.
+
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
 
@@ -39,6 +49,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
   dnsconfigurer lookup -f examples/ --pod shop/web --libc musl db-0.db A -o json
   dnsconfigurer lookup -f examples/ --pod shop/web --compare payments.shop
+  dnsconfigurer lookup --kubeconfig ~/.kube/config --pod shop/web-0 payments
   kubectl get pods,services,endpointslices -A -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {
@@ -49,6 +60,10 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	}
 	flags := cmd.Flags()
 	addManifestFlags(flags, &o.Input)
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
+	flags.StringVar(&kubeContext, "context", "",
+		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig that of kubectl")
+	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	flags.StringVar(&o.Library, "libc", string(libc.Glibc),
@@ -64,15 +79,38 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	nodeFlags.Register(flags)
 	usage.Complete(cmd, "libc", lookup.Libraries()...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.Live = kubeconfig != "" || kubeContext != ""
 		c, err := o.Parse(args)
 		if err != nil {
 			return err
 		}
-		node, err := nodeFlags.Load()
+		var node config.Node
+		if o.Live {
+			node, err = loadCluster(cmd.Context(), kubeconfig, kubeContext, &o, &nodeFlags, &c)
+		} else {
+			node, err = nodeFlags.Load()
+		}
 		if err != nil {
 			return err
 		}
 		return reported(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}
 	return cmd
+}
+
+// loadCluster sets the objects of c to those of a live cluster, and returns a node of it.
+func loadCluster(ctx context.Context, kubeconfig, kubeContext string,
+	o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
+	api, err := client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-lookup/"+version())
+	if err != nil {
+		return config.Node{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	cluster, err := live.Read(ctx, api, o.PodNamespace())
+	if err != nil {
+		return config.Node{}, err
+	}
+	c.Manifest, c.Complete = cluster.Manifest, true
+	return flags.LoadFor(cluster.ClusterDNS, cluster.ClusterDomain)
 }

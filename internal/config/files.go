@@ -119,10 +119,13 @@ func ReadFile(path string) (File, error) {
 func (f File) Kind() (string, error) {
 	t, err := v1alpha1.ReadTypeMeta(f.Text)
 	if err != nil {
-		return "", f.Places().locate(err)
+		return "", f.Locate(err)
 	}
 	return t.Kind, nil
 }
+
+// Locate returns an error of decoding the file, or several that are joined, with their places.
+func (f File) Locate(err error) error { return f.Places().locate(err) }
 
 // Places returns the places of the fields of a file.
 func (f File) Places() *Places { return &Places{f.Path, document.NewPositions(f.Text)} }

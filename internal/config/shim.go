@@ -301,6 +301,25 @@ func (f *NodeFlags) Load() (Node, error) {
 	return c.Node, err
 }
 
+// LoadFor returns the node, with clusterDNS and clusterDomain of a cluster that has been read. As
+// the defaults that they replace, they give way to the flags and to files.
+func (f *NodeFlags) LoadFor(clusterDNS []string, clusterDomain string) (Node, error) {
+	c, err := f.source.Load()
+	own := c.ShimConfiguration.Node
+	if err != nil || own.KubeletConfig != "" || own.KubeletConfigDir != "" {
+		return c.Node, err
+	}
+	if own.ClusterDNS == nil {
+		if c.Node.ClusterDNS = parseAddrs(clusterDNS); len(c.Node.ClusterDNS) == 0 {
+			return c.Node, errors.New("no DNS Service found in the cluster: set --cluster-dns")
+		}
+	}
+	if own.ClusterDomain == nil && clusterDomain != "" {
+		c.Node.ClusterDomain = clusterDomain
+	}
+	return c.Node, nil
+}
+
 // LoadRules returns the node and the rules of admission for it. Without --resolv-conf its
 // resolv.conf is unknown: that of this machine would make the rules depend on where the command
 // runs.
@@ -333,6 +352,10 @@ func (f File) Node(kind string) (Node, error) {
 		own := f.files()
 		return newNode(v1alpha1.NodeConfiguration{KubeletConfig: f.Path}, v1alpha1.AutopathConfiguration{}, facts, &own, inField)
 	}
-	err := fmt.Errorf("is %q, want %s, %s or ConfigMap", kind, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
+	is := "missing"
+	if kind != "" {
+		is = fmt.Sprintf("is %q", kind)
+	}
+	err := fmt.Errorf("%s, want %s, %s or ConfigMap", is, strings.Join(v1alpha1.Kinds(), ", "), kube.KubeletKind)
 	return Node{}, &kube.InputError{Location: f.Places().At("kind"), Err: err}
 }

@@ -4,6 +4,7 @@
 package filecheck
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,7 +78,7 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 		err = document.Decode(js, &object)
 	}
 	if err != nil {
-		return nil, nil, &kube.InputError{Location: kube.Location{File: f.Path}, Err: err}
+		return nil, nil, f.Locate(err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
@@ -92,7 +93,7 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 	}
 	if len(entries) == 0 {
 		return nil, passed, &kube.InputError{Location: f.Places().At("data"),
-			Err: fmt.Errorf("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
+			Err: errors.New("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
 	}
 	return entries, passed, nil
 }

@@ -76,6 +76,10 @@ func (c *catalog) explainService(labels []string, name, namespace string) (reaso
 	switch full := namespace + "/" + name; {
 	case exists:
 		return c.explainEndpoint(s, labels)
+	case c.complete && services == nil && !c.namespaces[namespace]:
+		return fmt.Sprintf("namespace %s does not exist", namespace), false
+	case c.complete:
+		return fmt.Sprintf("no Service %s in namespace %s", name, namespace), false
 	case slices.Contains(inEveryCluster, full):
 		return fmt.Sprintf("Service %s of the cluster is not in the manifests", full), true
 	case services != nil:
@@ -95,6 +99,8 @@ func (c *catalog) explainEndpoint(s zonesync.Service, labels []string) (reason s
 	switch {
 	case headless && !s.HasSlices && len(s.Spec.Selector) == 0:
 		return full + " is headless, and has neither a selector nor an EndpointSlice", false
+	case headless && !s.HasSlices && !selected && c.complete:
+		return full + " is headless, and selects no pod", false
 	case headless && !s.HasSlices && !selected &&
 		!slices.ContainsFunc(c.pods, func(w kube.Workload) bool { return w.Namespace == s.Namespace }):
 		return fmt.Sprintf("%s is headless, and no pod of namespace %s is in the manifests", full, s.Namespace), true

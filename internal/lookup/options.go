@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -34,6 +35,9 @@ type Options struct {
 	Complete bool
 	Server   string   // ADDR[:PORT]; "": Config.Server is not set
 	Upstream []string // as of upstream.ParseServer
+
+	Live    bool          // the objects are those of a cluster, instead of Input
+	Timeout time.Duration // of reading the cluster
 }
 
 // Libraries returns the values of Options.Library.
@@ -52,8 +56,12 @@ func (o *Options) Parse(args []string) (Config, error) {
 	}
 	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
 	switch {
-	case len(o.Input.Paths) == 0:
-		return c, usage.Errorf("no manifests: set -f")
+	case len(o.Input.Paths) == 0 && !o.Live:
+		return c, usage.Errorf("no manifests: set -f, or --kubeconfig for a live cluster")
+	case len(o.Input.Paths) > 0 && o.Live:
+		return c, usage.Errorf("--kubeconfig and -f: set one of them")
+	case o.Live && o.Timeout <= 0:
+		return c, usage.Errorf("--timeout: must be positive")
 	case o.Pod == "":
 		return c, usage.Errorf("no pod: set --pod")
 	case !slices.Contains(libc.Libraries(), c.Question.Library):
@@ -104,7 +112,16 @@ func parseServer(text string) (netip.AddrPort, error) {
 	return server, nil
 }
 
-// Run runs the lookup c of Parse for a pod of a node, and writes the result. found is false if
+// PodNamespace returns the namespace of the pod.
+func (o *Options) PodNamespace() string {
+	if namespace, _, ok := strings.Cut(o.Pod, "/"); ok && kindOf(namespace) == "" {
+		return namespace
+	}
+	return o.Input.Namespace
+}
+
+// Run runs the lookup c of Parse for a pod of a node, and writes the result. Of a live cluster,
+// c.Manifest has its objects. found is false if
 // the program finds nothing, or its result is unknown.
 func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 	stdin io.Reader, stdout, stderr io.Writer) (found bool, err error) {
@@ -114,10 +131,12 @@ func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 	}
 	output.WriteFindings(stderr, findings)
 	var readErr error
-	c.Manifest, readErr = o.Input.ReadPods(stdin)
-	output.WriteNotes(stderr, c.Manifest)
-	if len(c.Manifest.Workloads) == 0 {
-		return true, readErr
+	if !o.Live {
+		c.Manifest, readErr = o.Input.ReadPods(stdin)
+		output.WriteNotes(stderr, c.Manifest)
+	}
+	if len(c.Manifest.Workloads) == 0 && readErr != nil {
+		return false, readErr
 	}
 	if err := c.setPod(o.Pod, n.Name); err != nil {
 		return false, errors.Join(readErr, err)

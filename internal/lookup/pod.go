@@ -137,7 +137,10 @@ func notFound(what, name string, others []string) error {
 	if more := len(others) - maxOthers; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	err := fmt.Errorf("no %s %s in the manifests: found only %s", what, name, list)
+	err := fmt.Errorf("no %s %s: found only %s", what, name, list)
+	if len(others) == 0 {
+		err = fmt.Errorf("no %s %s: found none", what, name)
+	}
 	return &kube.InputError{Err: err, Hint: hint}
 }
 

@@ -29,14 +29,14 @@ func TestFindPod(t *testing.T) {
 		{"shop/db-3", "db-3", "", ""},
 		{"web0", "web0", "", ""},
 		{"shop/db-0", "",
-			"no pod or workload shop/db-0 in the manifests: found only shop/db, default/web0, " +
+			"no pod or workload shop/db-0: found only shop/db, default/web0, " +
 				"default/web1, default/web2, default/web3 and 3 more", ""},
 		{"shop/db-01", "",
-			"no pod or workload shop/db-01 in the manifests: found only shop/db, default/web0, " +
+			"no pod or workload shop/db-01: found only shop/db, default/web0, " +
 				"default/web1, default/web2, default/web3 and 3 more", ""},
-		{"db", "", "no pod or workload default/db in the manifests: found only shop/db, default/web0, " +
+		{"db", "", "no pod or workload default/db: found only shop/db, default/web0, " +
 			"default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
-		{"shpo/db", "", "no pod or workload shpo/db in the manifests: found only shop/db, " +
+		{"shpo/db", "", "no pod or workload shpo/db: found only shop/db, " +
 			"default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
 	} {
 		w, err := lookup.FindPod(m.Workloads, tt.name, "default", "")
@@ -68,9 +68,9 @@ func TestFindPod_Kind(t *testing.T) {
 		{"StatefulSets/db", "shop", "StatefulSet", "db-0", ""},
 		{"deployment.apps/db", "shop", "Deployment", "db-xxxxxxxxxx-xxxxx", ""},
 		{"job/web", "shop", "Pod", "web", ""},
-		{"sts/db", "default", "", "", "no StatefulSet default/db in the manifests: found only shop/db, shop/db, job/web"},
-		{"sts/db-0", "shop", "", "", "no StatefulSet shop/db-0 in the manifests: found only shop/db, shop/db, job/web"},
-		{"service/db", "shop", "", "", "no pod or workload service/db in the manifests: found only shop/db, shop/db, job/web"},
+		{"sts/db", "default", "", "", "no StatefulSet default/db: found only shop/db, shop/db, job/web"},
+		{"sts/db-0", "shop", "", "", "no StatefulSet shop/db-0: found only shop/db, shop/db, job/web"},
+		{"service/db", "shop", "", "", "no pod or workload service/db: found only shop/db, shop/db, job/web"},
 	} {
 		w, err := lookup.FindPod(m.Workloads, tt.name, tt.namespace, "")
 		if err == nil && (w.Kind != tt.kind || w.Pod.Name != tt.pod) || fmt.Sprint(err) != cmp.Or(tt.want, "<nil>") {
