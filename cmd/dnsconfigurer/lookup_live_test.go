@@ -73,11 +73,17 @@ func TestLookup_Live(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 
+	api.Apply(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubelet-config"},
+		Data: map[string]string{"kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+			"clusterDNS: [10.43.0.11]\nclusterDomain: corp.example\n"}})
 	for _, tt := range []struct {
 		args []string
 		code int
 		want string
 	}{
+		{[]string{"payments"}, exitOK, "payments.shop.svc.corp.example.  A     10.43.0.11  NOERROR  10.244.1.9"},
+		{[]string{"--cluster-dns", "192.0.2.1", "--cluster-domain", "cluster.local", "payments"}, exitOK,
+			"payments.shop.svc.cluster.local.  A     192.0.2.1  NOERROR  10.244.1.9"},
 		{[]string{"payment"}, exitFailed, "no Service payment in namespace shop"},
 		{[]string{"web.team"}, exitFailed, "namespace team does not exist"},
 		{[]string{"--pod", "shop/web", "payments"}, exitFailed, "did you mean shop/web-0?"},
@@ -100,7 +106,8 @@ func TestLookup_LiveFailures(t *testing.T) {
 		{"forbidden", func(s *kubeapi.Server) { s.SetFault(kubeapi.Forbid, "list") },
 			"no permission to list namespaces: docs/lookup.md lists the permissions"},
 		{"silent", func(s *kubeapi.Server) { s.SetFault(kubeapi.Stall, "list") }, "the API server cannot be reached: "},
-		{"cut", func(s *kubeapi.Server) { s.SetFault(kubeapi.Truncate, "list") }, "the API server cannot be reached: "},
+		{"cut", func(s *kubeapi.Server) { s.SetFault(kubeapi.Truncate, "list") },
+			"list namespaces: invalid reply of the API server: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api, kubeconfig := liveCluster(t)

@@ -38,6 +38,7 @@ var resources = []resource{
 	{"namespaces", corev1.SchemeGroupVersion.WithKind("Namespace"), new(corev1.NamespaceList), new(corev1.Namespace)},
 	{"pods", corev1.SchemeGroupVersion.WithKind("Pod"), new(corev1.PodList), new(corev1.Pod)},
 	{"statefulsets", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), new(appsv1.StatefulSetList), new(appsv1.StatefulSet)},
+	{"configmaps", corev1.SchemeGroupVersion.WithKind("ConfigMap"), new(corev1.ConfigMapList), new(corev1.ConfigMap)},
 	{"nodes", corev1.SchemeGroupVersion.WithKind("Node"), new(corev1.NodeList), new(corev1.Node)},
 }
 

@@ -102,7 +102,7 @@ func (r *reader) list(ctx context.Context, resource, path string) error {
 			Items    []json.RawMessage
 		}
 		if err := json.Unmarshal(data, &page); err != nil {
-			return fmt.Errorf("list %s: %w", resource, err)
+			return fmt.Errorf("list %s: invalid reply of the API server: %w", resource, err)
 		}
 		read += len(page.Items)
 		if r.bytes += len(data); read > r.most.objects || r.bytes > r.most.total {
