@@ -18,7 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
@@ -38,7 +37,7 @@ type Server struct {
 	Writer  *daemon.LogWriter // writes Log
 
 	agent  *sandboxdns.Applier
-	drops  *events.Drops
+	pods   *decision.Metrics
 	taints *startuptaint.Metrics
 	facts  atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
 	relays atomic.Int32                       // connections
@@ -53,7 +52,7 @@ type Server struct {
 func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.drops = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), events.NewDrops(registry)
+	s.agent, s.pods = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = startuptaint.NewMetrics(registry)
 	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
@@ -140,7 +139,7 @@ func (s *Server) applyLocked(c config.Agent) (daemon.Task, error) {
 	if c.InCluster {
 		pods = decision.NewInClusterConfig(c.Manifests, c.Node.Name)
 	}
-	lookups, err := decision.NewLookups(pods.WithTimeout(c.Lookup), "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
+	lookups, err := decision.NewLookups(pods.WithTimeout(c.Lookup), "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
 	if err != nil {
 		return nil, err
 	}

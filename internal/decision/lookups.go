@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -74,14 +75,32 @@ type Lookups struct {
 	pods *watch.Pods
 }
 
+// Metrics are the metrics of all Lookups of a process.
+type Metrics struct {
+	drops    *events.Drops
+	requests *watch.Metrics
+}
+
+// NewMetrics returns metrics registered with r, the names of some of which begin with prefix. It
+// panics if r has them already.
+func NewMetrics(r prometheus.Registerer, prefix string) *Metrics {
+	return &Metrics{events.NewDrops(r), watch.NewMetrics(r, prefix)}
+}
+
+// NewReporter returns a reporter that logs, without an API server.
+func (m *Metrics) NewReporter(log *slog.Logger) *events.Reporter {
+	return events.NewReporter(nil, "", m.drops, log)
+}
+
 // NewLookups returns lookups for cfg. userAgent is sent to the API server. If its client cannot
 // be created, static pods are found all the same.
-func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *slog.Logger) (*Lookups, error) {
+func NewLookups(cfg LookupConfig, userAgent string, m *Metrics, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
 	l.api, l.ClientErr = cfg.newClient(userAgent)
 	var err error
-	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout, Logger: log})
-	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
+	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
+		Metrics: m.requests, Logger: log})
+	l.Reporter = events.NewReporter(l.api, cfg.node, m.drops, log)
 	return l, err
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -21,8 +20,8 @@ import (
 type applier struct {
 	shim    *cri.Shim
 	metrics *cri.Metrics
-	drops   *events.Drops
 	running *sandboxes
+	pods    *decision.Metrics
 	version string // of the User-Agent at the API server
 	log     *slog.Logger
 
@@ -38,7 +37,7 @@ type applier struct {
 
 // pass makes the shim pass every sandbox, because of problem.
 func (a *applier) pass(problem error) {
-	a.shim.SetHook(&cri.Hook{Problem: problem, Report: events.NewReporter(nil, "", a.drops, a.log).Report, Metrics: a.metrics})
+	a.shim.SetHook(&cri.Hook{Problem: problem, Report: a.pods.NewReporter(a.log).Report, Metrics: a.metrics})
 }
 
 // apply applies c. If it fails, nothing has changed. The background tasks run after the next
@@ -111,7 +110,7 @@ func (a *applier) setLookups(cfg decision.LookupConfig) error {
 	if a.lookups != nil && cfg == a.lookupCfg && a.clientErr == nil {
 		return nil
 	}
-	next, err := decision.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.drops, a.log)
+	next, err := decision.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.pods, a.log)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
@@ -92,7 +92,7 @@ func (r *reloadTest) start() (stop func()) {
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problems{log: log}, log: log,
 		applier: &applier{
 			shim: r.shim, running: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log),
-			drops: events.NewDrops(prometheus.NewRegistry()), log: log,
+			pods: decision.NewMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
 		},
 	}
 	reloader.register(r.metrics)

@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
@@ -62,7 +62,7 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	shim.Handover = h.handOver
 	r := &reloader{
 		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, handedOver: h.done, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry),
+		applier: &applier{shim: shim, metrics: shim.Metrics, pods: decision.NewMetrics(registry, "dnsconfigurer_shim_"),
 			running: running, version: s.Version, log: s.Log},
 	}
 	r.register(registry)

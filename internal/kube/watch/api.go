@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,9 +27,26 @@ import (
 // pods is the name of the resource.
 const pods = "pods"
 
-// maxLargeGets is the number of large pods, see maxConfig, that are requested at the same time. An
-// object of 3 MB takes tens of megabytes while it is decoded.
-const maxLargeGets = 4
+const (
+	// maxSmall is the size in bytes of the largest object that a small request receives. Most pods
+	// have less than 20 KB.
+	maxSmall = 128 << 10
+
+	// maxLarge is the same of a large request. The API server accepts objects of 3 MiB.
+	maxLarge = 16 << 20
+
+	// decodedPods is the number of responses to small requests that are read and decoded at the
+	// same time, and decodedShare that of a namespace. The requests themselves are as many as pods
+	// start at the same time: a slow API server must not delay the last of them.
+	decodedPods, decodedShare = 8, 6
+
+	// largeRequests is the number of large requests at the same time, and largeShare that of a
+	// namespace. A pod of 3 MB takes tens of megabytes while it is decoded.
+	largeRequests, largeShare = 5, 4
+)
+
+// errTooLarge is the error of a request for a pod that is larger than its limit.
+var errTooLarge = errors.New("the pod is too large")
 
 // newReflector returns a reflector that keeps store up to date with the pods of node. The
 // field selector is required: the node authorizer forbids a kubelet's identity to list or
@@ -36,41 +56,83 @@ func newReflector(c rest.Interface, node string, store cache.ReflectorStore) *ca
 	return cache.NewReflectorWithOptions(lw, &corev1.Pod{}, store, cache.ReflectorOptions{Name: "pods of node " + node})
 }
 
-// get requests ref's pod from the API server. The response may come from the API server's
-// cache (resource version 0), so that pod starts put no load on its storage. A cache that lags
-// may have the previous pod of this name, or none: then the storage is read.
+// get requests ref's pod from the API server: with a small request, and with a large one if the pod
+// is larger. A large pod thus waits for other large pods only, and no small one waits for them.
 func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
-	if p.table.isLarge(ref.UID) {
-		select {
-		case p.largeGets <- struct{}{}:
-			defer func() { <-p.largeGets }()
-		case <-ctx.Done(): // not a failure of the API server
-			return policy.Pod{}, fmt.Errorf("waiting for the requests of other large pods: %w", ctx.Err())
+	if !p.table.isLarge(ref.UID) || p.breaker.isOpen() {
+		pod, result, err := p.getSmall(ctx, ref)
+		p.cfg.Metrics.count(small, result)
+		if !errors.Is(err, errTooLarge) {
+			return pod, err
 		}
 	}
+	pod, result, err := p.getLarge(ctx, ref)
+	p.cfg.Metrics.count(large, result)
+	return pod, err
+}
+
+// getSmall sends a small request for ref's pod. It shows whether the API server responds.
+func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
 	if err := p.breaker.allow(); err != nil {
-		return policy.Pod{}, err
+		return policy.Pod{}, requestNotSent, err
 	}
+	pod, err := p.getBySize(ctx, ref, small)
+	result := resultOf(err)
+	switch {
+	case result == requestNoSlot: // not a failure of the API server
+	case result != requestFailed:
+		p.breaker.succeeded()
+	default:
+		p.breaker.failed(err)
+	}
+	return pod, result, err
+}
+
+// getLarge sends a large request for ref's pod. The author of the pod decides how long it takes, so
+// a failure does not show that the API server does not respond.
+func (p *Pods) getLarge(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
+	release, err := p.large.acquire(ctx, ref.Namespace)
+	if err != nil {
+		return policy.Pod{}, requestNoSlot, err
+	}
+	defer release()
+	pod, err := p.getBySize(ctx, ref, large)
+	return pod, resultOf(err), err
+}
+
+// resultOf returns the result of a request that was sent.
+func resultOf(err error) requestResult {
+	switch {
+	case err == nil:
+		return requestFound
+	case errors.Is(err, ErrNotFound):
+		return requestNotFound
+	case errors.Is(err, errTooLarge):
+		return requestTooLarge
+	case errors.Is(err, errNoSlot):
+		return requestNoSlot
+	}
+	return requestFailed
+}
+
+// getBySize requests ref's pod. The response may come from the API server's cache (resource
+// version 0), so that pod starts put no load on its storage. A cache that lags may have the previous
+// pod of this name, or none: then the storage is read.
+func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.GetTimeout)
 	defer cancel()
-	pod, err := p.request(ctx, ref, "0")
+	pod, err := p.request(ctx, ref, "0", s)
 	if errors.Is(err, ErrNotFound) && !isAnswer(err) {
-		pod, err = p.request(ctx, ref, "")
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		p.breaker.failed(err)
-	} else {
-		p.breaker.succeeded()
+		pod, err = p.request(ctx, ref, "", s)
 	}
 	return pod, err
 }
 
 // request sends one request for ref's pod. An error that is an answer of the API server about
 // this pod wraps ErrNotFound.
-func (p *Pods) request(ctx context.Context, ref Ref, version string) (policy.Pod, error) {
-	pod := new(corev1.Pod)
-	err := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
-		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec).Do(ctx).Into(pod)
+func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (policy.Pod, error) {
+	pod, err := p.receive(ctx, ref.Namespace, p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
+		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec), s)
 	switch {
 	case apierrors.IsNotFound(err):
 		return policy.Pod{}, ErrNotFound
@@ -96,6 +158,46 @@ func (p *Pods) request(ctx context.Context, ref Ref, version string) (policy.Pod
 	found := kube.FromPod(pod)
 	found.UID = ref.UID
 	return found, nil
+}
+
+// receive sends a request for a pod of namespace, and decodes the response if it is not larger than
+// s permits. Of a larger one it reads no more.
+func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s size) (*corev1.Pod, error) {
+	body, err := r.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	limit := int64(maxLarge)
+	if s == small { // a large request has a slot already
+		limit = maxSmall
+		release, err := p.decoded.acquire(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	data, err := io.ReadAll(io.LimitReader(body, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+	}
+	pod := new(corev1.Pod)
+	object, _, err := p.decoder.Decode(data, nil, pod)
+	if err == nil && object != pod {
+		err = fmt.Errorf("unexpected object %T, want a pod", object)
+	}
+	return pod, err
+}
+
+// newDecoder returns a decoder of pods in JSON and protobuf.
+func newDecoder() runtime.Decoder {
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	metav1.AddToGroupVersion(kinds, corev1.SchemeGroupVersion)
+	return serializer.NewCodecFactory(kinds).UniversalDeserializer()
 }
 
 // isAnswer reports whether err says that the API server responds, and does not give this pod to

@@ -43,6 +43,13 @@ func (b *breaker) allow() error {
 	return nil
 }
 
+// isOpen reports whether the last calls have failed.
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures >= breakerLimit
+}
+
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

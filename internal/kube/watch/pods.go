@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -84,6 +85,9 @@ type Config struct {
 	// a machine that is too busy to end the other two in time.
 	GetTimeout time.Duration
 
+	// Metrics counts the requests for single pods. nil: they are not counted.
+	Metrics *Metrics
+
 	// Logger receives changes of state. nil: no log.
 	Logger *slog.Logger
 }
@@ -123,7 +127,9 @@ type Pods struct {
 	reread  chan struct{}      // holds a token when the manifests are to be read at once
 	breaker breaker
 
-	largeGets chan struct{} // has a token for each large pod that is requested
+	decoder runtime.Decoder
+	decoded *slots // of responses to small requests
+	large   *slots // of large requests
 
 	otherNode sync.Once // logs that NodeName is not the name of this node
 }
@@ -135,7 +141,7 @@ func New(cfg Config) (*Pods, error) {
 	}
 	return &Pods{
 		cfg: cfg, table: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
-		largeGets: make(chan struct{}, maxLargeGets),
+		decoder: newDecoder(), decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
 	}, nil
 }
 
@@ -176,7 +182,8 @@ func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 // Concurrent lookups of a UID share the steps from 3 on. Step 3 is skipped before the
 // informer's first complete list, except for static pods that may have a manifest, and for
 // large pods, which the informer does not keep. Step 5 is skipped for 10 s after 5 consecutive
-// failures, and is done for a few of the large pods at a time.
+// failures. Pods of more than 128 KiB are requested a few at a time, which the namespaces share,
+// and their failures do not count.
 //
 // The override of the pod is that of ref's annotations, which the kubelet sends unchanged:
 // then all annotations have one source.

@@ -1,0 +1,82 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSlots_Share: a namespace does not get all slots, and a slot that becomes free goes to the
+// namespace with the fewest, then to the first that waits.
+func TestSlots_Share(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(3, 2)
+		var mu sync.Mutex
+		var order []string
+		var all sync.WaitGroup
+		request := func(namespace string) {
+			all.Go(func() {
+				release, err := s.acquire(t.Context(), namespace)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, namespace)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				release()
+			})
+			synctest.Wait() // requests arrive one after the other
+		}
+		for _, namespace := range []string{"a", "a", "a", "a", "b", "b", "c"} {
+			request(namespace)
+		}
+		if want := []string{"a", "a", "b"}; !slices.Equal(order, want) {
+			t.Errorf("got %v at once, want %v", order, want)
+		}
+		all.Wait()
+		// Of the second round, all have none: each namespace gets one before another gets its second.
+		slices.Sort(order[3:6])
+		if want := []string{"a", "b", "c"}; !slices.Equal(order[3:6], want) || len(order) != 7 {
+			t.Errorf("got %v in the second round, want %v", order[3:], want)
+		}
+		if s.free != 3 || len(s.held) != 0 || len(s.waiting) != 0 {
+			t.Errorf("%d slots are free, %v are held, %d wait", s.free, s.held, len(s.waiting))
+		}
+	})
+}
+
+// TestSlots_Ended: those that give up leave no slot behind, also if they get it at that moment.
+func TestSlots_Ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(2, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				release, err := s.acquire(ctx, "a")
+				if err != nil {
+					if !errors.Is(err, errNoSlot) || !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					return
+				}
+				time.Sleep(time.Second) // until ctx ends
+				release()
+			})
+		}
+		all.Wait()
+		if s.free != 2 || len(s.held) != 0 || len(s.waiting) != 0 {
+			t.Errorf("%d slots are free, %v are held, %d wait", s.free, s.held, len(s.waiting))
+		}
+	})
+}
