@@ -99,7 +99,7 @@ func (s *Server) infer(c config.Agent, lookups *decision.Lookups) (daemon.Task, 
 // followFacts runs first, and then the task of the facts of i whenever they change, until ctx ends.
 func (s *Server) followFacts(ctx context.Context, queue <-chan observation, i *nodefacts.Inference, paths []string,
 	first daemon.Task, apply func(nodefacts.Facts) (task daemon.Task, current bool, err error)) error {
-	stop := runUntilStopped(ctx, first)
+	stop := daemon.Start(ctx, first)
 	defer func() { stop() }()
 	for {
 		select {
@@ -124,21 +124,7 @@ func (s *Server) followFacts(ctx context.Context, queue <-chan observation, i *n
 			continue
 		}
 		stop()
-		stop = runUntilStopped(ctx, task)
-	}
-}
-
-// runUntilStopped runs task until the returned function is called, which waits for it.
-func runUntilStopped(ctx context.Context, task daemon.Task) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = task(ctx) // watches only, which log what fails
-	}()
-	return func() {
-		cancel()
-		<-ended
+		stop = daemon.Start(ctx, task)
 	}
 }
 

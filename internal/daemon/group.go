@@ -57,9 +57,9 @@ func (g Group) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// start runs task in a goroutine. stop ends it, and waits until it has returned. A task
+// Start runs task in a goroutine. stop ends it, and waits until it has returned. A task
 // that is nil does nothing. The task must not fail before ctx ends.
-func start(ctx context.Context, task Task) (stop func()) {
+func Start(ctx context.Context, task Task) (stop func()) {
 	if task == nil {
 		return func() {}
 	}

@@ -61,7 +61,7 @@ func (r *Reloader[C]) Start(c C, register prometheus.Registerer) (err error) {
 
 // Run runs the background task, and reloads until ctx ends.
 func (r *Reloader[C]) Run(ctx context.Context) error {
-	stop := start(ctx, r.first)
+	stop := Start(ctx, r.first)
 	defer func() { stop() }()
 	poll := time.NewTicker(pollPeriod)
 	defer poll.Stop()
@@ -85,7 +85,7 @@ func (r *Reloader[C]) Run(ctx context.Context) error {
 		}
 		if background != nil {
 			stop()
-			stop = start(ctx, background)
+			stop = Start(ctx, background)
 		}
 	}
 }

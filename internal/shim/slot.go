@@ -21,17 +21,7 @@ func (s *slot) start(ctx context.Context) {
 		return
 	}
 	s.end()
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	task := s.next
-	go func() {
-		defer close(done)
-		_ = task(ctx) // returns when ctx ends
-	}()
-	s.next, s.stop = nil, func() {
-		cancel()
-		<-done
-	}
+	s.next, s.stop = nil, daemon.Start(ctx, s.next)
 }
 
 // end ends the running task.
