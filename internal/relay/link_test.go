@@ -7,10 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,6 +196,28 @@ func TestPlugin_Reconnect(t *testing.T) {
 		first.next(t, sandboxevent.Synchronized)
 		first.Close()
 		first = accept(t, l)
+	}
+}
+
+// TestPlugin_ManyAnnotations: a pod with many annotations of the prefixes that the agent reads does not
+// end the connection to the agent, which serves all pods of the node.
+func TestPlugin_ManyAnnotations(t *testing.T) {
+	p, l := newRelay(t)
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	hostile := pod("hostile")
+	hostile.Annotations = map[string]string{}
+	for i := range 1000 {
+		hostile.Annotations[fmt.Sprint("dnsconfigurer.dev/", i)] = strings.Repeat("x", 100)
+		hostile.Annotations[fmt.Sprint("kubernetes.io/config.", i)] = strings.Repeat("x", 100)
+	}
+	for _, pod := range []*api.PodSandbox{hostile, pod("other")} {
+		if err := p.RunPodSandbox(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if e := a.next(t, sandboxevent.Started); e.Sandbox.ID != pod.Id || len(e.Sandbox.Annotations) > 10 {
+			t.Errorf("got %s with %d annotations, want %s", e.Sandbox.ID, len(e.Sandbox.Annotations), pod.Id)
+		}
 	}
 }
 

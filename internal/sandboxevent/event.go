@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
@@ -75,12 +74,18 @@ type Sandbox struct {
 // maxAnnotation is the longest value of an annotation in bytes.
 const maxAnnotation = 256
 
-// BoundAnnotations returns the annotations that decide the DNS of a pod or identify it. The
-// others may have 256 KiB, and secrets.
-func BoundAnnotations(annotations map[string]string) map[string]string {
+// annotations are the names of those that decide the DNS of a pod or identify it.
+var annotations = []string{
+	"dnsconfigurer.dev/policy", "dnsconfigurer.dev/refresh", "dnsconfigurer.dev/skip",
+	"kubernetes.io/config.source", "kubernetes.io/config.hash", "kubernetes.io/config.mirror",
+}
+
+// BoundAnnotations returns the annotations that an Event has. A pod may have 256 KiB of others, of any
+// prefix, and secrets: more than a line may have.
+func BoundAnnotations(all map[string]string) map[string]string {
 	bounded := map[string]string{}
-	for name, value := range annotations {
-		if strings.HasPrefix(name, "dnsconfigurer.dev/") || strings.HasPrefix(name, "kubernetes.io/config.") {
+	for _, name := range annotations {
+		if value, ok := all[name]; ok {
 			bounded[name] = excerpt.Text(value, maxAnnotation)
 		}
 	}

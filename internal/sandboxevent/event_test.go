@@ -5,6 +5,8 @@ package sandboxevent
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -51,6 +53,24 @@ func TestBoundAnnotations(t *testing.T) {
 	})
 	if len(got) != 3 || got["dnsconfigurer.dev/policy"] != "None" || len(got["kubernetes.io/config.hash"]) > maxAnnotation {
 		t.Errorf("%d annotations, one of %d bytes", len(got), len(got["kubernetes.io/config.hash"]))
+	}
+}
+
+// TestBoundAnnotations_Many: the author of a pod chooses the names of its annotations, too. The event
+// of such a pod fits into a line.
+func TestBoundAnnotations_Many(t *testing.T) {
+	all := map[string]string{}
+	for i := range 1000 {
+		for _, prefix := range []string{"dnsconfigurer.dev/", "kubernetes.io/config."} {
+			all[fmt.Sprint(prefix, i)] = strings.Repeat("\x01", maxAnnotation)
+		}
+	}
+	for _, name := range annotations {
+		all[name] = strings.Repeat("\x01", 1<<18)
+	}
+	e := Event{Sandbox: Sandbox{Annotations: BoundAnnotations(all)}}
+	if err := Write(io.Discard, e); err != nil || len(e.Sandbox.Annotations) != len(annotations) {
+		t.Errorf("%d annotations, %v", len(e.Sandbox.Annotations), err)
 	}
 }
 
