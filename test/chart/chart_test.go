@@ -378,3 +378,37 @@ func TestChart_Values(t *testing.T) {
 		}
 	}
 }
+
+// TestChart_K3s checks that the documented values for K3s are those of the test data, which
+// TestChart_Configuration checks, too, and that the agent then mounts the directories of K3s and no
+// file of a kubeadm node.
+func TestChart_K3s(t *testing.T) {
+	page, err := os.ReadFile("../../docs/managed-clusters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile(`(?s)\n### K3s\n.*?\n\n((?:    [^\n]*\n)+)`).FindSubmatch(page)
+	want, err := os.ReadFile("testdata/k3s.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block == nil || regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block[1]), "") != string(want) {
+		t.Errorf("the values of docs/managed-clusters.md differ from testdata/k3s.yaml:\n%s", block)
+	}
+	got := map[string]string{}
+	template := render(t, "k3s.yaml")["DaemonSet dnsconfigurer-agent"]["spec"].(map[string]any)["template"].(map[string]any)
+	for _, v := range template["spec"].(map[string]any)["volumes"].([]any) {
+		if file, ok := v.(map[string]any)["hostPath"].(map[string]any); ok {
+			got[file["path"].(string)], _ = file["type"].(string)
+		}
+	}
+	mounted := map[string]string{
+		"/etc/resolv.conf":                              "File",
+		"/run/dnsconfigurer/nri":                        "DirectoryOrCreate",
+		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d": "Directory",
+		"/var/lib/rancher/k3s/agent/containerd/io.containerd.grpc.v1.cri/sandboxes": "DirectoryOrCreate",
+	}
+	if diff := difference(t, mounted, got); diff != "" {
+		t.Errorf("files of the node (-want +chart):\n%s", diff)
+	}
+}

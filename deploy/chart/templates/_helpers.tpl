@@ -94,11 +94,23 @@ kind: NodeCacheConfiguration
 {{- default (printf "%s-agent" (include "dnsconfigurer.fullname" .)) .Values.agent.serviceAccount.name }}
 {{- end }}
 
+{{- /* The kubelet's configuration that the agent reads: a file and a directory. */}}
+{{- define "dnsconfigurer.agent.kubelet" -}}
+{{- if not .Values.agent.config.inferNodeFacts }}
+file: {{ .Values.agent.kubeletConfig | quote }}
+directory: {{ .Values.agent.kubeletConfigDir | quote }}
+{{- end }}
+{{- end }}
+
 {{- /* The AgentConfiguration: the chart's fields, then those of the values. */}}
 {{- define "dnsconfigurer.agent.config" -}}
 {{- $node := dict }}
-{{- if .Values.agent.kubeletConfig }}
-{{- $_ := set $node "kubeletConfig" .Values.agent.kubeletConfig }}
+{{- $kubelet := include "dnsconfigurer.agent.kubelet" . | fromYaml }}
+{{- if .Values.agent.config.inferNodeFacts }}
+{{- $_ := set $node "resolvConf" .Values.agent.resolvConf }}
+{{- else if or $kubelet.file $kubelet.directory }}
+{{- with $kubelet.file }}{{ $_ := set $node "kubeletConfig" . }}{{ end }}
+{{- with $kubelet.directory }}{{ $_ := set $node "kubeletConfigDir" . }}{{ end }}
 {{- else }}
 {{- $_ := set $node "clusterDNS" (list .Values.clusterDNSAddress) }}
 {{- $_ := set $node "clusterDomain" .Values.clusterDomain }}
