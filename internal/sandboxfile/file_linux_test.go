@@ -300,15 +300,19 @@ func TestReplace_ReadOnly(t *testing.T) {
 	}
 }
 
-// The changes of TestReplace_Readers, and the reads between two of them.
+// The changes of TestReplace_Readers, and the reads of each resolver between two of them.
 const (
 	readerChanges = 1000
 	readsBetween  = 100
 )
 
-// TestReplace_Readers reads as glibc (4,096 bytes) and musl (256 bytes) do, at full speed, while
-// the file is replaced. No read is empty or cut short, and every text has a
-// nameserver of one of both texts. A mixture of both is possible; they are counted.
+// readerPieces are the sizes of the reads of resolvers: those of stdio in glibc, of __fopen_rb_ca with
+// the buffer of __get_resolv_conf in musl, and of package net in Go.
+var readerPieces = map[string]int{"glibc": 4096, "musl": 248, "Go": 64 << 10}
+
+// TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read
+// is empty or cut short, and every text has a nameserver of one of both texts. A mixture of both is
+// possible; they are counted.
 func TestReplace_Readers(t *testing.T) {
 	directory := t.TempDir()
 	path := newFile(t, directory, kubeletText)
@@ -320,20 +324,22 @@ func TestReplace_Readers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reads [2]atomic.Int64
-	var mixtures atomic.Int64
+	type counts struct{ reads, mixtures atomic.Int64 }
+	resolvers := map[string]*counts{}
 	var readers sync.WaitGroup
 	done := make(chan struct{})
-	for i, piece := range []int{4096, 256} {
+	for name, piece := range readerPieces {
+		resolver := &counts{}
+		resolvers[name] = resolver
 		readers.Go(func() {
-			isMixture := map[string]bool{} // of the texts that were read
+			b, isMixture := make([]byte, piece), map[string]bool{} // of the texts that were read
 			for {
 				select {
 				case <-done:
 					return
 				default:
 				}
-				text, err := readPieces(path, piece)
+				text, err := readPieces(path, b)
 				mixture, checked := isMixture[string(text)]
 				if !checked {
 					if problem := checkRead(text, int(info.Size())); err != nil || problem != "" {
@@ -343,23 +349,27 @@ func TestReplace_Readers(t *testing.T) {
 					mixture = !parsesAs(text, firstDNS) && !parsesAs(text, otherDNS)
 					isMixture[string(text)] = mixture
 				}
-				reads[i].Add(1)
+				resolver.reads.Add(1)
 				if mixture {
-					mixtures.Add(1)
+					resolver.mixtures.Add(1)
 				}
 			}
 		})
 	}
 	for i := range int64(readerChanges) {
 		replaceNext(t, f, int(i))
-		for !t.Failed() && reads[0].Load()+reads[1].Load() < (i+1)*readsBetween {
-			runtime.Gosched()
+		for _, r := range resolvers {
+			for !t.Failed() && r.reads.Load() < (i+1)*readsBetween {
+				runtime.Gosched()
+			}
 		}
 	}
 	close(done)
 	readers.Wait()
-	t.Logf("%d changes, reads as glibc %d, as musl %d: 0 empty, 0 that do not parse, %d mixtures of two configurations",
-		readerChanges, reads[0].Load(), reads[1].Load(), mixtures.Load())
+	for name, r := range resolvers {
+		t.Logf("%d changes, %d reads as %s: 0 empty, 0 that do not parse, %d mixtures of two configurations",
+			readerChanges, r.reads.Load(), name, r.mixtures.Load())
+	}
 }
 
 // checkRead returns a problem of a text that was read while the file was replaced: the three
@@ -392,13 +402,12 @@ func replaceNext(t *testing.T, f *File, i int) {
 	}
 }
 
-func readPieces(path string, piece int) (text []byte, err error) {
+func readPieces(path string, b []byte) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b := make([]byte, piece)
 	for {
 		n, err := syscall.Read(int(f.Fd()), b)
 		if n <= 0 {
