@@ -17,7 +17,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
@@ -72,7 +72,7 @@ each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || fa
 # The race detector needs a C compiler; so do the C programs of test/libc. All tests of the packages
 # that are left out run in their own suites: with the race detector, these would build for nothing.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults|TestHostile)$$' \
+	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults|TestHostile|TestCritest)$$' \
 	  $$($(GO) list ./... | grep -vE '/test/(apiserver|e2e|systemd)$$')
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
@@ -117,6 +117,14 @@ test-e2e: ## run a cluster of one node with all components installed from image,
 # packages are built from a clone without linked worktrees.
 test-systemd: ## boot a Debian with systemd, containerd and a kubelet; install, upgrade, kill, bypass and remove the package of the shim there
 	@$(SUITE) -v $(GO) $(TEST) -timeout 20m -count 1 ./test/systemd
+
+# cri-tools is built with its own go.sum.
+test-critest: CRITOOLS = sigs.k8s.io/cri-tools@v1.36.0
+test-critest: ## critest, the conformance test of container runtimes, at containerd and through the shim
+	@mkdir -p bin
+	cd "$$($(GO) mod download -json $(CRITOOLS) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" && \
+		$(GO) test -c -o "$(CURDIR)/bin/critest" ./cmd/critest
+	@CRITEST="$(CURDIR)/bin/critest" $(SUITE) -v $(GO) $(TEST) -timeout 40m -count 1 -run '^TestCritest$$' ./test/node
 
 # The attacks have fixed rates, so it runs alone, too.
 test-hostile: ## attack both DNS servers in 41 ways beside a well-behaved client, four minutes
