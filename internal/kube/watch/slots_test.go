@@ -39,10 +39,14 @@ func TestSlots_Share(t *testing.T) {
 		for _, namespace := range []string{"a", "a", "a", "a", "b", "b", "c"} {
 			request(namespace)
 		}
+		mu.Lock()
 		if want := []string{"a", "a", "b"}; !slices.Equal(order, want) {
 			t.Errorf("got %v at once, want %v", order, want)
 		}
+		mu.Unlock()
 		all.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		// Of the second round, all have none: each namespace gets one before another gets its second.
 		slices.Sort(order[3:6])
 		if want := []string{"a", "b", "c"}; !slices.Equal(order[3:6], want) || len(order) != 7 {
@@ -75,6 +79,8 @@ func TestSlots_Ended(t *testing.T) {
 			})
 		}
 		all.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.free != 2 || len(s.held) != 0 || len(s.waiting) != 0 {
 			t.Errorf("%d slots are free, %v are held, %d wait", s.free, s.held, len(s.waiting))
 		}
