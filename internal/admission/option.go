@@ -52,7 +52,7 @@ func (c *check) checkOptions(ctx context.Context) {
 
 // optionCode returns the code of the problem of o, or "".
 func optionCode(o policy.Option) policy.Code {
-	if o.Name == "" || strings.ContainsAny(o.Name, "\n\x00") || strings.ContainsAny(o.Value, "\n\x00") {
+	if o.Name == "" || leavesLine(o.Name) || leavesLine(o.Value) {
 		return "" // has another finding
 	}
 	key, _, colon := strings.Cut(o.Name, ":")
@@ -72,6 +72,12 @@ func optionCode(o policy.Option) policy.Code {
 		return CodeOptionValue
 	}
 	return ""
+}
+
+// leavesLine reports whether s contains a newline or NUL. strings.ContainsAny took half of the time
+// of checkOptions.
+func leavesLine(s string) bool {
+	return strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, 0) >= 0
 }
 
 // describeOption returns the problem of o, which has one, and what to do.

@@ -133,6 +133,49 @@ func TestDecode_Fields(t *testing.T) {
 	}
 }
 
+// largeObject has a field of each type of JSON, in structs like those of admission.
+type largeObject struct {
+	Spec struct {
+		Hostname string `json:"hostname"`
+		Replicas *int32 `json:"replicas"`
+		Network  bool   `json:"network"`
+		Items    []struct {
+			Value string `json:"value"`
+		} `json:"items"`
+		Names map[string]string `json:"names"`
+	} `json:"spec"`
+}
+
+// TestDecodeLarge compares DecodeLarge with Decode: the values, and whether and why there are none.
+func TestDecodeLarge(t *testing.T) {
+	for _, text := range []string{
+		`{"spec":{"hostname":"a","replicas":3,"network":true,"items":[{"value":"b"},{},null],"names":{"c":"d"}},"status":[1,{"x":2}]}`,
+		`{"spec":{"Hostname":"A","hostname":"b","hostname":"c","HOSTNAME":"d"},"Spec":{"hostname":"e"}}`,
+		`{"spec":{"hostname":null,"replicas":null,"network":null,"items":null,"names":null}}`,
+		`{"spec":{"replicas":1,"hostname":"a"},"spec":{"hostname":"b"}}`,
+		"{\"spec\":{\"hostname\":\"\xff\\ud800\\u0041\"}}",
+		`null`, ``, `{`, `{}x`, `{"spec":{}},`, `{"spec":{"hostname":"a}}`, `[1]`, `"a"`, `{"spec":1}`,
+		`{"spec":{"hostname":1}}`, `{"spec":{"hostname":[]}}`, `{"spec":{"network":"yes"}}`, `{"spec":{"items":{}}}`,
+		`{"spec":{"items":[{"value":"a"},{"value":1}]}}`, `{"spec":{"items":[1]}}`, `{"spec":{"replicas":"1"}}`,
+		`{"spec":{"replicas":1.5}}`, `{"spec":{"replicas":99999999999}}`, `{"spec":{"replicas":1e1}}`, `{"spec":{"names":{"c":true}}}`,
+	} {
+		var want, got largeObject
+		wantErr := document.Decode([]byte(text), &want)
+		err := document.DecodeLarge([]byte(text), &got)
+		if wantErr == nil && err == nil {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-Decode +DecodeLarge):\n%s", text, diff)
+			}
+			continue
+		}
+		// The words for syntax errors differ.
+		_, typeError := errors.AsType[*document.TypeError](wantErr)
+		if (err == nil) != (wantErr == nil) || typeError && err.Error() != wantErr.Error() {
+			t.Errorf("%s\n got %v\nwant %v", text, err, wantErr)
+		}
+	}
+}
+
 // TestTypeError_DeepDocument: the cost is linear in the length of the document.
 func TestTypeError_DeepDocument(t *testing.T) {
 	const depth = 9000 // the decoder's limit is 10000

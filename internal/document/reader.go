@@ -96,11 +96,7 @@ func (r *Reader) open(kind jsontext.Kind, want string) (null bool, err error) {
 
 // typeError returns the error of the value that was read last, or has begun.
 func (r *Reader) typeError(kind jsontext.Kind, want string) error {
-	is := map[jsontext.Kind]string{
-		jsontext.KindString: "a string", jsontext.KindNumber: "a number", jsontext.KindTrue: "a boolean",
-		jsontext.KindFalse: "a boolean", jsontext.KindBeginObject: "a mapping", jsontext.KindBeginArray: "a list",
-	}[kind]
-	return &TypeError{r.path(), "is " + is + ", must be " + want}
+	return &TypeError{r.path(), "is " + describeKind(kind) + ", must be " + want}
 }
 
 // path returns the path of the value that was read last, or has begun.

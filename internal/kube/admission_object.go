@@ -24,7 +24,7 @@ func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known
 		return Workload{}, false, nil
 	}
 	var o admissionObject
-	if err := document.Decode(js, &o); err != nil {
+	if err := document.DecodeLarge(js, &o); err != nil {
 		return Workload{}, true, err
 	}
 	// dnsConfig may have megabytes, and is decoded completely: do not decode it twice.

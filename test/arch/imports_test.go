@@ -40,7 +40,7 @@ var imports = map[string][]string{
 	"internal/admission/webhook/selfsigned": {"std", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 	"internal/kube": {"std", "pkg/policy", "internal/document", "internal/excerpt",
 		"internal/multierr", "internal/spelling", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json"},
-	"internal/document": {"values", "reflect", "regexp", "encoding/json", "github.com/go-json-experiment/json/jsontext",
+	"internal/document": {"values", "reflect", "regexp", "encoding/json", "github.com/go-json-experiment/json/...",
 		"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"},
 	"pkg/hostresolv": {"std", "internal/excerpt", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
 	"internal/kube/watch": {"std", "internal/kube", "internal/kube/client", "internal/manifest",

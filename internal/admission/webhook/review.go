@@ -42,7 +42,7 @@ type request struct {
 // parseReview returns the request of an AdmissionReview.
 func parseReview(body []byte) (request, error) {
 	var r review
-	if err := document.Decode(body, &r); err != nil {
+	if err := document.DecodeLarge(body, &r); err != nil {
 		return request{}, fmt.Errorf("reading the review: %w", err)
 	}
 	switch {

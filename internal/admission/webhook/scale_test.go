@@ -148,7 +148,7 @@ func TestScale_Unread(t *testing.T) {
 		{"a set at the limit", padded(webhook.MaxStatefulSet), eleven, "warned", ""},
 		{"a set beyond it", padded(webhook.MaxStatefulSet + 1), eleven, "unread", "larger than 4194304 bytes"},
 		{"a set that is a list", stored("[1]"), eleven, "unread", "is a list, must be a mapping"},
-		{"half a set", stored(ten[:100]), eleven, "unread", "unexpected end"},
+		{"half a set", stored(ten[:100]), eleven, "unread", "unexpected EOF"},
 		{"nothing of a set", stored("{}"), eleven, "allowed", ""},
 		{"another type of scale", stored(ten), `{"spec":{"replicas":"11"}}`, "unread",
 			"spec.replicas: is a string, must be a whole number"},
