@@ -211,3 +211,31 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 	ref.NoMirror = true
 	eventually(t, p, ref, "", "")
 }
+
+// TestStaticPods_File: the kubelet's staticPodPath may be a file. It is read again when it is
+// changed, replaced or made anew, and other files of its directory are not read.
+func TestStaticPods_File(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
+	write(t, dir, "other.yaml", manifest("other", "h"))
+	p, stop := start(t, watch.Config{Manifests: filepath.Join(dir, "etcd.yaml"), InformerWait: 100 * time.Millisecond})
+	defer stop()
+	etcd := staticRef("kube-system", "etcd-"+node, "hash")
+	eventually(t, p, etcd, watch.Manifest, "first")
+	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "other-"+node, "hash")); !errors.Is(err, watch.ErrNotFound) {
+		t.Errorf("another file of the directory: %q, %v", source, err)
+	}
+	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
+	eventually(t, p, etcd, watch.Manifest, "changed")
+	write(t, dir, ".new", manifest("etcd", "replaced"))
+	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, watch.Manifest, "replaced")
+	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, "", "")
+	write(t, dir, "etcd.yaml", manifest("etcd", "again"))
+	eventually(t, p, etcd, watch.Manifest, "again")
+}
