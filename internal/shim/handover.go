@@ -111,10 +111,19 @@ func (h *handovers) receive(path string) error {
 	}
 	h.completed, h.failed = s.Completed, s.Failed
 	h.shim.EventStreams = s.EventStreams
-	if err := h.status.receive(h.previous, s.StatusSocket); err != nil {
-		return err
+	h.receiveOthers(s)
+	return nil
+}
+
+// receiveOthers takes the sockets for which a handover must not fail: the node needs its pods, and
+// the process opens other ones, as soon as the previous process has closed its own.
+func (h *handovers) receiveOthers(s handoverState) {
+	if err := h.status.receive(h.previous.File(fileStatus), h.previous.File(fileStatusLock), s.StatusSocket); err != nil {
+		h.log.Warn("status socket not taken over, opening another one", "error", err)
 	}
-	return h.http.receive(h.previous.File(fileHTTP), s.HTTP)
+	if err := h.http.receive(h.previous.File(fileHTTP), s.HTTP); err != nil {
+		h.log.Warn("socket of metrics and health not taken over, opening another one", "error", err)
+	}
 }
 
 // serve serves until ctx ends, or another process serves and the calls are complete.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -23,16 +22,16 @@ type statusSocket struct {
 	current   *cri.Listener // the last one that listen has returned
 }
 
-// receive takes the socket that the previous process serves at path. A process of an earlier
-// version does not pass it.
-func (s *statusSocket) receive(previous *handover.Predecessor, path string) error {
-	socket, lock := previous.File(fileStatus), previous.File(fileStatusLock)
+// receive takes the socket that the previous process serves at path, and closes the files. A
+// process of an earlier version does not pass it.
+func (s *statusSocket) receive(socket, lock *os.File, path string) error {
 	if socket == nil || lock == nil {
 		return nil
 	}
 	if path != s.path {
 		socket.Close()
-		return lock.Close()
+		lock.Close()
+		return nil
 	}
 	var err error
 	s.inherited, err = cri.TakeOver(cri.Handoff{Path: path, RemoveSocket: true, Socket: socket, Lock: lock})
