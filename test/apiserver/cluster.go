@@ -83,7 +83,7 @@ func Start(t testing.TB, flags ...string) *Cluster {
 }
 
 // StartControllers runs these controllers of kube-controller-manager until the test ends.
-func (c *Cluster) StartControllers(t testing.TB, names ...string) {
+func (c *Cluster) StartControllers(t testing.TB, names ...string) *process.Process {
 	t.Helper()
 	text, err := c.Kubeconfig(c.Address(), "")
 	if err != nil {
@@ -107,6 +107,7 @@ func (c *Cluster) StartControllers(t testing.TB, names ...string) {
 			t.Logf("the end of %s:\n%s", manager.LogFile, manager.Log())
 		}
 	})
+	return manager
 }
 
 // end removes the files of the control plane; after a failure, only its data.
