@@ -276,8 +276,9 @@ func TestShim_ForceUnknown(t *testing.T) {
 func TestConfigCheck_Shim(t *testing.T) {
 	place := regexp.MustCompile(`:[0-9]+:[0-9]+`)
 	n := newFileNode(t)
-	if code, out := n.check(); code != exitOK || out != "" {
-		t.Errorf("a good configuration: exit code %d\n%s", code, out)
+	want := "dnsconfigurer: " + n.dir + "/shim.yaml: ShimConfiguration: no errors\n"
+	if code, out := n.check(); code != exitOK || out != want {
+		t.Errorf("a good configuration: exit code %d, want %q:\n%s", code, want, out)
 	}
 	tests := append(badConfigs[:len(badConfigs):len(badConfigs)], struct {
 		name  string
