@@ -80,9 +80,8 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 		r.config.limits = defaultLimits()
 	}
 	r.config.API = rest.CopyConfig(c.API)
-	r.config.API.Wrap(func(base http.RoundTripper) http.RoundTripper {
-		return &transport{base, r.config.limits.page, &r.answered}
-	})
+	client.LimitReplies(r.config.API, r.config.limits.page)
+	r.config.API.Wrap(func(base http.RoundTripper) http.RoundTripper { return answerRecorder{base, &r.answered} })
 	s := r.snapshot
 	core := corev1.SchemeGroupVersion
 	r.list(ctx, request{kind: doctor.Services, version: core, list: &corev1.ServiceList{}}, collect(&s.Services))
@@ -161,7 +160,7 @@ func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) 
 	p := pages{request: q, api: api, limit: pageSize}
 	for {
 		page, err := p.next(ctx, r.config.MaxObjects-p.read)
-		if errors.Is(err, errLargePage) && p.limit > 1 {
+		if errors.Is(err, client.ErrLargeReply) && p.limit > 1 {
 			p.limit = max(1, p.limit/pageShrink)
 			continue
 		}
@@ -291,4 +290,18 @@ func (r *reader) configMaps(ctx context.Context) {
 			r.snapshot.ConfigMaps = append(r.snapshot.ConfigMaps, c)
 		}
 	}
+}
+
+// answerRecorder records whether there was a reply.
+type answerRecorder struct {
+	http.RoundTripper
+	answered *atomic.Bool
+}
+
+func (a answerRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := a.RoundTripper.RoundTrip(r)
+	if err == nil {
+		a.answered.Store(true)
+	}
+	return response, err
 }

@@ -4,11 +4,6 @@
 package gather
 
 import (
-	"errors"
-	"io"
-	"net/http"
-	"sync/atomic"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,40 +22,6 @@ type limits struct {
 }
 
 func defaultLimits() limits { return limits{page: 64 << 20, kind: 128 << 20} }
-
-// errLargePage is the error of a reply with more bytes than limits.page.
-var errLargePage = errors.New("the reply is too large")
-
-// transport limits the size of replies, and records whether there was one.
-type transport struct {
-	http.RoundTripper
-	limit    int64
-	answered *atomic.Bool
-}
-
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	t.answered.Store(true)
-	response.Body = &limitedBody{response.Body, t.limit}
-	return response, nil
-}
-
-// limitedBody fails with errLargePage after a number of bytes.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, errLargePage
-	}
-	return n, err
-}
 
 // trim removes what no check needs: managed fields, annotations, and of pods what their
 // containers run.

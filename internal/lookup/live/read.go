@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +53,7 @@ func Read(ctx context.Context, api *rest.Config, namespace string) (Cluster, err
 
 func read(ctx context.Context, api *rest.Config, namespace string, most limits) (Cluster, error) {
 	api = rest.CopyConfig(api)
-	api.Wrap(func(base http.RoundTripper) http.RoundTripper { return limitedTransport{base, most.reply} })
+	client.LimitReplies(api, most.reply)
 	rc, err := client.New(api, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
 		return Cluster{}, err
@@ -90,7 +88,7 @@ func (r *reader) list(ctx context.Context, resource, path string) error {
 	for {
 		data, err := r.api.Get().AbsPath(path).SetHeader("Accept", "application/json").
 			Param("limit", strconv.Itoa(limit)).Param("continue", token).DoRaw(ctx)
-		if errors.Is(err, errLargeReply) && limit > 1 {
+		if errors.Is(err, client.ErrLargeReply) && limit > 1 {
 			limit = max(1, limit/pageShrink)
 			continue
 		}
@@ -172,35 +170,4 @@ func describe(resource string, err error) error {
 		return fmt.Errorf("list %s: %w", resource, err)
 	}
 	return fmt.Errorf("the API server cannot be reached: %w", err)
-}
-
-// errLargeReply is the error of a reply with more bytes than limits.reply.
-var errLargeReply = errors.New("the reply is too large")
-
-// limitedTransport limits the size of replies.
-type limitedTransport struct {
-	http.RoundTripper
-	most int64
-}
-
-func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(r)
-	if err == nil {
-		response.Body = &limitedBody{response.Body, t.most}
-	}
-	return response, err
-}
-
-// limitedBody fails with errLargeReply after a number of bytes.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, errLargeReply
-	}
-	return n, err
 }
