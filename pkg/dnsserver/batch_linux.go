@@ -142,10 +142,10 @@ func (b *batch) client(i int) netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// origin returns the control message for the reply to packet i. It selects the source address of
+// oob returns the control message for the reply to packet i. It selects the source address of
 // the reply: the destination address of the packet. It is empty if the socket is bound to a
 // single address.
-func (b *batch) origin(i int) []byte {
+func (b *batch) oob(i int) []byte {
 	return replyControl(b.packets[i].control[:b.incoming[i].header.Controllen])
 }
 
@@ -157,9 +157,9 @@ func (b *batch) reply(i int, reply []byte) {
 	h := &b.outgoing[b.replies].header
 	*h = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&p.client)), Namelen: b.incoming[i].header.Namelen, Iov: &p.out}
 	h.SetIovlen(1)
-	if origin := b.origin(i); len(origin) > 0 {
-		h.Control = &origin[0]
-		h.SetControllen(len(origin))
+	if oob := b.oob(i); len(oob) > 0 {
+		h.Control = &oob[0]
+		h.SetControllen(len(oob))
 	}
 	b.replies++
 }

@@ -34,7 +34,7 @@ func (b *batch) receive() (n int, err error) {
 func (b *batch) packet(int) []byte         { return b.buf[:b.n] }
 func (b *batch) buffer(int) []byte         { return b.out[:0] }
 func (b *batch) client(int) netip.AddrPort { return b.from }
-func (b *batch) origin(int) []byte         { return nil }
+func (b *batch) oob(int) []byte            { return nil }
 func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
 
 func (b *batch) send() {

@@ -14,9 +14,9 @@ import (
 //	a client takes a unit only while held / limit < (free / limit)²
 //
 // So one client gets 38 % at most, and a client that holds nothing gets a unit as long as one
-// is free. Example: 121 clients, more than a node has pods, take all they can of 4096 units, one
-// client after the other. There is then still a free unit for the next client. If a client could
-// take as much as is free, that would be true for 12 clients only.
+// is free. Example: of 4096 units, 121 clients take all they can, one after the other. The next
+// client still gets a unit, and a node has fewer pods. Without the square the units would be used up
+// after 12 clients.
 //
 // A client is an address. The pods of a node may share an IPv6 prefix, so that a prefix would
 // let one pod take the share of all.
@@ -43,24 +43,24 @@ type grant struct {
 
 // acquire acquires n units for a client, or returns why it acquires none. n is at least 1. Work
 // without a client has the zero Addr.
-func (b *budget) acquire(client netip.Addr, n int) (grant, rejection) {
+func (b *budget) acquire(client netip.Addr, n int) (grant, refusalReason) {
 	return b.take(client, int64(n), b.limit)
 }
 
 // acquireSpare is acquire for work that no client waits for, such as a prefetch. It leaves
 // half of the units to clients.
-func (b *budget) acquireSpare(client netip.Addr, n int) (grant, rejection) {
+func (b *budget) acquireSpare(client netip.Addr, n int) (grant, refusalReason) {
 	return b.take(client, int64(n), b.limit/2)
 }
 
 // take acquires n units if at most limit units are then in use.
-func (b *budget) take(client netip.Addr, n, limit int64) (grant, rejection) {
+func (b *budget) take(client netip.Addr, n, limit int64) (grant, refusalReason) {
 	client = client.Unmap()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := b.clients[client]
-	// What the client holds and what is free before the last of the n units: n units are
-	// granted if and only if n grants of one unit would be.
+	// The n units are granted if n grants of one unit would be: the formula is for the last of
+	// them, when the client holds the other n-1 already.
 	before, free := held+n-1, b.limit-b.used-(n-1)
 	switch {
 	case b.used+n > limit:

@@ -21,7 +21,7 @@ func clientAddr(i int) netip.Addr {
 }
 
 // takeAll takes single units for a client until it is refused.
-func takeAll(b *budget, client netip.Addr) (grants []grant, reason rejection) {
+func takeAll(b *budget, client netip.Addr) (grants []grant, reason refusalReason) {
 	for {
 		g, reason := b.acquire(client, 1)
 		if reason != granted {
@@ -99,7 +99,7 @@ func TestBudget_Share(t *testing.T) {
 // TestBudget_LargeUnits: the share of a client of 16 MiB is 6,408,327 octets.
 func TestBudget_LargeUnits(t *testing.T) {
 	const share = 6_408_327
-	for n, want := range map[int]rejection{share: granted, share + 1: refusedClient, 16<<20 + 1: refusedBudget} {
+	for n, want := range map[int]refusalReason{share: granted, share + 1: refusedClient, 16<<20 + 1: refusedBudget} {
 		b := newBudget(16 << 20)
 		g, reason := b.acquire(clientAddr(1), n)
 		if reason != want {
@@ -130,7 +130,7 @@ func TestBudget_Spare(t *testing.T) {
 	b := newBudget(100)
 	for i := range 100 {
 		_, reason := b.acquireSpare(clientAddr(i), 1)
-		if want := map[bool]rejection{true: granted, false: refusedBudget}[i < 50]; reason != want {
+		if want := map[bool]refusalReason{true: granted, false: refusedBudget}[i < 50]; reason != want {
 			t.Errorf("prefetch %d: %v, want %v", i+1, reason, want)
 		}
 	}

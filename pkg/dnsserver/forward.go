@@ -48,7 +48,7 @@ type Forwarding struct {
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
 	// Set by SetForwarding.
-	inZone                         bool // a stub domain may be in the zone; its names are then forwarded
+	stubInZone                     bool // a stub domain may be in the zone; its names are then forwarded
 	upstreamOutage, expanderOutage *outage
 	generation                     cache.Generation // replies to queries of an older one are not cached
 }
@@ -62,7 +62,7 @@ func (s *Server) SetForwarding(f Forwarding) {
 	f.Stubs = slices.Clone(f.Stubs)
 	for i, stub := range f.Stubs {
 		f.Stubs[i].outage = new(outage)
-		f.inZone = f.inZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
+		f.stubInZone = f.stubInZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
 	}
 	s.forwardingMu.Lock() // so that the last Forwarding stored has the last generation
 	defer s.forwardingMu.Unlock()
@@ -125,20 +125,20 @@ const (
 	reverseV6 fqdn.Name = "\x03ip6\x04arpa\x00"
 )
 
-// workFor returns the work of a query that is forwarded for a name.
-func (s *Server) workFor(name fqdn.Name, to destination) work {
+// budgetFor returns the kind of the budget of a query that is forwarded for a name.
+func (s *Server) budgetFor(name fqdn.Name, to destination) budgetKind {
 	if to.expand {
-		return workSearch
+		return budgetSearch
 	}
 	if to.cluster {
-		return workCluster
+		return budgetCluster
 	}
 	for _, zone := range []fqdn.Name{reverseV4, reverseV6} {
 		if _, ok := name.Within(zone); ok {
-			return workReverse
+			return budgetReverse
 		}
 	}
-	return workPlain
+	return budgetPlain
 }
 
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
@@ -156,7 +156,7 @@ func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 // forward answers from the cache, or else from other servers.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return result{answer: answer{source: fromServer, answer: []dns.RR{anyRecord(q.owner())}}}
+		return result{answer: answer{source: fromServer, answers: []dns.RR{anyRecord(q.owner())}}}
 	}
 	fwd := s.forwarding.Load()
 	if zone := s.local.find(q.name); zone != "" && len(zone) > len(fwd.stubFor(q.name).Zone) {
@@ -173,9 +173,9 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	}
 	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
 	if hit.State == cache.Failing && to.outage.endedAfter(hit.FailedAt) {
-		hit.State = cache.Stale
+		hit.State = cache.Stale // the servers reply again: do not wait for the end of the retry interval
 	}
-	s.metrics.lookups[hit.State].Inc()
+	s.metrics.cacheLookups[hit.State].Inc()
 	if hit.NoData() && !s.knowsOtherFamily(q, to) {
 		return s.confirmLater(q, fwd, to, &hit)
 	}
@@ -184,7 +184,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Expiring:
 		refresh := q.clone()
-		s.prefetch(ctx, q.client, s.workFor(q.name, to), func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
+		s.prefetch(ctx, q.client, s.budgetFor(q.name, to), func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
@@ -199,7 +199,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 // stale is the answer if they fail, or nil.
 func (s *Server) sendLater(q *query, fwd *Forwarding, to destination, stale *answer) result {
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, fwd)) }
-	return result{wait: wait, work: s.workFor(q.name, to), stale: stale}
+	return result{wait: wait, budgetKind: s.budgetFor(q.name, to), stale: stale}
 }
 
 // forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
@@ -207,15 +207,15 @@ func (s *Server) sendLater(q *query, fwd *Forwarding, to destination, stale *ans
 // in the cluster zone, for which it replaces the cluster DNS.
 func (s *Server) forwardIterative(q *query, fwd *Forwarding, to destination, buf []byte) result {
 	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
-	s.metrics.lookups[hit.State].Inc()
-	work := s.workFor(q.name, to)
+	s.metrics.cacheLookups[hit.State].Inc()
+	kind := s.budgetFor(q.name, to)
 	switch {
 	case hit.State == cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
-	case work == workCluster:
+	case kind == budgetCluster:
 		return s.sendLater(q, fwd, to, nil)
 	}
-	return result{answer: s.refuse(work, refusedRecursion)}
+	return result{answer: s.refuse(kind, refusedRecursion)}
 }
 
 // cachedAnswer returns the answer of a cache hit, in wire form.
@@ -226,8 +226,8 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
 	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
-	case a.rcode == dns.RcodeServerFailure: // RFC 8914 section 4.14: no other rcode
-		a.cached, a.extended = true, cause(hit.Cause()).extended()
+	case a.rcode == dns.RcodeServerFailure: // the error "Cached Error" is for SERVFAIL only (RFC 8914 section 4.14)
+		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
 	}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
 		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxLen(&a),
@@ -240,8 +240,8 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 	to := s.destinationOf(fwd, q.name)
 	m, begin := q.message(), time.Now()
 	reply, err := s.send(ctx, q, m, to, fwd)
-	if reason := rejectionOf(err); reason != granted {
-		return s.refuse(s.workFor(q.name, to), reason)
+	if reason := refusalOf(err); reason != granted {
+		return s.refuse(s.budgetFor(q.name, to), reason)
 	}
 	key, options := q.cacheKey(to.searchKey), s.putOptions(q, to, fwd)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	a := answerOf(reply, fromUpstream)
-	a.answer = withOwnerCase(a.answer, q.owner())
+	a.answers = withOwnerCase(a.answers, q.owner())
 	return a
 }
 

@@ -35,7 +35,7 @@ func otherFamily(qtype uint16) uint16 {
 func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 	key := q.cacheKey(to.searchKey)
 	key.Type = otherFamily(q.qtype)
-	return key.Type == 0 || q.pairs || s.cfg.Cache.Holds(key, q.received)
+	return key.Type == 0 || q.noFamilyCheck || s.cfg.Cache.Holds(key, q.received)
 }
 
 // confirmLater returns the result for a cache hit with NODATA while nothing is cached for the other
@@ -46,18 +46,18 @@ func (s *Server) confirmLater(q *query, fwd *Forwarding, to destination, hit *ca
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, noData.withRecords()) }
-	return result{wait: wait, work: s.workFor(q.name, to)}
+	return result{wait: wait, budgetKind: s.budgetFor(q.name, to)}
 }
 
 // confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the
-// other one, and returns a failure if that fails. A client that has sent both queries shares the
-// query to the other servers.
+// other one, and returns a failure if that fails. If the client has sent the query for the other
+// family, too, it is sent to the other servers only once: package upstream merges equal queries.
 func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a answer) answer {
 	if !a.noData(q.qtype) || s.knowsOtherFamily(q, to) {
 		return a
 	}
 	other := q.subquery(q.name, otherFamily(q.qtype))
-	other.pairs = true
+	other.noFamilyCheck = true
 	if o := s.forward(ctx, other, nil).await(ctx); o.failed() {
 		return failure(o.source, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
 	}
@@ -68,5 +68,5 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 // perhaps as an alias, without records of the type.
 func (a *answer) noData(qtype uint16) bool {
 	return a.rcode == dns.RcodeSuccess && !a.truncated &&
-		!slices.ContainsFunc(a.answer, func(rr dns.RR) bool { return rr.Header().Rrtype == qtype })
+		!slices.ContainsFunc(a.answers, func(rr dns.RR) bool { return rr.Header().Rrtype == qtype })
 }

@@ -237,7 +237,7 @@ func TestUpstream_OpaqueRecords(t *testing.T) {
 					t.Errorf("%d queries to the upstream server, want 1", n)
 				}
 				cached := answer{wire: handlePacket(t.Context(), s, packet, overUDP, podAddr)}
-				if a := cached.withRecords(); len(a.answer) != 1 || a.failed() {
+				if a := cached.withRecords(); len(a.answers) != 1 || a.failed() {
 					t.Errorf("the records of the cached reply: %+v", a)
 				}
 			})

@@ -15,9 +15,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// LocalNames selects the names outside the cluster zone that the server answers itself. Stub
-// domains and the reverse zones of the cluster win over a local zone that is not longer. The zero
-// value selects none.
+// LocalNames selects the names outside the cluster zone that the server answers itself. A stub domain
+// or a reverse zone of the cluster wins over a local zone that is shorter or has the same name. The
+// zero value selects none.
 type LocalNames struct {
 	// SpecialUse selects localhost, names that no public server has, and the reverse names
 	// of loopback, link-local and documentation addresses.
@@ -76,8 +76,8 @@ func newLocalZones(l LocalNames) localZones {
 	return zones
 }
 
-// find returns the longest zone that contains the name, or "" if there is none. Most names are in
-// none, which their last label shows at once.
+// find returns the longest zone that contains the name, or "" if there is none. It compares the last
+// label first, because that is enough for most names.
 func (z localZones) find(name fqdn.Name) fqdn.Name {
 	if len(z) == 0 || !slices.ContainsFunc(localTLDs[:], func(tld string) bool { return strings.HasSuffix(string(name), tld) }) {
 		return ""
@@ -101,26 +101,26 @@ func (q *query) localAnswer(apex fqdn.Name) answer {
 	isApex, exists := q.name == apex, q.name == apex || apex == localhost
 	switch {
 	case isApex && q.qtype == dns.TypeSOA:
-		a.answer = []dns.RR{localSOA(owner, apex)}
+		a.answers = []dns.RR{localSOA(owner, apex)}
 	case isApex && q.qtype == dns.TypeNS:
-		a.answer = []dns.RR{&dns.NS{Hdr: header(owner, dns.TypeNS, localTTL), Ns: apex.String()}}
+		a.answers = []dns.RR{&dns.NS{Hdr: header(owner, dns.TypeNS, localTTL), Ns: apex.String()}}
 	case apex == localhost && q.qtype == dns.TypeA:
-		a.answer = []dns.RR{&dns.A{Hdr: header(owner, dns.TypeA, localTTL), A: net.IPv4(127, 0, 0, 1)}}
+		a.answers = []dns.RR{&dns.A{Hdr: header(owner, dns.TypeA, localTTL), A: net.IPv4(127, 0, 0, 1)}}
 	case apex == localhost && q.qtype == dns.TypeAAAA:
-		a.answer = []dns.RR{&dns.AAAA{Hdr: header(owner, dns.TypeAAAA, localTTL), AAAA: net.IPv6loopback}}
+		a.answers = []dns.RR{&dns.AAAA{Hdr: header(owner, dns.TypeAAAA, localTTL), AAAA: net.IPv6loopback}}
 	}
 	for _, name := range loopbackNames {
 		if _, above := name.Within(q.name); above {
 			exists = true // also an empty non-terminal
 		}
 		if name == q.name && q.qtype == dns.TypePTR {
-			a.answer = []dns.RR{&dns.PTR{Hdr: header(owner, dns.TypePTR, localTTL), Ptr: localhost.String()}}
+			a.answers = []dns.RR{&dns.PTR{Hdr: header(owner, dns.TypePTR, localTTL), Ptr: localhost.String()}}
 		}
 	}
 	if !exists {
 		a.rcode = dns.RcodeNameError
 	}
-	if len(a.answer) == 0 {
+	if len(a.answers) == 0 {
 		a.authority = []dns.RR{localSOA(apex.String(), apex)}
 	}
 	return a

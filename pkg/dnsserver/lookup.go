@@ -21,7 +21,7 @@ type candidateLookup struct {
 	q         *query
 	snapshot  *zone.Snapshot
 	forwarded atomic.Int64 // subqueries to other servers
-	outside   atomic.Int64 // subqueries for names outside the cluster zone, and those rejected by maxQuestions
+	outside   atomic.Int64 // subqueries for names outside the cluster zone, also those that maxSubqueries refuses
 }
 
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
@@ -30,27 +30,27 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupRes
 	status, _, node := c.s.lookupZone(c.snapshot, name)
 	switch {
 	case status == zone.NotInZone:
-		f, wait := c.lookupForwarded(ctx, name)
-		f.cluster = c.isCluster(name)
-		return f, wait
+		lr, wait := c.lookupForwarded(ctx, name)
+		lr.cluster = c.isCluster(name)
+		return lr, wait
 	case status == zone.Exists && node.Alias != "":
 		return c.lookupAlias(ctx, name)
 	}
-	f := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
+	lr := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
 	if status == zone.NXDomain {
-		return f, nil
+		return lr, nil
 	}
 	r, _ := c.s.zoneRecords(ctx, c.q.subquery(name, c.q.qtype), c.snapshot)
-	f.answer = r.answer
-	switch {
+	lr.answer = r.answer
+	switch { // the addresses of a large node are not in V4 and V6
 	case status == zone.Unknown:
-		f.outcome = unresolved
-	case node.Large, len(node.V4)+len(node.V6)+len(f.answer.answer) > 0:
-		f.outcome = found
+		lr.outcome = unresolved
+	case node.Large, len(node.V4)+len(node.V6)+len(lr.answer.answers) > 0:
+		lr.outcome = found
 	default:
-		f.outcome = nodata
+		lr.outcome = nodata
 	}
-	return f, nil
+	return lr, nil
 }
 
 // isCluster reports whether a node cache forwards a name to the cluster DNS.
@@ -61,18 +61,18 @@ func (c *candidateLookup) isCluster(name fqdn.Name) bool {
 // lookupAlias is lookup for the name of an ExternalName Service: the result is that of its
 // target.
 func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	f, wait := c.lookupTypes(ctx, name, func(q *query) result {
+	lr, wait := c.lookupTypes(ctx, name, func(q *query) result {
 		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
 		return r
 	})
-	inCluster := func(f lookupResult) lookupResult {
-		f.cluster, f.ttl = true, min(f.ttl, c.s.denialTTL(c.snapshot))
-		return f
+	markCluster := func(lr lookupResult) lookupResult {
+		lr.cluster, lr.ttl = true, min(lr.ttl, c.s.denialTTL(c.snapshot))
+		return lr
 	}
 	if wait == nil {
-		return inCluster(f), nil
+		return markCluster(lr), nil
 	}
-	return lookupResult{cluster: true}, func(ctx context.Context) lookupResult { return inCluster(wait(ctx)) }
+	return lookupResult{cluster: true}, func(ctx context.Context) lookupResult { return markCluster(wait(ctx)) }
 }
 
 // lookupForwarded is lookup for the names that other servers answer. Most of them do not
@@ -80,14 +80,14 @@ func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (look
 func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	key := cache.Question{Name: []byte(name), Type: dns.TypeA, Class: dns.ClassINET, CD: c.q.flags&flagCD != 0, DO: c.q.do}
 	if ttl, ok := c.s.cfg.Cache.NXDomainTTL(key, c.q.received); ok {
-		c.s.metrics.lookups[cache.Fresh].Inc()
+		c.s.metrics.cacheLookups[cache.Fresh].Inc()
 		return lookupResult{outcome: nxdomain, ttl: ttl}, nil
 	}
 	return c.lookupTypes(ctx, name, func(q *query) result { return c.s.forward(ctx, q, nil) })
 }
 
-// lookups are the subqueries for one candidate, by the order of their types: A first.
-type lookups []typeLookup
+// typeLookups are the subqueries for one candidate. The first one is for type A.
+type typeLookups []typeLookup
 
 // typeLookup is a subquery for the records of one type.
 type typeLookup struct {
@@ -102,12 +102,12 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
 	start := func(qtype uint16) typeLookup {
 		q := c.q.subquery(name, qtype)
-		q.pairs = true
+		q.noFamilyCheck = true
 		r := resolve(q)
 		r.answer = r.answer.withRecords()
 		return typeLookup{qtype: qtype, result: r}
 	}
-	all := lookups{start(dns.TypeA)}
+	all := typeLookups{start(dns.TypeA)}
 	addTypes := func() (added bool) {
 		missing := all.missingTypes(c.q.qtype)
 		for _, qtype := range missing {
@@ -131,7 +131,7 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 // missingTypes returns the types that have to be looked up after A: the client's type if the name
 // exists, and AAAA if there is no A record. So queries of all types lead to the same candidate.
 // It returns none if the answer for A is pending.
-func (all lookups) missingTypes(qtype uint16) (types []uint16) {
+func (all typeLookups) missingTypes(qtype uint16) (types []uint16) {
 	a := &all[0]
 	if len(all) > 1 || a.wait != nil || a.nxdomain() || a.failed() {
 		return nil
@@ -147,7 +147,7 @@ func (all lookups) missingTypes(qtype uint16) (types []uint16) {
 
 // await sends all pending subqueries for a candidate at once, and waits for their answers or until
 // walkCtx ends. The subqueries continue until ctx ends.
-func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, all lookups) {
+func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, all typeLookups) {
 	type completed struct {
 		index  int
 		answer answer
@@ -176,22 +176,22 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 }
 
 // admit is Server.admit for a subquery for a candidate, within the limits of the walk and of the
-// client. Subqueries for names of the cluster zone do not count for maxQuestions: a node cache
-// sends them to the cluster DNS, which has the answers in memory.
+// client. Subqueries for names of the cluster zone do not count for maxSubqueries: a node
+// cache sends them to the cluster DNS, which has the answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
 	switch {
-	case !c.isCluster(name) && c.outside.Add(1) > maxQuestions:
-		return c.s.refuse(workSearch, refusedQuestions), nil
-	case !c.s.questions.take(c.q.client):
-		return c.s.refuse(workSearch, refusedRate), nil
+	case !c.isCluster(name) && c.outside.Add(1) > maxSubqueries:
+		return c.s.refuse(budgetSearch, refusedSubqueries), nil
+	case !c.s.subqueryRate.take(c.q.client):
+		return c.s.refuse(budgetSearch, refusedRate), nil
 	}
 	c.forwarded.Add(1)
-	r.work = workSearch
+	r.budgetKind = budgetSearch
 	return c.s.admit(c.q.client, r)
 }
 
 // pending returns the number of subqueries without an answer.
-func (all lookups) pending() (n int) {
+func (all typeLookups) pending() (n int) {
 	for i := range all {
 		if all[i].wait != nil {
 			n++
@@ -200,15 +200,16 @@ func (all lookups) pending() (n int) {
 	return n
 }
 
-// combine merges the answers to one result. A pending subquery counts as failed. If the name has
-// addresses and the subquery for the client's type failed, the name is found, so that no later
-// candidate is tried, and the answer is the failure.
+// combine merges the answers to one result. A pending subquery counts as failed. The answer of the
+// result is that for the client's type, or that for A if the client's type was not looked up. If the
+// name has addresses, it is found, even if the subquery for the client's type failed. The failure is
+// then the answer, and no later candidate is tried.
 //
 // NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
 // The reverse is not true: some servers return NXDOMAIN for every type that they do not
 // know (RFC 4074 section 4.2).
-func (all lookups) combine(qtype uint16) lookupResult {
-	f := lookupResult{outcome: nodata, ttl: noLimit}
+func (all typeLookups) combine(qtype uint16) lookupResult {
+	lr := lookupResult{outcome: nodata, ttl: noLimit}
 	owned := false
 	for i := range all {
 		l := &all[i]
@@ -217,12 +218,12 @@ func (all lookups) combine(qtype uint16) lookupResult {
 				"timeout while expanding the search list")}
 		}
 		if l.qtype == qtype || i == 0 {
-			f.answer = l.answer
+			lr.answer = l.answer
 		}
 		owned = owned || l.owns()
 	}
 	if owned {
-		return lookupResult{outcome: found, answer: f.answer}
+		return lookupResult{outcome: found, answer: lr.answer}
 	}
 	if a := &all[0]; a.nxdomain() {
 		return lookupResult{outcome: nxdomain, answer: a.answer, ttl: a.denialTTL()}
@@ -232,19 +233,19 @@ func (all lookups) combine(qtype uint16) lookupResult {
 		if l.failed() {
 			return lookupResult{outcome: unresolved, answer: l.answer}
 		}
-		f.ttl = min(f.ttl, l.denialTTL())
+		lr.ttl = min(lr.ttl, l.denialTTL())
 	}
-	return f // also for a CNAME whose target does not exist: it proves that the name exists
+	return lr // also for a CNAME whose target does not exist: it proves that the name exists
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.
 func (l *typeLookup) nxdomain() bool {
-	return l.wait == nil && l.rcode == dns.RcodeNameError && len(l.answer.answer) == 0
+	return l.wait == nil && l.rcode == dns.RcodeNameError && len(l.answer.answers) == 0
 }
 
 // owns reports whether the name has records of the type, perhaps through an alias. An alias
 // alone does not count.
 func (l *typeLookup) owns() bool {
 	return l.wait == nil && l.qtype != dns.TypeCNAME && l.rcode == dns.RcodeSuccess &&
-		slices.ContainsFunc(l.answer.answer, func(rr dns.RR) bool { return rr.Header().Rrtype == l.qtype })
+		slices.ContainsFunc(l.answer.answers, func(rr dns.RR) bool { return rr.Header().Rrtype == l.qtype })
 }

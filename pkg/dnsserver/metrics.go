@@ -35,16 +35,16 @@ func (s source) String() string {
 // metrics are the metrics of a server. Their label sets are closed, so that clients cannot
 // create series: transports, sources, the rcodes of rcodeLabels and the states of cache entries.
 type metrics struct {
-	queries  *prometheus.CounterVec
-	duration [numSources]prometheus.Observer
-	panics   prometheus.Counter
-	dropped  prometheus.Counter
-	cut      prometheus.Counter
-	lookups  [cache.Failing + 1]prometheus.Counter
-	refusals [numWorks][numRejections]prometheus.Counter
-	autopath autopathMetrics
+	queries      *prometheus.CounterVec
+	duration     [numSources]prometheus.Observer
+	panics       prometheus.Counter
+	dropped      prometheus.Counter
+	partial      prometheus.Counter
+	cacheLookups [cache.Failing + 1]prometheus.Counter
+	refusals     [numBudgetKinds][numRefusals]prometheus.Counter
+	autopath     autopathMetrics
 
-	cutLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in Unix nanoseconds
+	partialLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in Unix nanoseconds
 
 	// counters caches the counters of queries after their first use: a lookup by labels
 	// takes as long as an answer.
@@ -134,7 +134,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
-		cut: prometheus.NewCounter(prometheus.CounterOpts{
+		partial: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_zone_cut_total",
 			Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
 		}),
@@ -143,12 +143,12 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 	for from := range numSources {
 		m.duration[from] = duration.WithLabelValues(from.String())
 	}
-	for state := range m.lookups { // a series that does not exist cannot be alerted on
-		m.lookups[state] = lookups.WithLabelValues(cache.State(state).String())
+	for state := range m.cacheLookups { // a series that does not exist cannot be alerted on
+		m.cacheLookups[state] = lookups.WithLabelValues(cache.State(state).String())
 	}
-	for w := range m.refusals {
-		for reason := refusedBudget; reason < numRejections; reason++ {
-			m.refusals[w][reason] = refusals.WithLabelValues(work(w).String(), reason.String())
+	for kind := range m.refusals {
+		for reason := refusedBudget; reason < numRefusals; reason++ {
+			m.refusals[kind][reason] = refusals.WithLabelValues(budgetKind(kind).String(), reason.String())
 		}
 	}
 	if r != nil {
@@ -159,7 +159,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		if nodeCache {
 			r.MustRegister(m.autopath.sent)
 		} else {
-			r.MustRegister(m.cut)
+			r.MustRegister(m.partial)
 		}
 	}
 	return m
@@ -182,8 +182,8 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 
 // slotStats returns the gauges of the budgets.
 func slotStats(all slots) (list []prometheus.Collector) {
-	for w, b := range all {
-		labels := prometheus.Labels{"budget": work(w).String()}
+	for kind, b := range all {
+		labels := prometheus.Labels{"budget": budgetKind(kind).String()}
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_dns_slots_in_use",
 			Help: "Queries that wait for other servers, by budget: plain, cluster, reverse or search.", ConstLabels: labels,

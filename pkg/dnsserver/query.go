@@ -82,7 +82,7 @@ type query struct {
 	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
 	size     int    // the longest reply that the client accepts, in octets
 
-	pairs bool // a subquery: its caller looks up both address families itself, see knowsOtherFamily
+	noFamilyCheck bool // the caller looks up both address families itself, see knowsOtherFamily
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
@@ -106,18 +106,18 @@ func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 		return 0, false
 	}
 	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
-	supported := q.flags&maskOpcode == 0
+	isStandard := q.flags&maskOpcode == dns.OpcodeQuery<<11
 	// One question (RFC 9619), no answer and authority records, and at most an OPT record
 	// and a signature.
-	questions, records := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint32(packet[6:])
-	additional := int(binary.BigEndian.Uint16(packet[10:]))
-	wellFormed := questions == 1 && records == 0 && additional <= 2
+	questions, answers := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint16(packet[6:])
+	authority, additional := binary.BigEndian.Uint16(packet[8:]), int(binary.BigEndian.Uint16(packet[10:]))
+	wellFormed := questions == 1 && answers == 0 && authority == 0 && additional <= 2
 	if questions == 1 {
 		rest, ok := q.parseQuestion(packet[headerLen:])
 		wellFormed = wellFormed && ok && q.parseAdditional(rest, additional)
 	}
 	switch {
-	case !supported:
+	case !isStandard:
 		return dns.RcodeNotImplemented, true
 	case !wellFormed:
 		return dns.RcodeFormatError, true
@@ -152,7 +152,8 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 	if n+questionFixedLen > len(section) {
 		return nil, false
 	}
-	// Only parse writes to nameBuf, and it replaces q.name as well.
+	// q.name shares the memory of nameBuf. A string must not change, and this one does not: only
+	// parse writes to nameBuf, and it replaces q.name as well.
 	q.name = fqdn.Name(unsafe.String(&q.nameBuf[0], n))
 	q.qtype = binary.BigEndian.Uint16(section[n:])
 	q.question = section[:n+questionFixedLen]
@@ -290,7 +291,7 @@ func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
 	return &query{
 		flags: q.flags, question: question, name: name, qtype: qtype,
-		edns: q.edns, do: q.do, size: q.size, pairs: q.pairs, via: q.via, client: q.client, received: q.received,
+		edns: q.edns, do: q.do, size: q.size, noFamilyCheck: q.noFamilyCheck, via: q.via, client: q.client, received: q.received,
 	}
 }
 

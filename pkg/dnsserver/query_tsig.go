@@ -22,26 +22,27 @@ const (
 // the error BADKEY (RFC 8945 section 5.2.1) and without a signature (section 5.3.2), which
 // parseTSIG stores in q.tsig. It returns false if the record is malformed.
 func (q *query) parseTSIG(owner, fixed, data []byte) bool {
-	algorithm := plainNameLen(data)
-	if plainNameLen(owner) < 0 || algorithm < 0 || algorithm+tsigTimeLen+2 > len(data) ||
-		binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
+	algorithmLen := plainNameLen(data)
+	macAt := algorithmLen + tsigTimeLen + 2 // after the algorithm, the time, the fudge, and the length of the signature
+	if plainNameLen(owner) < 0 || algorithmLen < 0 || macAt > len(data) || binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
 		return false
 	}
-	times := data[algorithm:] // the time, the fudge, and the length of the signature
-	rest := times[tsigTimeLen+2:]
-	mac := int(binary.BigEndian.Uint16(times[tsigTimeLen:]))
-	if mac+tsigTailLen > len(rest) || mac+tsigTailLen+int(binary.BigEndian.Uint16(rest[mac+tsigTailLen-2:])) != len(rest) {
+	tailAt := macAt + int(binary.BigEndian.Uint16(data[macAt-2:])) // after the signature
+	if tailAt+tsigTailLen > len(data) {
+		return false
+	}
+	tail := data[tailAt:]
+	if otherLen := int(binary.BigEndian.Uint16(tail[tsigTailLen-2:])); tsigTailLen+otherLen != len(tail) {
 		return false
 	}
 	r := append([]byte(nil), owner...)
 	r = binary.BigEndian.AppendUint16(r, dns.TypeTSIG)
 	r = binary.BigEndian.AppendUint16(r, dns.ClassANY)
 	r = binary.BigEndian.AppendUint32(r, 0)
-	r = binary.BigEndian.AppendUint16(r, uint16(algorithm+tsigTimeLen+2+tsigTailLen))
-	r = append(r, data[:algorithm]...)
-	r = append(r, times[:tsigTimeLen]...)
+	r = binary.BigEndian.AppendUint16(r, uint16(macAt+tsigTailLen))
+	r = append(r, data[:macAt-2]...)         // the algorithm, the time and the fudge
 	r = binary.BigEndian.AppendUint16(r, 0)  // no signature
-	r = append(r, rest[mac:mac+2]...)        // the original ID
+	r = append(r, tail[:2]...)               // the original ID
 	r = binary.BigEndian.AppendUint16(r, 17) // BADKEY
 	q.tsig = binary.BigEndian.AppendUint16(r, 0)
 	return true

@@ -35,15 +35,15 @@ func (q *query) reply(a answer, buf []byte) reply {
 	return reply{wire: q.appendTSIG(q.appendOPT(b, &a)), source: a.source, rcode: a.rcode, packed: packed}
 }
 
-// maxReplyLen estimates the length of the reply with the answer, in octets, before it is packed.
+// estimateLen estimates the length of the reply with the answer, in octets, before it is packed.
 // The reply is never longer, because the estimate counts names without compression.
-func (q *query) maxReplyLen(a *answer) int {
+func (q *query) estimateLen(a *answer) int {
 	n := q.optLen(a)
 	if a.wire != nil {
 		return min(n+len(a.wire), q.size)
 	}
 	n += headerLen + len(q.question)
-	for _, section := range [][]dns.RR{a.answer, a.authority, a.additional} {
+	for _, section := range [][]dns.RR{a.answers, a.authority, a.additional} {
 		for _, rr := range section {
 			if n += dns.Len(rr); n >= q.size {
 				return q.size
@@ -98,7 +98,7 @@ func (q *query) appendOPT(b []byte, a *answer) []byte {
 	if a.extended != nil {
 		b = appendExtended(b, a.extended.InfoCode, a.extended.ExtraText)
 	}
-	if a.cached { // after the cause: some clients show the first extended error only
+	if a.cachedFailure { // after the cause: some clients show the first extended error only
 		b = appendExtended(b, dns.ExtendedErrorCodeCachedError, "")
 	}
 	return b
@@ -125,7 +125,7 @@ func (q *query) optLen(a *answer) int {
 	if a.extended != nil {
 		n += optionHeaderLen + infoCodeLen + len(a.extended.ExtraText)
 	}
-	if a.cached {
+	if a.cachedFailure {
 		n += optionHeaderLen + infoCodeLen
 	}
 	return n
@@ -142,18 +142,18 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 	if a.authentic && (q.do || q.flags&flagAD != 0) {
 		flags |= flagAD
 	}
-	if len(a.answer)+len(a.authority)+len(a.additional) == 0 {
+	if len(a.answers)+len(a.authority)+len(a.additional) == 0 {
 		return q.startReply(buf, flags|truncatedFlag(a.truncated), a.rcode)
 	}
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
 		Compress: true,
 		Question: []dns.Question{{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}},
-		Answer:   a.answer, Ns: a.authority, Extra: a.additional,
+		Answer:   a.answers, Ns: a.authority, Extra: a.additional,
 	}
 	truncate(&m, q.maxLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
-		m.Truncated = a.truncated // a part of an RRset of the zone has no TC over TCP, see markCut
+		m.Truncated = a.truncated // a part of an RRset of the zone has no TC over TCP, see markPartial
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
@@ -175,20 +175,20 @@ func truncatedFlag(set bool) uint16 {
 // first, which does not set TC (RFC 2181 section 9). It then sets TC, and removes the authority
 // records and as many answer records as necessary.
 func truncate(m *dns.Msg, size int) {
-	all := m.Answer
-	m.Answer = all[:min(len(all), size/minRecordLen)] // the rest cannot fit, and would make Len slow
-	cut := len(m.Answer) < len(all)
-	if !cut && m.Len() <= size {
+	candidates := m.Answer[:min(len(m.Answer), size/minRecordLen)] // the rest cannot fit, and would make Len slow
+	partial := len(candidates) < len(m.Answer)
+	m.Answer = candidates
+	if !partial && m.Len() <= size {
 		return
 	}
 	m.Extra = nil
-	if !cut && m.Len() <= size {
+	if !partial && m.Len() <= size {
 		return
 	}
-	m.Truncated, m.Ns, all = true, nil, m.Answer
-	fit := sort.Search(len(all), func(n int) bool {
-		m.Answer = all[:n+1]
+	m.Truncated, m.Ns = true, nil
+	fit := sort.Search(len(candidates), func(n int) bool {
+		m.Answer = candidates[:n+1]
 		return m.Len() > size
 	})
-	m.Answer = all[:fit]
+	m.Answer = candidates[:fit]
 }

@@ -16,11 +16,11 @@ import (
 type result struct {
 	answer
 
-	// wait is nil if the answer is complete. Otherwise it waits for other servers. Its
-	// caller must hold a slot for work. A subquery uses the slot of its query.
-	wait  func(context.Context) answer
-	work  work
-	stale *answer // from the cache, if wait fails or takes too long; nil: there is none
+	// wait is nil if the answer is complete. Otherwise it waits for other servers. The
+	// caller of wait must hold a slot of the budget. A subquery uses the slot of its query.
+	wait       func(context.Context) answer
+	budgetKind budgetKind
+	stale      *answer // from the cache, if wait fails or takes too long; nil: there is none
 }
 
 // then applies f to the answer, now or when it is available.
@@ -28,7 +28,7 @@ func (r result) then(f func(answer) answer) result {
 	if r.wait == nil {
 		return result{answer: f(r.answer)}
 	}
-	next := result{work: r.work, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
+	next := result{budgetKind: r.budgetKind, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
 	if r.stale != nil {
 		stale := f(*r.stale)
 		next.stale = &stale
@@ -47,9 +47,9 @@ func (r result) await(ctx context.Context) answer {
 // answer is the answer of a source, in wire form or as records. The zero answer is NOERROR
 // without records.
 type answer struct {
-	source    source
-	rejection rejection // why no query was sent, so that nothing is known about the name; granted: not rejected
-	rcode     int
+	source  source
+	refused refusalReason // why no query was sent, so that nothing is known about the name; granted: not refused
+	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
 	// from authoritative to additional are unset.
@@ -58,13 +58,13 @@ type answer struct {
 	authoritative bool
 	truncated     bool // the upstream server's reply was truncated
 	authentic     bool // AD: an upstream server has validated it
-	answer        []dns.RR
+	answers       []dns.RR
 	authority     []dns.RR
 	additional    []dns.RR
 
-	echo     uint16         // code of an EDNS0 option to echo with an empty value; 0: none
-	extended *dns.EDNS0_EDE // the reason, for clients with EDNS0 (RFC 8914); may be nil
-	cached   bool           // a failure from the cache: a second extended error says so
+	echo          uint16         // code of an EDNS0 option to echo with an empty value; 0: none
+	extended      *dns.EDNS0_EDE // the reason, for clients with EDNS0 (RFC 8914); may be nil
+	cachedFailure bool           // the failure comes from the cache: a second extended error says so
 }
 
 // maxReason is the longest reason in a reply, in octets. Together with the longest name it
@@ -90,15 +90,15 @@ func (a answer) withRecords() answer {
 	}
 	records := answerOf(m, a.source)
 	records.authoritative, records.echo = m.Authoritative, a.echo
-	records.extended, records.cached = a.extended, a.cached
+	records.extended, records.cachedFailure = a.extended, a.cachedFailure
 	return records
 }
 
 // answerOf returns the answer in a reply of another server or of the cache: everything except
-// OPT, TSIG and SIG records. The first two apply to a single hop, and so do SIG(0) records; other
-// SIG records are obsolete (RFC 3755).
+// OPT, TSIG and SIG records. OPT, TSIG and SIG(0) records apply to a single hop. Other SIG records
+// are obsolete (RFC 3755).
 func answerOf(m *dns.Msg, from source) answer {
-	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answer: m.Answer, authority: m.Ns}
+	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answers: m.Answer, authority: m.Ns}
 	for _, r := range m.Extra {
 		if t := r.Header().Rrtype; t != dns.TypeOPT && t != dns.TypeTSIG && t != dns.TypeSIG {
 			a.additional = append(a.additional, r)
@@ -112,7 +112,7 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 	a = a.withRecords()
 	r := new(dns.Msg).SetReply(m)
 	r.Rcode, r.Truncated = a.rcode, a.truncated
-	r.Answer, r.Ns, r.Extra = a.answer, a.authority, a.additional
+	r.Answer, r.Ns, r.Extra = a.answers, a.authority, a.additional
 	return r
 }
 

@@ -109,7 +109,7 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 	a := answer{source: fromServer, authoritative: true}
 	switch {
 	case q.qtype == dns.TypeANY:
-		a.answer = []dns.RR{anyRecord(q.owner())} // without a walk
+		a.answers = []dns.RR{anyRecord(q.owner())} // without a walk
 	case kind == autopath.Search:
 		paths := s.autopath.SearchPaths(request.Namespace, s.cfg.Autopath.HostSuffixes)
 		candidates := s.autopath.Candidates(request.Name, paths)
@@ -120,29 +120,29 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 	case kind == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
 	case q.name == s.autopath.Suffix:
-		a.answer = s.autopathApex(q, snapshot)
+		a.answers = s.autopathApex(q, snapshot)
 	} // all other names are empty non-terminals: NODATA
 	return result{answer: s.withSOA(a, s.denialTTL(snapshot), snapshot)}
 }
 
 // walkName answers q, whose name is an autopath name, with the result of a walk.
 func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name, snapshot *zone.Snapshot) result {
-	if s.questions.exhausted(q.client) {
-		return result{answer: s.refuse(workSearch, refusedRate)}
+	if s.subqueryRate.exhausted(q.client) {
+		return result{answer: s.refuse(budgetSearch, refusedRate)}
 	}
-	return s.walkCandidates(ctx, q, byName, candidates, snapshot, func(f lookupResult) answer {
-		a, denial := s.walkAnswer(q, f), s.denialTTL(snapshot)
-		if f.outcome != found {
-			denial, a.authority = min(denial, f.ttl), nil
+	return s.walkCandidates(ctx, q, byName, candidates, snapshot, func(lr lookupResult) answer {
+		a, ttl := s.walkAnswer(q, lr), s.denialTTL(snapshot)
+		if lr.outcome != found {
+			ttl, a.authority = min(ttl, lr.ttl), nil
 		}
-		return s.withSOA(a, denial, snapshot)
+		return s.withSOA(a, ttl, snapshot)
 	})
 }
 
 // withSOA replaces the authority section of a negative answer by the SOA record of the
 // autopath zone with the negative TTL. It returns other answers unchanged.
 func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
-	if len(a.answer) == 0 && a.rcode != dns.RcodeServerFailure {
+	if len(a.answers) == 0 && a.rcode != dns.RcodeServerFailure {
 		soa := s.soa(s.autopath.Suffix, snapshot)
 		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, ttl), ttl
 		a.authority = []dns.RR{soa}
@@ -163,30 +163,31 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 	return nil
 }
 
-// expandOption answers a query that has the search list in its option. The reply echoes
-// the option: without the echo the client tries the candidates itself. That is right if a query of
-// the walk is refused: the client is a node cache, which divides its share among its pods.
+// expandOption answers a query that has the search list in its option. The client is a node cache.
+// The reply echoes the option: without the echo the node cache tries the candidates itself. If a
+// subquery is refused, the reply has no echo, because the node cache can divide its share of
+// the budget among its pods.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
-	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(f lookupResult) answer {
-		a := s.walkAnswer(q, f)
-		if a.rejection != granted {
+	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
+		a := s.walkAnswer(q, lr)
+		if a.refused != granted {
 			return a
 		}
 		a.echo = s.cfg.Autopath.Option
-		if a.rcode != dns.RcodeServerFailure && len(a.answer)+len(a.authority) == 0 {
-			a.authority = capTTL(s.denialOf(ctx, q, snapshot), f.ttl)
+		if a.rcode != dns.RcodeServerFailure && len(a.answers)+len(a.authority) == 0 {
+			a.authority = capTTL(s.denialAuthority(ctx, q, snapshot), lr.ttl)
 		}
 		return a
 	})
 }
 
-// denialOf returns the authority section of the negative answer for the bare name, from the
+// denialAuthority returns the authority section of the negative answer for the bare name, from the
 // zone or the cache. It sends no query, because the walk has just queried the other servers: the
 // section is empty if neither zone nor cache has the answer.
-func (s *Server) denialOf(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
+func (s *Server) denialAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
-	bare.pairs = true
+	bare.noFamilyCheck = true
 	r, ok := s.zoneRecords(ctx, bare, snapshot)
 	if !ok {
 		r = s.forward(ctx, bare, nil)
@@ -217,7 +218,7 @@ func (s *Server) searchPaths(q *query) []fqdn.Name {
 		s.metrics.autopath.ignored.WithLabelValues(reasonLength).Inc()
 		return nil
 	}
-	if s.questions.exhausted(q.client) {
+	if s.subqueryRate.exhausted(q.client) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonRate).Inc()
 		return nil
 	}
@@ -240,6 +241,6 @@ func (s *Server) mayExpand(client netip.Addr) bool {
 	if allowed := s.cfg.Autopath.Allowed; allowed != nil {
 		return slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(client) })
 	}
-	of := s.cfg.Autopath.NodeCaches
-	return client.IsValid() && s.cfg.Zone.Snapshot().HasEndpoint(of.Namespace, of.Name, client)
+	service := s.cfg.Autopath.NodeCaches
+	return client.IsValid() && s.cfg.Zone.Snapshot().HasEndpoint(service.Namespace, service.Name, client)
 }

@@ -52,7 +52,7 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
 		fmt.Sprintf("| host suffixes of a server, and domains outside the cluster in the option | %d |", MaxHostSuffixes),
 		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
-		fmt.Sprintf("| upstream queries of one expansion | %d |", maxQuestions),
+		fmt.Sprintf("| upstream queries of one expansion | %d |", maxSubqueries),
 		fmt.Sprintf("| upstream queries per second for the search lists of one client | %d, and %d at once:",
 			DefaultSearchRate, DefaultSearchBurst),
 		fmt.Sprintf("| upstream queries of all expansions at once | %d, on a node cache %d |",

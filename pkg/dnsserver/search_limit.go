@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// maxQuestions is the largest number of queries for names outside the cluster zone that one
+// maxSubqueries is the largest number of queries for names outside the cluster zone that one
 // expansion causes: one for each of MaxHostSuffixes, one for the bare name, and one for the other
-// type of the name that is found. Only names that exist without addresses need more.
-const maxQuestions = MaxHostSuffixes + 2
+// type of the name that is found. More are refused. Only an expansion with names that exist without
+// addresses would need more.
+const maxSubqueries = MaxHostSuffixes + 2
 
 // MinSearchBurst is the smallest Limits.SearchBurst: one expansion.
-const MinSearchBurst = maxQuestions
+const MinSearchBurst = maxSubqueries
 
 // The defaults of Limits.SearchRate and Limits.SearchBurst. A node with 110
 // pods, each of which looks up ten names a second that are not cached, needs the rate.
@@ -29,11 +30,11 @@ const (
 // twice the nodes of the largest cluster that Kubernetes supports.
 const maxRateClients = 10_000
 
-// questionRate limits the queries to other servers that the search lists of each client cause, by
+// subqueryRate limits the queries to other servers that the search lists of each client cause, by
 // a token bucket for each client. A client without a bucket has a full one. If there are
 // maxRateClients buckets, the full ones are removed. If none is full, further clients share the
 // bucket of the zero Addr.
-type questionRate struct {
+type subqueryRate struct {
 	rate  float64 // tokens that a bucket gets per second
 	burst float64 // tokens in a full bucket
 
@@ -48,12 +49,12 @@ type bucket struct {
 	at     time.Time
 }
 
-func newQuestionRate(rate, burst int) *questionRate {
-	return &questionRate{rate: float64(rate), burst: float64(burst), buckets: map[netip.Addr]bucket{}}
+func newSubqueryRate(rate, burst int) *subqueryRate {
+	return &subqueryRate{rate: float64(rate), burst: float64(burst), buckets: map[netip.Addr]bucket{}}
 }
 
 // take removes a token from the bucket of the client. It reports whether there was one.
-func (r *questionRate) take(client netip.Addr) bool {
+func (r *subqueryRate) take(client netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -67,7 +68,7 @@ func (r *questionRate) take(client netip.Addr) bool {
 }
 
 // exhausted reports whether the client has no token.
-func (r *questionRate) exhausted(client netip.Addr) bool {
+func (r *subqueryRate) exhausted(client netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -75,7 +76,7 @@ func (r *questionRate) exhausted(client netip.Addr) bool {
 }
 
 // tokens returns the number of tokens in the bucket of a client.
-func (r *questionRate) tokens(client netip.Addr, now time.Time) float64 {
+func (r *subqueryRate) tokens(client netip.Addr, now time.Time) float64 {
 	b, ok := r.buckets[client]
 	if !ok {
 		return r.burst
@@ -85,7 +86,7 @@ func (r *questionRate) tokens(client netip.Addr, now time.Time) float64 {
 
 // bucketOf returns the key of the bucket that a client uses: its address, or the zero Addr if there
 // are too many buckets.
-func (r *questionRate) bucketOf(client netip.Addr, now time.Time) netip.Addr {
+func (r *subqueryRate) bucketOf(client netip.Addr, now time.Time) netip.Addr {
 	client = client.Unmap().WithZone("")
 	if _, ok := r.buckets[client]; ok || len(r.buckets) < maxRateClients {
 		return client

@@ -22,7 +22,7 @@ import (
 // TestQuestionRate checks both sides of the burst, and how fast tokens come back.
 func TestQuestionRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newQuestionRate(10, 20)
+		r := newSubqueryRate(10, 20)
 		takeAll := func(client netip.Addr) (n int) {
 			for r.take(client) {
 				n++
@@ -58,7 +58,7 @@ func TestQuestionRate_Clients(t *testing.T) {
 		client := func(i int) netip.Addr {
 			return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0A000000+uint32(i))))
 		}
-		r := newQuestionRate(10, 20)
+		r := newSubqueryRate(10, 20)
 		for range 20 {
 			r.take(client(0))
 		}

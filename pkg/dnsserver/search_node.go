@@ -51,16 +51,16 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *For
 		s.recordIgnored(reply)
 	}
 	sub := q.subquery(q.name, q.qtype)
-	sub.question, sub.via = q.question, overUDP // ask handles truncation: it knows the client's transport
+	sub.question, sub.via = q.question, overUDP // with UDP the answer may be truncated: ask handles that
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
-	if a.rejection != granted {
-		return nil, a.rejection
+	if a.refused != granted {
+		return nil, a.refused
 	}
 	return a.replyTo(m), nil
 }
 
-// recordIgnored counts and logs a reply without the echo. If the rcode is SERVFAIL, the cluster DNS
-// server may have refused a query of the expansion: its configuration is then right.
+// recordIgnored counts a reply without the echo, and logs it as a configuration error. It does not
+// log SERVFAIL: the cluster DNS server may have refused a subquery of the expansion.
 func (s *Server) recordIgnored(reply *dns.Msg) {
 	s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
 	if reply.Rcode == dns.RcodeServerFailure {
@@ -97,27 +97,27 @@ func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candid
 	switch {
 	case a.failed():
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure}
-	case len(a.answer) == 0:
+	case len(a.answers) == 0:
 		return a
 	}
 	ttl := uint32(noLimit)
-	for _, rr := range a.answer {
+	for _, rr := range a.answers {
 		ttl = min(ttl, rr.Header().Ttl)
 	}
 	// A CNAME record of the bare name whose target is a candidate was added by the
 	// expansion. Otherwise the bare name itself was found.
 	owner := bare
-	if i := slices.IndexFunc(a.answer, isAliasOf(bare)); i >= 0 {
-		target, err := fqdn.ParseName(a.answer[i].(*dns.CNAME).Target)
+	if i := slices.IndexFunc(a.answers, isAliasOf(bare)); i >= 0 {
+		target, err := fqdn.ParseName(a.answers[i].(*dns.CNAME).Target)
 		if err == nil && slices.Contains(candidates, target) {
-			owner, a.answer = target, slices.Delete(slices.Clone(a.answer), i, i+1)
+			owner, a.answers = target, slices.Delete(slices.Clone(a.answers), i, i+1)
 		}
 	}
 	alias := &dns.CNAME{Hdr: header(question.Name, dns.TypeCNAME, ttl), Target: owner.String()}
 	if question.Qtype == dns.TypeCNAME {
-		a.answer = nil
+		a.answers = nil
 	}
-	a.answer = append([]dns.RR{alias}, a.answer...)
+	a.answers = append([]dns.RR{alias}, a.answers...)
 	return a
 }
 

@@ -371,7 +371,7 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 					}
 					types := []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT}
 					if len(forwarding.HostSuffixes) > 1 {
-						types = types[:2] // with more than maxQuestions the result depends on the cache
+						types = types[:2] // with more than maxSubqueries the result depends on the cache
 					}
 					q := newQuery(name, types[sc.IntN(len(types))])
 					if sc.IntN(3) == 0 { // an option of the client

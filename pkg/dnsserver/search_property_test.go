@@ -290,7 +290,7 @@ func TestSearch_CacheIsolation(t *testing.T) {
 				name := sc.lookupName()
 				var lists []string
 				// A search list of names without addresses costs two upstream queries for
-				// each, and three for TXT. Above maxQuestions the result depends on the cache.
+				// each, and three for TXT. Above maxSubqueries the result depends on the cache.
 				qtype, longest := []uint16{dns.TypeA, dns.TypeAAAA}[sc.IntN(2)], 6
 				if sc.IntN(3) == 0 {
 					qtype, longest = dns.TypeTXT, 2

@@ -35,8 +35,8 @@ type Config struct {
 
 	Cache *cache.Cache // of the replies of other servers; required
 
-	// Upstream and Stubs are those of the first Forwarding, see SetForwarding. The zero
-	// values: names outside the zone are refused.
+	// Upstream and Stubs are the first values of the fields of Forwarding. SetForwarding
+	// replaces them. The zero values: names outside the zone are refused.
 	Upstream Exchange
 	Stubs    []Stub
 
@@ -56,14 +56,15 @@ type Config struct {
 	// Limits bound the queries that wait for other servers. The zero value: the defaults.
 	Limits Limits
 
-	// DetectProbe reports whether a question is that of a loop detection probe which this
-	// server has sent. An upstream server has then forwarded the probe back to this server,
-	// and the probe is refused. It is called for the type HINFO only. nil: no loop detection.
+	// DetectProbe reports whether this server has sent the question to an upstream server, as
+	// a probe. If so, the upstream server is in a forwarding loop: it has sent the probe back.
+	// The probe is refused. DetectProbe is called for the type HINFO only. nil: no loop
+	// detection.
 	DetectProbe func(dns.Question) bool
 
-	// AnswerProbe returns the answer to a query of type HINFO if its name is that of a probe:
-	// with one, a node cache checks that queries reach it, and a replica detects loops. It
-	// returns nil for all other names. If AnswerProbe itself is nil, no name is a probe.
+	// AnswerProbe returns the answer to a query of type HINFO if its name is the name of a
+	// probe, else nil. A node cache sends probes to itself to check that queries reach it. A
+	// replica sends probes to detect loops. If AnswerProbe itself is nil, no name is a probe.
 	AnswerProbe func(name string) dns.RR
 
 	// Lameduck is how long queries are still answered after the context of Run has
@@ -91,13 +92,13 @@ type Config struct {
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
 // for the targets of aliases and for candidates.
 type Server struct {
-	cfg      Config
-	autopath autopath.Zone
-	primary  fqdn.Name // MNAME of the SOA records
-	log      *slog.Logger
-	metrics  *metrics
-	slots    slots
-	streams  streamLimits
+	cfg          Config
+	autopath     autopath.Zone
+	primary      fqdn.Name // MNAME of the SOA records
+	log          *slog.Logger
+	metrics      *metrics
+	slots        slots
+	streamLimits streamLimits
 
 	nodeCache bool
 
@@ -105,10 +106,10 @@ type Server struct {
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and refreshes of the cache
 
-	questions   *questionRate
-	replies     replyCache
-	local       localZones
-	ignoredOnce sync.Once // logs that the cluster DNS ignores search lists
+	subqueryRate *subqueryRate
+	replies      replyCache
+	local        localZones
+	ignoredOnce  sync.Once // logs that the cluster DNS ignores search lists
 }
 
 // New returns a server and registers its metrics. Its error names the invalid field of cfg. It
@@ -140,9 +141,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
-		slots: newSlots(cfg.Limits), streams: newStreamLimits(cfg.Register), nodeCache: nodeCache,
-		local:     newLocalZones(cfg.LocalNames),
-		questions: newQuestionRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
+		slots: newSlots(cfg.Limits), streamLimits: newStreamLimits(cfg.Register), nodeCache: nodeCache,
+		local:        newLocalZones(cfg.LocalNames),
+		subqueryRate: newSubqueryRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
 	}
 	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slots, nodeCache)
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
@@ -262,7 +263,7 @@ func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	}
 	if s.cfg.AnswerProbe != nil {
 		if rr := s.cfg.AnswerProbe(name); rr != nil {
-			return answer{source: fromServer, answer: []dns.RR{rr}}, true
+			return answer{source: fromServer, answers: []dns.RR{rr}}, true
 		}
 	}
 	return answer{}, false

@@ -16,21 +16,23 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// work is a kind of query that waits for other servers. Each kind has its own slots, so that
+// budgetKind is a kind of query that waits for other servers. Each kind has its own budget, so that
 // queries for names of the cluster zone are forwarded while the servers of all other names do
 // not answer, and the reverse.
-type work uint8
+type budgetKind uint8
 
 const (
-	workPlain   work = iota // all other names
-	workCluster             // names of the cluster zone, which a node cache forwards
-	workReverse             // reverse names
-	workSearch              // expansions of search lists, and each of their subqueries
-	numWorks
+	budgetPlain   budgetKind = iota // all other names
+	budgetCluster                   // names of the cluster zone, which a node cache forwards
+	budgetReverse                   // reverse names
+	budgetSearch                    // expansions of search lists, and each of their subqueries
+	numBudgetKinds
 )
 
-// String returns the work as a label of metrics.
-func (w work) String() string { return [...]string{"plain", "cluster", "reverse", "search"}[w] }
+// String returns the kind as a label of metrics.
+func (kind budgetKind) String() string {
+	return [...]string{"plain", "cluster", "reverse", "search"}[kind]
+}
 
 // Defaults of Limits.
 const (
@@ -108,42 +110,42 @@ func (l *Limits) setDefaults(nodeCache bool) error {
 func (l *Limits) shares() int { return l.ClusterShare + l.ReverseShare + l.SearchShare }
 
 // slots are the budgets of queries that wait for other servers.
-type slots [numWorks]*slotPool
+type slots [numBudgetKinds]*slotPool
 
 // newSlots returns the budgets for valid limits.
 func newSlots(l Limits) slots {
 	var s slots
-	for w, share := range map[work]int{workCluster: l.ClusterShare, workReverse: l.ReverseShare,
-		workSearch: l.SearchShare, workPlain: 100 - l.shares()} {
-		s[w] = newSlotPool(l.MaxConcurrent * share / 100)
+	for kind, share := range map[budgetKind]int{budgetCluster: l.ClusterShare, budgetReverse: l.ReverseShare,
+		budgetSearch: l.SearchShare, budgetPlain: 100 - l.shares()} {
+		s[kind] = newSlotPool(l.MaxConcurrent * share / 100)
 	}
 	return s
 }
 
-// rejection is the reason for which the server does not send a query to other servers, or granted.
-// The answer to a rejected query says nothing about the name, and is not cached.
-type rejection uint8
+// refusalReason is the reason for which the server does not send a query to other servers, or granted.
+// The answer to a refused query says nothing about the name, and is not cached.
+type refusalReason uint8
 
 const (
-	granted          rejection = iota
-	refusedBudget              // the budget has too little left
-	refusedClient              // the client would hold more than its share
-	refusedLoop                // all servers are in a forwarding loop
-	refusedNoServers           // the list of servers is empty
-	refusedRecursion           // the client did not set RD
-	refusedRate                // the client's search lists cause too many queries
-	refusedQuestions           // the search list needs too many queries
-	refusedReplaced            // the query had waited, and lost its slot to another one
-	numRejections
+	granted           refusalReason = iota
+	refusedBudget                   // the budget has too little left
+	refusedClient                   // the client would hold more than its share
+	refusedLoop                     // all servers are in a forwarding loop
+	refusedNoServers                // the list of servers is empty
+	refusedRecursion                // the client did not set RD
+	refusedRate                     // the client's search lists cause too many queries
+	refusedSubqueries               // the search list needs too many queries
+	refusedReplaced                 // the query had waited, and lost its slot to another one
+	numRefusals
 )
 
-// String returns the rejection as a label of metrics.
-func (r rejection) String() string {
+// String returns the reason as a label of metrics.
+func (r refusalReason) String() string {
 	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced"}[r]
 }
 
 // Error returns the text for clients.
-func (r rejection) Error() string {
+func (r refusalReason) Error() string {
 	return [...]string{
 		"", "too many queries are waiting for other servers", "too many queries of this client are waiting for other servers",
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
@@ -152,10 +154,10 @@ func (r rejection) Error() string {
 	}[r]
 }
 
-// rejectionOf returns the reason if err says that no query was sent. Otherwise it returns granted:
+// refusalOf returns the reason if err says that no query was sent. Otherwise it returns granted:
 // err is then nil, or the error of a server.
-func rejectionOf(err error) rejection {
-	var r rejection
+func refusalOf(err error) refusalReason {
+	var r refusalReason
 	switch {
 	case errors.As(err, &r):
 		return r
@@ -167,9 +169,9 @@ func rejectionOf(err error) rejection {
 	return granted
 }
 
-// refuse counts a rejection and returns the answer.
-func (s *Server) refuse(w work, r rejection) answer {
-	s.metrics.refusals[w][r].Inc()
+// refuse counts a refused query and returns the answer.
+func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
+	s.metrics.refusals[kind][r].Inc()
 	code := dns.ExtendedErrorCodeOther
 	switch r {
 	case refusedNoServers, refusedLoop:
@@ -178,7 +180,7 @@ func (s *Server) refuse(w work, r rejection) answer {
 		code = dns.ExtendedErrorCodeNotAuthoritative
 	}
 	a := failure(fromServer, code, r.Error())
-	a.rejection = r
+	a.refused = r
 	if r == refusedRecursion {
 		a.rcode = dns.RcodeRefused
 	}
@@ -189,11 +191,11 @@ func (s *Server) refuse(w work, r rejection) answer {
 // and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
 // answer.
 func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
-	slot, reason := s.slots[r.work].admit(client, time.Now())
+	slot, reason := s.slots[r.budgetKind].admit(client, time.Now())
 	if reason == granted {
-		return answer{}, func(ctx context.Context) answer { return s.await(ctx, r, slot) }
+		return answer{}, func(ctx context.Context) answer { return s.awaitOrStale(ctx, r, slot) }
 	}
-	refused := s.refuse(r.work, reason)
+	refused := s.refuse(r.budgetKind, reason)
 	if r.stale != nil {
 		return *r.stale, nil
 	}
@@ -203,10 +205,10 @@ func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context
 // staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
 const staleDelay = 1800 * time.Millisecond
 
-// await waits for r and releases its slot. If r has a stale answer, await returns that when the
-// other servers fail or take longer than staleDelay. The query continues then with its slot, so
-// that the next client gets the new answer.
-func (s *Server) await(ctx context.Context, r result, slot *slot) answer {
+// awaitOrStale waits for r and releases its slot. If r has a stale answer, awaitOrStale returns that
+// answer when the other servers fail or take longer than staleDelay. The query then continues with
+// its slot, so that the next client gets the new answer.
+func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer {
 	if r.stale == nil {
 		return s.awaitInSlot(ctx, r, slot)
 	}
@@ -235,15 +237,15 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 	case !a.failed():
 		slot.recordReply()
 	case slot.isReplaced():
-		return s.refuse(r.work, refusedReplaced)
+		return s.refuse(r.budgetKind, refusedReplaced)
 	}
 	return a
 }
 
 // prefetch calls refresh in the background, unless the other servers are busy with the queries
 // of clients.
-func (s *Server) prefetch(ctx context.Context, client netip.Addr, w work, refresh func(context.Context)) {
-	slot, reason := s.slots[w].acquireSpare(client, 1)
+func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, refresh func(context.Context)) {
+	slot, reason := s.slots[kind].acquireSpare(client, 1)
 	if reason != granted {
 		return
 	}

@@ -16,44 +16,45 @@ const (
 	// hedgeDelay). unbound has the same default (jostle-timeout).
 	replaceAfter = 200 * time.Millisecond
 
-	// firmShare: a query that takes one of the first limit/firmShare slots keeps it until it
-	// has a reply. Without such slots, servers that take longer than replaceAfter for every
-	// name would complete no query at all under load.
-	firmShare = 4
+	// pinnedShare is the divisor for the number of pinned slots: limit/pinnedShare. A query in
+	// a pinned slot is not replaced. Without pinned slots, servers that take longer than
+	// replaceAfter for every name would complete no query at all under load.
+	pinnedShare = 4
 
-	// replacerShare: a client may replace queries while it holds less than limit/replacerShare
-	// slots. It is refused a free slot only if 12 other clients or more have taken three
-	// quarters of them.
+	// replacerShare is the divisor for the number of slots below which a client may replace
+	// queries of others: limit/replacerShare. A client below this number gets a free slot
+	// anyway, unless a quarter of the slots or less is free. Other clients hold so many slots
+	// only if there are 12 or more of them.
 	replacerShare = 16
 
-	// replaceChoices is the number of queries, from the one that has waited for the longest
-	// time on, of which one is replaced: the choice costs a few microseconds.
+	// replaceChoices is the number of queries among which the one to replace is chosen: those
+	// that have waited for the longest time. The choice takes a few microseconds.
 	replaceChoices = 64
 
 	// The credit of a client grows by one with each reply, and falls by lossCost with each
-	// query that is replaced: replies for half of its queries do not make up for the others.
-	// A client with the least credit still gets replies in firm slots.
+	// query that is replaced. So the credit of a client falls even if half of its queries get
+	// a reply. A client with the least credit still gets replies in pinned slots.
 	minCredit, maxCredit = -16, 16
 	lossCost             = 4
 )
 
-// slotPool is a budget whose units are slots of queries that wait for other servers. When the
-// slots are scarce, a query of a client with few takes over the slot of one that has waited for
-// a long time: many clients that ask for names of silent servers leave no slot free, but most
-// other names need theirs for milliseconds.
+// slotPool is a budget whose units are slots of queries that wait for other servers. If no slot is
+// free, a query of a client with few slots replaces a query that has waited for a long time. Many
+// clients may query names whose servers do not reply, and take all slots. Most other names need a
+// slot for milliseconds only.
 //
-// Names that take longer than replaceAfter would fail while such clients are active: their queries
-// have waited as long as those for silent names. But their clients have got replies. So the slot is
-// taken from the client with the least credit.
+// Some servers reply, but take longer than replaceAfter. Queries to them wait as long as queries
+// without a reply, and must not be replaced instead. So the slot is taken from the client with the
+// least credit, which is low for clients that get few replies.
 type slotPool struct {
 	*budget
 
 	mu             sync.Mutex
-	firm           int64 // slots that are not replaced
-	oldest, newest *slot // the others
+	pinned         int64 // number of pinned slots
+	oldest, newest *slot // the list of the slots that are not pinned
 
 	// credits are higher for clients that get replies than for those whose queries are
-	// replaced. Those without an entry have 0.
+	// replaced. A client without an entry has the credit 0.
 	credits map[netip.Addr]int
 }
 
@@ -66,14 +67,14 @@ type slot struct {
 	pool         *slotPool
 	grant        grant
 	since        time.Time
-	firm         bool
+	pinned       bool
 	replaced     bool
 	onReplace    context.CancelFunc // nil: not set yet
 	older, newer *slot
 }
 
 // admit takes a slot for a client. The caller must release it.
-func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, rejection) {
+func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g, reason := p.acquire(client, 1)
@@ -83,9 +84,9 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, rejection) {
 		}
 	}
 	s := &slot{pool: p, grant: g, since: now}
-	if p.firm < p.limit/firmShare {
-		s.firm = true
-		p.firm++
+	if p.pinned < p.limit/pinnedShare {
+		s.pinned = true
+		p.pinned++
 		return s, granted
 	}
 	s.older, p.newest = p.newest, s
@@ -106,7 +107,7 @@ func (p *slotPool) replaceLocked(client netip.Addr, now time.Time) grant {
 	if s == nil {
 		return grant{}
 	}
-	p.removeLocked(s)
+	p.unlinkLocked(s)
 	s.replaced = true
 	if s.onReplace != nil {
 		s.onReplace()
@@ -141,8 +142,8 @@ func (p *slotPool) addCreditLocked(client netip.Addr, n int) {
 	p.credits[client] = credit
 }
 
-// removeLocked removes a slot that is not firm from the list.
-func (p *slotPool) removeLocked(s *slot) {
+// unlinkLocked removes a slot that is not pinned from the list.
+func (p *slotPool) unlinkLocked(s *slot) {
 	if s.older == nil {
 		p.oldest = s.newer
 	} else {
@@ -190,10 +191,10 @@ func (s *slot) release() {
 	switch {
 	case s.replaced:
 		return
-	case s.firm:
-		p.firm--
+	case s.pinned:
+		p.pinned--
 	default:
-		p.removeLocked(s)
+		p.unlinkLocked(s)
 	}
 	s.grant.release()
 }

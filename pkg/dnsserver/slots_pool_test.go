@@ -30,7 +30,7 @@ func fillPool(t *testing.T, p *slotPool, now time.Time) (slots []*slot) {
 	return slots
 }
 
-// TestSlotPool_Replace: a query gets the slot of the oldest one that is not firm once that has
+// TestSlotPool_Replace: a query gets the slot of the oldest one that is not pinned once that has
 // waited for replaceAfter, and while its client holds less than its share.
 func TestSlotPool_Replace(t *testing.T) {
 	const limit = 160
@@ -52,7 +52,7 @@ func TestSlotPool_Replace(t *testing.T) {
 		t.Errorf("a client with its share: %v, want budget", reason)
 	}
 	for i, s := range slots {
-		want := i >= limit/firmShare && i < limit/firmShare+len(replacing) // the oldest after the firm ones
+		want := i >= limit/pinnedShare && i < limit/pinnedShare+len(replacing) // the oldest after the pinned ones
 		if s.isReplaced() != want {
 			t.Errorf("slot %d: replaced is %t, want %t", i, s.isReplaced(), want)
 		}
@@ -64,8 +64,8 @@ func TestSlotPool_Replace(t *testing.T) {
 		s.release()
 	}
 	expectUnused(t, p.budget)
-	if p.firm != 0 || p.oldest != nil || p.newest != nil {
-		t.Errorf("%d firm slots, and the list is %v to %v", p.firm, p.oldest, p.newest)
+	if p.pinned != 0 || p.oldest != nil || p.newest != nil {
+		t.Errorf("%d pinned slots, and the list is %v to %v", p.pinned, p.oldest, p.newest)
 	}
 }
 
@@ -82,21 +82,21 @@ func TestSlotPool_GreedyClient(t *testing.T) {
 	}
 }
 
-// TestSlotPool_Firm: firm slots are not replaced, also when no others are left, and a released one
-// becomes free for another firm query.
-func TestSlotPool_Firm(t *testing.T) {
+// TestSlotPool_Pinned: pinned slots are not replaced, also when no others are left, and a released one
+// becomes free for another pinned query.
+func TestSlotPool_Pinned(t *testing.T) {
 	p, start := newSlotPool(100), time.Now()
 	slots := fillPool(t, p, start)
-	for _, s := range slots[100/firmShare:] {
+	for _, s := range slots[100/pinnedShare:] {
 		s.release()
 	}
 	slots[0].release()
 	s, reason := p.admit(clientAddr(1000), start)
-	if reason != granted || !s.firm || p.firm != 100/firmShare {
-		t.Errorf("got %v with %d firm slots, want a firm one of %d", reason, p.firm, 100/firmShare)
+	if reason != granted || !s.pinned || p.pinned != 100/pinnedShare {
+		t.Errorf("got %v with %d pinned slots, want a pinned one of %d", reason, p.pinned, 100/pinnedShare)
 	}
 	if g := p.replaceLocked(clientAddr(1001), start.Add(time.Hour)); g.budget != nil {
-		t.Error("a firm slot is replaced")
+		t.Error("a pinned slot is replaced")
 	}
 }
 
@@ -105,7 +105,7 @@ func TestSlotPool_Use(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		p, start := newSlotPool(16), time.Now()
 		slots := fillPool(t, p, start)
-		s := slots[16/firmShare]
+		s := slots[16/pinnedShare]
 		replace := func() {
 			if _, reason := p.admit(clientAddr(1000), start.Add(replaceAfter)); reason != granted {
 				t.Fatal(reason)
@@ -152,7 +152,7 @@ func TestLimits_ManyClients(t *testing.T) {
 				if tick%5 == 0 { // a burst above the share of the budget that the hostile clients leave
 					good.send(t, s.Server, clientAddr(1000), 20, fmt.Sprintf("good%d-", tick), tt.domain, tt.qtype)
 				}
-				if used := s.slots[workPlain].inUse() + s.slots[workReverse].inUse(); used > DefaultMaxConcurrent {
+				if used := s.slots[budgetPlain].inUse() + s.slots[budgetReverse].inUse(); used > DefaultMaxConcurrent {
 					t.Fatalf("%d slots are in use", used)
 				}
 			}
@@ -170,7 +170,7 @@ func TestLimits_ManyClients(t *testing.T) {
 }
 
 // TestLimits_SlowServers: servers that take longer than replaceAfter complete queries under any
-// load, in the firm slots.
+// load, in the pinned slots.
 func TestLimits_SlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
@@ -187,8 +187,8 @@ func TestLimits_SlowServers(t *testing.T) {
 			all.send(t, s.Server, clientAddr(i%500), 1, fmt.Sprintf("name%d-", i), "example.", dns.TypeA)
 			time.Sleep(time.Millisecond)
 		}
-		// In 5 s, and each firm slot completes a query in 600 ms.
-		want := 8 * int(s.slots[workPlain].limit) / firmShare
+		// In 5 s, and each pinned slot completes a query in 600 ms.
+		want := 8 * int(s.slots[budgetPlain].limit) / pinnedShare
 		if got := all.rcodes()["NOERROR"]; got < want {
 			t.Errorf("%d queries got a reply, want %d", got, want)
 		}
@@ -251,7 +251,7 @@ func TestLimits_SlowNames(t *testing.T) {
 func TestSlotPool_Credit(t *testing.T) {
 	const limit = 160
 	p, start := newSlotPool(limit), time.Now()
-	good := fillPool(t, p, start)[limit/firmShare].grant.client
+	good := fillPool(t, p, start)[limit/pinnedShare].grant.client
 	for range 2 * maxCredit {
 		(&slot{pool: p, grant: grant{client: good}}).recordReply()
 	}

@@ -110,8 +110,8 @@ func (s *testServer) gauge(t testing.TB, metric, budget string) int {
 func (s *testServer) expectFree(t *testing.T) {
 	t.Helper()
 	for w, b := range s.slots {
-		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", work(w).String()); n != 0 {
-			t.Errorf("%d slots of %v are in use", n, work(w))
+		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budgetKind(w).String()); n != 0 {
+			t.Errorf("%d slots of %v are in use", n, budgetKind(w))
 		}
 		expectUnused(t, b.budget)
 	}
@@ -352,7 +352,7 @@ func TestSlots_Shutdown(t *testing.T) {
 	s.expectFree(t)
 }
 
-// TestSlots_NoServers: a rejection of the client of the upstream servers is counted, and not
+// TestSlots_NoServers: a refusal of the client of the upstream servers is counted, and not
 // cached.
 func TestSlots_NoServers(t *testing.T) {
 	for _, tt := range []struct {

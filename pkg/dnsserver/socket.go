@@ -61,11 +61,11 @@ func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// control is the type of the field Control of a [net.ListenConfig]: it sets the options of a
+// controlFunc is the type of the field Control of a [net.ListenConfig]: it sets the options of a
 // socket before the socket is bound.
-type control = func(network, address string, c syscall.RawConn) error
+type controlFunc = func(network, address string, c syscall.RawConn) error
 
-func listen(ctx context.Context, addrs []netip.AddrPort, configure control) (*Sockets, error) {
+func listen(ctx context.Context, addrs []netip.AddrPort, configure controlFunc) (*Sockets, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("no address to listen on")
 	}
@@ -94,7 +94,7 @@ func withoutCall(err error) error {
 // another process may use it for UDP.
 const portTries = 10
 
-func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure control) error {
+func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure controlFunc) error {
 	for tries := 1; ; tries++ {
 		l, err := listenTCP(ctx, addr.String(), configure)
 		if err != nil {
@@ -112,7 +112,7 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure con
 	}
 }
 
-func listenTCP(ctx context.Context, addr string, configure control) (*net.TCPListener, error) {
+func listenTCP(ctx context.Context, addr string, configure controlFunc) (*net.TCPListener, error) {
 	config := net.ListenConfig{Control: configure}
 	config.SetMultipathTCP(false) // MPTCP sockets do not support the option of takeOver
 	l, err := config.Listen(ctx, "tcp", addr)

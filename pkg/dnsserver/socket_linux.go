@@ -19,7 +19,7 @@ const receiveBuffer = 4 << 20
 
 // listenUDP opens a socket. A socket with a wildcard address also receives the destination
 // address of each packet.
-func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
+func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
 		if configure != nil {
 			if err := configure(network, address, c); err != nil {
@@ -58,7 +58,7 @@ func setOptions(fd int, network string, wildcard bool) error {
 }
 
 // share sets SO_REUSEPORT, which allows several sockets to have the same address. It is a
-// [control].
+// [controlFunc].
 func share(_, _ string, c syscall.RawConn) error {
 	return withDescriptor(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 }

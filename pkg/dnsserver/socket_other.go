@@ -15,7 +15,7 @@ import (
 
 var errNotShared = errors.New("sharing an address with another server: not supported on this system: use Linux")
 
-func listenUDP(ctx context.Context, addr netip.AddrPort, configure control) (*net.UDPConn, error) {
+func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: configure}
 	c, err := config.ListenPacket(ctx, "udp", addr.String())
 	if err != nil {

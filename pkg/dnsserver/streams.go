@@ -35,7 +35,7 @@ type streams struct {
 type streamState struct {
 	client  netip.Addr
 	pending int       // queries whose reply is not written yet
-	active  time.Time // time of the last query or reply; before the first query, of add
+	active  time.Time // time of the last query or reply, or of add if there was no query
 }
 
 func newStreams(limit, clientLimit int) *streams {
@@ -109,7 +109,8 @@ func (s *streams) begin(c net.Conn) {
 }
 
 // answered records that the reply to a query is available. The idle time of the connection begins
-// here, not at written: the next query of a client that has read the reply is then always later.
+// here, before the reply is written, so that a client that has read the reply always sends its next
+// query later.
 func (s *streams) answered(c net.Conn) {
 	s.update(c, func(state *streamState) { state.active = time.Now() })
 }

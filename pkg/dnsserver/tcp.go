@@ -60,7 +60,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			s.streams.acceptErrors.Inc()
+			s.streamLimits.acceptErrors.Inc()
 			if now := time.Now(); now.Sub(loggedAt) >= acceptErrorInterval {
 				loggedAt = now
 				s.log.Warn("cannot accept TCP connection, retrying: raise the limit of open files if it is exhausted",
@@ -69,7 +69,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			time.Sleep(acceptErrorPause)
 			continue
 		case !all.add(c, remoteAddr(c)):
-			s.streams.closed[closedConnections].Inc()
+			s.streamLimits.closed[closedConnections].Inc()
 			c.Close()
 			continue
 		}
@@ -162,27 +162,27 @@ func (s *Server) answerStreamPacket(ctx context.Context, q *query, packet []byte
 // the budget. If the client has its share for longer than streamMessage, admit closes the
 // connection and returns false.
 func (st *stream) admit(ctx context.Context) (grant, bool) {
-	st.writing.acquire()
+	st.writing.acquire() // waits for the reply that is written at present
 	st.writing.release()
 	st.queries.acquire()
-	held, ok := acquireWithin(ctx, st.server.streams.queries, st.client, 1)
+	held, ok := acquireWithin(ctx, st.server.streamLimits.queries, st.client, 1)
 	if !ok {
 		st.queries.release()
-		st.server.streams.closed[closedQueries].Inc()
+		st.server.streamLimits.closed[closedQueries].Inc()
 		st.conn.Close()
 	}
 	return held, ok
 }
 
-// send sends the answer to q when the socket is ready. A connection has at most one packed reply,
-// whose octets the client holds of the budget. If the budget is exhausted, or the client does not
-// read the reply in time, send closes the connection.
+// send sends the answer to q when the socket is ready. A connection has at most one packed reply. Its
+// octets are taken from the octet budget, for the client. If the budget is exhausted, or the client
+// does not read the reply in time, send closes the connection.
 //
 // While send waits it does not hold a large answer, so that its records can be freed. After the
 // wait it gets the answer again, most likely from the cache.
 func (st *stream) send(ctx context.Context, q *query, a answer) {
 	defer st.server.recoverPanic()
-	octets, size := st.server.streams.octets, q.maxReplyLen(&a)
+	octets, size := st.server.streamLimits.octets, q.estimateLen(&a)
 	large, waited := size > maxHeldAnswer, !st.writing.tryAcquire()
 	if waited {
 		if large {
@@ -196,7 +196,8 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	}
 	held, reason := octets.acquire(st.client, size)
 	if reason != granted {
-		if waited = true; large {
+		waited = true
+		if large {
 			a = answer{}
 		}
 		var ok bool
@@ -221,25 +222,25 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	st.write(r.wire)
 }
 
-// answerAgain answers a query again for whose reply the client holds size octets of the budget. If
-// the reply may be longer now, the client acquires the excess. ok is false if the budget is
+// answerAgain answers a query again. The client holds size octets of the budget for the reply. If
+// the reply may be longer now, answerAgain acquires the excess. ok is false if the budget is
 // exhausted.
 func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
 	a, wait := st.server.answer(ctx, q, nil)
 	if wait != nil {
 		a = wait(ctx)
 	}
-	n := q.maxReplyLen(&a) - size
+	n := q.estimateLen(&a) - size
 	if n <= 0 {
 		return a, grant{}, true
 	}
-	excess, reason := st.server.streams.octets.acquire(st.client, n)
+	excess, reason := st.server.streamLimits.octets.acquire(st.client, n)
 	return a, excess, reason == granted
 }
 
 // close closes the connection. The caller holds st.writing.
 func (st *stream) close(reason closeReason) {
-	st.server.streams.closed[reason].Inc()
+	st.server.streamLimits.closed[reason].Inc()
 	st.broken = true
 	st.conn.Close()
 }
@@ -285,7 +286,7 @@ func (st *stream) write(message []byte) {
 		st.broken = true
 		st.conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			st.server.streams.closed[closedSlow].Inc()
+			st.server.streamLimits.closed[closedSlow].Inc()
 		}
 	}
 }

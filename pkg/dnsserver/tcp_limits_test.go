@@ -60,7 +60,7 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 				conns = append(conns, c)
 				c.Write(queries)
 			}
-			octets := s.streams.octets
+			octets := s.streamLimits.octets
 			highest := 0
 			watch := func() {
 				octets.mu.Lock()
@@ -89,7 +89,7 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 			}
 			poll.Until(t, "all connections are closed", func() bool {
 				watch()
-				return octets.inUse() == 0 && s.streams.queries.inUse() == 0
+				return octets.inUse() == 0 && s.streamLimits.queries.inUse() == 0
 			})
 			if highest < 62_000 {
 				t.Errorf("at most %d octets waited: the test has not reached the limits", highest)
@@ -196,7 +196,7 @@ func TestServeStream_Backpressure(t *testing.T) {
 		}
 		client.Close()
 		serving.Wait()
-		if n := s.streams.octets.inUse() + s.streams.queries.inUse(); n != 0 {
+		if n := s.streamLimits.octets.inUse() + s.streamLimits.queries.inUse(); n != 0 {
 			t.Errorf("%d units are still in use", n)
 		}
 	})
@@ -211,7 +211,7 @@ func TestServeStream_NoRoom(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newTestServer(t, smallCluster,
 						Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
-					b := map[string]*budget{"octets": s.streams.octets, "queries": s.streams.queries}[budgetName]
+					b := map[string]*budget{"octets": s.streamLimits.octets, "queries": s.streamLimits.queries}[budgetName]
 					b.mu.Lock()
 					free := b.limit
 					b.used = b.limit
@@ -274,15 +274,15 @@ func TestServeStream_GreedyClient(t *testing.T) {
 		c.Write(queries)
 	}
 	const share = 783 // 38 % of 2,048
-	poll.Until(t, "the client has its share", func() bool { return s.streams.queries.inUse() >= share })
+	poll.Until(t, "the client has its share", func() bool { return s.streamLimits.queries.inUse() >= share })
 	for i := range 20 {
 		if got := addresses(s.exchange(t, "tcp", parseQuery(fmt.Sprintf("n%d.example. A", i), false))); got != validAddr {
 			t.Errorf("another client: got %s", got)
 		}
 	}
-	s.streams.queries.mu.Lock()
-	defer s.streams.queries.mu.Unlock()
-	if n := s.streams.queries.clients[netip.MustParseAddr("127.0.2.1")]; n != share {
+	s.streamLimits.queries.mu.Lock()
+	defer s.streamLimits.queries.mu.Unlock()
+	if n := s.streamLimits.queries.clients[netip.MustParseAddr("127.0.2.1")]; n != share {
 		t.Errorf("the client has %d queries in flight, want %d", n, share)
 	}
 }

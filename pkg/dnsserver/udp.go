@@ -151,7 +151,7 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 		reply, wait := r.server.handle(ctx, q, r.batch.packet(i), r.batch.buffer(i))
 		switch {
 		case wait != nil:
-			r.start(ctx, i, wait)
+			r.replyLater(ctx, i, wait)
 		case reply.wire != nil:
 			r.batch.reply(i, reply.wire)
 			r.replies = append(r.replies, reply)
@@ -176,16 +176,16 @@ func (r *reader) send(received time.Time) {
 	r.batch.send()
 }
 
-// start waits for the reply to packet i in a goroutine that may outlive the batch.
-func (r *reader) start(ctx context.Context, i int, wait func(context.Context) reply) {
+// replyLater waits for the reply to packet i in a goroutine that may outlive the batch.
+func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Context) reply) {
 	q := r.query
 	q.detach()
 	r.query = new(query)
-	client, origin := r.batch.client(i), bytes.Clone(r.batch.origin(i))
+	client, oob := r.batch.client(i), bytes.Clone(r.batch.oob(i))
 	r.server.replyLater(ctx, q, wait, func(wire []byte) {
 		if wire != nil {
 			// Best effort: a client without a reply sends its query again.
-			_, _, _ = r.conn.WriteMsgUDPAddrPort(wire, origin, client)
+			_, _, _ = r.conn.WriteMsgUDPAddrPort(wire, oob, client)
 		}
 	})
 }

@@ -59,8 +59,8 @@ type lookupResult struct {
 }
 
 // final reports whether no later candidate is tried.
-func (f *lookupResult) final() bool {
-	return f.outcome == found || f.outcome == unresolved && f.cluster
+func (lr *lookupResult) final() bool {
+	return lr.outcome == found || lr.outcome == unresolved && lr.cluster
 }
 
 // waveSize is the largest number of candidates that a wave sends queries for. Candidates in the
@@ -80,27 +80,27 @@ const waveTime = time.Second
 //   - an unresolved name of the cluster is the result;
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed;
-//   - a rejection is the result if the client falls back.
+//   - a refusal is the result if the client falls back.
 //
 // Candidates that other servers answer are tried in waves of waveSize, in order. The next wave
-// starts when the previous one is answered, or after waveTime. A query for a candidate is sent
-// only while no earlier candidate is known to be final, and after all earlier names of the cluster
-// zone have a result. After WalkTimeout a candidate without an answer is unresolved.
+// starts when the previous one is answered, or after waveTime. No query is sent for a candidate
+// after one that is known to be final. A name of the cluster zone must have a result before the
+// next candidate is tried. After WalkTimeout a candidate without an answer is unresolved.
 type walk struct {
 	candidates   []fqdn.Name
 	lookup       lookupFunc
 	recoverPanic func() // deferred in each goroutine
 	steps        []step
 
-	// fallsBack is set if the client tries the candidates itself after a rejection. The first
-	// rejection is then the result, so that the client does not wait for other candidates.
+	// fallsBack is set if the client tries the candidates itself after a refusal. The first
+	// refusal is then the result, so that the client does not wait for other candidates.
 	fallsBack bool
 }
 
-// lookupFunc looks up a candidate without blocking. If wait is nil, f is complete. Otherwise
-// only f.cluster is set, and wait returns the complete result. It returns at the latest when
+// lookupFunc looks up a candidate without blocking. If wait is nil, lr is complete. Otherwise
+// only lr.cluster is set, and wait returns the complete result. It returns at the latest when
 // its context ends.
-type lookupFunc func(name fqdn.Name) (f lookupResult, wait func(context.Context) lookupResult)
+type lookupFunc func(name fqdn.Name) (lr lookupResult, wait func(context.Context) lookupResult)
 
 // step is a candidate that was tried.
 type step struct {
@@ -114,9 +114,9 @@ type step struct {
 func (w *walk) advance() bool {
 	for pending := 0; pending < waveSize && len(w.steps) < len(w.candidates); {
 		name := w.candidates[len(w.steps)]
-		f, wait := w.lookup(name)
-		w.steps = append(w.steps, step{name: name, result: f, wait: wait})
-		if wait == nil && f.final() || wait != nil && f.cluster {
+		lr, wait := w.lookup(name)
+		w.steps = append(w.steps, step{name: name, result: lr, wait: wait})
+		if wait == nil && lr.final() || wait != nil && lr.cluster {
 			break
 		}
 		if wait != nil {
@@ -129,7 +129,7 @@ func (w *walk) advance() bool {
 // complete reports whether the result of the walk is known: all candidates up to the first final
 // one, or all candidates if none is final, have a result.
 func (w *walk) complete() bool {
-	if w.rejected() != nil {
+	if w.refused() != nil {
 		return true
 	}
 	for i := range w.steps {
@@ -143,14 +143,14 @@ func (w *walk) complete() bool {
 	return len(w.steps) == len(w.candidates)
 }
 
-// rejected returns the rejection that ends the walk, or nil.
-func (w *walk) rejected() *lookupResult {
+// refused returns the result of the refused candidate that ends the walk, or nil.
+func (w *walk) refused() *lookupResult {
 	if !w.fallsBack {
 		return nil
 	}
 	for i := range w.steps {
-		if f := &w.steps[i].result; f.answer.rejection != granted {
-			return f
+		if lr := &w.steps[i].result; lr.answer.refused != granted {
+			return lr
 		}
 	}
 	return nil
@@ -170,7 +170,8 @@ func (w *walk) await(ctx context.Context) {
 	defer timer.Stop()
 	late := false // the current wave has taken waveTime
 	for !w.complete() {
-		if (unanswered == 0 || late && !w.waitsForCluster()) && w.mayAdvance() {
+		waveOver := unanswered == 0 || late && !w.waitsForCluster()
+		if waveOver && w.mayAdvance() {
 			first, late = len(w.steps), false
 			w.advance()
 			unanswered = w.startWave(ctx, first, &waiting, answers)
@@ -207,10 +208,10 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 		}
 		n++
 		waiting.Go(func() {
-			f := lookupResult{outcome: unresolved} // if wait panics
-			defer func() { answers <- stepAnswer{i, f} }()
+			lr := lookupResult{outcome: unresolved} // if wait panics
+			defer func() { answers <- stepAnswer{i, lr} }()
 			defer w.recoverPanic()
-			f = wait(ctx)
+			lr = wait(ctx)
 		})
 	}
 	return n
@@ -232,30 +233,30 @@ func (w *walk) waitsForCluster() bool {
 
 // conclude returns the result of a complete walk.
 func (w *walk) conclude() lookupResult {
-	if f := w.rejected(); f != nil {
-		return *f
+	if lr := w.refused(); lr != nil {
+		return *lr
 	}
 	r := lookupResult{ttl: noLimit}
 	var failed *lookupResult // an unresolved candidate
 	for i := range w.steps {
-		f := &w.steps[i].result
+		lr := &w.steps[i].result
 		switch {
-		case f.final():
-			r.outcome, r.answer = f.outcome, f.answer
-			if f.outcome == found {
+		case lr.final():
+			r.outcome, r.answer = lr.outcome, lr.answer
+			if lr.outcome == found {
 				r.name = w.steps[i].name
 			}
 			return r
-		case f.outcome == unresolved:
+		case lr.outcome == unresolved:
 			r.ttl = 0
-			if failed == nil || f.answer.rejection != granted { // a rejection wins: its answer is not cached
-				failed = f
+			if failed == nil || lr.answer.refused != granted { // a refusal wins: its answer is not cached
+				failed = lr
 			}
 		default:
-			r.ttl = min(r.ttl, f.ttl)
-			r.outcome = max(r.outcome, f.outcome)
+			r.ttl = min(r.ttl, lr.ttl)
+			r.outcome = max(r.outcome, lr.outcome)
 		}
-		r.answer = f.answer
+		r.answer = lr.answer
 	}
 	if failed != nil {
 		r.outcome, r.answer = unresolved, failed.answer
@@ -274,16 +275,16 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 		lookup:    func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
 	}
 	finish := func() answer {
-		f := w.conclude()
-		s.metrics.autopath.expansions.WithLabelValues(by, f.outcome.String()).Inc()
+		lr := w.conclude()
+		s.metrics.autopath.expansions.WithLabelValues(by, lr.outcome.String()).Inc()
 		s.metrics.autopath.candidates.Observe(float64(len(w.steps)))
 		s.metrics.autopath.forwarded.Observe(float64(c.forwarded.Load()))
-		return toAnswer(f)
+		return toAnswer(lr)
 	}
 	if w.advance() {
 		return result{answer: finish()}
 	}
-	return result{work: workSearch, wait: func(ctx context.Context) answer {
+	return result{budgetKind: budgetSearch, wait: func(ctx context.Context) answer {
 		w.await(ctx)
 		return finish()
 	}}
@@ -291,30 +292,31 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 
 // walkAnswer returns the answer to q: a CNAME record to the name found, and the records of
 // that name. AD is not set: the CNAME record is not signed.
-func (s *Server) walkAnswer(q *query, f lookupResult) answer {
-	a := f.answer
+func (s *Server) walkAnswer(q *query, lr lookupResult) answer {
+	a := lr.answer
 	a.authoritative, a.authentic = false, false
 	owner := q.owner()
 	switch {
-	case f.outcome == unresolved || a.failed():
-		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, extended: a.extended, cached: a.cached, rejection: a.rejection}
-	case f.outcome == nxdomain:
-		a.rcode, a.answer, a.additional = dns.RcodeNameError, nil, nil
-	case f.outcome == nodata:
-		a.rcode, a.answer, a.additional = dns.RcodeSuccess, nil, nil
-	case f.name == q.name:
-		a.rcode, a.answer = dns.RcodeSuccess, withOwnerCase(a.answer, owner)
+	case lr.outcome == unresolved || a.failed():
+		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, refused: a.refused,
+			extended: a.extended, cachedFailure: a.cachedFailure}
+	case lr.outcome == nxdomain:
+		a.rcode, a.answers, a.additional = dns.RcodeNameError, nil, nil
+	case lr.outcome == nodata:
+		a.rcode, a.answers, a.additional = dns.RcodeSuccess, nil, nil
+	case lr.name == q.name:
+		a.rcode, a.answers = dns.RcodeSuccess, withOwnerCase(a.answers, owner)
 	default:
 		a.rcode = dns.RcodeSuccess // the name exists, even if a server returned NXDOMAIN for this type
-		alias := &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: f.name.String()}
+		alias := &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: lr.name.String()}
 		if q.qtype == dns.TypeCNAME {
-			a = answer{answer: []dns.RR{alias}}
+			a = answer{answers: []dns.RR{alias}}
 		} else {
-			a.answer = append([]dns.RR{alias}, a.answer...)
+			a.answers = append([]dns.RR{alias}, a.answers...)
 		}
 	}
 	a.source = fromWalk
-	a.answer, a.authority, a.additional = capTTL(a.answer, f.ttl), capTTL(a.authority, f.ttl), capTTL(a.additional, f.ttl)
+	a.answers, a.authority, a.additional = capTTL(a.answers, lr.ttl), capTTL(a.authority, lr.ttl), capTTL(a.additional, lr.ttl)
 	return a
 }
 

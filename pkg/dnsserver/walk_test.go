@@ -49,10 +49,10 @@ func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) loo
 	fmt.Sscan(name.String(), &i)
 	word, after, waits := strings.Cut(s.steps[i], ":")
 	word, cluster := strings.CutPrefix(word, "cluster/")
-	f := lookupResult{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
-	f.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
+	lr := lookupResult{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
+	lr.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
 	if !waits {
-		return f, nil
+		return lr, nil
 	}
 	took, err := time.ParseDuration(after)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) loo
 		defer s.waiting.Add(-1)
 		select {
 		case <-time.After(took):
-			return f
+			return lr
 		case <-ctx.Done():
 			return lookupResult{outcome: unresolved, answer: failure(fromServer, 0, "late")}
 		}
@@ -217,7 +217,7 @@ func TestWalk_Panic(t *testing.T) {
 	if !w.advance() {
 		w.await(t.Context())
 	}
-	if f := w.conclude(); f.outcome != unresolved || f.ttl != 0 || panics != 1 {
-		t.Errorf("got %v with TTL %d after %d panics, want failed with TTL 0 after 1", f.outcome, f.ttl, panics)
+	if lr := w.conclude(); lr.outcome != unresolved || lr.ttl != 0 || panics != 1 {
+		t.Errorf("got %v with TTL %d after %d panics, want failed with TTL 0 after 1", lr.outcome, lr.ttl, panics)
 	}
 }

@@ -56,7 +56,7 @@ func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r re
 // is in a stub domain that is longer than the apex.
 func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Status, fqdn.Name, zone.Node) {
 	status, apex, node := snapshot.Lookup(name)
-	if fwd := s.forwarding.Load(); status != zone.NotInZone && fwd.inZone && len(fwd.stubFor(name).Zone) > len(apex) {
+	if fwd := s.forwarding.Load(); status != zone.NotInZone && fwd.stubInZone && len(fwd.stubFor(name).Zone) > len(apex) {
 		return zone.NotInZone, "", zone.Node{}
 	}
 	return status, apex, node
@@ -84,13 +84,13 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 		}
 		if node.Alias == "" || q.qtype == dns.TypeANY {
 			records, additional := s.records(owner, q, node, snapshot)
-			a.answer, a.additional = append(a.answer, records...), additional
+			a.answers, a.additional = append(a.answers, records...), additional
 			if len(records) == 0 {
 				a.authority = []dns.RR{s.soa(apex, snapshot)}
 			}
 			return result{answer: a}, true
 		}
-		a.answer = append(a.answer, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
+		a.answers = append(a.answers, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
 		aliases++
 		switch {
 		case q.qtype == dns.TypeCNAME:
@@ -107,9 +107,9 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 func (a answer) withTarget(target answer) answer {
 	target = target.withRecords()
 	switch {
-	case target.rejection == refusedRecursion:
+	case target.refused == refusedRecursion:
 		return a // the client asks the servers of the target itself
-	case target.rejection != granted:
+	case target.refused != granted:
 		return target
 	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
@@ -117,7 +117,7 @@ func (a answer) withTarget(target answer) answer {
 			"no server answered for the target of the ExternalName Service")
 	}
 	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
-	a.answer = append(a.answer, target.answer...)
+	a.answers = append(a.answers, target.answers...)
 	a.authority, a.extended = target.authority, target.extended
 	return a
 }
@@ -212,8 +212,9 @@ func rotate(addrs []netip.Addr, limit int) []netip.Addr {
 	if len(addrs) < 2 {
 		return addrs
 	}
-	i := rand.IntN(len(addrs))
-	return slices.Concat(addrs[i:min(len(addrs), i+limit)], addrs[:min(i, max(0, i+limit-len(addrs)))])
+	first := rand.IntN(len(addrs))
+	tail := addrs[first:min(first+limit, len(addrs))]
+	return slices.Concat(tail, addrs[:min(first, limit-len(tail))])
 }
 
 // maxStaleDenialTTL is the longest negative TTL while the zone is stale, in seconds.

@@ -49,14 +49,15 @@ type replyKey struct {
 
 type cachedReply struct {
 	wire    []byte // without OPT record
-	cut     bool   // it has a part of the RRset
+	partial bool   // it has only a part of the RRset
 	version uint64 // of the Service, see zone.Node.Version
 	built   time.Time
 }
 
 // get returns the reply to q, or nil if none is cached. The records are rotated, except SRV records:
-// their clients choose by weight (RFC 2782). cut reports whether some records are missing.
-func (c *replyCache) get(q *query, version uint64) (b []byte, cut bool) {
+// their clients choose by weight (RFC 2782). partial reports whether some records
+// are missing.
+func (c *replyCache) get(q *query, version uint64) (b []byte, partial bool) {
 	c.mu.Lock()
 	cached, ok := c.replies[replyKey{q.name, q.qtype, q.edns}]
 	c.mu.Unlock()
@@ -71,11 +72,12 @@ func (c *replyCache) get(q *query, version uint64) (b []byte, cut bool) {
 		first := rand.IntN(n) * (len(records) / n)
 		b, records = append(b, records[first:]...), records[:first]
 	}
-	return append(b, records...), cached.cut
+	return append(b, records...), cached.partial
 }
 
-// put caches the reply to q if it is long and the cache has room. A version of 0 is not cached.
-func (c *replyCache) put(q *query, version uint64, wire []byte, cut bool) {
+// put caches the reply to q if it is long and the cache has room. A node without a Service has the
+// version 0. Its changes could not be detected, so that its reply is not cached.
+func (c *replyCache) put(q *query, version uint64, wire []byte, partial bool) {
 	if version == 0 || len(wire) < minCachedReply {
 		return
 	}
@@ -100,5 +102,5 @@ func (c *replyCache) put(q *query, version uint64, wire []byte, cut bool) {
 		c.replies = map[replyKey]cachedReply{}
 	}
 	c.length += len(wire)
-	c.replies[key] = cachedReply{bytes.Clone(wire), cut, version, q.received}
+	c.replies[key] = cachedReply{bytes.Clone(wire), partial, version, q.received}
 }

@@ -28,11 +28,11 @@ func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status 
 	switch {
 	case status == zone.NXDomain:
 		a.rcode = dns.RcodeNameError
-		a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
 	case status != zone.Exists || node.Alias != "":
 	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
 		if a.wire = s.rrsetReply(q, buf, node); a.wire == nil {
-			a.wire = s.denial(q, buf, a.rcode, apex, snapshot)
+			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
 		}
 	}
 	return a
@@ -42,30 +42,30 @@ func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status 
 // A long reply over TCP comes from replyCache, or is put there.
 func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
-		if b, cut := s.replies.get(q, node.Version()); b != nil {
-			if cut {
-				s.observeCut(q)
+		if b, partial := s.replies.get(q, node.Version()); b != nil {
+			if partial {
+				s.observePartial(q)
 			}
 			return b
 		}
 	}
 	var b []byte
-	var cut bool
+	var partial bool
 	switch {
 	case q.qtype == dns.TypeSRV:
-		b, cut = s.srvReply(q, buf, node.SRV(q.maxSRV()))
+		b, partial = s.srvReply(q, buf, node.SRV(q.maxSRV()))
 	case node.Large:
-		b, cut = s.sampleReply(q, buf, node)
+		b, partial = s.sampleReply(q, buf, node)
 	case q.qtype == dns.TypeA:
-		b, cut = s.addressReply(q, buf, node.V4)
+		b, partial = s.addressReply(q, buf, node.V4)
 	default:
-		b, cut = s.addressReply(q, buf, node.V6)
+		b, partial = s.addressReply(q, buf, node.V6)
 	}
 	if q.via == overTCP {
-		s.replies.put(q, node.Version(), b, cut)
+		s.replies.put(q, node.Version(), b, partial)
 	}
-	if cut {
-		s.markCut(q, b)
+	if partial {
+		s.markPartial(q, b)
 	}
 	return b
 }
@@ -75,7 +75,7 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
 
 // sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
-func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, cut bool) {
+func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, partial bool) {
 	if q.via == overTCP {
 		return s.addressReply(q, buf, node.Sample(nil, q.qtype == dns.TypeA, maxRRset+1))
 	}
@@ -124,9 +124,9 @@ func appendAddress(b []byte, addr netip.Addr, ttl uint32) []byte {
 	return append(appendFixed(b, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
-// addressReply returns the reply with the addresses, rotated, or nil if there is none. cut reports
-// whether some do not fit.
-func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byte, cut bool) {
+// addressReply returns the reply with the addresses, rotated, or nil if there is none. partial
+// reports whether some do not fit.
+func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byte, partial bool) {
 	if len(addrs) == 0 {
 		return nil, false
 	}
@@ -149,9 +149,9 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 const srvFixedLen = 6
 
 // srvReply returns the reply with the SRV records, rotated, and the addresses of their targets. If
-// not all addresses fit, the reply has none. It returns nil if there is no SRV record. cut reports
-// whether some SRV records do not fit.
-func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, cut bool) {
+// not all addresses fit, the reply has none. It returns nil if there is no SRV record. partial
+// reports whether some SRV records do not fit.
+func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, partial bool) {
 	first := 0
 	if set.Targets() > 1 {
 		first = rand.IntN(set.Targets())
@@ -172,7 +172,7 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, cut 
 func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ []byte, complete bool) {
 	weight, count := set.Weight(), uint16(0)
 	for t, port := range set.All(first) {
-		without := b
+		previous := b // without this record
 		b = appendFixed(appendPointer(b, headerLen), dns.TypeSRV, s.cfg.TTL, 0)
 		data := len(b)
 		b = binary.BigEndian.AppendUint16(b, 0) // the priority
@@ -181,7 +181,7 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 		b = t.AppendLabel(b)
 		b = append(b, set.Service...) // not compressed (RFC 2782)
 		if len(b) > limit {
-			return without, false
+			return previous, false
 		}
 		binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
 		count++
@@ -191,9 +191,10 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 }
 
 // appendTargets appends and counts the addresses of the targets of the SRV records in b, which begin
-// at the offset answersAt. If not all addresses fit, it returns b without addresses.
+// at the offset answersAt. If not all addresses fit, it returns b without addresses. It reads the
+// length of each SRV record from b, to compute the offsets of the names of its target and Service.
 func (s *Server) appendTargets(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
-	without, count := b, 0
+	withoutAddrs, count := b, 0
 	end := answersAt // of the previous SRV record
 	service := 0     // offset of the name of the Service in the first SRV record
 	var last *zone.Target
@@ -209,7 +210,7 @@ func (s *Server) appendTargets(b []byte, answersAt, limit int, set zone.SRVSet, 
 		last = t
 		b = s.appendTargetAddrs(b, limit, t, data+srvFixedLen, service)
 		if count += len(t.V4) + len(t.V6); len(b) > limit {
-			return without
+			return withoutAddrs
 		}
 	}
 	binary.BigEndian.PutUint16(b[10:], uint16(count))
@@ -239,32 +240,32 @@ func (s *Server) appendTargetAddrs(b []byte, limit int, t *zone.Target, target, 
 // into a reply over TCP. Of other types fewer fit.
 const maxRRset = 4000
 
-// cutLogInterval is the least time between two warnings about RRsets that do not fit.
-const cutLogInterval = time.Minute
+// partialLogInterval is the least time between two warnings about RRsets that do not fit.
+const partialLogInterval = time.Minute
 
-// markCut marks a reply with a part of an RRset. Over UDP it sets TC, so that the client repeats
+// markPartial marks a reply with a part of an RRset. Over UDP it sets TC, so that the client repeats
 // the query over TCP. Over TCP it does not, because the client has no other transport.
-func (s *Server) markCut(q *query, b []byte) {
+func (s *Server) markPartial(q *query, b []byte) {
 	if q.via == overUDP {
 		b[2] |= flagTC >> 8
 		return
 	}
-	s.observeCut(q)
+	s.observePartial(q)
 }
 
-// observeCut counts and logs a reply over TCP with a part of an RRset.
-func (s *Server) observeCut(q *query) {
-	s.metrics.cut.Inc()
-	now, last := q.received.UnixNano(), s.metrics.cutLogged.Load()
-	if now-last >= int64(cutLogInterval) && s.metrics.cutLogged.CompareAndSwap(last, now) {
+// observePartial counts and logs a reply over TCP with a part of an RRset.
+func (s *Server) observePartial(q *query) {
+	s.metrics.partial.Inc()
+	now, last := q.received.UnixNano(), s.metrics.partialLogged.Load()
+	if now-last >= int64(partialLogInterval) && s.metrics.partialLogged.CompareAndSwap(last, now) {
 		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
 			"name", q.owner(), "type", dns.Type(q.qtype), "limit", maxRRset)
 	}
 }
 
-// denial returns a negative reply: without answer, and with the SOA record of the zone in the
+// denialReply returns a negative reply: without answer, and with the SOA record of the zone in the
 // authority section (RFC 2308 section 2). It returns nil if the reply is too long.
-func (s *Server) denial(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
+func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"
 		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
