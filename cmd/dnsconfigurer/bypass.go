@@ -16,13 +16,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
-// eventTimeout limits the event on the node: its API server may be down.
+// eventTimeout limits sending the event about the node: the API server may be down.
 const eventTimeout = 15 * time.Second
 
 func bypassCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bypass",
-		Short: "Let the kubelet use the container runtime without the shim, and return",
+		Short: "Turn on or off the bypass, with which the kubelet uses the container runtime without the shim",
 		Long: `Let the kubelet use the container runtime without the shim, until "dnsconfigurer bypass off".
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
@@ -66,8 +66,8 @@ func bypassOffCommand() *cobra.Command {
 		Short: "Start the shim, and let the kubelet use it again",
 		Long: `Start the shim, and check that it forwards calls. If it does not, the bypass stays.
 
-The kubelet keeps its connection to the container runtime until it or the container runtime is
-restarted: restart it, or set --restart-kubelet.`,
+The kubelet keeps its connection to the container runtime until the kubelet or the container runtime
+is restarted. Restart the kubelet, or set --restart-kubelet.`,
 		Example: `  dnsconfigurer bypass off --restart-kubelet`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

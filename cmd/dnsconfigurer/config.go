@@ -49,15 +49,15 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|-",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
-		Long: `Check a configuration file for unknown fields, invalid values and missing fields. A
-missing field may be set by a flag of the server instead. - is standard input; relative paths in
-it start at the working directory.
+		Long: `Check a configuration file for unknown fields, invalid values and missing fields. The
+command does not know the flags of the server: it reports a missing field even if a flag sets it.
+With - it reads standard input, in which relative paths start at the working directory.
 
 FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
 checked as with --no-files, because its paths are those of a container.
 
-For a ShimConfiguration, also build what the shim builds: the client of the API server with
-its certificates, the sockets and the directories.
+For a ShimConfiguration, also check the paths of both sockets, the directory of the shim's socket,
+the kubeconfig with its certificates, and that the path of the manifests exists.
 
 For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
 limits that the kubelet checks when it starts, and lines that the kubelet ignores.

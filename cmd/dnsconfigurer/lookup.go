@@ -37,9 +37,9 @@ result is unknown unless --complete is set. No query leaves this machine unless 
 --server is set; the output lists the names that were not queried.
 
 With --kubeconfig or --context the objects are those of a live cluster: all Namespaces, Services
-and EndpointSlices, and the pods of one namespace. They are only listed. clusterDNS and
-clusterDomain are those of the ConfigMap kubelet-config or of the DNS Service. The DNS servers are
-simulated as with manifests: set --server to query one.
+and EndpointSlices, and the pods of one namespace. The command lists them, and changes none.
+clusterDNS and clusterDomain are those of the ConfigMap kubelet-config or of the DNS Service. The
+DNS servers are simulated as with manifests: set --server to query one.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
@@ -98,7 +98,8 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	return cmd
 }
 
-// loadCluster sets the objects of c to those of a live cluster, and returns a node of it.
+// loadCluster sets the objects of c to those of a live cluster, and returns the configuration of a
+// node of this cluster.
 func loadCluster(ctx context.Context, kubeconfig, kubeContext string,
 	o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
 	api, err := client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-lookup/"+version())

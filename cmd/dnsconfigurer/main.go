@@ -57,9 +57,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetFlagErrorFunc(usage.FlagError)
 
 	cmd, err := root.ExecuteContextC(ctx)
-	wrong, isUsage := errors.AsType[usage.Error](err)
+	usageErr, isUsage := errors.AsType[usage.Error](err)
 	if isUsage {
-		err = wrong
+		err = usageErr
 	}
 	switch {
 	case err == nil:
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return exitFailed
 	case isUsage:
-		output.WriteError(stderr, wrong.Err)
+		output.WriteError(stderr, usageErr.Err)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	}

@@ -58,7 +58,7 @@ type policiesFlags struct {
 }
 
 func (p *policiesFlags) run(cmd *cobra.Command) error {
-	if err := p.conflict(cmd); err != nil {
+	if err := p.checkFlags(cmd); err != nil {
 		return usage.Error{Err: err}
 	}
 	if p.check {
@@ -76,13 +76,13 @@ func (p *policiesFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// conflict returns an error for flags that do not belong together.
-func (p *policiesFlags) conflict(cmd *cobra.Command) error {
-	other := []string{"kubeconfig", "namespace"} // without --check
+// checkFlags returns an error for flags that cannot be combined, and for an invalid namespace.
+func (p *policiesFlags) checkFlags(cmd *cobra.Command) error {
+	excluded := []string{"kubeconfig", "namespace"} // without --check
 	if p.check {
-		other = []string{"cluster-domain", "cluster-dns", "allowed-overrides"}
+		excluded = []string{"cluster-domain", "cluster-dns", "allowed-overrides"}
 	}
-	for _, name := range other {
+	for _, name := range excluded {
 		switch changed := cmd.Flags().Changed(name); {
 		case changed && p.check:
 			return fmt.Errorf("--%s: cannot be combined with --check", name)

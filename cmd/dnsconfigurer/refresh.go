@@ -21,9 +21,9 @@ func refreshCommand() *cobra.Command {
 		Use:   "refresh NAMESPACE/NAME | --all",
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
-in place. The fields refresh and refreshDryRun of the configuration and the annotation
-dnsconfigurer.dev/refresh have no effect on that. A file that the pod has changed is replaced.
-A restored file follows changes again.
+in place. The command ignores the fields refresh and refreshDryRun of the configuration and the
+annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has changed. After the
+command, a file that "dnsconfigurer restore" has restored is refreshed again as other files.
 
 With --all, rewrite the files that differ, except those of pods with the annotation "never",
 restored ones, and files that the pod has changed.

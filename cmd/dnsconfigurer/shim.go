@@ -32,10 +32,11 @@ have no defaults. Set --kubelet-config, so that they cannot differ from the kube
 lead to another DNS configuration than the kubelet sent, the request passes unchanged.
 
 Flags override the configuration file. The files are read again when they change, and
-at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one. If it
-starts with an invalid configuration, it uses the last valid one if $STATE_DIRECTORY has it,
-and otherwise passes all requests unchanged until the configuration is valid. Only an unusable
-socket or runtime endpoint ends it.`,
+at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.
+
+If the configuration is invalid when the shim starts, the shim uses the last valid one, which it
+has saved in $STATE_DIRECTORY. If there is none, it passes all requests unchanged until the
+configuration is valid. The shim exits only if its socket or the runtime endpoint is unusable.`,
 		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
@@ -60,8 +61,9 @@ socket or runtime endpoint ends it.`,
 		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		return server.Run(cmd.Context())
 	}
+	// The shim also runs with an invalid command line, and reports the error: without it no pod could
+	// start. After a rollback the unit may have a flag that this version does not know.
 	cmd.RunE = func(cmd *cobra.Command, rest []string) error { return run(cmd, usage.NoArguments(cmd, rest)) }
-	// After a rollback the unit may have a flag that this version does not know.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		parseKnownFlags(cmd.Flags(), args)
 		if help, _ := cmd.Flags().GetBool("help"); help {
