@@ -5,6 +5,7 @@ package document_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
@@ -27,9 +28,13 @@ func TestLiteral(t *testing.T) {
 		{"a mapping", "data:\n  a.yaml: {x: 1}\n", ""},
 		{"missing", "data:\n  b.yaml: |\n    x: 1\n", ""},
 		{"not YAML", "data: [", ""},
+		{"line separators", "# \u2028\u2028\u2028\u2029\ndata:\n  a.yaml: |\n    x: 1\n", ""},
+		{"next lines", "#\u0085\u0085\u0085\u0085\ndata:\n  a.yaml: |\n    x: 1\n", ""},
+		{"UTF-16", utf16("# \u2028\u2028\u2028\u2028\ndata:\n  a.yaml: |\n    x: 1\n"), ""},
+		{"Macintosh line endings", "data:\r  a.yaml: |\r    x: 1\r", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok := document.Literal([]byte(tt.text), `data["a.yaml"]`)
+			got, ok := document.NewPositions([]byte(tt.text)).Literal(`data["a.yaml"]`)
 			if string(got) != tt.want || ok != (tt.want != "") {
 				t.Errorf("%q, %t, want %q", got, ok, tt.want)
 			}
@@ -37,12 +42,22 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
+// utf16 returns text, which has no characters beyond U+FFFF, with a byte order mark.
+func utf16(text string) string {
+	b := []byte("\xff\xfe")
+	for _, r := range text {
+		b = binary.LittleEndian.AppendUint16(b, uint16(r))
+	}
+	return string(b)
+}
+
 // FuzzLiteral checks that Literal accepts any text, and that its result has the lines of the document.
 func FuzzLiteral(f *testing.F) {
 	f.Add("data:\n  a.yaml: |\n    x: 1\n")
+	f.Add("#\u0085\u2028\r\ndata:\n  a.yaml: |\n    x: 1\n")
 	f.Add("data:\n  a.yaml: |2\n     x: 1\n\n   \n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, ok := document.Literal([]byte(text), `data["a.yaml"]`)
+		got, ok := document.NewPositions([]byte(text)).Literal(`data["a.yaml"]`)
 		if ok && bytes.Count(got, []byte("\n")) > bytes.Count([]byte(text), []byte("\n"))+1 {
 			t.Errorf("%q has more lines than %q", got, text)
 		}

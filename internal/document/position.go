@@ -17,15 +17,16 @@ type Position struct{ Line, Column int }
 // Positions maps the values of a document to the places at which they begin.
 type Positions struct {
 	root *yaml.Node // nil: the text is not YAML
+	text []byte
 }
 
-// NewPositions returns the Positions of text, which is YAML or JSON.
+// NewPositions returns the Positions of text, which is YAML or JSON. The text must not change later.
 func NewPositions(text []byte) *Positions {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
 		return &Positions{}
 	}
-	return &Positions{document.Content[0]}
+	return &Positions{document.Content[0], text}
 }
 
 // Of returns where the value at path begins: at its key, or at itself in a list. If the

@@ -24,6 +24,10 @@ const (
 
 	// maxStdin is the maximum size of standard input in bytes. etcd stores 1.5 MB for an object.
 	maxStdin = 4 << 20
+
+	// maxFiles is the maximum number of configuration files in a ConfigMap. Each is checked with the
+	// lines before it, which are empty: a process has one, or a few.
+	maxFiles = 32
 )
 
 // An entry is a configuration file to check.
@@ -80,13 +84,18 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 	if err != nil {
 		return nil, nil, f.Locate(err)
 	}
+	positions := document.NewPositions(f.Text)
 	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
 		if !isConfiguration(e) {
 			passed = append(passed, key)
 			continue
 		}
-		if text, ok := document.Literal(f.Text, fmt.Sprintf("data[%q]", key)); ok {
+		if len(entries) == maxFiles {
+			return nil, passed, &kube.InputError{Location: f.Places().At("data"),
+				Err: fmt.Errorf("more than %d configuration files in the ConfigMap: check them one by one", maxFiles)}
+		}
+		if text, ok := positions.Literal(fmt.Sprintf("data[%q]", key)); ok {
 			e.File = config.File{Path: f.Path, Text: text}
 		}
 		entries = append(entries, e)

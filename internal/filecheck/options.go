@@ -31,6 +31,9 @@ func (o *Options) Run(path string, stdin io.Reader, stdout, stderr io.Writer) (p
 		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
 	}
 	entries, others, err := read(path, stdin)
+	if path == "-" {
+		path = stdinName
+	}
 	if err != nil {
 		return o.writeProblem(path, err, stdout)
 	}
