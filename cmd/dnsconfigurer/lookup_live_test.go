@@ -89,6 +89,8 @@ func TestLookup_Live(t *testing.T) {
 		{[]string{"--pod", "shop/web", "payments"}, exitFailed, "did you mean shop/web-0?"},
 		{[]string{"-f", "web.yaml", "payments"}, exitUsage, "--kubeconfig and -f: set one of them"},
 		{[]string{"--timeout", "0s", "payments"}, exitUsage, "--timeout: must be positive"},
+		{[]string{"--pod", "/web-0", "payments"}, exitUsage, `namespace "" of the pod: want a DNS label such as shop`},
+		{[]string{"--pod", "../web-0", "payments"}, exitUsage, `namespace ".." of the pod: want a DNS label such as shop`},
 	} {
 		if code, stdout, stderr := lookup(tt.args...); code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
 			t.Errorf("%q: exit code %d, want %d and %q\n%s%s", tt.args, code, tt.code, tt.want, stdout, stderr)
@@ -105,7 +107,8 @@ func TestLookup_LiveFailures(t *testing.T) {
 	}{
 		{"forbidden", func(s *kubeapi.Server) { s.SetFault(kubeapi.Forbid, "list") },
 			"no permission to list namespaces: docs/lookup.md lists the permissions"},
-		{"silent", func(s *kubeapi.Server) { s.SetFault(kubeapi.Stall, "list") }, "the API server cannot be reached: "},
+		{"silent", func(s *kubeapi.Server) { s.SetFault(kubeapi.Stall, "list") },
+			"list namespaces: not finished in time: set a longer --timeout"},
 		{"cut", func(s *kubeapi.Server) { s.SetFault(kubeapi.Truncate, "list") },
 			"list namespaces: invalid reply of the API server: "},
 	} {

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -64,6 +65,8 @@ func (o *Options) Parse(args []string) (Config, error) {
 		return c, usage.Errorf("--timeout: must be positive")
 	case o.Pod == "":
 		return c, usage.Errorf("no pod: set --pod")
+	case o.Live && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API
+		return c, usage.Errorf("namespace %q of the pod: want a DNS label such as shop", o.PodNamespace())
 	case !slices.Contains(libc.Libraries(), c.Question.Library):
 		return c, usage.Errorf("--libc %q: want one of %s", o.Library, strings.Join(Libraries(), ", "))
 	}

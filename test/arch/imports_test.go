@@ -99,7 +99,7 @@ var imports = map[string][]string{
 		"pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache", "pkg/dnsserver/upstream",
 		"pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/core/v1"},
-	"internal/lookup/live": {"std", "internal/doctor", "internal/kube", "internal/kube/client",
+	"internal/lookup/live": {"std", "internal/doctor", "internal/document", "internal/kube", "internal/kube/client",
 		"k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/errors", "k8s.io/client-go/rest"},
 	"internal/doctor": {"values", "cmp", "context", "encoding/json", "path", "time", "api/v1alpha1",
 		"internal/admission", "internal/doctor/corefile", "internal/excerpt", "internal/kube", "internal/libc",

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
@@ -53,6 +54,7 @@ func Read(ctx context.Context, api *rest.Config, namespace string) (Cluster, err
 
 func read(ctx context.Context, api *rest.Config, namespace string, most limits) (Cluster, error) {
 	api = rest.CopyConfig(api)
+	api.QPS = -1 // the requests follow each other, and client-go's five a second take longer than the timeout
 	client.LimitReplies(api, most.reply)
 	rc, err := client.New(api, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
@@ -93,13 +95,15 @@ func (r *reader) list(ctx context.Context, resource, path string) error {
 			continue
 		}
 		if err != nil {
-			return describe(resource, err)
+			return r.describe(resource, err)
 		}
 		var page struct {
-			Metadata struct{ Continue string }
-			Items    []json.RawMessage
+			Metadata struct {
+				Continue string `json:"continue"`
+			} `json:"metadata"`
+			Items []json.RawMessage `json:"items"`
 		}
-		if err := json.Unmarshal(data, &page); err != nil {
+		if err := document.Decode(data, &page); err != nil {
 			return fmt.Errorf("list %s: invalid reply of the API server: %w", resource, err)
 		}
 		read += len(page.Items)
@@ -161,11 +165,16 @@ func (r *reader) readDNS(ctx context.Context) {
 }
 
 // describe returns an error of the API server with what to do.
-func describe(resource string, err error) error {
+func (r *reader) describe(resource string, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("no permission to list %s: docs/lookup.md lists the permissions", resource)
+	case errors.Is(err, client.ErrLargeReply):
+		return fmt.Errorf("list %s: an object has more than %d bytes: write the objects that matter to a file, and set -f",
+			resource, r.most.reply)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("list %s: not finished in time: set a longer --timeout", resource)
 	case errors.As(err, &status):
 		return fmt.Errorf("list %s: %w", resource, err)
 	}
