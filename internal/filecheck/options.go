@@ -38,7 +38,7 @@ func (o *Options) Run(path string, stdin io.Reader, stdout, stderr io.Writer) (p
 		return o.writeProblem(path, err, stdout)
 	}
 	for _, key := range others {
-		fmt.Fprintf(stderr, "dnsconfigurer: %s: data: %s is not a configuration file: not checked\n", path, key)
+		output.WriteError(stderr, fmt.Errorf("%s: data: %s is not a configuration file: not checked", path, key))
 	}
 	passed = true
 	var errs []error
@@ -70,7 +70,7 @@ func (o *Options) check(e entry, stdout, stderr io.Writer) (passed bool, err err
 	passed = !slices.ContainsFunc(found, isError)
 	if passed && problem == nil && o.Format != "json" {
 		kind, _ := e.Kind() // check has read it
-		fmt.Fprintf(stderr, "dnsconfigurer: %s: %s: no errors%s\n", e.name(), kind, remark)
+		output.WriteError(stderr, fmt.Errorf("%s: %s: no errors%s", e.name(), kind, remark))
 	}
 	return passed, problem
 }
