@@ -21,7 +21,7 @@ SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
-	$(GO) build -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
+	$(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
 
 # What is published, in bin/release. The version is that of the git tag, the times are those
 # of the commit: the same commit gives the same bytes.
