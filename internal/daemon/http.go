@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,10 @@ type HTTP struct {
 func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("serving metrics and health: %w", SocketHint(err, "http"))
+		if call, ok := errors.AsType[syscall.Errno](err); ok {
+			err = call // without the address once more, and the system call
+		}
+		return nil, fmt.Errorf("serving metrics and health on %s: %w", addr, SocketHint(err, "http"))
 	}
 	return l, nil
 }
