@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -106,13 +107,13 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 		case policy.CodeFQDNTooLong:
 			c.addFQDNTooLong()
 		case policy.CodeServerLimit:
-			c.addServersCut(&d)
+			c.addServersCut(&d, f)
 		case policy.CodeForeignNameserver:
 			if !c.unknown.ClusterDNS {
 				c.addFromNode(f)
 			}
 		case policy.CodeSearchLimit:
-			c.addSearchesCut(&d)
+			c.addSearchesCut(&d, f)
 		default:
 			if !hasRefusal(f.Code) {
 				c.addFromNode(f)
@@ -185,10 +186,18 @@ func (c *check) checkDNSPolicy() {
 			Field:   field, Hint: "elsewhere use dnsPolicy ClusterFirst and the annotation " + policy.OverrideAnnotation,
 		})
 	default:
-		hint := "use Default, ClusterFirst, ClusterFirstWithHostNet or None"
-		if p == "Custom" { // in the first draft of the API
-			hint = "Custom became None: use dnsPolicy: None with dnsConfig"
-		}
-		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %q is unknown", clip(string(p))), hint)
+		c.refuse(policy.CodeUnknownPolicy, field, fmt.Sprintf("dnsPolicy %q is unknown", clip(string(p))), unknownPolicyHint(string(p)))
 	}
+}
+
+// unknownPolicyHint returns what to write instead of a dnsPolicy that Kubernetes does not have.
+func unknownPolicyHint(unknown string) string {
+	if unknown == "Custom" { // in the first draft of the API
+		return "Custom became None: use dnsPolicy: None with dnsConfig"
+	}
+	known := []string{string(policy.Default), string(policy.ClusterFirst), string(policy.ClusterFirstWithHostNet), string(policy.None)}
+	if meant, ok := spelling.Closest(unknown, known); ok {
+		return "did you mean " + meant + "?"
+	}
+	return "use Default, ClusterFirst, ClusterFirstWithHostNet or None"
 }

@@ -94,6 +94,8 @@ func (e Entry) field() string {
 	switch e.Source.Origin {
 	case FromPod:
 		return dnsConfigField(e.Kind, e.Source.Index)
+	case FromClusterDNS:
+		return FieldClusterDNS
 	case FromClusterDomain:
 		return "metadata.namespace" // not the cluster domain, which New has checked
 	case FromNodeRule:

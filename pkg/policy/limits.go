@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -21,28 +22,55 @@ const (
 // applyLimits is the rules L1 and L2, in the kubelet's order. An entry that one limit drops
 // does not come back if a later limit drops other entries.
 func (d *Decision) applyLimits() {
+	before := len(d.Dropped)
 	if len(d.Nameservers) > MaxNameservers {
 		d.truncate(&d.Nameservers, MaxNameservers, RuleServerLimit)
 		d.addStep(RuleServerLimit)
+		field := limitField(KindNameserver, d.Dropped[before:])
 		d.addFinding(Finding{
 			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
 			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the " +
 				"applied nameserver line is: " + join(d.Nameservers),
-			Field: "spec.dnsConfig.nameservers",
-			Hint: fmt.Sprintf("a resolver queries at most %d servers and the node's come first: "+
-				"remove some, or use dnsPolicy None", MaxNameservers),
+			Field: field,
+			Hint:  d.serverLimitHint(field),
 		})
 	}
+	before = len(d.Dropped)
 	if d.limitSearches() {
 		d.addFinding(Finding{
 			Code: CodeSearchLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
 			Message: "Search Line limits were exceeded, some search paths have been omitted, the " +
 				"applied search line is: " + join(d.Searches),
-			Field: "spec.dnsConfig.searches",
+			Field: limitField(KindSearch, d.Dropped[before:]),
 			Hint: fmt.Sprintf("use at most %d domains of %d bytes and %d bytes in total, including "+
 				"those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
 		})
 	}
+}
+
+// limitField returns the field to shorten when limits drop entries of a list: the pod's list if one
+// of them is the pod's, otherwise the field of the first. A decision without findings has no dropped
+// entries.
+func limitField(list Kind, dropped []Entry) string {
+	fromPod := func(e Entry) bool { return e.Source.Origin == FromPod }
+	if len(dropped) == 0 || slices.ContainsFunc(dropped, fromPod) {
+		return "spec.dnsConfig." + kinds[list].list
+	}
+	return dropped[0].field()
+}
+
+// serverLimitHint returns which nameservers to remove. None has only those of the pod.
+func (d *Decision) serverLimitHint(field string) string {
+	advice := " and the node's come first: remove some, or use dnsPolicy None"
+	switch {
+	case field == FieldClusterDNS:
+		advice = ", so the others are never used: remove them from the KubeletConfiguration"
+	case field == FieldResolvConf:
+		advice = ", so the others are never used: remove them from " + d.hostFile
+	case slices.Contains(d.Steps, ruleBaseNone):
+		advice = ", so the others are never used: remove them"
+	}
+	return fmt.Sprintf("a resolver queries at most %d servers%s", MaxNameservers, advice)
 }
 
 // limitSearches reports whether it dropped an entry.

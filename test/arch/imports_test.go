@@ -33,7 +33,7 @@ var imports = map[string][]string{
 	"internal/excerpt":   {"values"},
 	"internal/spelling":  {"strings"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
-	"internal/admission": {"values", "context", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
+	"internal/admission": {"values", "context", "internal/excerpt", "internal/spelling", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "internal/admission", "internal/document", "internal/excerpt",
 		"internal/kube", "pkg/policy", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus", "golang.org/x/sync/semaphore"},
