@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -71,6 +72,21 @@ func (p *dnsProcess) ready() {
 		r.Body.Close()
 		return r.StatusCode == http.StatusOK
 	})
+}
+
+// get returns the status code and the body of an HTTP response of the server.
+func (p *dnsProcess) get(path string) string {
+	p.t.Helper()
+	r, err := http.Get("http://" + p.http + path)
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, p.log.String())
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", r.StatusCode, body)
 }
 
 func (p *dnsProcess) write(fields string) {
@@ -214,6 +230,13 @@ func TestDNS_Lameduck(t *testing.T) {
 	service("10.96.0.2")
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
 	p.says("a.example.", dns.TypeTXT, `"upstream"`)
+	p.eventually("the log of the signal", func() bool { return strings.Contains(p.log.String(), `msg="shutting down" lameduck=1m0s`) })
+	if got := p.get("/readyz"); got != "503 the server is shutting down\n" {
+		t.Errorf("readiness in the lameduck time: %q", got)
+	}
+	if got := p.get("/metrics"); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("metrics in the lameduck time: %q", got)
+	}
 	if err := p.signal(os.Kill); err != nil { // instead of the rest of the lameduck time
 		t.Fatal(err)
 	}

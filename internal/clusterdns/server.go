@@ -5,6 +5,7 @@ package clusterdns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -65,7 +66,14 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 		return daemon.SocketHint(err, "listen")
 	}
 	group := daemon.Group{
-		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }},
+		Tasks: []daemon.Task{
+			func(ctx context.Context) error { return server.Run(ctx, sockets) },
+			func(ctx context.Context) error {
+				<-ctx.Done()
+				s.Log.Info("shutting down", "lameduck", c.LameduckTime)
+				return nil
+			},
+		},
 		// Names change and queries are forwarded in the lameduck time, too. The background task of
 		// the reloader owns the TCP and TLS connections to upstream servers.
 		Last: []daemon.Task{source.run, reloader.Run},
@@ -76,12 +84,21 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 			sockets.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return source.ready(z) }}
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.Serve(ctx, l) })
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {
+			if ctx.Err() != nil {
+				return nil, errStopping
+			}
+			return source.ready(z)
+		}}
+		// The queries of the lameduck time count in the last scrape, too.
+		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
 	return group.Run(ctx)
 }
+
+// errStopping is the reason why a server in its lameduck time is not ready.
+var errStopping = errors.New("the server is shutting down")
 
 // newZone returns the zone of the cluster, without names.
 func newZone(c config.DNS) (*zone.Zone, error) {
