@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
@@ -139,26 +140,36 @@ func largeReview(t testing.TB, n int, option map[string]string) []byte {
 	return newReview(t, "CREATE", object)
 }
 
-// TestHandler_Large: replies and lines of the log are bounded. The verdict is that of a pod with
-// one option.
+// TestHandler_Large: replies and lines of the log are bounded, also those with texts that have more
+// bytes in JSON. The verdict is that of a pod with one option.
 func TestHandler_Large(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"newlines":     largeReview(t, 40_000, map[string]string{"name": "a\nb"}),
 		"unknown":      largeReview(t, 150_000, map[string]string{"name": "a"}),
 		"bad values":   largeReview(t, 60_000, map[string]string{"name": "ndots", "value": "x"}),
+		"quotes":       largeReview(t, 1_000, map[string]string{"name": "ndots", "value": strings.Repeat(`"`, 100)}),
+		"backslashes":  largeReview(t, 1_000, map[string]string{"name": "edns0", "value": strings.Repeat(`\`, 100)}),
+		"brackets":     largeReview(t, 1_000, map[string]string{"name": strings.Repeat("<", 100)}),
+		"in brackets":  largeReview(t, 1_000, map[string]string{"name": strings.Repeat("<", 100) + "\n"}),
+		"wide":         largeReview(t, 1_000, map[string]string{"name": strings.Repeat("\U0001F600", 100)}),
+		"separators":   largeReview(t, 1_000, map[string]string{"name": strings.Repeat("\u2028", 100) + "\n"}),
 		"a long value": largeReview(t, 1, map[string]string{"name": strings.Repeat("\n", 1<<20) + strings.Repeat("é", 400_000)}),
 	} {
-		var log bytes.Buffer
-		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Logger: slog.New(slog.NewJSONHandler(&log, nil))})
-		w := post(h, webhook.PathValidate, body)
-		size := w.Body.Len()
-		r := parseResponse(t, w)
-		if r.Allowed || !strings.Contains(r.Result.Message,
-			"FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters") {
-			t.Errorf("%s: %+v", name, r)
-		}
-		if len(r.Result.Message) > 4<<10 || size > 12<<10 || log.Len() > 1<<10 || log.Len() == 0 {
-			t.Errorf("%s: a message of %d bytes in a reply of %d, a log line of %d", name, len(r.Result.Message), size, log.Len())
+		for _, denyOn := range []admission.DenyOn{admission.DenyOnError, admission.DenyOnWarning} {
+			var log bytes.Buffer
+			h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Report: admission.Report{DenyOn: denyOn},
+				Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+			w := post(h, webhook.PathValidate, body)
+			size := w.Body.Len()
+			r := parseResponse(t, w)
+			if r.Allowed || !strings.Contains(r.Result.Message,
+				"FQDN checkout-worker-0.checkout-workers.payments-production.svc.cluster.local would be 72 characters") {
+				t.Errorf("%s, %s: %+v", name, denyOn, r)
+			}
+			if len(r.Result.Message) > 4<<10 || size > 8<<10 || log.Len() > 1<<10 || log.Len() == 0 {
+				t.Errorf("%s, %s: a message of %d bytes in a reply of %d, a log line of %d",
+					name, denyOn, len(r.Result.Message), size, log.Len())
+			}
 		}
 	}
 }

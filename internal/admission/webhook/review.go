@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,6 +91,14 @@ type answer struct {
 	patch    []byte
 }
 
+// maxReply is the size in bytes of the longest reply without a patch. A denial comes first: it
+// has at most 4 KiB, which the quotes in it may double. The warnings have what it leaves.
+const maxReply = 8 << 10
+
+// envelope is the size in bytes of a reply without its texts. With a UID of an API server,
+// which has 36 bytes, it is below 250.
+const envelope = 512
+
 // encode returns the AdmissionReview with the response to q.
 func (a *answer) encode(q request) ([]byte, error) {
 	r := &admissionv1.AdmissionResponse{UID: q.UID, Allowed: a.denied == "", Warnings: a.warnings}
@@ -100,8 +109,24 @@ func (a *answer) encode(q request) ([]byte, error) {
 	if a.patch != nil {
 		r.Patch, r.PatchType = a.patch, new(admissionv1.PatchTypeJSONPatch)
 	}
-	return json.Marshal(admissionv1.AdmissionReview{
+	return encode(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: reviewKind},
 		Response: r,
 	})
+}
+
+// encode returns v in JSON, and a newline. It does not escape the characters of HTML: each would
+// take six bytes.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// encodedLen returns the size in bytes of a text in a reply, with its quotes and a comma.
+func encodedLen(s string) int {
+	b, _ := encode(s) // text can always be encoded
+	return len(b)
 }

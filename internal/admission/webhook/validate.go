@@ -49,7 +49,8 @@ func newObject(w kube.Workload, q request) admission.Object {
 // newAnswer returns the answer that follows from the findings in o.
 func newAnswer(o admission.Object, findings []policy.Finding) answer {
 	v := admission.NewVerdict(o, findings)
-	a := answer{verdict: verdictAllowed, denied: printable(v.Denied), warnings: warnings(v.Warnings)}
+	a := answer{verdict: verdictAllowed, denied: printable(v.Denied)}
+	a.warnings = warnings(v.Warnings, maxReply-envelope-encodedLen(a.denied))
 	for _, f := range findings {
 		a.findings = append(a.findings, f.Code)
 	}
@@ -97,21 +98,24 @@ const (
 
 // warnings returns the sentences as lines of at most maxWarning characters. A longer sentence
 // is continued in the next line: its end often has the number that matters. Sentences beyond
-// maxWarnings are replaced by a line with their number.
-func warnings(sentences []string) []string {
+// maxWarnings, or beyond room, which is in bytes of JSON, are replaced by a line with their
+// number.
+func warnings(sentences []string, room int) []string {
 	var lines []string
 	total := 0
 	fitting, included := 0, 0 // the lines that leave room for leftOut, and their sentences
+	last := leftOut(len(sentences))
 	for i, s := range sentences {
 		for _, line := range foldAfter(lines, printable(s), i) {
 			lines = append(lines, line)
 			total += utf8.RuneCountInString(line)
+			room -= encodedLen(line)
 		}
-		if total+utf8.RuneCountInString(leftOut(len(sentences))) <= maxWarnings {
+		if total+utf8.RuneCountInString(last) <= maxWarnings && encodedLen(last) <= room {
 			fitting, included = len(lines), i+1
 		}
 	}
-	if total <= maxWarnings {
+	if total <= maxWarnings && room >= 0 {
 		return lines
 	}
 	return append(lines[:fitting], leftOut(len(sentences)-included))

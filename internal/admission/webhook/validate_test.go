@@ -26,7 +26,7 @@ func TestWarnings_Limits(t *testing.T) {
 		{"a control character", "a\nb\x00", []string{"a?b?"}},
 		{"half a character", "é"[:1] + "a", []string{"?a"}},
 	} {
-		if diff := cmp.Diff(tt.want, warnings([]string{tt.in})); diff != "" {
+		if diff := cmp.Diff(tt.want, warnings([]string{tt.in}, maxReply)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -40,10 +40,10 @@ func TestWarnings_Limits(t *testing.T) {
 		all = append(all, line(i))
 	}
 	rest := maxWarnings % maxWarning
-	if diff := cmp.Diff(append(all, line(0)[:rest]), warnings(append(all, line(0)[:rest]))); diff != "" {
+	if diff := cmp.Diff(append(all, line(0)[:rest]), warnings(append(all, line(0)[:rest]), maxReply)); diff != "" {
 		t.Errorf("4096 characters (-want +got):\n%s", diff)
 	}
-	got := warnings(append(all, line(0)[:rest+1]))
+	got := warnings(append(all, line(0)[:rest+1]), maxReply)
 	total := 0
 	for _, s := range got {
 		total += utf8.RuneCountInString(s)
@@ -56,7 +56,7 @@ func TestWarnings_Limits(t *testing.T) {
 // TestWarnings_SameEnd: client-go drops a warning that is equal to a previous one.
 func TestWarnings_SameEnd(t *testing.T) {
 	end := " " + strings.Repeat("b", 110)
-	got := warnings([]string{strings.Repeat("1", 20) + end, strings.Repeat("2", 20) + end})
+	got := warnings([]string{strings.Repeat("1", 20) + end, strings.Repeat("2", 20) + end}, maxReply)
 	want := []string{strings.Repeat("1", 20), "..." + end, strings.Repeat("2", 20), "...(2)" + end}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
