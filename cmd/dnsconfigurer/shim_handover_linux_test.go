@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -66,6 +68,57 @@ func TestShim_HandoverWithoutStatusSocket(t *testing.T) {
 		t.Errorf("not logged:\n%s", p.Log())
 	}
 	awaitStatus(t, p, answers)
+}
+
+// TestShim_HandoverWithoutHTTPSocket: a socket of metrics and health that the new process cannot take
+// over, here because it is a file, does not keep a node from an upgrade. The new process opens
+// another one.
+func TestShim_HandoverWithoutHTTPSocket(t *testing.T) {
+	dir := t.TempDir()
+	socket, addr, configFile := filepath.Join(dir, "shim.sock"), process.Loopback(t, 1)[0], filepath.Join(dir, "shim.yaml")
+	text := fmt.Sprintf("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlisten: %s\n"+
+		"runtimeEndpoint: %s/runtime.sock\nhttp: %q\nstatusSocket: \"\"\n"+
+		"node: {nodeName: worker, clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: /dev/null}\n", socket, dir, addr)
+	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := cri.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	passed, err := l.Handoff()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer passed.Socket.Close()
+	notSocket, err := os.Open(configFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notSocket.Close()
+
+	test := os.Args // the program and the arguments of a new process are those of the previous one
+	defer func() { os.Args = test }()
+	os.Args = []string{process.Build(t, dir), "shim", "--config", configFile}
+	successor, err := handover.Start(t.Context(), handover.Program{
+		Files:    map[string]*os.File{"socket": passed.Socket, "lock": passed.Lock, "http": notSocket},
+		State:    map[string]any{"listen": socket, "removeSocket": true, "http": addr},
+		Draining: new(handover.Draining), Timeout: 3 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer successor.Abort()
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		page := process.Page(addr, "/livez")
+		if page == "ok\n" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("/livez: %s", page)
+		}
+	}
 }
 
 // awaitStatus waits until the status socket answers.
