@@ -113,13 +113,51 @@ func TestCheck_LongValues(t *testing.T) {
 	}
 }
 
-// TestCheck_Canceled: the work ends when the caller no longer waits.
+// endingContext ends when Err was called a number of times.
+type endingContext struct {
+	context.Context
+	left, calls int
+}
+
+func (c *endingContext) Err() error {
+	c.calls++
+	if c.calls > c.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCheck_Canceled: the work ends when the caller no longer waits, in each loop over a list of
+// the pod at the next entry.
 func TestCheck_Canceled(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if findings, err := vectors.DefaultNode().Rules(t).Check(ctx,
-		largePod("unknown options", 1000)); !errors.Is(err, context.Canceled) || findings != nil {
-		t.Errorf("%d findings, %v", len(findings), err)
+	const entries, outside = 60, 20 // the latter: calls of Err that are not for each entry
+	rules := vectors.DefaultNode().Rules(t)
+	aliases := largePod("", 0)
+	aliases.HostAliases = make([]admission.HostAlias, entries)
+	names := largePod("", 0)
+	names.HostAliases = []admission.HostAlias{{IP: "192.0.2.1", Hostnames: make([]string, entries)}}
+	for _, tt := range []struct {
+		name  string
+		o     admission.Object
+		loops int
+	}{
+		{"options", largePod("unknown options", entries), 2},
+		{"searches", largePod("searches", entries), 2},
+		{"nameservers", largePod("nameservers", entries), 1},
+		{"host aliases", aliases, 1},
+		{"host names", names, 1},
+	} {
+		all := &endingContext{Context: t.Context(), left: 1 << 30}
+		if _, err := rules.Check(all, tt.o); err != nil || all.calls < tt.loops*entries || all.calls > tt.loops*entries+outside {
+			t.Errorf("%s: looks %d times whether the caller waits, want once for each of %d entries in %d loops: %v",
+				tt.name, all.calls, entries, tt.loops, err)
+		}
+		for left := range all.calls {
+			ctx := &endingContext{Context: t.Context(), left: left}
+			if _, err := rules.Check(ctx, tt.o); !errors.Is(err, context.Canceled) || ctx.calls > left+outside {
+				t.Fatalf("%s: canceled after %d, ended after %d calls: %v", tt.name, left, ctx.calls, err)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package webhook_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -120,6 +121,36 @@ func TestHandler_BodyLength(t *testing.T) {
 	release()
 	if got := <-code; got != http.StatusBadRequest {
 		t.Errorf("cut short: %d", got)
+	}
+}
+
+// lastRead calls ended when the text has been read.
+type lastRead struct {
+	io.Reader
+	ended func()
+}
+
+func (r lastRead) Read(p []byte) (n int, err error) {
+	n, err = r.Reader.Read(p)
+	if n > 0 {
+		r.ended()
+	}
+	return n, err
+}
+
+// TestHandler_Canceled: the rules end when the client has gone, here while its review is read.
+func TestHandler_Canceled(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	h := newHandler(t, metrics)
+	body := largeReview(t, 100, map[string]string{"name": "a"})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, webhook.PathValidate, lastRead{bytes.NewReader(body), cancel})
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = int64(len(body))
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	const want = `dnsconfigurer_admission_requests_total{code="200",endpoint="validate",operation="CREATE",verdict="unread"} 1`
+	if got := gathered(t, metrics); !strings.Contains(got, want) {
+		t.Errorf("want %s:\n%s", want, got)
 	}
 }
 
