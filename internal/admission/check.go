@@ -47,7 +47,7 @@ func (c *check) add(f policy.Finding) {
 		c.findings[c.last[f.Code]].More += f.More
 		return
 	}
-	f.Message = cut(f.Message, maxMessage)
+	f.Message = cut(f.Message, maxMessage-len("..."))
 	c.last[f.Code] = len(c.findings)
 	c.findings = append(c.findings, f)
 }
