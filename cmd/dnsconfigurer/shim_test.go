@@ -174,6 +174,27 @@ func TestShim_RecreatedPod(t *testing.T) {
 	n.expectCounts(map[string]int{"unknown_pod": 1, "edited": 1})
 }
 
+// TestShim_MirrorPod has a mirror pod with a policy and a nameserver that its static pod does not
+// have: anyone who may create pods could have made it. The manifest has precedence. Without one
+// the mirror pod agrees with no kubelet, and mode Force, which compares nothing, does not use it.
+func TestShim_MirrorPod(t *testing.T) {
+	mirror := podOf("web-worker", "own")
+	mirror.Annotations["kubernetes.io/config.source"], mirror.Annotations[corev1.MirrorPodAnnotationKey] = "file", "h1"
+	mirror.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.66"}}
+	fromFile, fromURL := plainRequest("web-worker", "h1", "file"), plainRequest("web-worker", "h1", "http")
+	n := newShimNode(t, newClusterAPI(t, mirror).url, map[string]string{
+		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n"})
+	n.expect("with a manifest", fromFile, fromFile)
+	n.expect("without a manifest", fromURL, fromURL)
+	n.expectCounts(map[string]int{"unchanged": 1, "node_facts_mismatch": 1})
+	n.write("shim.yaml", nodeShim+"mode: Force\n")
+	n.hangup()
+	hosts := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}}
+	n.expect("Force with a manifest", fromFile, withDNS(plainRequest("web-worker", "h1", "file"), hosts))
+	n.expect("Force without a manifest", withDNS(fromURL, hosts), withDNS(plainRequest("web-worker", "h1", "http"), hosts))
+	n.expectCounts(map[string]int{"unchanged": 1, "node_facts_mismatch": 1, "edited": 1, "unknown_pod": 1})
+}
+
 // TestShim_KubeletFileChanged changes the cluster DNS of the kubelet: while the facts of the
 // shim differ from the kubelet's, requests are not edited.
 func TestShim_KubeletFileChanged(t *testing.T) {

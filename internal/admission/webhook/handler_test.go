@@ -282,6 +282,8 @@ func TestHandler_Mutate(t *testing.T) {
 			`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
 		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},` +
 			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
+		{"Windows by its node selector", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},` +
+			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath","nodeSelector":{"kubernetes.io/os":"windows"}}}`, ""},
 		{"another policy", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"None"}}`, ""},
 		{"no policy", `{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{}}`, ""},
 	} {
