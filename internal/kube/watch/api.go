@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -131,8 +132,12 @@ func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, erro
 // request sends one request for ref's pod. An error that is an answer of the API server about
 // this pod wraps ErrNotFound.
 func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (policy.Pod, error) {
-	pod, err := p.receive(ctx, ref.Namespace, p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
-		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec), s)
+	r := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods).Name(ref.Name).
+		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec)
+	pod, err := p.receive(ctx, ref.Namespace, r, s)
+	if isConnectionLost(err) { // for example of an API server that was restarted: another one may respond
+		pod, err = p.receive(ctx, ref.Namespace, r, s)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return policy.Pod{}, ErrNotFound
@@ -190,6 +195,12 @@ func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s
 		err = fmt.Errorf("unexpected object %T, want a pod", object)
 	}
 	return pod, err
+}
+
+// isConnectionLost reports whether err is that of a connection that ended before the response was
+// complete. Request.Do repeats such a request, after a second; Request.Stream does not.
+func isConnectionLost(err error) bool {
+	return utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
 
 // newDecoder returns a decoder of pods in JSON and protobuf.

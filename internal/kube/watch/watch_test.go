@@ -7,14 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -656,6 +660,57 @@ func TestLookup_Faults(t *testing.T) {
 				url = "http://" + process.Loopback(t, 1)[0]
 			}
 			lookupWithFault(t, url, c.want != nil)
+		})
+	}
+}
+
+// losesConnections is a transport that loses the connections of the first requests for single pods,
+// before or within the response.
+type losesConnections struct {
+	http.RoundTripper
+	how  string
+	left int
+}
+
+func (l *losesConnections) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == "/api/v1/pods" || l.left == 0 {
+		return l.RoundTripper.RoundTrip(r)
+	}
+	l.left--
+	switch l.how {
+	case "reset":
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	case "closed":
+		return nil, io.EOF
+	case "without reply to a ping":
+		return nil, errors.New("http2: client connection lost")
+	}
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(response.Body, 10), iotest.ErrReader(io.ErrUnexpectedEOF)), response.Body}
+	}
+	return response, err
+}
+
+// TestLookup_ConnectionLost: a request whose connection is lost, because an API server ends, is sent
+// again at once: there may be another API server. If that connection is lost, too, the lookup fails.
+func TestLookup_ConnectionLost(t *testing.T) {
+	for _, how := range []string{"reset", "closed", "without reply to a ping", "within the response"} {
+		t.Run(how, func(t *testing.T) {
+			web := newPod("shop", "web", "u1")
+			synctest.Test(t, func(t *testing.T) {
+				s := unsynced(web)(t)
+				network := &losesConnections{RoundTripper: kubeapi.Transport(s), how: how, left: 1}
+				p, stop := start(t, watch.Config{Client: clientOf(t, "http://api.invalid", network)})
+				defer stop()
+				synctest.Wait()
+				expect(t, p, refOf(web), watch.API, 0)
+				network.left = 2
+				expectError(t, p, refOf(web), nil, 0)
+			})
 		})
 	}
 }
