@@ -171,7 +171,7 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
 		a := s.walkAnswer(q, lr)
-		if a.refused != granted {
+		if a.refused.fallsBack() {
 			return a
 		}
 		a.echo = s.cfg.Autopath.Option

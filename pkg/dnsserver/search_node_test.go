@@ -444,6 +444,28 @@ func besideHostilePod(t *testing.T, domain string, hosts []string) {
 	cluster.expectFree(t)
 }
 
+// TestNodeCache_MaxQuestions: the expansion of one search list sends no more than maxQuestions queries
+// to upstream servers, also if the cluster DNS refuses the rest. The node cache has the same limit.
+func TestNodeCache_MaxQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var queries atomic.Int64
+		upstream := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { // names without addresses: two queries each
+			queries.Add(1)
+			return newReply(t, q), nil
+		}
+		cluster := newTestServer(t, shopCluster, Config{Upstream: upstream})
+		c := &clusterDNS{Server: cluster.Server}
+		node := newNodeCache(t, c.forwarding(t, upstream, "a.example", "b.example", "c.example", "d.example", "e.example",
+			"f.example", "g.example", "h.example"))
+		m := exchangeDirect(t, node.Server, newQuery(autopathName("x", "shop"), dns.TypeA))
+		node.running.Wait()
+		cluster.running.Wait()
+		if n := queries.Load(); m.Rcode != dns.RcodeServerFailure || n != maxQuestions {
+			t.Errorf("%s after %d queries, want SERVFAIL after %d", dns.RcodeToString[m.Rcode], n, maxQuestions)
+		}
+	})
+}
+
 // TestNodeCache_Recovery: five seconds after the cluster DNS replies again, all names of the cluster
 // have their current answers, however long it was away: those that were cached, those that did not
 // exist, those without addresses of a family, and those that were first looked up meanwhile.

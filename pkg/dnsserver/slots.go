@@ -144,6 +144,10 @@ func (r refusalReason) String() string {
 	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced"}[r]
 }
 
+// fallsBack reports whether a client that can try the candidates of a search list itself should do
+// so. It has the same limit of queries for a list, so that only their number would double.
+func (r refusalReason) fallsBack() bool { return r != granted && r != refusedQuestions }
+
 // Error returns the text for clients.
 func (r refusalReason) Error() string {
 	return [...]string{

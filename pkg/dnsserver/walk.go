@@ -149,7 +149,7 @@ func (w *walk) refused() *lookupResult {
 		return nil
 	}
 	for i := range w.steps {
-		if lr := &w.steps[i].result; lr.answer.refused != granted {
+		if lr := &w.steps[i].result; lr.answer.refused.fallsBack() {
 			return lr
 		}
 	}

@@ -221,3 +221,53 @@ func TestWalk_Panic(t *testing.T) {
 		t.Errorf("got %v with TTL %d after %d panics, want failed with TTL 0 after 1", lr.outcome, lr.ttl, panics)
 	}
 }
+
+// TestWalk_FallsBack: a rejection is at once the result if the client tries the candidates itself,
+// also while an earlier candidate has no answer. Otherwise a later candidate may be found.
+func TestWalk_FallsBack(t *testing.T) {
+	for _, tt := range []struct {
+		fallsBack bool
+		reason    rejection
+		want      string
+	}{
+		{true, refusedClient, "failed, client, 1s"},
+		{true, refusedRate, "failed, rate, 1s"},
+		{true, refusedQuestions, "found, granted, 3s"}, // the client has the same limit
+		{false, refusedClient, "found, granted, 3s"},
+	} {
+		t.Run(fmt.Sprintf("%t, %s", tt.fallsBack, tt.reason.String()), func(t *testing.T) {
+			steps := []struct {
+				took   time.Duration
+				result lookupResult
+			}{
+				{3 * time.Second, lookupResult{outcome: nxdomain}},
+				{time.Second, lookupResult{outcome: unresolved, answer: answer{rejection: tt.reason}}},
+				{2 * time.Second, lookupResult{outcome: found}},
+			}
+			w := &walk{fallsBack: tt.fallsBack, recoverPanic: func() {}}
+			for i := range steps {
+				w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
+			}
+			w.lookup = func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
+				step := steps[slices.Index(w.candidates, name)]
+				return lookupResult{}, func(ctx context.Context) lookupResult {
+					select {
+					case <-time.After(step.took):
+						return step.result
+					case <-ctx.Done():
+						return lookupResult{outcome: unresolved}
+					}
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				w.advance()
+				w.await(t.Context())
+				f := w.conclude()
+				if got := fmt.Sprintf("%v, %s, %v", f.outcome, f.answer.rejection.String(), time.Since(begin)); got != tt.want {
+					t.Errorf("got %s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
