@@ -218,7 +218,8 @@ func TestStaticPods_File(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
 	write(t, dir, "other.yaml", manifest("other", "h"))
-	p, stop := start(t, watch.Config{Manifests: filepath.Join(dir, "etcd.yaml"), InformerWait: 100 * time.Millisecond})
+	cfg := watch.Config{Manifests: filepath.Join(dir, "etcd.yaml"), InformerWait: 100 * time.Millisecond, Timeout: time.Minute}
+	p, stop := start(t, cfg)
 	defer stop()
 	etcd := staticRef("kube-system", "etcd-"+node, "hash")
 	eventually(t, p, etcd, watch.Manifest, "first")
