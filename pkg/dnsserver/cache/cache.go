@@ -223,7 +223,8 @@ type PutOptions struct {
 	Generation Generation
 
 	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
-	// DefaultRetryInterval. A failure is not cached for longer.
+	// DefaultRetryInterval. A failure is cached for no longer than it and FailureTTL, but for a
+	// second at least.
 	RetryInterval time.Duration
 
 	// Cause is why a failure failed, in the caller's numbers. Hits return it.
@@ -249,7 +250,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	case denial:
 		ttl = min(ttl, seconds(c.cfg.MaxDenial))
 	case failure:
-		ttl = min(ttl, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval)))
+		ttl = min(ttl, max(1, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval)))) // RFC 9520 section 3.2: at least 1 s
 	}
 	if kind == uncacheable || ttl == 0 {
 		return false

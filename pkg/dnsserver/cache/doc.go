@@ -23,9 +23,10 @@
 // # What is cached
 //
 // Answers are cached for their smallest TTL, NXDOMAIN and NODATA for the smaller of TTL
-// and MINIMUM of the SOA (RFC 2308), all other rcodes for [FailureTTL] (RFC 9520). Not cached,
-// because they would be wrong for another client, are truncated replies, negative replies
-// without an SOA, CNAME chains without an end, and replies with a TTL of zero.
+// and MINIMUM of the SOA (RFC 2308), all other rcodes for the smaller of [FailureTTL] and
+// [PutOptions.RetryInterval] (RFC 9520). Not cached, because they would be wrong for another
+// client, are truncated replies, negative replies without an SOA, CNAME chains without an end,
+// and replies with a TTL of zero.
 //
 // An answer is retained for Config.MaxStale after its TTL. Whether it is used then is the
 // decision of the caller, based on [State] (RFC 8767).

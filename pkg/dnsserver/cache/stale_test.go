@@ -92,6 +92,24 @@ func TestGet_RetryInterval(t *testing.T) {
 	}
 }
 
+// A failure is cached until the caller retries, but for FailureTTL at most and a second at least.
+func TestPut_FailureTTL(t *testing.T) {
+	for interval, want := range map[time.Duration]float64{
+		0: 5, time.Hour: 5, 2 * time.Second: 2, time.Second: 1, time.Millisecond: 1,
+	} {
+		c := newCache(t, cache.Config{})
+		query := ask(t, "www.example.com. A")
+		q := questionOf(t, query)
+		if !c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), start, cache.PutOptions{RetryInterval: interval}) {
+			t.Errorf("retry interval %v: not cached", interval)
+		}
+		before, at := c.Get(q, after(want-0.001)).State, c.Get(q, after(want)).State
+		if before != cache.Fresh || at != cache.Miss {
+			t.Errorf("retry interval %v: %v just before %v s, then %v", interval, before, want, at)
+		}
+	}
+}
+
 // A failure has its rcode and no records. An rcode that needs an OPT record is SERVFAIL.
 func TestPut_Failure(t *testing.T) {
 	for rcode, want := range map[int]int{dns.RcodeServerFailure: dns.RcodeServerFailure,
