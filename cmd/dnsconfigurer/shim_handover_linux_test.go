@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -43,7 +43,7 @@ func TestShim_HandoverWithoutStatusSocket(t *testing.T) {
 		_, err := nodestatus.Client{Socket: status}.Status(t.Context())
 		return err
 	}
-	awaitStatus(t, p, answers)
+	poll.UntilNil(t, "a reply of the status socket", answers, logOf{p})
 
 	if err := os.Remove(status); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestShim_HandoverWithoutStatusSocket(t *testing.T) {
 	if !strings.Contains(p.Log(), `msg="status socket not taken over, opening another one"`) {
 		t.Errorf("not logged:\n%s", p.Log())
 	}
-	awaitStatus(t, p, answers)
+	poll.UntilNil(t, "a reply of the status socket", answers, logOf{p})
 }
 
 // TestShim_HandoverWithoutHTTPSocket: a socket of metrics and health that the new process cannot take
@@ -110,24 +110,15 @@ func TestShim_HandoverWithoutHTTPSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer successor.Abort()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		page := process.Page(addr, "/livez")
-		if page == "ok\n" {
-			return
+	poll.UntilNil(t, "the page of another process", func() error {
+		if page := process.Page(addr, "/livez"); page != "ok\n" {
+			return fmt.Errorf("/livez: %s", page)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("/livez: %s", page)
-		}
-	}
+		return nil
+	})
 }
 
-// awaitStatus waits until the status socket answers.
-func awaitStatus(t *testing.T, p *process.Process, answers func() error) {
-	t.Helper()
-	err := errors.New("not called")
-	for deadline := time.Now().Add(3 * time.Minute); err != nil; time.Sleep(20 * time.Millisecond) {
-		if err = answers(); err != nil && time.Now().After(deadline) {
-			t.Fatalf("the status socket: %v\n%s", err, p.Log())
-		}
-	}
-}
+// logOf is the log of a process, for the message of a test that fails.
+type logOf struct{ *process.Process }
+
+func (l logOf) String() string { return l.Log() }

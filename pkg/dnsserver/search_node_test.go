@@ -444,7 +444,7 @@ func besideHostilePod(t *testing.T, domain string, hosts []string) {
 	cluster.expectFree(t)
 }
 
-// TestNodeCache_MaxQuestions: the expansion of one search list sends no more than maxQuestions queries
+// TestNodeCache_MaxQuestions: the expansion of one search list sends no more than maxSubqueries queries
 // to upstream servers, also if the cluster DNS refuses the rest. The node cache has the same limit.
 func TestNodeCache_MaxQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -460,8 +460,8 @@ func TestNodeCache_MaxQuestions(t *testing.T) {
 		m := exchangeDirect(t, node.Server, newQuery(autopathName("x", "shop"), dns.TypeA))
 		node.running.Wait()
 		cluster.running.Wait()
-		if n := queries.Load(); m.Rcode != dns.RcodeServerFailure || n != maxQuestions {
-			t.Errorf("%s after %d queries, want SERVFAIL after %d", dns.RcodeToString[m.Rcode], n, maxQuestions)
+		if n := queries.Load(); m.Rcode != dns.RcodeServerFailure || n != maxSubqueries {
+			t.Errorf("%s after %d queries, want SERVFAIL after %d", dns.RcodeToString[m.Rcode], n, maxSubqueries)
 		}
 	})
 }

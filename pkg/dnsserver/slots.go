@@ -146,7 +146,7 @@ func (r refusalReason) String() string {
 
 // fallsBack reports whether a client that can try the candidates of a search list itself should do
 // so. It has the same limit of queries for a list, so that only their number would double.
-func (r refusalReason) fallsBack() bool { return r != granted && r != refusedQuestions }
+func (r refusalReason) fallsBack() bool { return r != granted && r != refusedSubqueries }
 
 // Error returns the text for clients.
 func (r refusalReason) Error() string {
