@@ -222,17 +222,17 @@ func TestWalk_Panic(t *testing.T) {
 	}
 }
 
-// TestWalk_FallsBack: a rejection is at once the result if the client tries the candidates itself,
+// TestWalk_FallsBack: a refusal is at once the result if the client tries the candidates itself,
 // also while an earlier candidate has no answer. Otherwise a later candidate may be found.
 func TestWalk_FallsBack(t *testing.T) {
 	for _, tt := range []struct {
 		fallsBack bool
-		reason    rejection
+		reason    refusalReason
 		want      string
 	}{
 		{true, refusedClient, "failed, client, 1s"},
 		{true, refusedRate, "failed, rate, 1s"},
-		{true, refusedQuestions, "found, granted, 3s"}, // the client has the same limit
+		{true, refusedSubqueries, "found, granted, 3s"}, // the client has the same limit
 		{false, refusedClient, "found, granted, 3s"},
 	} {
 		t.Run(fmt.Sprintf("%t, %s", tt.fallsBack, tt.reason.String()), func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWalk_FallsBack(t *testing.T) {
 				result lookupResult
 			}{
 				{3 * time.Second, lookupResult{outcome: nxdomain}},
-				{time.Second, lookupResult{outcome: unresolved, answer: answer{rejection: tt.reason}}},
+				{time.Second, lookupResult{outcome: unresolved, answer: answer{refused: tt.reason}}},
 				{2 * time.Second, lookupResult{outcome: found}},
 			}
 			w := &walk{fallsBack: tt.fallsBack, recoverPanic: func() {}}
@@ -264,7 +264,7 @@ func TestWalk_FallsBack(t *testing.T) {
 				w.advance()
 				w.await(t.Context())
 				f := w.conclude()
-				if got := fmt.Sprintf("%v, %s, %v", f.outcome, f.answer.rejection.String(), time.Since(begin)); got != tt.want {
+				if got := fmt.Sprintf("%v, %s, %v", f.outcome, f.answer.refused.String(), time.Since(begin)); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
 			})
