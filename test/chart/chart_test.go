@@ -97,7 +97,7 @@ func schemaOf(key string, value any) map[string]any {
 		return map[string]any{"enum": words}
 	}
 	if key == "maxUnavailable" {
-		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%$"}
+		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^(100|[1-9]?[0-9])%$"}
 	}
 	switch value := value.(type) {
 	case map[string]any:
@@ -164,6 +164,7 @@ func TestSchema_Rejects(t *testing.T) {
 		"dns.replicas=two":                          "/dns/replicas",
 		"webhook.replicas=1.5":                      "/webhook/replicas",
 		"agent.maxUnavailable=ten":                  "/agent/maxUnavailable",
+		"agent.maxUnavailable=101%":                 "/agent/maxUnavailable",
 		"dns.podDisruptionBudget.maxUnavailable=-1": "/dns/podDisruptionBudget/maxUnavailable",
 		"image.pullPolicy=Sometimes":                "/image/pullPolicy",
 		"dns.service.ipFamilyPolicy=IPv6":           "/dns/service/ipFamilyPolicy",
@@ -173,7 +174,7 @@ func TestSchema_Rejects(t *testing.T) {
 			t.Errorf("--set %s: %v, want an error of the schema about %s", set, err, want)
 		}
 	}
-	for _, set := range []string{"dns.replicas=0", "agent.maxUnavailable=25%", "agent.maxUnavailable=1"} {
+	for _, set := range []string{"dns.replicas=0", "agent.maxUnavailable=25%", "agent.maxUnavailable=100%", "agent.maxUnavailable=1"} {
 		render(t, "", "--set", set)
 	}
 }
@@ -339,19 +340,21 @@ func TestChart_Values(t *testing.T) {
 		}
 	}
 	for set, want := range map[string]string{
-		"clusterDomain=two words":                                 "clusterDomain: ",
-		"policies.allowedOverrides={Nothing}":                     "policies.allowedOverrides: ",
-		"clusterDNSAddress=x":                                     "clusterDNSAddress: ",
-		"clusterDNSAddress=10.96.0.256":                           "clusterDNSAddress: ",
-		"clusterDNSAddress=10.96.0":                               "clusterDNSAddress: ",
-		"clusterDNSAddress=abc":                                   "clusterDNSAddress: ",
-		"image.digest=aaaa":                                       "image.digest: ",
-		"nodeCache.enabled=true,nodeCache.listen={169.254.20.10}": "nodeCache.listen: ",
-		"nodeCache.enabled=true,nodeCache.listen={}":              "nodeCache.listen: ",
-		"nodeCache.enabled=true,nodeCache.http=localhost":         "nodeCache.http: ",
-		"clusterDNSAddress=10.96.0.10.":                           "clusterDNSAddress: ",
-		"agent.enabled=true,agent.startupTaint=NoSchedule":        "agent.startupTaint: ",
-		"dns.networkPolicy.enabled=true":                          "dns.networkPolicy.apiServer: list",
+		"clusterDomain=two words":                                                          "clusterDomain: ",
+		"policies.allowedOverrides={Nothing}":                                              "policies.allowedOverrides: ",
+		"clusterDNSAddress=x":                                                              "clusterDNSAddress: ",
+		"clusterDNSAddress=10.96.0.256":                                                    "clusterDNSAddress: ",
+		"clusterDNSAddress=10.96.0":                                                        "clusterDNSAddress: ",
+		"clusterDNSAddress=abc":                                                            "clusterDNSAddress: ",
+		"image.digest=aaaa":                                                                "image.digest: ",
+		"nodeCache.enabled=true,nodeCache.listen={169.254.20.10}":                          "nodeCache.listen: ",
+		"nodeCache.enabled=true,nodeCache.listen={}":                                       "nodeCache.listen: ",
+		"nodeCache.enabled=true,nodeCache.http=localhost":                                  "nodeCache.http: ",
+		"clusterDNSAddress=10.96.0.10.":                                                    "clusterDNSAddress: ",
+		"agent.enabled=true,agent.startupTaint=NoSchedule":                                 "agent.startupTaint: ",
+		"agent.enabled=true,agent.maxUnavailable=0":                                        "agent.maxUnavailable: ",
+		"agent.enabled=true,agent.maxUnavailable=0%":                                       "agent.maxUnavailable: ",
+		"dns.networkPolicy.enabled=true":                                                   "dns.networkPolicy.apiServer: list",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].cidr=192.0.2.10/32": "dns.networkPolicy.apiServer: each",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].port=6443":          "dns.networkPolicy.apiServer: each",
 		"webhook.enabled=true,webhook.networkPolicy.enabled=true":                          "webhook.networkPolicy.apiServerCIDRs: ",

@@ -271,6 +271,9 @@ kind: WebhookConfiguration
 {{- if and .Values.agent.startupTaint (not (regexMatch "^[^=:]+(=[^:]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$" .Values.agent.startupTaint)) }}
 {{- fail (printf "agent.startupTaint: %q: want KEY=VALUE:EFFECT or KEY:EFFECT, such as dnsconfigurer.dev/agent-not-ready:NoSchedule" .Values.agent.startupTaint) }}
 {{- end }}
+{{- if has (toString .Values.agent.maxUnavailable) (list "0" "0%") }}
+{{- fail (printf "agent.maxUnavailable: %q: want at least 1 or 1%%: Kubernetes refuses a DaemonSet that cannot replace a pod" (toString .Values.agent.maxUnavailable)) }}
+{{- end }}
 {{- if .Values.agent.config.startupTaint }}
 {{- fail "agent.config.startupTaint: set agent.startupTaint, which also gives the agent the rights and the toleration that it needs" }}
 {{- end }}
