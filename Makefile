@@ -63,12 +63,13 @@ test: ## run all suites; a failure does not stop the others, a skip on root Linu
 	echo "all suites took $$((SECONDS / 60)) minutes"; exit $$status
 
 test-real: ## run the suites with real components, one after another because their builds need the machine
-	@$(call each,$(REAL))
+	+@$(call each,$(REAL))
 
 test-beside: ## run the suites that can run beside test-real
-	@$(call each,$(BESIDE))
+	+@$(call each,$(BESIDE))
 
-# The command that makes targets one after another, also after a failure.
+# The command that makes targets one after another, also after a failure. make does not see that it
+# runs make, for which it needs a plus sign.
 each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
