@@ -52,10 +52,12 @@ func TestShim_HandoverWithoutStatusSocket(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the handover: %v\n%s\n%s", err, out, p.Log())
 	}
-	pid := regexp.MustCompile(`msg="handed over, completing calls" pid=(\d+)`).FindStringSubmatch(p.Log())
-	if pid == nil {
-		t.Fatalf("the log does not name the new process:\n%s", p.Log())
-	}
+	// Both processes write their logs in the background.
+	var pid []string
+	poll.Until(t, "the new process in the log", func() bool {
+		pid = regexp.MustCompile(`msg="handed over, completing calls" pid=(\d+)`).FindStringSubmatch(p.Log())
+		return pid != nil
+	}, logOf{p})
 	successor, err := strconv.Atoi(pid[1])
 	if err != nil {
 		t.Fatal(err)
@@ -64,9 +66,9 @@ func TestShim_HandoverWithoutStatusSocket(t *testing.T) {
 		_ = syscall.Kill(successor, syscall.SIGKILL)
 		_, _ = syscall.Wait4(successor, nil, 0, nil)
 	})
-	if !strings.Contains(p.Log(), `msg="status socket not taken over, opening another one"`) {
-		t.Errorf("not logged:\n%s", p.Log())
-	}
+	poll.Until(t, "the reason in the log", func() bool {
+		return strings.Contains(p.Log(), `msg="status socket not taken over, opening another one"`)
+	}, logOf{p})
 	poll.UntilNil(t, "a reply of the status socket", answers, logOf{p})
 }
 
