@@ -107,13 +107,17 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 		case policy.CodeFQDNTooLong:
 			c.addFQDNTooLong()
 		case policy.CodeServerLimit:
-			c.addServersCut(&d, f)
+			if !aboutNode(f) {
+				c.addServersCut(&d)
+			}
 		case policy.CodeForeignNameserver:
 			if !c.unknown.ClusterDNS {
 				c.addFromNode(f)
 			}
 		case policy.CodeSearchLimit:
-			c.addSearchesCut(&d, f)
+			if !aboutNode(f) {
+				c.addSearchesCut(&d)
+			}
 		default:
 			if !hasRefusal(f.Code) {
 				c.addFromNode(f)

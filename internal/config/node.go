@@ -76,15 +76,7 @@ func (n Node) Check() ([]policy.Finding, error) {
 		return nil, err
 	}
 	host, uplink := n.Host()
-	found := slices.Concat(n.Findings, uplink, n.uplinkUsed(host))
-	if len(n.ClusterDNS) == 0 {
-		found = append(found, policy.Finding{
-			Code: policy.CodeNodeMissingDNS, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
-			Message: "the node has no cluster DNS: pods with a cluster policy get the host's DNS",
-			Field:   policy.FieldClusterDNS, Hint: "set the address of the cluster DNS Service",
-		})
-	}
-	found = append(found, engine.CheckHost(host)...)
+	found := slices.Concat(n.Findings, n.clusterDNSLength(), uplink, n.uplinkUsed(host), engine.CheckHost(host))
 	for _, i := range host.Ignored {
 		found = append(found, policy.Finding{
 			Code: policy.CodeIgnoredHostLine, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByNode,
@@ -93,6 +85,22 @@ func (n Node) Check() ([]policy.Finding, error) {
 		})
 	}
 	return found, nil
+}
+
+// clusterDNSLength reports a clusterDNS that is empty, or longer than a pod's list of nameservers.
+func (n Node) clusterDNSLength() []policy.Finding {
+	f := policy.Finding{Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode, Field: policy.FieldClusterDNS}
+	switch count := len(n.ClusterDNS); {
+	case count == 0:
+		f.Code, f.Hint = policy.CodeNodeMissingDNS, "set the address of the cluster DNS Service"
+		f.Message = "the node has no cluster DNS: pods with a cluster policy get the host's DNS"
+	case count > policy.MaxNameservers:
+		f.Code, f.Hint = policy.CodeServerLimit, "remove some: no pod with a cluster policy has the others"
+		f.Message = fmt.Sprintf("%d addresses: pods get the first %d", count, policy.MaxNameservers)
+	default:
+		return nil
+	}
+	return []policy.Finding{f}
 }
 
 // uplinkUsed reports that pods get host, an uplink file, instead of the file of the kubelet.
