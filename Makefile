@@ -46,17 +46,17 @@ help: ## list the commands
 demo: build ## show the product in two minutes
 	@bash examples/demo.sh
 
-# The attacks of test-hostile have fixed rates, so it runs alone. test-faults waits for the timeouts of
-# C libraries: it needs 8 s of a CPU in its three minutes. The soak takes ten minutes and little of the
-# machine: the suites of test-real build beside it. When it ends, most is built, and these wait for
-# kubelets more than they work: two suites that measure no time follow it.
+# lint and test-unit measure no time, and test-faults waits for the timeouts of C libraries: it needs
+# 8 s of a CPU in its three minutes. The attacks of test-hostile have fixed rates, so it runs alone. The
+# soak takes ten minutes and little of the machine: the suites of test-real build beside it. When it
+# ends, most is built, and these wait for kubelets more than they work: two suites that measure no time
+# follow it.
 EARLY  := lint test-unit test-faults test-hostile
 BESIDE := test-soak test-leaks test-release
 REAL   := test-cluster test-kubelet test-apiserver test-dns test-chart test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
-	@$(MAKE) --no-print-directory lint; \
-	$(MAKE) --no-print-directory -k -j2 -Otarget test-unit test-faults; \
+	@$(MAKE) --no-print-directory -k -j3 -Otarget lint test-unit test-faults; \
 	$(MAKE) --no-print-directory test-hostile; \
 	$(MAKE) --no-print-directory -k -j2 -Otarget test-beside test-real; \
 	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) $(BESIDE); status=$$?; \
@@ -140,8 +140,9 @@ SOAK ?= 10m
 test-soak: ## send random names for SOAK (10m) and a million random packets to the cluster DNS server
 	@$(SUITE) -v $(GO) $(TEST) -timeout 30m ./test/soak -args -duration $(SOAK) -packets 1000000
 
+# The jobserver of make is lost on the way through test/summary, about which make would warn.
 lint: ## check format, modules, vet (three platforms), staticcheck, complexity, commit messages and test/arch
-	@$(SUITE) $(MAKE) --no-print-directory -k lint-checks
+	@$(SUITE) env MAKEFLAGS= $(MAKE) --no-print-directory -k lint-checks
 
 lint-checks: lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch
 
