@@ -93,7 +93,7 @@ func callMmsg(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
 // first returns the packets that have arrived, and then the error.
 func (b *batch) receive() (int, error) {
 	for i := range b.incoming {
-		h := &b.incoming[i].header // the kernel has overwritten both
+		h := &b.incoming[i].header // the kernel has overwritten both lengths
 		h.Namelen = uint32(unsafe.Sizeof(b.packets[i].client))
 		h.SetControllen(controlLen)
 	}

@@ -15,8 +15,8 @@ import (
 //
 // So one client gets 38 % at most, and a client that holds nothing gets a unit as long as one
 // is free. Example: of 4096 units, 121 clients take all they can, one after the other. The next
-// client still gets a unit, and a node has fewer pods. Without the square the units would be used up
-// after 12 clients.
+// client still gets a unit, and the kubelet runs at most 110 pods by default. Without the square
+// the units would be used up after 12 clients.
 //
 // A client is an address. The pods of a node may share an IPv6 prefix, so that a prefix would
 // let one pod take the share of all.
@@ -100,7 +100,7 @@ func (g *grant) moveTo(client netip.Addr) grant {
 	return grant{budget: b, client: client, units: g.units}
 }
 
-// removeLocked removes units from those of a client.
+// removeLocked subtracts units from the number that a client holds.
 func (b *budget) removeLocked(client netip.Addr, n int64) {
 	if b.clients[client] -= n; b.clients[client] == 0 {
 		delete(b.clients, client)

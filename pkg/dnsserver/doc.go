@@ -1,10 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dnsserver is the cluster DNS server: it answers names of the cluster zone from a
-// [zone.Zone], and all other names from upstream servers through a [cache.Cache]. Without a
-// zone it is a node cache: it forwards names of the cluster zone to the cluster DNS server,
-// and names below the autopath domain with their search list.
+// Package dnsserver is the cluster DNS server: it answers queries for the cluster zone from a
+// [zone.Zone], and forwards all others to upstream servers, through a [cache.Cache]. Without a
+// zone it is a node cache: it forwards queries for the cluster zone to the cluster DNS server,
+// and those for names below the autopath domain with their search list.
 //
 //	udp.go, tcp.go   a packet
 //	      |

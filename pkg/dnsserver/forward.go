@@ -41,8 +41,8 @@ type Forwarding struct {
 	Expander Exchange
 
 	// HostSuffixes are the search domains of the node, the last part of the search lists
-	// for the Expander. Without an Expander, Autopath.HostSuffixes is used instead. Those
-	// after the first MaxHostSuffixes are ignored. The slice must not be changed.
+	// for the Expander. Domains after the first MaxHostSuffixes are ignored. Without an
+	// Expander, Autopath.HostSuffixes is used instead. The slice must not be changed.
 	HostSuffixes []fqdn.Name
 
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
@@ -189,7 +189,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
-		stale := q.cachedAnswer(&hit, fromStale, nil) // not later: the hit refers to the packet, whose memory is reused
+		stale := q.cachedAnswer(&hit, fromStale, nil) // copied now: the hit refers to the packet, whose memory is reused
 		return s.sendLater(q, fwd, to, &stale)
 	}
 	return s.sendLater(q, fwd, to, nil)
@@ -277,7 +277,7 @@ func (s *Server) putOptions(q *query, to destination, fwd *Forwarding) cache.Put
 	return options
 }
 
-// send sends m, the query to send for q, to the destination.
+// send sends m, the message for q, to the destination.
 func (s *Server) send(ctx context.Context, q *query, m *dns.Msg, to destination, fwd *Forwarding) (*dns.Msg, error) {
 	if to.expand {
 		return s.askExpander(ctx, q, m, fwd)

@@ -64,8 +64,8 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 	return a
 }
 
-// noData reports whether the answer, which has records, is NODATA for a type: the name exists,
-// perhaps as an alias, without records of the type.
+// noData reports whether the answer is NODATA for a type: the name exists, perhaps as an alias,
+// without records of the type. The answer must not be in wire form.
 func (a *answer) noData(qtype uint16) bool {
 	return a.rcode == dns.RcodeSuccess && !a.truncated &&
 		!slices.ContainsFunc(a.answers, func(rr dns.RR) bool { return rr.Header().Rrtype == qtype })

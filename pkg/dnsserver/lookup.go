@@ -42,7 +42,7 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupRes
 	}
 	r, _ := c.s.zoneRecords(ctx, c.q.subquery(name, c.q.qtype), c.snapshot)
 	lr.answer = r.answer
-	switch { // the addresses of a large node are not in V4 and V6
+	switch { // a Large zone.Node has its addresses neither in V4 nor in V6
 	case status == zone.Unknown:
 		lr.outcome = unresolved
 	case node.Large, len(node.V4)+len(node.V6)+len(lr.answer.answers) > 0:

@@ -153,7 +153,7 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 	}
 	truncate(&m, q.maxLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
-		m.Truncated = a.truncated // a part of an RRset of the zone has no TC over TCP, see markPartial
+		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again

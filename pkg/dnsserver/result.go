@@ -48,7 +48,7 @@ func (r result) await(ctx context.Context) answer {
 // without records.
 type answer struct {
 	source  source
-	refused refusalReason // why no query was sent, so that nothing is known about the name; granted: not refused
+	refused refusalReason // why no query was sent: the answer then says nothing about the name; granted: not refused
 	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields

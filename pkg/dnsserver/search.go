@@ -38,12 +38,12 @@ type Autopath struct {
 	// autopath.DefaultOption.
 	Option uint16
 
-	// NodeCaches is the Service of the node caches. Its endpoints are the clients whose
-	// option is honoured: a query with a search list costs as much as many queries. The
-	// zero value: none.
+	// NodeCaches is the Service of the node caches. The option is ignored unless the client
+	// is one of its endpoints, because a query with a search list costs as much as many
+	// queries. The zero value: none.
 	NodeCaches Service
 
-	// Allowed are the networks of clients whose option is honoured, instead of the
+	// Allowed are the networks of the clients that may use the option, instead of the
 	// endpoints of NodeCaches. nil: those endpoints; empty, not nil: no client.
 	Allowed []netip.Prefix
 }
@@ -235,7 +235,7 @@ func (s *Server) countOutside(paths []fqdn.Name) (n int) {
 	return n
 }
 
-// mayExpand reports whether the option of a client is honoured.
+// mayExpand reports whether a client may use the option.
 func (s *Server) mayExpand(client netip.Addr) bool {
 	client = client.Unmap().WithZone("") // Contains does not match IPv4-mapped addresses and zones
 	if allowed := s.cfg.Autopath.Allowed; allowed != nil {

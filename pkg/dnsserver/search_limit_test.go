@@ -19,8 +19,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestQuestionRate checks both sides of the burst, and how fast tokens come back.
-func TestQuestionRate(t *testing.T) {
+// TestSubqueryRate checks both sides of the burst, and how fast tokens come back.
+func TestSubqueryRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSubqueryRate(10, 20)
 		takeAll := func(client netip.Addr) (n int) {
@@ -51,9 +51,9 @@ func TestQuestionRate(t *testing.T) {
 	})
 }
 
-// TestQuestionRate_Clients: at most maxRateClients have a bucket. Further ones share one until
+// TestSubqueryRate_Clients: at most maxRateClients have a bucket. Further ones share one until
 // others are full again. None gets a new burst by being forgotten.
-func TestQuestionRate_Clients(t *testing.T) {
+func TestSubqueryRate_Clients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := func(i int) netip.Addr {
 			return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0A000000+uint32(i))))
@@ -147,10 +147,10 @@ func TestSearch_Amplification(t *testing.T) {
 	}
 }
 
-// TestSearch_QuestionRate: 100 search lists of one client cause no more queries than its burst.
+// TestSearch_SubqueryRate: 100 search lists of one client cause no more queries than its burst.
 // Above it the option is ignored, and names below the suffix get SERVFAIL, which is not cached.
 // Other clients are not affected.
-func TestSearch_QuestionRate(t *testing.T) {
+func TestSearch_SubqueryRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var count atomic.Int64
 		records := parseRecords(t, "www.corp.example. 300 IN A 192.0.2.1").exchange
@@ -189,9 +189,9 @@ func TestSearch_QuestionRate(t *testing.T) {
 	})
 }
 
-// TestNodeCache_QuestionRate: a node cache that expands search lists itself does not cache its
+// TestNodeCache_SubqueryRate: a node cache that expands search lists itself does not cache its
 // refusals either.
-func TestNodeCache_QuestionRate(t *testing.T) {
+func TestNodeCache_SubqueryRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: true}
 		s := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}, Limits: Limits{SearchRate: 10, SearchBurst: 10}})

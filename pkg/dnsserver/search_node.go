@@ -51,7 +51,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *For
 		s.recordIgnored(reply)
 	}
 	sub := q.subquery(q.name, q.qtype)
-	sub.question, sub.via = q.question, overUDP // with UDP the answer may be truncated: ask handles that
+	sub.question, sub.via = q.question, overUDP // the answer may then be truncated, which ask handles
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
 	if a.refused != granted {
 		return nil, a.refused

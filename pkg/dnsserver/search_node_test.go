@@ -393,9 +393,9 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 	}
 }
 
-// TestNodeCache_Neighbour: for the cluster DNS all pods of a node are one client. A pod whose search
+// TestNodeCache_GreedyPod: for the cluster DNS all pods of a node are one client. A pod whose search
 // lists use up the share of its node takes no name from the other pods.
-func TestNodeCache_Neighbour(t *testing.T) {
+func TestNodeCache_GreedyPod(t *testing.T) {
 	for _, tt := range []struct {
 		name, domain string // domain: of the names of the hostile pod
 		hosts        []string
@@ -444,9 +444,9 @@ func besideHostilePod(t *testing.T, domain string, hosts []string) {
 	cluster.expectFree(t)
 }
 
-// TestNodeCache_MaxQuestions: the expansion of one search list sends no more than maxSubqueries queries
+// TestNodeCache_MaxSubqueries: the expansion of one search list sends no more than maxSubqueries queries
 // to upstream servers, also if the cluster DNS refuses the rest. The node cache has the same limit.
-func TestNodeCache_MaxQuestions(t *testing.T) {
+func TestNodeCache_MaxSubqueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queries atomic.Int64
 		upstream := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { // names without addresses: two queries each

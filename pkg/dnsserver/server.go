@@ -28,8 +28,8 @@ type Config struct {
 	Zone   *zone.Zone // the cluster zone; nil: the server is a node cache
 	Domain fqdn.Name  // the cluster domain; required
 
-	// TTL is the TTL of the records that the server makes itself, those of the zone and of
-	// autopath, and the upper limit of their negative TTL, in seconds. 0: clients do not cache
+	// TTL is the TTL, in seconds, of the records that the server makes itself: those of the
+	// zone and of autopath. Their negative TTL is at most as large. 0: clients do not cache
 	// them.
 	TTL uint32
 
@@ -48,8 +48,8 @@ type Config struct {
 	// DefaultMaxConnections.
 	MaxConnections int
 
-	// MaxClientConnections is the largest number of open TCP connections of one address. At
-	// this limit a new connection replaces an idle one of the address. 0:
+	// MaxClientConnections is the largest number of open TCP connections of one client, an
+	// address. At this limit a new connection replaces an idle one of the client. 0:
 	// DefaultMaxClientConnections.
 	MaxClientConnections int
 
@@ -63,8 +63,9 @@ type Config struct {
 	DetectProbe func(dns.Question) bool
 
 	// AnswerProbe returns the answer to a query of type HINFO if its name is the name of a
-	// probe, else nil. A node cache sends probes to itself to check that queries reach it. A
-	// replica sends probes to detect loops. If AnswerProbe itself is nil, no name is a probe.
+	// probe, else nil. A node cache sends probes to itself to check that queries reach it.
+	// Other replicas of this server send probes to detect loops. If AnswerProbe itself is
+	// nil, no name is a probe.
 	AnswerProbe func(name string) dns.RR
 
 	// Lameduck is how long queries are still answered after the context of Run has
@@ -213,7 +214,7 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 // answerPacket parses a packet into q and answers it. The caller sets via, client and received of
 // q beforehand. If the answer depends on other servers, answerPacket returns wait. The caller must
 // call wait, because the query holds a slot until wait returns. The caller must detach q before
-// it reuses the packet's memory.
+// it reuses the packet's memory. If the packet is not a query, isQuery is false.
 func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte) (
 	a answer, wait func(context.Context) answer, isQuery bool) {
 	rcode, isQuery := q.parse(packet)

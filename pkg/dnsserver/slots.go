@@ -145,7 +145,8 @@ func (r refusalReason) String() string {
 }
 
 // fallsBack reports whether a client that can try the candidates of a search list itself should do
-// so. It has the same limit of queries for a list, so that only their number would double.
+// so after a refusal. After refusedSubqueries it should not: the limit of the client is the same, so
+// that it would repeat the queries for the same result.
 func (r refusalReason) fallsBack() bool { return r != granted && r != refusedSubqueries }
 
 // Error returns the text for clients.

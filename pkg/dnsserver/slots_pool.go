@@ -12,20 +12,21 @@ import (
 
 const (
 	// replaceAfter is how long a query keeps its slot at least. Servers resolve most names in
-	// less time, and a server that is silent for so long is taken for dead (upstream's
-	// hedgeDelay). unbound has the same default (jostle-timeout).
+	// less time, and after the same time package upstream queries another server as well
+	// (hedgeDelay). unbound has the same default (jostle-timeout).
 	replaceAfter = 200 * time.Millisecond
 
-	// pinnedShare is the divisor for the number of pinned slots: limit/pinnedShare. A query in
+	// pinnedDivisor is the divisor for the number of pinned slots: limit/pinnedDivisor. A query in
 	// a pinned slot is not replaced. Without pinned slots, servers that take longer than
 	// replaceAfter for every name would complete no query at all under load.
-	pinnedShare = 4
+	pinnedDivisor = 4
 
-	// replacerShare is the divisor for the number of slots below which a client may replace
-	// queries of others: limit/replacerShare. A client below this number gets a free slot
-	// anyway, unless a quarter of the slots or less is free. Other clients hold so many slots
-	// only if there are 12 or more of them.
-	replacerShare = 16
+	// replacerDivisor is the divisor for the number of slots below which a client may replace
+	// queries of others: limit/replacerDivisor. A client below this number gets a free slot
+	// without that, as long as more than a quarter of the slots is free (see budget). The
+	// other clients that hold the rest are at least 12 if each holds the same number, and at
+	// least 5 if one after the other takes all it can.
+	replacerDivisor = 16
 
 	// replaceChoices is the number of queries among which the one to replace is chosen: those
 	// that have waited for the longest time. The choice takes a few microseconds.
@@ -43,9 +44,9 @@ const (
 // clients may query names whose servers do not reply, and take all slots. Most other names need a
 // slot for milliseconds only.
 //
-// Some servers reply, but take longer than replaceAfter. Queries to them wait as long as queries
-// without a reply, and must not be replaced instead. So the slot is taken from the client with the
-// least credit, which is low for clients that get few replies.
+// Some servers reply, but take longer than replaceAfter. Queries to them should keep their slots,
+// although they wait as long as queries without a reply. So the slot is taken from the client with
+// the least credit, which is low for clients that get few replies.
 type slotPool struct {
 	*budget
 
@@ -84,7 +85,7 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason
 		}
 	}
 	s := &slot{pool: p, grant: g, since: now}
-	if p.pinned < p.limit/pinnedShare {
+	if p.pinned < p.limit/pinnedDivisor {
 		s.pinned = true
 		p.pinned++
 		return s, granted
@@ -100,7 +101,7 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason
 
 // replaceLocked takes the slot of another query and returns it for a client, or the zero grant.
 func (p *slotPool) replaceLocked(client netip.Addr, now time.Time) grant {
-	if p.heldBy(client) >= max(1, p.limit/replacerShare) {
+	if p.heldBy(client) >= max(1, p.limit/replacerDivisor) {
 		return grant{}
 	}
 	s := p.replaceableLocked(now)
@@ -132,8 +133,8 @@ func (p *slotPool) replaceableLocked(now time.Time) (chosen *slot) {
 	return chosen
 }
 
-// addCreditLocked changes the credit of a client. It forgets all credits if there are too many: those
-// of active clients are soon known again.
+// addCreditLocked changes the credit of a client. If there are too many credits, it deletes all:
+// active clients soon have new ones.
 func (p *slotPool) addCreditLocked(client netip.Addr, n int) {
 	credit := min(max(p.credits[client]+n, minCredit), maxCredit)
 	if int64(len(p.credits)) >= p.limit {

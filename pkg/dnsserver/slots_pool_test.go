@@ -41,7 +41,7 @@ func TestSlotPool_Replace(t *testing.T) {
 		t.Errorf("just before replaceAfter: %v, want budget", reason)
 	}
 	var replacing []*slot
-	for range limit / replacerShare {
+	for range limit / replacerDivisor {
 		s, reason := p.admit(late, start.Add(replaceAfter))
 		if reason != granted {
 			t.Fatalf("query %d of the client: %v, want a slot", len(replacing), reason)
@@ -52,7 +52,7 @@ func TestSlotPool_Replace(t *testing.T) {
 		t.Errorf("a client with its share: %v, want budget", reason)
 	}
 	for i, s := range slots {
-		want := i >= limit/pinnedShare && i < limit/pinnedShare+len(replacing) // the oldest after the pinned ones
+		want := i >= limit/pinnedDivisor && i < limit/pinnedDivisor+len(replacing) // the oldest after the pinned ones
 		if s.isReplaced() != want {
 			t.Errorf("slot %d: replaced is %t, want %t", i, s.isReplaced(), want)
 		}
@@ -87,13 +87,13 @@ func TestSlotPool_GreedyClient(t *testing.T) {
 func TestSlotPool_Pinned(t *testing.T) {
 	p, start := newSlotPool(100), time.Now()
 	slots := fillPool(t, p, start)
-	for _, s := range slots[100/pinnedShare:] {
+	for _, s := range slots[100/pinnedDivisor:] {
 		s.release()
 	}
 	slots[0].release()
 	s, reason := p.admit(clientAddr(1000), start)
-	if reason != granted || !s.pinned || p.pinned != 100/pinnedShare {
-		t.Errorf("got %v with %d pinned slots, want a pinned one of %d", reason, p.pinned, 100/pinnedShare)
+	if reason != granted || !s.pinned || p.pinned != 100/pinnedDivisor {
+		t.Errorf("got %v with %d pinned slots, want a pinned one of %d", reason, p.pinned, 100/pinnedDivisor)
 	}
 	if g := p.replaceLocked(clientAddr(1001), start.Add(time.Hour)); g.budget != nil {
 		t.Error("a pinned slot is replaced")
@@ -105,7 +105,7 @@ func TestSlotPool_Use(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		p, start := newSlotPool(16), time.Now()
 		slots := fillPool(t, p, start)
-		s := slots[16/pinnedShare]
+		s := slots[16/pinnedDivisor]
 		replace := func() {
 			if _, reason := p.admit(clientAddr(1000), start.Add(replaceAfter)); reason != granted {
 				t.Fatal(reason)
@@ -188,7 +188,7 @@ func TestLimits_SlowServers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// In 5 s, and each pinned slot completes a query in 600 ms.
-		want := 8 * int(s.slots[budgetPlain].limit) / pinnedShare
+		want := 8 * int(s.slots[budgetPlain].limit) / pinnedDivisor
 		if got := all.rcodes()["NOERROR"]; got < want {
 			t.Errorf("%d queries got a reply, want %d", got, want)
 		}
@@ -251,7 +251,7 @@ func TestLimits_SlowNames(t *testing.T) {
 func TestSlotPool_Credit(t *testing.T) {
 	const limit = 160
 	p, start := newSlotPool(limit), time.Now()
-	good := fillPool(t, p, start)[limit/pinnedShare].grant.client
+	good := fillPool(t, p, start)[limit/pinnedDivisor].grant.client
 	for range 2 * maxCredit {
 		(&slot{pool: p, grant: grant{client: good}}).recordReply()
 	}

@@ -75,8 +75,8 @@ const waveTime = time.Second
 // walk tries the candidates of a search list:
 //
 //   - the first one that is found is the result;
-//   - NODATA is passed over and remembered: glibc does so, and a namespace must not hide a
-//     host of the same name;
+//   - NODATA is passed over and remembered: glibc does so, and the name of a namespace, an
+//     empty non-terminal below svc, must not hide a host of the same name;
 //   - an unresolved name of the cluster is the result;
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed;

@@ -144,9 +144,9 @@ func TestCache_CostOfLargeReplies(t *testing.T) {
 	}
 }
 
-// TestZoneWire_GlueBeyondPointers: the addresses of targets at offsets that do not fit into a
+// TestZoneWire_TargetsBeyondPointers: the addresses of targets at offsets that do not fit into a
 // compression pointer have their full names.
-func TestZoneWire_GlueBeyondPointers(t *testing.T) {
+func TestZoneWire_TargetsBeyondPointers(t *testing.T) {
 	s := newServer(t, "namespace default"+largeService("default/db", 600)+"\nloaded", Config{})
 	m := replyVia(t, s, overTCP, "_a._tcp.db.default.svc.cluster.local.", dns.TypeSRV)
 	if len(m.Answer) != 600 || len(m.Extra) != 600 || m.Truncated {

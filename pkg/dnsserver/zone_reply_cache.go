@@ -75,8 +75,8 @@ func (c *replyCache) get(q *query, version uint64) (b []byte, partial bool) {
 	return append(b, records...), cached.partial
 }
 
-// put caches the reply to q if it is long and the cache has room. A node without a Service has the
-// version 0. Its changes could not be detected, so that its reply is not cached.
+// put caches the reply to q if it is long and the cache has room. A zone.Node without a Service has
+// the version 0. Its changes could not be detected, so that its reply is not cached.
 func (c *replyCache) put(q *query, version uint64, wire []byte, partial bool) {
 	if version == 0 || len(wire) < minCachedReply {
 		return

@@ -48,12 +48,13 @@ func NewZone(suffix, domain fqdn.Name) (Zone, error) {
 // Kind is the kind of a name in a Zone.
 type Kind uint8
 
-// The kinds. They do not depend on the query type (RFC 8020).
+// The kinds. They do not depend on the query type (RFC 8020). The form of a name is that of
+// Zone.
 const (
 	NotInZone        Kind = iota
-	Malformed             // not of the form of the zone: NXDOMAIN, and so are all names below it
-	EmptyNonTerminal      // a name of the form may be below it
-	Search                // of the form: the expansion determines whether it exists
+	Malformed             // it has another form: NXDOMAIN, and so are all names below it
+	EmptyNonTerminal      // names of the form are below it
+	Search                // it has the form: the expansion determines whether it exists
 )
 
 // Request is the expansion that a name requests.

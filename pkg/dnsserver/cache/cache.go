@@ -48,8 +48,8 @@ type Config struct {
 	// cache takes 8 bytes more for each of MaxEntries. 0: DefaultMaxBytes.
 	MaxBytes int
 
-	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies, at least a
-	// second. 0: DefaultMaxTTL and DefaultMaxDenial.
+	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies. Each is at
+	// least a second. 0: DefaultMaxTTL and DefaultMaxDenial.
 	MaxTTL, MaxDenial time.Duration
 
 	// MaxStale is how long a reply that is not a failure is retained after its TTL. 0:
@@ -114,9 +114,9 @@ func New(cfg Config) (*Cache, error) {
 	return &Cache{cfg: cfg, seed: maphash.MakeSeed(), buckets: make([]atomic.Pointer[entry], size)}, nil
 }
 
-// Get looks up the reply to q at a time. Without an entry, the State of the Hit is Miss. Get counts
-// the hit, and after the State Expiring other callers get Fresh for five seconds: the caller must
-// refresh the entry. The Hit refers to the bytes of q.
+// Get looks up the reply to q at a time, and counts the hit. Without an entry, the State of the Hit
+// is Miss. If it is Expiring, the caller must refresh the entry; other callers get Fresh for five
+// seconds. The Hit refers to the bytes of q.
 func (c *Cache) Get(q Question, now time.Time) Hit {
 	e, age := c.entryFor(q, now)
 	if e == nil {
@@ -223,11 +223,11 @@ type PutOptions struct {
 	Generation Generation
 
 	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
-	// DefaultRetryInterval. A failure is cached for no longer than it and FailureTTL, but for a
-	// second at least.
+	// DefaultRetryInterval. A failure is cached for the smaller of RetryInterval and FailureTTL,
+	// at least a second.
 	RetryInterval time.Duration
 
-	// Cause is why a failure failed, in the caller's numbers. Hits return it.
+	// Cause is the caller's number for the cause of a failure. Hit.Cause returns it.
 	Cause uint8
 }
 
@@ -292,7 +292,7 @@ func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 			old.retryAfter.Store(int64(age + cmp.Or(options.RetryInterval, DefaultRetryInterval)))
 			return false
 		}
-		e.hits.Store(old.hits.Load()) // of the question, not of the reply
+		e.hits.Store(old.hits.Load()) // the question was hit, not the old reply
 		c.removeLocked(old)
 	}
 	c.evictLocked(e.size(), now)

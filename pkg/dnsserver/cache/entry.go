@@ -45,7 +45,7 @@ type entry struct {
 	ttl         time.Duration
 	retention   time.Duration // ttl plus the time as stale
 
-	hits         atomic.Uint32 // since the hand passed, at most prefetchHits
+	hits         atomic.Uint32 // since the hand of the queue passed, at most prefetchHits
 	next         atomic.Pointer[entry]
 	refreshAfter atomic.Int64 // age before which no other caller is to refresh
 	retryAfter   atomic.Int64 // age before which a failed refresh is not repeated

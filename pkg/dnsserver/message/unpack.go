@@ -68,7 +68,7 @@ func unpackQuestion(wire []byte, at int) (q dns.Question, next int, err error) {
 	return q, at + fixed, nil
 }
 
-var errCutOff = errors.New("message ends before it")
+var errCutOff = errors.New("cut off at the end of the message")
 
 func orCutOff(err error) error {
 	if err == nil {

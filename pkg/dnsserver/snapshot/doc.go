@@ -5,8 +5,8 @@
 // is unreachable.
 //
 // A file is written to a temporary name, synced and renamed, so that a complete one exists
-// at any time; a digest detects damage. It records its cluster and its time. A reader takes
-// all of a file or nothing: no answer is better than one of another cluster.
+// at any time; a digest detects damage. It records its cluster and its time. A reader uses a
+// whole file or nothing: no answer is better than one of another cluster.
 //
 // # Format
 //

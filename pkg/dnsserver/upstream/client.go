@@ -89,7 +89,7 @@ func (c *Client) SetServers(list []Server) {
 func (c *Client) wake() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // Run is due to wake
+	default: // Run has not yet received the previous one
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *Client) Status() []Status {
 // work. It returns an error if no server replied in time, [message.ErrMalformed] if a
 // reply was malformed, and the error of ctx when that ends.
 //
-// Of query it forwards the question, RD, CD, DO and the options of Config.Options. The
+// It forwards the question, RD, CD and DO of query, and the options in Config.Options. The
 // reply has the ID and the question of query. It has the server's OPT record and AD bit;
 // the caller must clear AD unless its client set AD or DO (RFC 6840 section 5.8).
 // Callers with equal queries share the records, and must not change them.
@@ -192,7 +192,7 @@ func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
 	if err != nil {
 		select {
 		case c.failed <- struct{}{}: // the reason may be a loop
-		default: // Run is due to wake
+		default: // Run has not yet received the previous one
 		}
 	}
 	return m, err

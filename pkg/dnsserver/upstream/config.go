@@ -17,8 +17,8 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultTryTimeout bounds the wait for one server. The C libraries retry after
-	// five seconds; by then a second server must have had its time.
+	// DefaultTryTimeout bounds the wait for one server. The C libraries retry after five
+	// seconds, in which two servers can be tried one after the other.
 	DefaultTryTimeout = 2 * time.Second
 	// DefaultTimeout bounds all tries of a query together.
 	DefaultTimeout = 5 * time.Second
@@ -29,7 +29,8 @@ const (
 	DefaultLoopCheck = 5 * time.Minute
 )
 
-// loopRecheck divides Config.LoopCheck while a server loops: 30 seconds by default.
+// While a server loops, the interval between probes is Config.LoopCheck / loopRecheck: 30 seconds
+// by default.
 const loopRecheck = 10
 
 // Errors of [Client.Exchange] that do not come from a server.

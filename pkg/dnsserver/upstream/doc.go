@@ -19,10 +19,11 @@
 //
 // The health of a server follows from queries. If a server sends no reply for 200 ms while a
 // query waits, the query is sent to the next server as well, and the first conclusive reply
-// counts. The silent server is then down, and so is a server after two consecutive failures: it
-// is tried last, and the client probes it with exponential backoff until it replies. A search
-// list that times out counts as a failure only if the server answered no other query meanwhile:
-// a healthy server needs long for the list if the servers of one of its domains are dead.
+// counts. The silent server may be down, and a server is down after two consecutive failures:
+// both are tried last, and the client probes them with exponential backoff until they reply. A
+// search list that times out counts as a failure only if the server answered no other query
+// meanwhile: a healthy server needs long for the list if the servers of one of its domains are
+// dead.
 //
 // # Goroutines
 //

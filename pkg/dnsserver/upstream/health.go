@@ -34,15 +34,15 @@ type server struct {
 	conn       *streamConn
 }
 
-// isDown reports whether s is tried after the others and probed: after failures, which Status.Down
-// reports as well, and while it is silent.
-func (s *server) isDown() bool {
+// mayBeDown reports whether s is tried after the others and probed: because it is down, as
+// Status.Down reports, or because it was silent while a query waited.
+func (s *server) mayBeDown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isDownLocked()
+	return s.mayBeDownLocked()
 }
 
-func (s *server) isDownLocked() bool { return s.silent || s.failures >= maxFailures }
+func (s *server) mayBeDownLocked() bool { return s.silent || s.failures >= maxFailures }
 
 // recordSilence records that s was silent while a query waited.
 func (s *server) recordSilence() {

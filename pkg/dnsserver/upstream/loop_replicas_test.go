@@ -68,7 +68,7 @@ func startReplicas(t *testing.T, keys []string, receivers func(replicas []*repli
 
 // Replicas behind one address see the loop with their first probe, whichever of them the
 // address leads to.
-func TestRun_LoopThroughSibling(t *testing.T) {
+func TestRun_LoopThroughReplica(t *testing.T) {
 	for _, n := range []int{2, 5} {
 		for receiver := range n {
 			keys := make([]string, n)

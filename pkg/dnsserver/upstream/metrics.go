@@ -154,7 +154,7 @@ func (a *attempt) outcome() outcome {
 		return outcomeTruncated
 	case errors.Is(a.err, message.ErrMalformed):
 		return outcomeMalformed
-	case errors.As(a.err, &timeout) && timeout.Timeout(): // the error of a context is one, too
+	case errors.As(a.err, &timeout) && timeout.Timeout(): // also context.DeadlineExceeded
 		return outcomeTimeout
 	case a.err != nil:
 		return outcomeUnreachable

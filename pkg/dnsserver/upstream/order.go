@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Policy is the order in which the servers are tried. Servers that are down are always last.
+// Policy is the order in which the servers are tried. Servers that may be down are always last.
 type Policy string
 
 const (
@@ -32,7 +32,7 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// order returns the servers in the order of the policy, with those that are down at the end.
+// order returns the servers in the order of the policy, with those that may be down at the end.
 // Looping servers are left out.
 func (c *Client) order(servers []*server) []*server {
 	list := slices.DeleteFunc(slices.Clone(servers), (*server).isLooping)
@@ -47,7 +47,7 @@ func (c *Client) order(servers []*server) []*server {
 	}
 	var up, down []*server
 	for _, s := range list {
-		if s.isDown() {
+		if s.mayBeDown() {
 			down = append(down, s)
 		} else {
 			up = append(up, s)

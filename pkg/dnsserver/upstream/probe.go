@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// The pause between two probes of a server that is down doubles with each failure,
+	// The pause between two probes of a server that may be down doubles with each failure,
 	// from minBackoff to maxBackoff.
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
@@ -25,8 +25,8 @@ func (c *Client) markSilent(s *server) {
 	c.probeIfDown(s)
 }
 
-// probeIfDown probes a server that is down, in the background until it replies: so no client has
-// to wait for a query that finds out whether it does. It is a no-op while Run is not running.
+// probeIfDown probes a server that may be down, in the background until it replies, so that no
+// client's query is needed to test the server. It is a no-op while Run is not running.
 func (c *Client) probeIfDown(s *server) {
 	if s.beginProbes() && !c.goInRun(func(ctx context.Context) { c.probeUntilUp(ctx, s) }) {
 		s.endProbes()
@@ -37,7 +37,7 @@ func (c *Client) probeIfDown(s *server) {
 func (s *server) beginProbes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.probed || !s.isDownLocked() {
+	if s.probed || !s.mayBeDownLocked() {
 		return false
 	}
 	s.probed = true
@@ -51,12 +51,12 @@ func (s *server) endProbes() {
 	s.probed = false
 }
 
-// endProbesIfUp ends the probes of s if it is up, and reports whether it is. It is one step, so
-// that a failure after it begins new probes.
+// endProbesIfUp ends the probes of s if it is up, and reports whether it is. Both happen under one
+// lock, so that a later failure begins new probes.
 func (s *server) endProbesIfUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isDownLocked() {
+	if s.mayBeDownLocked() {
 		return false
 	}
 	s.probed = false

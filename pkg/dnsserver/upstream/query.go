@@ -25,10 +25,9 @@ type query struct {
 	hasOptions  bool // it has EDNS0 options, such as a search list, whose reply may take long
 }
 
-// newQuery returns the query to forward for m: its question, RD, CD and DO, with this
-// server's EDNS size, and those of its options whose codes are listed. The rest of m is
-// hop-by-hop. AD is always set, to learn what the server has validated (RFC 6840 section
-// 5.7).
+// newQuery returns the query to forward for m. It has the question, RD, CD and DO of m, those
+// EDNS0 options of m whose codes are in options, and the EDNS size of this server. The rest of m
+// is hop-by-hop. AD is always set, to learn what the server has validated (RFC 6840 section 5.7).
 func newQuery(m *dns.Msg, options []uint16) (*query, error) {
 	q := &query{question: m.Question[0]}
 	q.question.Name = dns.CanonicalName(q.question.Name)

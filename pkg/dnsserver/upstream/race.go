@@ -110,9 +110,8 @@ func (r *race) round(ctx context.Context) (*dns.Msg, error) {
 }
 
 // recordSilence marks the server that was tried last as silent, unless it has replied to any query
-// since a time. It reports whether to try the next server now. With maxTries pending tries it does
-// so in the first round only, although a try is then canceled. In the second round no try is
-// canceled, so that a slow server has time to reply.
+// since a time. It reports whether to try the next server now, which cancels the oldest of maxTries
+// pending tries. In the second round no try is canceled, so that a slow server has time to reply.
 func (r *race) recordSilence(since time.Time) bool {
 	if r.current == nil || r.current.repliedSince(since) {
 		return false
@@ -121,12 +120,12 @@ func (r *race) recordSilence(since time.Time) bool {
 	return !r.again || len(r.pending) < maxTries
 }
 
-// tryNext tries the next server. A server that is down is left out if another one has replied.
+// tryNext tries the next server. A server that may be down is left out if another one has replied.
 // Above maxTries the oldest try is canceled: its server was silent for the longest time.
 func (r *race) tryNext(ctx context.Context) {
 	r.current = nil
 	for len(r.list) > 0 && r.current == nil {
-		if s := r.list[0]; r.fallback == nil || !s.isDown() {
+		if s := r.list[0]; r.fallback == nil || !s.mayBeDown() {
 			r.current = s
 		}
 		r.list = r.list[1:]

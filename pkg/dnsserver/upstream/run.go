@@ -15,7 +15,7 @@ import (
 // errStopped is returned for queries over TCP and TLS after Run has ended.
 var errStopped = errors.New("upstream client is stopped")
 
-// Run owns the connections over TCP and TLS, probes servers that are down until they reply,
+// Run owns the connections over TCP and TLS, probes servers that may be down until they reply,
 // and detects loops: at the start, after SetServers, every Config.LoopCheck, and after a query
 // that no server answered. When ctx ends, Run waits until the queries on the connections are
 // answered or time out, closes the connections and returns nil. Exchange may be called before

@@ -212,7 +212,7 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 			return nil, c.err
 		}
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), context.Canceled) { // the callers have left: that is not silence
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // not because the callers have left
 			c.closeIfSilentSince(begin)
 		}
 		return nil, fmt.Errorf("no reply over the connection: %w", ctx.Err())
@@ -240,7 +240,7 @@ func (c *streamConn) removePending(id uint16) {
 }
 
 // write sends a message. It closes the connection if that fails: a part of the message may have been
-// sent. A query whose time ended while others were writing leaves the connection to them.
+// sent. It keeps the connection if ctx ends while it waits for other writers.
 func (c *streamConn) write(ctx context.Context, id uint16, wire []byte) (err error) {
 	out := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire)
 	binary.BigEndian.PutUint16(out[2:], id)

@@ -138,8 +138,8 @@ func targetsOf(members []member) []Target {
 	return list
 }
 
-// largeHostAddrs is hostAddrs for a large service without hostnames: its labels are those of
-// addresses, which the reverse names have, too.
+// largeHostAddrs is hostAddrs for a large service without hostnames. The label of each endpoint is
+// its address, so that the owners of the address show whether the endpoint exists.
 func (s *Snapshot) largeHostAddrs(svc *service, label string) (v4, v6 []netip.Addr) {
 	addr, ok := parseLabel(label)
 	if !ok {

@@ -256,7 +256,8 @@ func (s *Snapshot) hostAddrs(svc *service, label string) (v4, v6 []netip.Addr) {
 	return others[i].V4, others[i].V6
 }
 
-// parseLabel parses the label of an endpoint without a hostname. It has one form.
+// parseLabel parses the label of an endpoint without a hostname. Unlike parseAddrLabel it accepts
+// only the form of addrLabel.
 func parseLabel(label string) (netip.Addr, bool) {
 	addr, ok := parseAddrLabel(label)
 	return addr, ok && addrLabel(addr) == label

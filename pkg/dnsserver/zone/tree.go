@@ -22,7 +22,7 @@ type tree[V any] struct {
 type node[V any] struct {
 	prefix string
 	value  *V       // nil: no key ends here
-	fork   *fork[V] // nil: no longer key has this prefix, as of most nodes
+	fork   *fork[V] // nil for most nodes: no longer key has this prefix
 }
 
 // fork holds the children of a node. The search for a child touches no other child.
