@@ -449,7 +449,7 @@ func TestForward_Limit(t *testing.T) {
 			t.Errorf("name of the cluster: got %s, want 10.96.0.7", got)
 		}
 		reply := exchange("other.example. A")
-		if reply.Rcode != dns.RcodeServerFailure || edns && extendedCode(reply) != int(dns.ExtendedErrorCodeOther) {
+		if reply.Rcode != dns.RcodeServerFailure || edns && extendedCode(reply) != extendedLimit {
 			t.Errorf("query above the limit: got %v, want SERVFAIL", reply)
 		}
 	})

@@ -191,7 +191,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "no upstream server answered"},
 			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
-			{"loaded", unreachable, 1023, dns.ExtendedErrorCodeOther, "too many queries are waiting for other servers"},
+			{"loaded", unreachable, 1023, extendedLimit, "too many queries are waiting for other servers"},
 			{"service shop/web external=a.example\nloaded", unreachable, 0,
 				dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
 		}

@@ -121,8 +121,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
 		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
-			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions, or replaced: " +
-			"another query took their slot).",
+			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced: " +
+			"another query took their slot, or upstream: the cluster DNS refused them at a limit).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

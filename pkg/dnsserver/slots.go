@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -136,12 +137,14 @@ const (
 	refusedRate                     // the client's search lists cause too many queries
 	refusedSubqueries               // the search list needs too many queries
 	refusedReplaced                 // the query had waited, and lost its slot to another one
+	refusedUpstream                 // the server that was asked, such as the cluster DNS, refused the query at a limit
 	numRefusals
 )
 
 // String returns the reason as a label of metrics.
 func (r refusalReason) String() string {
-	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced"}[r]
+	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
+		"upstream"}[r]
 }
 
 // fallsBack reports whether a client that can try the candidates of a search list itself should do
@@ -156,7 +159,23 @@ func (r refusalReason) Error() string {
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
 		"the search lists of this client cause too many queries", "the search list needs too many queries",
 		"no reply yet, and too many queries are waiting for other servers",
+		"too many queries are waiting at the server that was asked",
 	}[r]
+}
+
+// extendedLimit is the extended error of a reply without an answer because of a limit for all names of
+// the client, or of all clients. A server of this package that forwards the reply recognizes it, and does
+// not cache it: for the cluster DNS all pods of a node are one client, of which one pod may use up the
+// share. The code is for private use (RFC 8914 section 5.2), and the same as autopath.DefaultOption.
+const extendedLimit = 65313
+
+// isRefusal reports whether a server of this package refused the query at a limit.
+func isRefusal(reply *dns.Msg) bool {
+	opt := reply.IsEdns0()
+	return opt != nil && reply.Rcode == dns.RcodeServerFailure && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
+		e, ok := o.(*dns.EDNS0_EDE)
+		return ok && e.InfoCode == extendedLimit
+	})
 }
 
 // refusalOf returns the reason if err says that no query was sent. Otherwise it returns granted:
@@ -179,6 +198,8 @@ func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
 	s.metrics.refusals[kind][r].Inc()
 	code := dns.ExtendedErrorCodeOther
 	switch r {
+	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream:
+		code = extendedLimit
 	case refusedNoServers, refusedLoop:
 		code = dns.ExtendedErrorCodeNoReachableAuthority
 	case refusedRecursion: // RFC 8914 section 4.21
