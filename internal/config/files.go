@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,6 +17,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
+
+// MaxFile is the maximum size of a configuration file in bytes. etcd stores 1.5 MB for a ConfigMap.
+const MaxFile = 4 << 20
 
 // files reads configuration files and detects changes. The zero value is ready for use. It is
 // not safe for concurrent use.
@@ -31,11 +35,25 @@ type files struct {
 type digest [sha256.Size]byte
 
 func readDigest(path string) ([]byte, digest, error) {
-	data, err := os.ReadFile(path)
+	data, err := readLimited(path)
 	if err != nil {
 		return nil, sha256.Sum256([]byte("\x00" + err.Error())), err
 	}
 	return data, sha256.Sum256(data), nil
+}
+
+// readLimited is [os.ReadFile] for files of at most MaxFile bytes.
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(data) > MaxFile {
+		err = fmt.Errorf("larger than %d bytes: a configuration file has a few kilobytes", MaxFile)
+	}
+	return data, err
 }
 
 func (f *files) read(path string) ([]byte, error) {
@@ -106,9 +124,9 @@ type File struct {
 	Text []byte
 }
 
-// ReadFile reads the configuration file at path.
+// ReadFile reads the configuration file at path, of at most MaxFile bytes.
 func ReadFile(path string) (File, error) {
-	data, err := os.ReadFile(path)
+	data, err := readLimited(path)
 	if err != nil {
 		return File{}, unreadable(path, err)
 	}

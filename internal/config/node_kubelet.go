@@ -69,7 +69,7 @@ func readDropIns(f *files, dir string) (dropIns []kube.KubeletDropIn, err error)
 	for _, path := range paths {
 		data, err := f.read(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", err)
+			return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", unreadable(path, err))
 		}
 		dropIns = append(dropIns, kube.KubeletDropIn{Path: path, Data: data})
 	}

@@ -6,7 +6,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -71,7 +70,7 @@ func LoadEndpoints(s *Source[Shim], others ...Endpoints) (Endpoints, error) {
 
 // readEndpoints returns the endpoints in a file, as far as it can be decoded.
 func readEndpoints(path string) (listen, runtime, http string) {
-	data, err := os.ReadFile(path)
+	data, err := readLimited(path)
 	if err != nil {
 		return "", "", ""
 	}

@@ -22,9 +22,6 @@ const (
 	stdinName     = "stdin"
 	configMapKind = "ConfigMap"
 
-	// maxStdin is the maximum size of standard input in bytes. etcd stores 1.5 MB for an object.
-	maxStdin = 4 << 20
-
 	// maxFiles is the maximum number of configuration files in a ConfigMap. Each is checked with the
 	// lines before it, which are empty: a process has one, or a few.
 	maxFiles = 32
@@ -61,12 +58,12 @@ func readFile(path string, stdin io.Reader) (config.File, error) {
 	if path != "-" {
 		return config.ReadFile(path)
 	}
-	text, err := io.ReadAll(io.LimitReader(stdin, maxStdin+1))
+	text, err := io.ReadAll(io.LimitReader(stdin, config.MaxFile+1))
 	switch {
 	case err != nil:
 		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)
-	case len(text) > maxStdin:
-		return config.File{}, fmt.Errorf("%s: larger than %d bytes", stdinName, maxStdin)
+	case len(text) > config.MaxFile:
+		return config.File{}, fmt.Errorf("%s: larger than %d bytes", stdinName, config.MaxFile)
 	}
 	return config.File{Path: stdinName, Text: text}, nil
 }
