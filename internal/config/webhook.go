@@ -162,6 +162,9 @@ var webhookFields = []Field[Webhook]{
 		Check: func(c *Webhook) error {
 			c.Report.Ignore = nil
 			for _, code := range c.Ignore {
+				if err := admission.CheckCode(code); err != nil {
+					return err
+				}
 				c.Report.Ignore = append(c.Report.Ignore, policy.Code(code))
 			}
 			return nil

@@ -43,6 +43,11 @@ func (o *Options) Check() error {
 	if !slices.Contains(Severities(), o.FailOn) {
 		return usage.Errorf("--fail-on %q: want %s", o.FailOn, strings.Join(Severities(), ", "))
 	}
+	for _, code := range o.Ignore {
+		if err := admission.CheckCode(code); err != nil {
+			return usage.Errorf("--ignore: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -53,6 +58,7 @@ func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
 	in, readErr := Read(o.Input, stdin)
 	output.WriteNotes(stderr, in.Manifest)
+	output.WriteError(stderr, in.noteCodes())
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
 		output.WriteError(stderr, err)
 	}

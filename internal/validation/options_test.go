@@ -6,6 +6,7 @@ package validation_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,9 @@ func TestOptions_Check(t *testing.T) {
 		"no manifests":                    func(o *validation.Options) { o.Input.Paths = nil },
 		`--namespace "A": want`:           func(o *validation.Options) { o.Input.Namespace = "A" },
 		`--fail-on "bad": want error, wa`: func(o *validation.Options) { o.FailOn = "bad" },
+		`--ignore: unknown code "musl-search-lin": did you mean musl-search-line?`: func(o *validation.Options) {
+			o.Ignore = []string{"glibc-dies", "musl-search-lin"}
+		},
 	} {
 		o := valid
 		change(&o)
@@ -117,5 +121,40 @@ func TestOptions_Check(t *testing.T) {
 		if _, ok := errors.AsType[usage.Error](err); ok != (want != "") || ok && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestOptions_Run_UnknownCodes: an annotation with codes that no finding has changes nothing. There
+// are notes about the first of them, of bounded size.
+func TestOptions_Run_UnknownCodes(t *testing.T) {
+	rules, err := admission.New(policy.Node{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pods = 100
+	var text strings.Builder
+	for i := range pods {
+		fmt.Fprintf(&text, "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web-%d\n  annotations:\n    "+
+			"dnsconfigurer.dev/ignore: \"%s, option-value,\"\nspec: {containers: [{name: c, image: i}]}\n", i, strings.Repeat("x,", 1000))
+	}
+	path := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	o := validation.Options{
+		Input: manifest.Input{Paths: []string{path}, Namespace: "default"}, FailOn: "info",
+		Output: output.Validation{Stdout: &stdout, Format: "text"},
+	}
+	passed, err := o.Run(t.Context(), rules, "", nil, &stderr)
+	if err != nil || !passed || stdout.Len() > 0 {
+		t.Errorf("passed %v, %v, output %q", passed, err, stdout.String())
+	}
+	note := path + `:7:5: annotation dnsconfigurer.dev/ignore: unknown code "x": docs/admission.md lists the codes`
+	want := strings.Repeat("dnsconfigurer: "+note+"\n", 10) +
+		"dnsconfigurer: annotations dnsconfigurer.dev/ignore: 99990 more unknown codes\n" +
+		"dnsconfigurer: 100 objects checked, 0 errors, 0 warnings\n"
+	if stderr.String() != want {
+		t.Errorf("%.3000s\nwant\n%s", stderr.String(), want)
 	}
 }
