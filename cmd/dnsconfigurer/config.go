@@ -59,8 +59,8 @@ checked as with --no-files, because its paths are those of a container.
 For a ShimConfiguration, also check the paths of both sockets, the directory of the shim's socket,
 the kubeconfig with its certificates, and that the path of the manifests exists.
 
-For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's resolv.conf: the
-limits that the kubelet checks when it starts, and lines that the kubelet ignores.
+For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
+resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
 
 With --no-files, check the fields of the file alone. This is for files of another machine,
 and for files whose missing fields are flags of the server.

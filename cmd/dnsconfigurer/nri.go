@@ -23,9 +23,9 @@ func nriCommand() *cobra.Command {
 the agent of each sandbox, and of each container before it is created. It changes no
 container and fails no call. A container waits at most 200 ms for the agent.
 
-It connects again when the runtime or the agent has restarted. Restart it rarely: while a
-plugin registers, containerd starts no pod until the containers that are being stopped
-have stopped.`,
+It connects again when the runtime or the agent has restarted. Restart it rarely: when a
+plugin registers, containerd first waits for containers that are being stopped, and starts
+no pod meanwhile.`,
 		Example: `  dnsconfigurer nri
   dnsconfigurer nri --socket /var/run/nri/nri.sock --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,

@@ -23,9 +23,9 @@ func policiesCommand() *cobra.Command {
 rules are those of "dnsconfigurer validate"; docs/admission.md lists them.
 
 --cluster-domain and --cluster-dns are clusterDomain and clusterDNS of the kubelets. Without
---cluster-domain no rule checks the length of an FQDN. Without --cluster-dns no rule counts
-the nameservers of the cluster. --allowed-overrides is node.allowedOverrides of the agents and
-shims.
+--cluster-domain no rule checks the length of an FQDN. Without --cluster-dns the rules that
+count or compare the nameservers of the cluster are left out. --allowed-overrides is
+node.allowedOverrides of the agents and shims.
 
 With --check the command creates a known-bad Pod, ReplicaSet and Job in --namespace as a dry
 run, and prints which policies acted on them. Exit code 1: no policy acted, or the API server

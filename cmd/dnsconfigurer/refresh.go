@@ -22,11 +22,11 @@ func refreshCommand() *cobra.Command {
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
 in place. The command ignores the fields refresh and refreshDryRun of the configuration and the
-annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has changed. After the
-command, a file that "dnsconfigurer restore" has restored is refreshed again as other files.
+annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has changed. A file that
+"dnsconfigurer restore" has restored is refreshed again from then on, like other files.
 
-With --all, rewrite the files that differ, except those of pods with the annotation "never",
-restored ones, and files that the pod has changed.
+With --all, rewrite the files that differ, except restored files, files that the pod has changed,
+and files of pods with dnsconfigurer.dev/refresh: never.
 
 Exit code 1 if a file cannot be written. Run it as root on the node, while dnsconfigurer
 agent runs, or a shim with a statusSocket.`,
@@ -36,10 +36,10 @@ agent runs, or a shim with a statusSocket.`,
 	return cmd
 }
 
-// podsFunc calls the agent for a pod, NAMESPACE/NAME. The empty string means all pods.
+// podsFunc calls the agent or the shim for a pod, NAMESPACE/NAME. The empty string means all pods.
 type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 
-// runForPods makes cmd a command that calls the agent for one pod or for all.
+// runForPods makes cmd a command that calls the agent or the shim for one pod or for all.
 func runForPods(cmd *cobra.Command, call podsFunc) {
 	client, all := nodestatus.Client{}, false
 	registerSocket(cmd, &client)
@@ -62,7 +62,7 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 	}
 }
 
-// registerSocket adds the flag for the socket of the agent.
+// registerSocket adds the flag for the statusSocket of the agent or the shim.
 func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
 	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
 }

@@ -16,8 +16,8 @@ func renderCommand() *cobra.Command {
 	o, nodeFlags := rendering.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "render FILE|DIR|-...",
-		Short: "Print the resolv.conf and the host name that pods get",
-		Long: `Print the resolv.conf and the host name that a node gives to each Pod and to the pods of
+		Short: "Print the resolv.conf and the hostname that pods get",
+		Long: `Print the resolv.conf and the hostname that a node gives to each Pod and to the pods of
 each template (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
 CronJob, PodTemplate, List) in YAML or JSON.
 

@@ -22,20 +22,20 @@ func shimCommand(args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shim",
 		Short: "Run the CRI proxy that sets the DNS configuration of pods",
-		Long: `Run the proxy between the kubelet and the container runtime. It passes every call
+		Long: `Run the proxy between the kubelet and the container runtime. It forwards every call
 unchanged, except RunPodSandbox: it replaces the DNS configuration in the request by that
-of the policy engine. If the pod is not found, or a check fails, the request passes
+of the policy engine. If the pod is not found, or a check fails, the request is forwarded
 unchanged.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
-lead to another DNS configuration than the kubelet sent, the request passes unchanged.
+lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged.
 
 Flags override the configuration file. The files are read again when they change, and
 at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.
 
 If the configuration is invalid when the shim starts, the shim uses the last valid one, which it
-has saved in $STATE_DIRECTORY. If there is none, it passes all requests unchanged until the
+has saved in $STATE_DIRECTORY. If there is none, it forwards all requests unchanged until the
 configuration is valid. The shim exits only if its socket or the runtime endpoint is unusable.`,
 		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \

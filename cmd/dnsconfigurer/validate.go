@@ -18,8 +18,8 @@ func validateCommand() *cobra.Command {
 	o, nodeFlags := validation.Options{Output: output.Validation{Version: version()}}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
-		Short: "Check the DNS configuration and the host names of pods before they are applied",
-		Long: `Check the DNS configuration and the host names of each Pod and each template
+		Short: "Check the DNS configuration and the hostnames of pods before they are applied",
+		Long: `Check the DNS configuration and the hostnames of each Pod and each template
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
 PodTemplate, List) in YAML or JSON: find values that the API server or the node would refuse,
 that the node would truncate, or that no C library supports. The pod templates of custom

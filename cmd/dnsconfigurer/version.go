@@ -45,7 +45,8 @@ func newVersion() v1alpha1.VersionResult {
 	return v1alpha1.VersionResult{Version: version(), GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 }
 
-// version returns the version of the module, or the revision if it was built without one.
+// version returns the version of the module, or "(devel)" and the revision if it was built without
+// a version.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -21,9 +21,9 @@ func webhookCommand() *cobra.Command {
 		Use:   "webhook",
 		Short: "Run the admission webhook that validates the DNS of pods",
 		Long: `Run the admission webhook. It denies pods that would not start, and warns of DNS
-settings that the node would truncate. The API server refuses the dnsPolicy
-ClusterFirstWithAutopath. At ` + webhook.PathMutate + ` the webhook replaces this dnsPolicy by an
-annotation and a dnsPolicy that the API server accepts. From Kubernetes 1.36 on, an admission policy can do this instead.
+settings that the node would truncate. At ` + webhook.PathMutate + ` it replaces the dnsPolicy
+ClusterFirstWithAutopath, which the API server would reject, by an annotation and a dnsPolicy
+that the API server accepts. From Kubernetes 1.36 on, an admission policy can do this instead.
 
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
 prints the objects that register the webhook in a cluster.

@@ -57,7 +57,8 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 	f.BoolVar(&o.CreateNamespace, "create-namespace", true,
 		"write the Namespace; false for one that exists, which must outlive the webhook")
 	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
-	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown, no rule counts them")
+	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil,
+		"`IP,..` of the cluster DNS; empty: unknown, they do not count for the limit of nameservers")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
 	f.StringVar(&o.Issuer, "cert-manager-issuer", "",
 		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
