@@ -43,7 +43,7 @@ func (c *check) add(f policy.Finding) {
 	case byAPIServer && f.IsError():
 		c.refused[f.Field] = true
 	}
-	if c.full(f.Code) {
+	if c.omitFinding(f.Code) {
 		c.findings[c.last[f.Code]].More += f.More
 		return
 	}
@@ -52,9 +52,9 @@ func (c *check) add(f policy.Finding) {
 	c.findings = append(c.findings, f)
 }
 
-// full reports whether a finding with this code is left out, and counts it. A loop calls it
+// omitFinding reports whether a finding with this code is left out, and counts it. A loop calls it
 // before it formats a message: formatting takes most of the time.
-func (c *check) full(code policy.Code) bool {
+func (c *check) omitFinding(code policy.Code) bool {
 	last, found := c.last[code]
 	if !found || len(c.findings) < MaxFindings {
 		return false

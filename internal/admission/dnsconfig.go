@@ -37,7 +37,7 @@ func (c *check) checkDNSConfig(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if o.Name == "" && !c.full(CodeUnnamedOption) {
+		if o.Name == "" && !c.omitFinding(CodeUnnamedOption) {
 			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, such as ndots")
 		}
 	}
@@ -53,7 +53,7 @@ func (c *check) checkNameservers(ctx context.Context, servers []string, field st
 		if ctx.Err() != nil {
 			return
 		}
-		if p := addressProblem(s); p != "" && !c.full(CodeInvalidNameserver) {
+		if p := addressProblem(s); p != "" && !c.omitFinding(CodeInvalidNameserver) {
 			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), p),
 				"give an IPv4 or IPv6 address without port and zone")
 		}
@@ -93,7 +93,7 @@ func (c *check) checkSearches(ctx context.Context, searches []string, field stri
 		if ctx.Err() != nil {
 			return
 		}
-		if p, hint := searchProblem(s); p != "" && !c.full(CodeInvalidSearch) {
+		if p, hint := searchProblem(s); p != "" && !c.omitFinding(CodeInvalidSearch) {
 			c.refuse(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("search domain %q %s", clip(s), p), hint)
 		}
 	}
@@ -126,7 +126,7 @@ func (c *check) checkRootSearch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if s == "." && !c.full(CodeRootSearch) {
+		if s == "." && !c.omitFinding(CodeRootSearch) {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
 				`musl 1.2.3 stops at the search domain ".", musl 1.2.5 skips it: images of Alpine `+
 					`3.17 and earlier do not resolve names that no earlier domain has`,

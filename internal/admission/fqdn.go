@@ -91,7 +91,8 @@ func (c *check) checkFQDNWithoutDomain() {
 }
 
 // checkOrdinalLimit warns of a StatefulSet whose names do not fit with one more digit in the
-// ordinal. A scale does not show this object, and only the webhook checks scales.
+// ordinal. A request to scale it does not contain the StatefulSet, and only the webhook checks such
+// requests.
 func (c *check) checkOrdinalLimit() {
 	host := c.host()
 	ordinal := host[strings.LastIndexByte(host, '-')+1:]

@@ -102,9 +102,9 @@ func labelHint(s string) string {
 	return "use lower-case letters, digits and '-', with a letter or digit at both ends"
 }
 
-// acceptedFirst reports whether the API server accepts o although it refuses the pods with
-// the names later that its controller generates. It validates a StatefulSet's name without
-// the ordinal (apps/validation, ValidateStatefulSetName).
+// acceptedFirst reports whether the API server accepts o, and later refuses the pods with the
+// names that its controller generates. It validates a StatefulSet's name without the ordinal
+// (apps/validation, ValidateStatefulSetName).
 func acceptedFirst(o *Object) bool { return o.Kind == kindCronJob || o.Kind == kindStatefulSet }
 
 // checkNode validates the name of a static pod's node, which its kubelet sets in spec.nodeName

@@ -15,8 +15,8 @@ import (
 const IgnoreAnnotation = "dnsconfigurer.dev/ignore"
 
 // WithoutIgnored returns the findings in an object without those that one of its annotations,
-// or one of its template's, ignores. Errors cannot be ignored there: the author of a pod could
-// switch off a rule of the cluster. The time is linear in the size of the annotations.
+// or one of its template's, ignores. An annotation cannot ignore errors: otherwise the author of a
+// pod could switch off a rule of the cluster. The time is linear in the size of the annotations.
 func WithoutIgnored(findings []policy.Finding, annotations ...map[string]string) []policy.Finding {
 	ignored := map[string]bool{} // of the codes of findings
 	for _, f := range findings {

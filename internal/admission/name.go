@@ -122,14 +122,14 @@ func (c *check) checkHostAliases(ctx context.Context) {
 			return
 		}
 		field := fmt.Sprintf("%s[%d]", c.o.ofPod("spec.hostAliases"), i)
-		if p := addressProblem(alias.IP); p != "" && !c.full(CodeInvalidHostAlias) {
+		if p := addressProblem(alias.IP); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
 			c.refuse(CodeInvalidHostAlias, field+".ip", fmt.Sprintf("address %q %s", clip(alias.IP), p), "give an IPv4 or IPv6 address")
 		}
 		for j, name := range alias.Hostnames {
 			if ctx.Err() != nil {
 				return
 			}
-			if p, hint := subdomainProblem(name); p != "" && !c.full(CodeInvalidHostAlias) {
+			if p, hint := subdomainProblem(name); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
 				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j),
 					fmt.Sprintf("host name %q %s", clip(name), p), hint)
 			}

@@ -43,7 +43,7 @@ func (c *check) checkOptions(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if code := optionCode(o); code != "" && !c.full(code) {
+		if code := optionCode(o); code != "" && !c.omitFinding(code) {
 			message, hint := describeOption(o)
 			c.warn(code, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i)), message, hint)
 		}
@@ -102,8 +102,8 @@ func describeOption(o policy.Option) (message, hint string) {
 	return fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)), "check its spelling; resolv.conf(5) has the list"
 }
 
-// parseNumber parses what the C libraries read as a number, with at most 18 digits: the
-// expressions of the admission policies have 64 bits, too.
+// parseNumber parses what the C libraries read as a number, with at most 18 digits, which also fit
+// into the 64 bits of an integer in the admission policies.
 func parseNumber(s string) (n int, ok bool) {
 	digits := s
 	if digits != "" && (digits[0] == '-' || digits[0] == '+') {

@@ -65,8 +65,8 @@ func ManifestError(o Object, findings []policy.Finding) string {
 	return "invalid pod: " + strings.Join(reasons, ", ")
 }
 
-// hasRefusal reports whether each finding of the engine with this code is about a value for
-// which Check has an error of its own, at the field of the object that the value is from.
+// hasRefusal reports whether Check has its own error for every value about which the engine has a
+// finding with this code. That error names the field of the object that the value is from.
 func hasRefusal(code policy.Code) bool {
 	switch code {
 	case policy.CodeInvalidName, policy.CodeInvalidHostname, policy.CodeInvalidSubdomain,

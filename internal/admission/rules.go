@@ -142,7 +142,7 @@ func (c *check) addFromNode(f policy.Finding) {
 
 // addEmptyConfig adds a finding about None without nameservers if the annotation names it: if
 // spec.dnsPolicy does, the API server refuses the pod. With other policies the nameservers
-// are missing in the node.
+// are missing in the configuration of the node.
 func (c *check) addEmptyConfig(f policy.Finding) {
 	pod := &c.o.Pod
 	if _, ignored := c.last[policy.CodeForbiddenOverride]; pod.Override == policy.None && pod.Policy != policy.None && !ignored {
@@ -177,7 +177,7 @@ func (c *check) checkDNSPolicy() {
 	case p == policy.Default, p == policy.ClusterFirst, p == policy.ClusterFirstWithHostNet, p == policy.None:
 	case p.IsAutopath() && c.o.Pod.Windows:
 		c.refuse(policy.CodeUnknownPolicy, field,
-			fmt.Sprintf("dnsPolicy %s is unknown for pods of Windows: the admission policy leaves them alone", p),
+			fmt.Sprintf("dnsPolicy %s is unknown for pods of Windows: no admission policy replaces it there", p),
 			"use dnsPolicy ClusterFirst")
 	case p.IsAutopath() && c.o.Node != "":
 		c.refuse(CodeAutopathNeeds, field,

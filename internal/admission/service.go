@@ -64,7 +64,7 @@ func (c *check) checkExternalName(field, name string) {
 			"give the name of a host, without scheme, port and path")
 	case notAddress == nil:
 		c.warn(CodeExternalNameAddress, policy.EnforcedByDNSConfigurer, field,
-			fmt.Sprintf("externalName %s is an address: the Service is an alias of a name, and no name is like this", name),
+			fmt.Sprintf("externalName %s is an address: the Service is an alias of a name that does not exist", name),
 			"use a headless Service with an EndpointSlice")
 	}
 }

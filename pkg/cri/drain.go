@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// drain waits until the calls in progress are complete. After limit it cancels them, and if ctx ends,
-// DrainTimeout later. It calls endStreams when the server has sent GOAWAY to all clients: the
+// drain waits until the calls in progress are complete. It cancels them after limit, or DrainTimeout
+// after ctx has ended. It calls endStreams when the server has sent GOAWAY to all clients: the
 // kubelet opens a new stream as soon as one has ended, and must do so in the next process.
 func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Duration, endStreams func()) {
 	draining, cancel := context.WithCancel(context.WithoutCancel(ctx))

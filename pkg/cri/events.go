@@ -42,7 +42,7 @@ const (
 // pods again.
 var errEventsLost = status.Error(codes.Unavailable, "more events than the shim holds arrived during its handover")
 
-// heldStreams are event streams of the runtime that were opened before their clients ask for
+// heldStreams are event streams of the runtime that are opened before their clients request
 // them. At a handover the previous process ends its streams. The kubelet then lists all pods and
 // opens another stream, and an event between these two would be lost: containerd gives it to the
 // subscription of the stream that has ended (containerd/internal/eventq).
@@ -74,7 +74,7 @@ func (h *heldStreams) open(ctx context.Context, runtime grpc.ClientConnInterface
 		h.mu.Unlock()
 		time.AfterFunc(heldTimeout, s.expire)
 	}
-	// The runtime receives this call after the streams. It does not confirm a subscription.
+	// The runtime does not confirm a subscription, but receives this call after those of the streams.
 	return runtime.Invoke(connecting, version, &frame{}, &frame{})
 }
 

@@ -71,14 +71,14 @@ const (
 	BadConfig        Outcome = "bad_config" // the shim's own configuration is invalid
 )
 
-// The outcomes of the agent of package internal/agent, in addition to these. All except Late
+// The outcomes of the agent (package internal/agent) in addition to those above. All except Late
 // leave the file of the sandbox unchanged.
 const (
 	Late        Outcome = "late"         // edited, after a container was created
 	ForeignFile Outcome = "foreign_file" // not the runtime's file of the sandbox, or larger than one page
 	PodChanged  Outcome = "pod_changed"  // the pod has changed the file
 	WriteFailed Outcome = "write_failed"
-	Restored    Outcome = "restored" // has the kubelet's text by command
+	Restored    Outcome = "restored" // the command restore has written the kubelet's text
 )
 
 var outcomes = []Outcome{
@@ -153,8 +153,8 @@ type Report struct {
 const largeRequest = 256 << 10
 
 // largeConfig is the number of entries of a dnsConfig from which pods are decided one after the
-// other. The request of such a pod may be small: of options with one name the kubelet sends the
-// last. 200,000 of them take 30 MB while they are decided.
+// other. The request of such a pod may be small: of several options with the same name the kubelet
+// sends only the last. 200,000 of them take 30 MB while they are decided.
 const largeConfig = 10_000
 
 // edit returns the request to forward to the runtime. If the request must fail, it returns the error
@@ -202,8 +202,8 @@ func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure
 // configSource is the annotation in which the kubelet says where a pod comes from.
 const configSource = "kubernetes.io/config.source"
 
-// mustFail reports whether the request is answered with an error. Static pods pass: the API
-// server may be one of them.
+// mustFail reports whether the request is answered with an error. Requests of static pods are not:
+// the API server may be one of them.
 func (h *Hook) mustFail(r *Report) bool {
 	switch r.Outcome {
 	case UnknownPod, LookupTimeout, LookupFailed:

@@ -27,7 +27,7 @@ func (d *dialResult) get() error {
 	if err := d.last.Load(); err != nil && *err != nil {
 		return *err
 	}
-	return errors.New("connected, and waiting for its greeting")
+	return errors.New("connected, but the runtime has sent no data yet")
 }
 
 // dialRuntime connects to the runtime. It compares the sockets at every attempt, because a link

@@ -10,8 +10,8 @@ import (
 )
 
 // CheckEndpoints returns an error if the socket of the shim and that of the runtime are one
-// file. The shim would forward each call to itself until memory ends. Paths that do not exist
-// yet are compared as far as their directories exist.
+// file. The shim would forward each call to itself until it runs out of memory. Paths that do not
+// exist yet are compared as far as their directories exist.
 func CheckEndpoints(listen, runtime string) error {
 	if resolve(listen) == resolve(runtime) || sameSocket(listen, runtime) {
 		return fmt.Errorf("runtime endpoint %q is the socket of the shim %q: set runtimeEndpoint to "+

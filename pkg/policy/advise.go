@@ -104,7 +104,7 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 }
 
 // podAddressProblem returns why no server answers at an address of a pod's dnsConfig, or "", and
-// what to do. The node is not part of it: the author of a pod means the pod.
+// what to do. The hint names no setting of the node, because the address is from the pod.
 func podAddressProblem(server string) (problem, hint string) {
 	addr, err := netip.ParseAddr(server)
 	switch hint = "use an address that pods can reach"; {

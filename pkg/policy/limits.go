@@ -59,7 +59,7 @@ func limitField(list Kind, dropped []Entry) string {
 	return dropped[0].field()
 }
 
-// serverLimitHint returns which nameservers to remove. None has only those of the pod.
+// serverLimitHint returns which nameservers to remove. With the policy None all are the pod's.
 func (d *Decision) serverLimitHint(field string) string {
 	advice := " and the node's come first: remove some, or use dnsPolicy None"
 	switch {

@@ -56,7 +56,7 @@ func (c *DNSConfig) entries(yield func(Entry) bool) {
 }
 
 // dedupe drops all but the first of equal entries. Entries are compared as text: FD00::A and
-// fd00::a are two servers. Only the first limit+1 entries kept are compared with, which
+// fd00::a are two servers. An entry is compared with the first limit+1 kept entries only, which
 // bounds the work for a large host file: the limit drops the entries after them anyway.
 func (d *Decision) dedupe(k Kind, limit int) {
 	list := d.list(k)

@@ -31,7 +31,8 @@ type Node struct {
 	// immutable and that the cluster may restrict.
 	AllowedOverrides []Policy
 
-	// Rules change the result for pods, at most MaxNodeRules. Empty: it is the kubelet's.
+	// Rules change the result for the pods that they match. At most MaxNodeRules. Empty: the
+	// result is the kubelet's.
 	Rules []NodeRule
 }
 

@@ -77,8 +77,8 @@ type FamilyChoice string
 
 // The choices.
 const (
-	// FamiliesPreferred sorts the nameservers of the node and those of the pod, each for
-	// themselves: first the family of the pod's first address, then the pod's other family.
+	// FamiliesPreferred sorts the nameservers of the node, and separately those of the pod:
+	// first the family of the pod's first address, then the pod's other family.
 	FamiliesPreferred FamilyChoice = "Preferred"
 
 	// FamiliesOnly also drops nameservers of the node whose family the pod does not have,
@@ -204,7 +204,7 @@ func (r *nodeRule) matches(pod *Pod, policy Policy) bool {
 // changes holds for each change the rule that makes it; nil: none does.
 type changes [changeCount]*nodeRule
 
-// noChanges is the default profile: the kubelet's result.
+// noChanges returns the changes of an Engine without node rules: the result is the kubelet's.
 func noChanges() *changes { return &changes{} }
 
 // changes returns the changes for pod, whose effective policy is policy.

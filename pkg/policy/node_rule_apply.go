@@ -35,8 +35,8 @@ func (d *Decision) addOptions(c *changes) {
 	}
 }
 
-// inheritOptions is rule R2. It adds the options of the host that the base does not have; the
-// others are dropped. Without the rule all are dropped by instead.
+// inheritOptions is rule R2. It adds the options of the host that the base does not have, and drops
+// the others. If no node rule sets R2, it drops all by the rule instead.
 func (d *Decision) inheritOptions(options []resolvconf.Entry, instead Rule, c *changes) {
 	r := c[changeHostOptions]
 	if r == nil {
@@ -120,8 +120,8 @@ func (e *Engine) addSubdomain(d *Decision, pod *Pod, place Placement, c *changes
 	d.add(Entry{pod.Subdomain + "." + pod.Namespace + "." + e.svcDomain, KindSearch, ruleSubdomain, r.source()})
 }
 
-// movePodFirst is rule R6. It runs before duplicates are dropped, so that the pod's place is
-// that of an entry which the node has, too.
+// movePodFirst is rule R6. It runs before duplicates are dropped, so that an entry of both the pod
+// and the node has the pod's place.
 func (d *Decision) movePodFirst(c *changes) {
 	r := c[changeOrder]
 	if r == nil {
@@ -166,7 +166,7 @@ func (d *Decision) dropDuplicates(c *changes) {
 	}
 }
 
-// maxSorted is the number of nameservers that are unique if rule R9 applies.
+// maxSorted is the number of nameservers of which duplicates are dropped if rule R9 applies.
 const maxSorted = 64
 
 // selectFamilies is rule R9.

@@ -51,8 +51,8 @@ func (o Outcome) String() string {
 
 // Check creates a known-bad Pod, ReplicaSet and Job in a namespace as a dry run, one for each
 // group of bindings. The objects satisfy the restricted Pod Security Standard. The error
-// joins one error for each kind whose outcome is unknown. If all are known, it is that no policy
-// acts on any of them.
+// joins one error for each kind whose outcome is unknown. If all are known, it returns an error only
+// if no policy acts on any object.
 func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, error) {
 	var outcomes []Outcome
 	var problems []error

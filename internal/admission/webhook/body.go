@@ -18,9 +18,9 @@ const (
 	// accepts objects of 3 MiB (MaxRequestBodyBytes), and an update contains two.
 	MaxBody = 8 << 20
 
-	// maxLarge and maxSmall are the numbers of bytes of the reviews that are read and
-	// checked at once: one of the largest, or two of the largest objects, and beside them
-	// small reviews, which need not wait for large ones. Most reviews have a few kilobytes.
+	// maxLarge and maxSmall limit the bytes of the large and of the small reviews that are
+	// read and checked at once. Small reviews do not wait for large ones. maxLarge is one of
+	// the largest reviews, or two of the largest objects. Most reviews have a few kilobytes.
 	// A pod with 230,000 options in 3 MB takes 40 MB while it is checked: 100 of them at once
 	// need 103 to 124 MiB, of the 192 MiB in the manifests.
 	maxLarge = MaxBody

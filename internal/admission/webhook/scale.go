@@ -102,7 +102,7 @@ func (h *Handler) readStatefulSet(ctx context.Context, q request) (text []byte, 
 		releaseMemory()
 		return nil, nil, err
 	}
-	// The processor is the last: the API server may be slow.
+	// The processor is reserved last, because the API server may be slow.
 	releaseProcessor, err := h.reserveProcessor(ctx, int64(max(len(text), len(q.Object))))
 	if err != nil {
 		releaseMemory()
