@@ -4,6 +4,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -37,7 +38,7 @@ func dialUDP(ctx context.Context, address string) (net.Conn, error) {
 
 // exchangeUDP sends a query from a new socket, so that the kernel picks a random port and
 // drops packets from other addresses. With errUseTCP it may return a truncated reply.
-func exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
+func (c *Client) exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
 	conn, err := dialUDP(ctx, to.Addr.String())
 	if err != nil {
 		return nil, err
@@ -49,16 +50,20 @@ func exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Ms
 	if _, err := conn.Write(out); err != nil {
 		return nil, err
 	}
-	buf := make([]byte, udpBuffer)
+	buf, ok := c.udpBuffers.Get().(*[udpBuffer]byte)
+	if !ok {
+		buf = new([udpBuffer]byte)
+	}
+	defer c.udpBuffers.Put(buf)
 	for range maxMismatches {
-		n, err := conn.Read(buf)
+		n, err := conn.Read(buf[:])
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
 		case err != nil:
 			return nil, err
 		}
-		if m, err := q.parseReply(buf[:n], id); m != nil || err != nil {
+		if m, err := q.parseReply(bytes.Clone(buf[:n]), id); m != nil || err != nil {
 			return m, err
 		}
 	}
