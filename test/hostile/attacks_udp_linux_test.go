@@ -4,7 +4,9 @@
 package hostile
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -96,6 +98,16 @@ func query(qtype uint16, f func() string, options ...func(*dns.Msg)) func() []by
 			option(m)
 		}
 		return pack(m)
+	}
+}
+
+// repeat returns copies of a packet with other IDs. To pack 480 options takes more time than a server
+// needs to answer, and 44 kB of garbage: the collector of the test would compete with the server.
+func repeat(packet []byte) func() []byte {
+	return func() []byte {
+		next := bytes.Clone(packet)
+		binary.BigEndian.PutUint16(next, uint16(rand.Uint32()))
+		return next
 	}
 }
 
@@ -238,7 +250,7 @@ var floods = []attack{
 	flood("an alias to the silent domain", 1000, 1, query(dns.TypeA, always("outside.default.svc.cluster.local."))),
 	flood("names in random case", 3000, 1, query(dns.TypeA, randomCase)),
 	flood("queries without RD", 3000, 1, query(dns.TypeA, random("silent.example."), withoutRD)),
-	flood("480 EDNS0 options", 2000, 1, query(dns.TypeA, always("web-1.default.svc.cluster.local."), withOptions)),
+	flood("480 EDNS0 options", 2000, 1, repeat(query(dns.TypeA, always("web-1.default.svc.cluster.local."), withOptions)())),
 	flood("transfers, ANY, updates", 5000, 1, refused),
 	flood("junk", 5000, 1, junk),
 	flood("replies", 5000, 1, fakeReply),
