@@ -81,7 +81,7 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 	addNodeFlags(cmd.Flags(), &n)
 	addMetricsFlag(cmd.Flags(), &n)
 	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd.Flags(), &n)
+	addRestartFlag(cmd, &n)
 	return cmd
 }
 

@@ -66,7 +66,9 @@ With --no-files, check the fields of the file alone. This is for files of anothe
 and for files whose missing fields are flags of the server.
 
 With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
-AgentConfiguration change, and how (docs/node-rules.md).
+AgentConfiguration change, and how (docs/node-rules.md). This reads the files with the facts of
+the node, also with --no-files, but not for a file in a ConfigMap: there, facts without a field
+have their defaults, and the node has no resolv.conf.
 
 Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
@@ -79,7 +81,13 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 			if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
 				return err
 			}
-			return reported(o.Run(args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			if len(o.Input.Paths) == 0 {
+				reason := "without manifests: leave it out, or set -f"
+				if err := usage.CheckUnset(cmd, reason, "recursive", "strict", "namespace"); err != nil {
+					return err
+				}
+			}
+			return reported(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	cmd.Flags().BoolVar(&o.NoFiles, "no-files", false,

@@ -34,7 +34,7 @@ its configuration when it starts: restart it, or set --restart-kubelet.`,
 	}
 	addNodeFlags(cmd.Flags(), &n)
 	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd.Flags(), &n)
+	addRestartFlag(cmd, &n)
 	addDryRunFlag(cmd.Flags(), &n)
 	return cmd
 }
@@ -57,7 +57,7 @@ run the command again, which stops the shim. If a step fails, the steps before a
 	}
 	addNodeFlags(cmd.Flags(), &n)
 	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd.Flags(), &n)
+	addRestartFlag(cmd, &n)
 	addMetricsFlag(cmd.Flags(), &n)
 	addDryRunFlag(cmd.Flags(), &n)
 	return cmd

@@ -84,12 +84,10 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 		if err != nil {
 			return err
 		}
-		var node config.Node
-		if o.Live {
-			node, err = loadCluster(cmd.Context(), kubeconfig, kubeContext, &o, &nodeFlags, &c)
-		} else {
-			node, err = nodeFlags.Load()
+		if err := checkLookupInput(cmd, o.Live); err != nil {
+			return err
 		}
+		node, err := loadLookupNode(cmd.Context(), kubeconfig, kubeContext, &o, &nodeFlags, &c)
 		if err != nil {
 			return err
 		}
@@ -98,10 +96,22 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	return cmd
 }
 
-// loadCluster sets the objects of c to those of a live cluster, and returns the configuration of a
-// node of this cluster.
-func loadCluster(ctx context.Context, kubeconfig, kubeContext string,
+// checkLookupInput returns an error about a flag that only the other input has.
+func checkLookupInput(cmd *cobra.Command, live bool) error {
+	if live {
+		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
+			"recursive", "strict")
+	}
+	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
+}
+
+// loadLookupNode returns the configuration of the node of the pod. Of a live cluster, it also sets the
+// objects of c.
+func loadLookupNode(ctx context.Context, kubeconfig, kubeContext string,
 	o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
+	if !o.Live {
+		return flags.Load()
+	}
 	api, err := client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-lookup/"+version())
 	if err != nil {
 		return config.Node{}, err

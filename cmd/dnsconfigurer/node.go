@@ -4,9 +4,13 @@
 package main
 
 import (
+	"fmt"
+
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // The flags of the commands that change a node or print its state.
@@ -20,8 +24,14 @@ func addKubeletFlag(flags *pflag.FlagSet, n *install.Node) {
 	flags.StringVar(&n.KubeletUnit, "kubelet-unit", "kubelet.service", "`UNIT` of the kubelet")
 }
 
-func addRestartFlag(flags *pflag.FlagSet, n *install.Node) {
-	flags.BoolVar(&n.RestartKubelet, "restart-kubelet", false, "restart the kubelet; running pods are not affected")
+func addRestartFlag(cmd *cobra.Command, n *install.Node) {
+	cmd.Flags().BoolVar(&n.RestartKubelet, "restart-kubelet", false, "restart the kubelet; running pods are not affected")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if n.IsThisMachine() {
+			return nil
+		}
+		return usage.CheckUnset(cmd, fmt.Sprintf("with --root %s: systemd is only used with /: leave it out", n.Root), "restart-kubelet")
+	}
 }
 
 func addMetricsFlag(flags *pflag.FlagSet, n *install.Node) {

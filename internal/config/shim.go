@@ -340,6 +340,21 @@ func (f *NodeFlags) LoadRules() (Node, *admission.Rules, error) {
 	return n, rules, err
 }
 
+// NodeOfFields returns the node that the fields of a ShimConfiguration or an AgentConfiguration
+// describe, without the files that they name. Facts that are in such a file are those of a cluster
+// with default settings, and the node has no resolv.conf.
+func (f File) NodeOfFields() (Node, error) {
+	k := explainKind(clusterFacts())
+	k.finish = func(c *Shim, s *Source[Shim]) (err error) {
+		own := c.ShimConfiguration.Node
+		own.KubeletConfig, own.KubeletConfigDir, own.ResolvConf = "", "", nil
+		c.Node, err = newNode(own, c.Autopath, clusterFacts(), &s.files, s.origin)
+		return err
+	}
+	c, err := k.FromText(f).Load()
+	return c.Node, err
+}
+
 // Node returns the node that a file describes. Its kind is ShimConfiguration,
 // AgentConfiguration or KubeletConfiguration.
 func (f File) Node(kind string) (Node, error) {

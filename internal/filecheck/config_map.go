@@ -4,6 +4,7 @@
 package filecheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 )
 
 const (
@@ -43,8 +45,8 @@ func (e entry) name() string {
 
 // read returns the configuration files at path: one, or those in the data of a ConfigMap. path
 // "-" is standard input. passed are the keys of a ConfigMap that have no configuration file.
-func read(path string, stdin io.Reader) (entries []entry, passed []string, err error) {
-	f, err := readFile(path, stdin)
+func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, passed []string, err error) {
+	f, err := readFile(ctx, path, stdin)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,11 +56,11 @@ func read(path string, stdin io.Reader) (entries []entry, passed []string, err e
 	return configMapEntries(f)
 }
 
-func readFile(path string, stdin io.Reader) (config.File, error) {
+func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
 	if path != "-" {
 		return config.ReadFile(path)
 	}
-	text, err := io.ReadAll(io.LimitReader(stdin, config.MaxFile+1))
+	text, err := manifest.ReadLimited(ctx, stdin, config.MaxFile+1)
 	switch {
 	case err != nil:
 		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)

@@ -20,7 +20,7 @@ func TestRead_ConfigMapSize(t *testing.T) {
 		for i := range n {
 			text += fmt.Sprintf("  %d.yaml: |\n    kind: DNSConfiguration\n", i)
 		}
-		entries, _, err := read("-", strings.NewReader(text))
+		entries, _, err := read(t.Context(), "-", strings.NewReader(text))
 		if fmt.Sprint(err) != want || err == nil && len(entries) != n {
 			t.Errorf("%d files: %d read, %v, want %s", n, len(entries), err, want)
 		}

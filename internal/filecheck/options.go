@@ -4,6 +4,7 @@
 package filecheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +27,14 @@ type Options struct {
 // Run checks the configuration file at path, "-" for standard input, or each one in the data of a
 // ConfigMap. It writes the findings, and what node rules change for the pods of the manifests.
 // passed is false if it has written a finding of severity error.
-func (o *Options) Run(path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
+func (o *Options) Run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
 	if path == "-" && slices.Contains(o.Input.Paths, "-") {
 		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
 	}
-	entries, others, err := read(path, stdin)
+	if err := o.Input.CheckNamespace(); err != nil {
+		return false, err
+	}
+	entries, others, err := read(ctx, path, stdin)
 	if path == "-" {
 		path = stdinName
 	}
@@ -50,7 +54,7 @@ func (o *Options) Run(path string, stdin io.Reader, stdout, stderr io.Writer) (p
 	if err := errors.Join(errs...); err != nil || len(o.Input.Paths) == 0 {
 		return passed, err
 	}
-	return passed, o.writeChanges(entries, stdin, stdout, stderr)
+	return passed, o.writeChanges(ctx, entries[0], stdin, stdout, stderr)
 }
 
 // check writes the findings about a file. In JSON these include its errors; as text, a file
@@ -90,12 +94,20 @@ func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.Sever
 
 // writeChanges writes what the node rules of a file change for the pods of the manifests. Of a
 // ConfigMap it is the first file.
-func (o *Options) writeChanges(entries []entry, stdin io.Reader, stdout, stderr io.Writer) error {
-	rules, err := LoadRules(entries[0].File)
+func (o *Options) writeChanges(ctx context.Context, e entry, stdin io.Reader, stdout, stderr io.Writer) error {
+	load := LoadRules
+	if e.key != "" {
+		load = LoadFieldRules
+	}
+	rules, err := load(e.File)
 	if err != nil {
 		return err
 	}
-	m, readErr := o.Input.ReadPods(stdin)
+	if e.key != "" {
+		output.WriteError(stderr, fmt.Errorf("%s: node rules are shown for a node without a resolv.conf, with the cluster DNS %v and "+
+			"the cluster domain %q", e.name(), rules.Node.ClusterDNS, rules.Node.ClusterDomain))
+	}
+	m, readErr := o.Input.ReadPods(ctx, stdin)
 	output.WriteNotes(stderr, m)
 	out := output.RuleChanges{Stdout: stdout, JSON: o.Format == "json"}
 	for _, w := range m.Workloads {

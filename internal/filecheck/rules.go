@@ -20,9 +20,17 @@ type Rules struct {
 	host          resolvconf.File
 }
 
-// LoadRules reads the node rules of a ShimConfiguration or an AgentConfiguration. No other kind
-// has any.
-func LoadRules(f config.File) (*Rules, error) {
+// LoadRules reads the node rules of a ShimConfiguration or an AgentConfiguration, and the files
+// with the facts of the node. No other kind has rules.
+func LoadRules(f config.File) (*Rules, error) { return loadRules(f, config.File.Node) }
+
+// LoadFieldRules is LoadRules for a file whose paths are those of another machine: it has the node
+// of [config.File.NodeOfFields].
+func LoadFieldRules(f config.File) (*Rules, error) {
+	return loadRules(f, func(f config.File, _ string) (config.Node, error) { return f.NodeOfFields() })
+}
+
+func loadRules(f config.File, node func(config.File, string) (config.Node, error)) (*Rules, error) {
 	kind, err := f.Kind()
 	if err != nil {
 		return nil, err
@@ -32,7 +40,7 @@ func LoadRules(f config.File) (*Rules, error) {
 			f.Path, kind, v1alpha1.KindShim, v1alpha1.KindAgent)
 	}
 	r := &Rules{}
-	if r.Node, err = f.Node(kind); err != nil {
+	if r.Node, err = node(f, kind); err != nil {
 		return nil, err
 	}
 	if r.with, err = r.Node.Engine(); err != nil {

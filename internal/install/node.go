@@ -46,12 +46,12 @@ func (n *Node) StatePath() string { return n.path(stateDirectory) }
 
 func (n *Node) path(path string) string { return filepath.Join(n.Root, path) }
 
-// isThisMachine reports whether the node is this machine.
-func (n *Node) isThisMachine() bool { return filepath.Clean(n.Root) == "/" }
+// IsThisMachine reports whether the node is this machine.
+func (n *Node) IsThisMachine() bool { return filepath.Clean(n.Root) == "/" }
 
 // live reports whether the node is this machine and runs systemd.
 func (n *Node) live() bool {
-	if !n.isThisMachine() {
+	if !n.IsThisMachine() {
 		return false
 	}
 	_, err := os.Stat("/run/systemd/system") // sd_booted(3)
@@ -210,7 +210,7 @@ func (n *Node) Status(ctx context.Context, agent nodestatus.Client) (Status, err
 	if c, err := config.ShimKind().FromFile(n.ConfigPath()).Load(); err == nil {
 		s.Shim.Mode = string(c.Mode())
 	}
-	if n.isThisMachine() {
+	if n.IsThisMachine() {
 		s.addAgent(ctx, agent)
 	}
 	return s, nil

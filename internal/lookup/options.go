@@ -55,6 +55,9 @@ func (o *Options) Parse(args []string) (Config, error) {
 	if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
 		return c, err
 	}
+	if err := o.Input.CheckNamespace(); err != nil {
+		return c, err
+	}
 	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
 	switch {
 	case len(o.Input.Paths) == 0 && !o.Live:
@@ -135,7 +138,7 @@ func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 	output.WriteFindings(stderr, findings)
 	var readErr error
 	if !o.Live {
-		c.Manifest, readErr = o.Input.ReadPods(stdin)
+		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
 		output.WriteNotes(stderr, c.Manifest)
 	}
 	if len(c.Manifest.Workloads) == 0 && readErr != nil {

@@ -25,7 +25,7 @@ func (in Input) expand(path string) (files []file, notes []error, _ error) {
 	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?["):
 		return in.expandPattern(path)
 	case err != nil:
-		return nil, nil, withoutSyscall(err)
+		return nil, nil, unreadable(path, err)
 	case !info.IsDir():
 		return []file{{path: path}}, nil, nil
 	case isChart(path):
@@ -36,12 +36,12 @@ func (in Input) expand(path string) (files []file, notes []error, _ error) {
 	return expandDirectory(path)
 }
 
-// withoutSyscall returns the error of a file without the name of a system call.
-func withoutSyscall(err error) error {
+// unreadable returns the error of reading a file, without the name of a system call.
+func unreadable(path string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return fmt.Errorf("%s: %w", e.Path, e.Err)
+		path, err = e.Path, e.Err
 	}
-	return err
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // expandPattern returns the files that match a pattern.

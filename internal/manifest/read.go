@@ -4,6 +4,7 @@
 package manifest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +39,8 @@ type Input struct {
 
 // Check checks the input as it is set on the command line.
 func (in Input) Check() error {
-	if in.Namespace != "" && fqdn.LabelProblems(in.Namespace) != nil {
-		return usage.Errorf("--namespace %q: want a DNS label such as shop", in.Namespace)
+	if err := in.CheckNamespace(); err != nil {
+		return err
 	}
 	if len(in.Paths) == 0 {
 		return usage.Errorf("no manifests: name files, or set -f")
@@ -47,8 +48,17 @@ func (in Input) Check() error {
 	return nil
 }
 
-// Read parses the manifests. Errors are joined; the valid objects are returned beside them.
-func (in Input) Read(stdin io.Reader) (kube.Manifest, error) {
+// CheckNamespace is the part of Check about the namespace.
+func (in Input) CheckNamespace() error {
+	if in.Namespace != "" && fqdn.LabelProblems(in.Namespace) != nil {
+		return usage.Errorf("--namespace %q: want a DNS label such as shop", in.Namespace)
+	}
+	return nil
+}
+
+// Read parses the manifests. Errors are joined; the valid objects are returned beside them. If ctx
+// is done, it does not wait for the rest of a terminal or a FIFO.
+func (in Input) Read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
 	var all kube.Manifest
 	var errs []error
 	for _, path := range in.Paths {
@@ -56,7 +66,7 @@ func (in Input) Read(stdin io.Reader) (kube.Manifest, error) {
 		errs = append(errs, err)
 		all.Notes = append(all.Notes, notes...)
 		for _, f := range files {
-			m, err := f.read(stdin)
+			m, err := f.read(ctx, stdin)
 			errs = append(errs, err)
 			all.Workloads = append(all.Workloads, m.Workloads...)
 			all.Others = append(all.Others, m.Others...)
@@ -75,8 +85,8 @@ func (in Input) Read(stdin io.Reader) (kube.Manifest, error) {
 
 // ReadPods is Read for manifests that must contain a pod or a pod template, unless they are
 // empty.
-func (in Input) ReadPods(stdin io.Reader) (kube.Manifest, error) {
-	m, err := in.Read(stdin)
+func (in Input) ReadPods(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
+	m, err := in.Read(ctx, stdin)
 	if err == nil {
 		err = in.CheckPods(m)
 	}
@@ -108,16 +118,19 @@ type file struct {
 	listed bool // found in a directory, which may have files that are not manifests
 }
 
-func (f file) read(stdin io.Reader) (kube.Manifest, error) {
+func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
 	if f.path == "-" {
-		return parse(Stdin, stdin)
+		data, err := ReadLimited(ctx, stdin, kube.MaxManifest+1)
+		if err != nil {
+			return kube.Manifest{}, fmt.Errorf("%s: %w", Stdin, err)
+		}
+		return kube.ParseManifest(Stdin, data)
 	}
-	r, err := os.Open(f.path)
+	data, err := untilDone(ctx, func() ([]byte, error) { return readFile(f.path, kube.MaxManifest+1) })
 	if err != nil {
-		return kube.Manifest{}, withoutSyscall(err)
+		return kube.Manifest{}, unreadable(f.path, err)
 	}
-	defer r.Close()
-	m, err := parse(f.path, r)
+	m, err := kube.ParseManifest(f.path, data)
 	if !f.listed {
 		return m, err
 	}
@@ -144,10 +157,39 @@ func notAnObject(err error) error {
 	return &kube.InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")}
 }
 
-func parse(name string, r io.Reader) (kube.Manifest, error) {
-	data, err := io.ReadAll(io.LimitReader(r, kube.MaxManifest+1))
+// readFile returns the first limit bytes of a file.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return kube.Manifest{}, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	return kube.ParseManifest(name, data)
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// ReadLimited returns the first limit bytes of r. It returns when ctx is done, even if r is a
+// terminal on which nothing is typed.
+func ReadLimited(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
+	return untilDone(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit)) })
+}
+
+// untilDone returns the result of read, or the cause if ctx is done first: opening a FIFO and
+// reading a terminal cannot be cancelled. The goroutine of a read that is not waited for ends with
+// the process.
+func untilDone(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		data, err := read()
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

@@ -46,7 +46,7 @@ func (o *Options) Run(ctx context.Context, node config.Node,
 	host, findings := node.Host()
 	output.WriteFindings(stderr, append(node.Findings, findings...))
 
-	m, readErr := o.Input.ReadPods(stdin)
+	m, readErr := o.Input.ReadPods(ctx, stdin)
 	output.WriteNotes(stderr, m)
 	out := output.Renderer{Stdout: stdout, Stderr: stderr, Format: o.Format}
 	if node.HostAssumed {

@@ -33,6 +33,17 @@ func (f *formatValue) Set(text string) error {
 	return nil
 }
 
+// CheckUnset returns an error if one of the flags is set. reason says why the flag has no effect, and
+// what to do.
+func CheckUnset(cmd *cobra.Command, reason string, flags ...string) error {
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return Errorf("--%s has no effect %s", name, reason)
+		}
+	}
+	return nil
+}
+
 // Complete sets the values that shells complete for a flag.
 func Complete(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {

@@ -49,6 +49,26 @@ func expect(t *testing.T, name string, err error, want string) {
 	}
 }
 
+func TestCheckUnset(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{"--other"}, ""},
+		{[]string{"--watch=false"}, "--watch has no effect today: leave it out"},
+	} {
+		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error {
+			return usage.CheckUnset(cmd, "today: leave it out", "recursive", "watch")
+		}, SilenceErrors: true, SilenceUsage: true}
+		for _, name := range []string{"recursive", "watch", "other"} {
+			cmd.Flags().Bool(name, false, "")
+		}
+		cmd.SetArgs(tt.args)
+		expect(t, fmt.Sprint(tt.args), cmd.Execute(), tt.want)
+	}
+}
+
 // TestExecute runs a program with wrong command lines.
 func TestExecute(t *testing.T) {
 	for _, tt := range []struct {

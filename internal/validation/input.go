@@ -33,8 +33,8 @@ type service struct {
 
 // Read reads the manifests and decodes their Services. Errors are joined; the valid objects are
 // returned beside them.
-func Read(in manifest.Input, stdin io.Reader) (Input, error) {
-	m, err := in.Read(stdin)
+func Read(ctx context.Context, in manifest.Input, stdin io.Reader) (Input, error) {
+	m, err := in.Read(ctx, stdin)
 	objects, serviceErr := zonesync.DecodeManifest(m, in.Namespace)
 	errs := []error{err, serviceErr}
 	for _, u := range objects.Unknown {

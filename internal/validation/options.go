@@ -56,7 +56,7 @@ func (o *Options) Check() error {
 // error is about writing.
 func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
-	in, readErr := Read(o.Input, stdin)
+	in, readErr := Read(ctx, o.Input, stdin)
 	output.WriteNotes(stderr, in.Manifest)
 	output.WriteError(stderr, in.noteCodes())
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {

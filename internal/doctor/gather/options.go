@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
@@ -45,6 +46,9 @@ func (o *Options) Parse() (Config, error) {
 		if _, err := fqdn.ParseName(name); name != "" && err != nil {
 			return c, usage.Errorf("%s: %q %w", flag, name, err)
 		}
+		if strings.Contains(name, " ") {
+			return c, usage.Errorf("%s: %q: want a domain such as cluster.local", flag, name)
+		}
 	}
 	if c.ExternalName != "" {
 		c.ExternalName = dns.Fqdn(c.ExternalName)
@@ -58,11 +62,14 @@ func (o *Options) Parse() (Config, error) {
 // scope returns the scope, which is that of the pod if there is one.
 func (o *Options) scope() (doctor.Scope, error) {
 	s := o.Scope
+	if s.Namespace != "" && fqdn.LabelProblems(s.Namespace) != nil { // it becomes part of a path of the API
+		return s, usage.Errorf("--namespace %q: want a DNS label such as shop", s.Namespace)
+	}
 	if o.Pod == "" {
 		return s, nil
 	}
 	namespace, name, ok := strings.Cut(o.Pod, "/")
-	if !ok || namespace == "" || name == "" {
+	if !ok || fqdn.LabelProblems(namespace) != nil || name == "" {
 		return s, usage.Errorf("--pod %q: want NAMESPACE/NAME", o.Pod)
 	}
 	if s.Namespace != "" && s.Namespace != namespace {
@@ -86,7 +93,7 @@ func parseServer(text string) (netip.AddrPort, error) {
 
 // All reads the cluster, what else c allows, and the replies of the DNS servers. It takes three
 // quarters of the time of c at most, and leaves the rest for the checks. The error is
-// that of Snapshot, or that the pod of the scope does not exist.
+// that of Snapshot, or that the namespace, node or pod of the scope does not exist.
 func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout/4*3)
 	defer cancel()
@@ -95,8 +102,8 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 		return nil, err
 	}
 	s.ClusterDomain = c.ClusterDomain
-	if c.Scope.PodName != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, c.Scope.Has) {
-		return nil, fmt.Errorf("--pod %s/%s: pod not found", c.Scope.Namespace, c.Scope.PodName)
+	if err := checkScope(s); err != nil {
+		return nil, err
 	}
 	if c.Kubelets {
 		Kubelets(ctx, c, s)
@@ -106,6 +113,22 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	}
 	probes(ctx, c, s)
 	return s, nil
+}
+
+// checkScope returns an error if the cluster lacks the object that a flag names: the result about no
+// object has no finding, as that about healthy ones.
+func checkScope(s *doctor.Snapshot) error {
+	switch {
+	case s.Scope.Namespace != "" && s.Unread[doctor.Namespaces] == "" &&
+		!slices.ContainsFunc(s.Namespaces, func(n corev1.Namespace) bool { return n.Name == s.Scope.Namespace }):
+		return fmt.Errorf("--namespace %s: namespace not found", s.Scope.Namespace)
+	case s.Scope.Node != "" && s.Unread[doctor.Nodes] == "" &&
+		!slices.ContainsFunc(s.Nodes, func(n corev1.Node) bool { return n.Name == s.Scope.Node }):
+		return fmt.Errorf("--node %s: node not found", s.Scope.Node)
+	case s.Scope.PodName != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, s.Scope.Has):
+		return fmt.Errorf("--pod %s/%s: pod not found", s.Scope.Namespace, s.Scope.PodName)
+	}
+	return nil
 }
 
 // probes queries the servers of c, or those of the cluster if it has none. If the time is over

@@ -5,9 +5,13 @@ package gather
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -30,6 +34,9 @@ func TestOptions_Parse(t *testing.T) {
 		`--dns-server "dns": want IP[:PORT]`:                                func(o *Options) { o.DNSServers = []string{"dns"} },
 		`--external-name: "a..b" `:                                          func(o *Options) { o.ExternalName = "a..b" },
 		`--cluster-domain: "a..b" `:                                         func(o *Options) { o.ClusterDomain = "a..b" },
+		`--namespace "BAD ns": want a DNS label`:                            func(o *Options) { o.Pod, o.Scope.Namespace = "", "BAD ns" },
+		`--pod "../web": want NAMESPACE/NAME`:                               func(o *Options) { o.Pod = "../web" },
+		`--cluster-domain: "foo bar": want a domain such as`:                func(o *Options) { o.ClusterDomain = "foo bar" },
 		"--timeout and --max-objects: must be positive":                     func(o *Options) { o.Timeout = 0 },
 	} {
 		o := valid
@@ -37,6 +44,37 @@ func TestOptions_Parse(t *testing.T) {
 		_, err := o.Parse()
 		if _, ok := errors.AsType[usage.Error](err); !ok || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestCheckScope: the result about an object that does not exist would look like that about a healthy
+// one.
+func TestCheckScope(t *testing.T) {
+	cluster := doctor.Snapshot{
+		Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}},
+		Nodes:      []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}},
+		Pods:       []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}},
+	}
+	for _, tt := range []struct {
+		scope  doctor.Scope
+		unread doctor.Kind // "": everything was read
+		want   string
+	}{
+		{doctor.Scope{}, "", "<nil>"},
+		{doctor.Scope{Namespace: "shop", PodName: "web"}, "", "<nil>"},
+		{doctor.Scope{Node: "worker-1"}, "", "<nil>"},
+		{doctor.Scope{Namespace: "shpo"}, "", "--namespace shpo: namespace not found"},
+		{doctor.Scope{Namespace: "shpo"}, doctor.Namespaces, "<nil>"},
+		{doctor.Scope{Node: "worker"}, "", "--node worker: node not found"},
+		{doctor.Scope{Node: "worker"}, doctor.Nodes, "<nil>"},
+		{doctor.Scope{Namespace: "shop", PodName: "db"}, "", "--pod shop/db: pod not found"},
+		{doctor.Scope{Namespace: "shop", PodName: "db"}, doctor.Pods, "<nil>"},
+	} {
+		s := cluster
+		s.Scope, s.Unread = tt.scope, map[doctor.Kind]string{tt.unread: "no permission"}
+		if err := checkScope(&s); fmt.Sprint(err) != tt.want {
+			t.Errorf("%+v, unread %q: %v, want %s", tt.scope, tt.unread, err, tt.want)
 		}
 	}
 }
