@@ -12,32 +12,27 @@ import (
 	"testing"
 )
 
-// TestReadFile_Size: files of MaxFile bytes are read, larger ones are errors that name the file.
+// TestReadFile_Size: a file of MaxFile bytes is read. A larger one is an error that names it, also if
+// it is a kubelet's.
 func TestReadFile_Size(t *testing.T) {
-	for _, size := range []int{MaxFile, MaxFile + 1} {
-		dir := t.TempDir()
-		kubelet, dropIn := filepath.Join(dir, "kubelet.yaml"), filepath.Join(dir, "d", "dns.conf")
-		text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-		text += strings.Repeat("\n", size-len(text))
-		if err := errors.Join(os.Mkdir(filepath.Dir(dropIn), 0o700), os.WriteFile(kubelet, []byte(text), 0o600),
-			os.WriteFile(dropIn, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		for name, read := range map[string]func() error{
-			kubelet: func() error { _, err := ReadFile(kubelet); return err },
-			"the kubelet's configuration: " + kubelet: func() error { _, err := readKubelet(&files{}, kubelet, ""); return err },
-			"reading the kubelet's drop-ins: " + dropIn: func() error {
-				_, err := readKubelet(&files{}, "", filepath.Dir(dropIn))
-				return err
-			},
-		} {
-			want := "<nil>"
-			if size > MaxFile {
-				want = name + ": larger than 4194304 bytes: a configuration file has a few kilobytes"
-			}
-			if err := read(); fmt.Sprint(err) != want {
-				t.Errorf("%d bytes: %v, want %s", size, err, want)
-			}
+	dir := t.TempDir()
+	good, large := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "d", "large.conf")
+	if err := errors.Join(os.Mkdir(filepath.Dir(large), 0o700), os.WriteFile(good, make([]byte, MaxFile), 0o600),
+		os.WriteFile(large, make([]byte, MaxFile+1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := ReadFile(good); err != nil || len(f.Text) != MaxFile {
+		t.Errorf("%d bytes, %v", len(f.Text), err)
+	}
+	_, fileErr := ReadFile(large)
+	_, kubeletErr := readKubelet(&files{}, large, "")
+	_, dropInErr := readKubelet(&files{}, "", filepath.Dir(large))
+	for prefix, err := range map[string]error{
+		"": fileErr, "the kubelet's configuration: ": kubeletErr, "reading the kubelet's drop-ins: ": dropInErr,
+	} {
+		want := prefix + large + ": larger than 4194304 bytes: a configuration file has a few kilobytes"
+		if fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
