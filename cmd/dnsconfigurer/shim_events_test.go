@@ -95,6 +95,39 @@ func TestShim_Events(t *testing.T) {
 	}
 }
 
+// TestShim_HostFileEvents: an unusable resolv.conf of the host has an event on the node, with the
+// reason. Pods get the last usable one; when it is usable again, there is another event.
+func TestShim_HostFileEvents(t *testing.T) {
+	api := newClusterAPI(t)
+	n := newShimNode(t, api.url, nil)
+	last := func(reason string) func() bool {
+		return func() bool {
+			sent := api.sent()
+			return len(sent) > 0 && sent[len(sent)-1].Reason == reason
+		}
+	}
+	n.logs("read the host's resolv.conf")
+	n.write("resolv.conf", "# nothing\n")
+	n.eventually("the event", last("HostResolvConfUnusable"))
+	n.write("resolv.conf", "nameserver 192.0.2.53\n")
+	n.eventually("the event of its end", last("HostResolvConfUsable"))
+	want := []string{
+		"Warning HostResolvConfUnusable /Worker Worker v1 Node dnsconfigurer@Worker: the host's resolv.conf is unusable: " +
+			"the file has no nameserver; pods get its last usable content",
+		"Normal HostResolvConfUsable /Worker Worker v1 Node dnsconfigurer@Worker: the host's resolv.conf is usable again",
+	}
+	var got []string
+	for _, e := range api.sent() {
+		got = append(got, describe(e))
+		if e.Namespace != "default" {
+			t.Errorf("event in namespace %q", e.Namespace)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // TestShim_Modes: Observe counts and sends no event. Force edits although the kubelet has
 // other facts, with the event of an edit.
 func TestShim_Modes(t *testing.T) {

@@ -189,7 +189,9 @@ func (s *Server) applyFacts(c config.Agent, lookups *decision.Lookups, source st
 	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
 		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, decision.RunHostWatcher(host), notify) }, nil
+	return func(ctx context.Context) error {
+		return daemon.RunAll(ctx, decision.RunHostWatcher(host), notify, decision.ReportHost(host, lookups.Reporter))
+	}, nil
 }
 
 // newRemover returns what removes the startup taint when a relay is connected to the agent and to

@@ -6,8 +6,10 @@ package decision
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
@@ -46,6 +48,50 @@ func NotifyHost(w *hostresolv.Watcher, notify func()) func(context.Context) erro
 			_, newer = w.Current()
 			notify()
 		}
+	}
+}
+
+// reportInterval is the time after which a lasting problem is reported again: an event is deleted
+// an hour after the last one (--event-ttl of kube-apiserver).
+const reportInterval = 30 * time.Minute
+
+// ReportHost returns a task that reports when the file of w is unusable, and when it is usable
+// again. A nil w has no file.
+func ReportHost(w *hostresolv.Watcher, r *events.Reporter) func(context.Context) error {
+	if w == nil {
+		return daemon.NoTask
+	}
+	return func(ctx context.Context) error {
+		again := time.NewTicker(reportInterval)
+		defer again.Stop()
+		reported, due := "", false
+		for {
+			s, newer := w.Current()
+			if problem := hostProblem(s); problem != reported || problem != "" && due {
+				r.ReportHostFile(problem)
+				reported = problem
+			}
+			due = false
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-newer:
+			case <-again.C:
+				due = true
+			}
+		}
+	}
+}
+
+// hostProblem returns why the host's file is unusable, and what pods get instead. "": it is usable.
+func hostProblem(s hostresolv.Snapshot) string {
+	switch {
+	case s.Problem.Err == nil:
+		return ""
+	case s.File.Err == nil && len(s.File.Nameservers) > 0:
+		return s.Problem.Err.Error() + "; pods get its last usable content"
+	default:
+		return s.Problem.Err.Error()
 	}
 }
 

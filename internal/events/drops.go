@@ -43,7 +43,7 @@ func NewDrops(r prometheus.Registerer) *Drops {
 	d := &Drops{
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_events_dropped_total",
-			Help: "Events on pods that were not sent, by reason.",
+			Help: "Events that were not sent, by reason.",
 		}, []string{"reason"}),
 		counts: map[dropReason]int{},
 	}

@@ -23,15 +23,23 @@ const (
 
 	ReasonTaintRemoved = "StartupTaintRemoved"
 	ReasonTaintKept    = "StartupTaintNotRemoved"
+
+	ReasonHostFileUnusable = "HostResolvConfUnusable"
+	ReasonHostFileUsable   = "HostResolvConfUsable"
 )
 
-// SendNode sends an event about a node. Like the kubelet's, it is in the namespace default and
-// has the node's name as UID, so that kubectl describe node shows it.
+// nodeReference returns a reference to a node. Like in the kubelet's events, the UID is the node's
+// name, so that kubectl describe node shows the event.
+func nodeReference(node string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
+}
+
+// SendNode sends an event about a node. Like the kubelet's, it is in the namespace default.
 func SendNode(ctx context.Context, client rest.Interface, node, kind, reason, message string) error {
 	now := metav1.NewTime(time.Now())
 	e := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: eventName(node, now.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
+		InvolvedObject: nodeReference(node),
 		Type:           kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
 		Source: corev1.EventSource{Component: "dnsconfigurer", Host: node}, ReportingController: "dnsconfigurer", ReportingInstance: node,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,

@@ -4,6 +4,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,8 @@ const (
 	endTimeout   = time.Second      // for the events that wait when the recorder ends
 )
 
-// A Recorder sends events to the API server. A pod has one event of each reason: a repetition
-// raises its count and replaces its message.
+// A Recorder sends events to the API server. A pod or node has one event of each reason: a
+// repetition raises its count and replaces its message.
 type Recorder struct {
 	client rest.Interface // nil: events are discarded
 	source corev1.EventSource
@@ -57,9 +58,9 @@ type queuedEvent struct {
 	counted bool      // as a repetition
 }
 
-// eventKey identifies the event of a pod.
+// eventKey identifies the event of a pod or node.
 type eventKey struct {
-	pod    types.UID
+	object types.UID
 	reason string
 }
 
@@ -77,20 +78,23 @@ func NewRecorder(client rest.Interface, source corev1.EventSource, drops *Drops,
 	return &Recorder{client: client, source: source, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
 }
 
-// Record queues an event about a pod. It never blocks: if the queue is full, the event is
+// Record queues an event about a pod or node. It never blocks: if the queue is full, the event is
 // dropped. A long message is cut.
-func (r *Recorder) Record(pod corev1.ObjectReference, kind, reason, message string) {
+func (r *Recorder) Record(object corev1.ObjectReference, kind, reason, message string) {
 	if r.client == nil {
 		return
 	}
-	if len(pod.Name) > maxName || len(pod.Namespace) > maxName || len(pod.UID) > maxName {
+	if len(object.Name) > maxName || len(object.Namespace) > maxName || len(object.UID) > maxName {
 		r.drops.add(r.log, dropInvalid, 1)
 		return
 	}
 	now := metav1.Now()
 	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: eventName(pod.Name, now.UnixNano())},
-		InvolvedObject: pod, Type: kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(object.Namespace, metav1.NamespaceDefault), // a node has none
+			Name:      eventName(object.Name, now.UnixNano()),
+		},
+		InvolvedObject: object, Type: kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
 		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
@@ -99,10 +103,10 @@ func (r *Recorder) Record(pod corev1.ObjectReference, kind, reason, message stri
 	}
 }
 
-// eventName returns the name of an event about a pod in the form of client-go.
-func eventName(pod string, nanoseconds int64) string {
+// eventName returns the name of an event about an object in the form of client-go.
+func eventName(object string, nanoseconds int64) string {
 	suffix := fmt.Sprintf(".%x", nanoseconds)
-	return strings.TrimRight(pod[:min(len(pod), maxName-len(suffix))], "-.") + suffix
+	return strings.TrimRight(object[:min(len(object), maxName-len(suffix))], "-.") + suffix
 }
 
 // push adds e to the queue unless it is full.

@@ -74,6 +74,19 @@ func (r *Reporter) Report(p cri.Report) {
 	}
 }
 
+// ReportHostFile records an event on the node: its resolv.conf is unusable, or usable again if
+// problem is "". It never blocks.
+func (r *Reporter) ReportHostFile(problem string) {
+	node := nodeReference(r.events.source.Host)
+	switch {
+	case node.Name == "":
+	case problem == "":
+		r.events.Record(node, corev1.EventTypeNormal, ReasonHostFileUsable, "the host's resolv.conf is usable again")
+	default:
+		r.events.Record(node, corev1.EventTypeWarning, ReasonHostFileUnusable, "the host's resolv.conf is unusable: "+problem)
+	}
+}
+
 // name returns a name or a UID for a log line.
 func name(s string) string { return excerpt.Text(s, excerpt.MaxValue) }
 

@@ -29,6 +29,8 @@ type applier struct {
 	hostCfg  hostresolv.Config   // of host
 	hostTask slot
 
+	hostReport slot // reports problems of host with lookups
+
 	lookups     *decision.Lookups
 	lookupCfg   decision.LookupConfig // of lookups
 	lookupsTask slot
@@ -93,6 +95,7 @@ func (a *applier) setHook(c config.Shim) {
 		a.running.record(r)
 	}
 	a.shim.SetHook(hook)
+	a.hostReport.next = decision.ReportHost(a.host, a.lookups.Reporter)
 	a.running.setSettings(sandboxdns.NewSettings(&cri.Hook{
 		Engine: hook.Engine, Mode: hook.Mode, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: report,
 	}, c.RefreshConfiguration, c.Verify, c.Node, a.lookups))
@@ -127,10 +130,12 @@ func (a *applier) setLookups(cfg decision.LookupConfig) error {
 func (a *applier) start(ctx context.Context) {
 	a.hostTask.start(ctx)
 	a.lookupsTask.start(ctx)
+	a.hostReport.start(ctx)
 }
 
 // end ends the background tasks.
 func (a *applier) end() {
+	a.hostReport.end()
 	a.hostTask.end()
 	a.lookupsTask.end()
 }
