@@ -23,28 +23,22 @@ const (
 	license  = "Apache-2.0"
 )
 
-// buildArchives writes an archive and an SBOM for each platform. kubectl finds the link
-// kubectl-dnsconfigurer in PATH as the plugin "kubectl dnsconfigurer".
+// buildArchives writes an archive and an SBOM for each platform.
 func buildArchives(ctx context.Context, r *release) error {
 	shared, err := r.documents(ctx)
 	if err != nil {
 		return err
 	}
+	if err := r.removePrevious("*.tar.gz", "*.spdx.json"); err != nil {
+		return err
+	}
 	for _, b := range r.binaries {
-		name := fmt.Sprintf("dnsconfigurer_%s_%s_%s", r.imageTag(), b.os, b.arch)
-		program, err := os.ReadFile(b.path)
+		programs, err := b.programs()
 		if err != nil {
 			return err
 		}
-		suffix := ""
-		if b.os == "windows" {
-			suffix = ".exe"
-		}
-		entries := append([]entry{
-			{name: "dnsconfigurer" + suffix, mode: 0o755, data: program},
-			{name: "kubectl-dnsconfigurer" + suffix, mode: 0o755, link: "dnsconfigurer" + suffix},
-		}, shared...)
-		if err := r.writeArchive(name+".tar.gz", name, entries); err != nil {
+		name := r.archiveName(b)
+		if err := r.writeArchive(name+".tar.gz", name, append(programs, shared...)); err != nil {
 			return err
 		}
 		bom, err := r.sbom(b)
@@ -58,11 +52,38 @@ func buildArchives(ctx context.Context, r *release) error {
 	return nil
 }
 
+// archiveName returns the name of the archive for the platform of b, without its ending.
+func (r *release) archiveName(b binary) string {
+	return fmt.Sprintf("dnsconfigurer_%s_%s_%s", r.imageTag(), b.os, b.arch)
+}
+
+// programs returns the program, and the second name under which kubectl finds it in PATH as the
+// plugin "kubectl dnsconfigurer". On Windows most users may not create symbolic links.
+func (b binary) programs() ([]entry, error) {
+	data, err := os.ReadFile(b.path)
+	if err != nil {
+		return nil, err
+	}
+	if b.os == "windows" {
+		return []entry{
+			{name: "dnsconfigurer.exe", mode: 0o755, data: data},
+			{name: "kubectl-dnsconfigurer.exe", mode: 0o755, sameAs: "dnsconfigurer.exe"},
+		}, nil
+	}
+	return []entry{
+		{name: "dnsconfigurer", mode: 0o755, data: data},
+		{name: "kubectl-dnsconfigurer", mode: 0o755, link: "dnsconfigurer"},
+	}, nil
+}
+
 // writeArchive writes entries below a directory of the archive's name.
 func (r *release) writeArchive(file, dir string, entries []entry) error {
 	below := make([]entry, len(entries))
 	for i, e := range entries {
 		e.name = dir + "/" + e.name
+		if e.sameAs != "" {
+			e.sameAs = dir + "/" + e.sameAs
+		}
 		below[i] = e
 	}
 	data, err := tarEntries(below, r.time)

@@ -47,7 +47,11 @@ func newRelease(ctx context.Context, root, out string, platforms []string) (*rel
 	if r.time, err = commitTime(ctx, root); err != nil {
 		return nil, err
 	}
-	for _, platform := range slices.Compact(append(slices.Clone(platforms), hostPlatform())) {
+	all := platforms
+	if !slices.Contains(all, hostPlatform()) {
+		all = append(slices.Clone(all), hostPlatform())
+	}
+	for _, platform := range all {
 		b, err := compile(ctx, root, filepath.Join(out, "binaries"), platform)
 		if err != nil {
 			return nil, err

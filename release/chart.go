@@ -44,5 +44,8 @@ func buildChart(_ context.Context, r *release) error {
 	if err != nil {
 		return fmt.Errorf("reading the chart: %w", err)
 	}
+	if err := r.removePrevious("*.tgz"); err != nil {
+		return err
+	}
 	return r.writeArchive("dnsconfigurer-"+version+".tgz", "dnsconfigurer", entries)
 }

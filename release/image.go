@@ -178,10 +178,11 @@ func certificates() []byte {
 
 // An entry is a file, or a directory if its name ends in a slash.
 type entry struct {
-	name string
-	mode int64
-	data []byte
-	link string // target, if it is a symbolic link
+	name   string
+	mode   int64
+	data   []byte
+	link   string // target, if it is a symbolic link
+	sameAs string // name of an earlier entry, if it is a hard link to that
 }
 
 // layer returns a layer of an image. All files belong to root.
@@ -206,6 +207,8 @@ func tarEntries(entries []entry, modified time.Time) ([]byte, error) {
 			h.Typeflag = tar.TypeDir
 		case e.link != "":
 			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
+		case e.sameAs != "":
+			h.Typeflag, h.Linkname = tar.TypeLink, e.sameAs
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)

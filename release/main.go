@@ -73,6 +73,23 @@ func run(ctx context.Context, args []string) error {
 // hostPlatform is the platform whose binary can be run to print its own help.
 func hostPlatform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
+// removePrevious removes the files that match patterns: those of another version would be among the
+// results, and match the patterns of commands in the documentation.
+func (r *release) removePrevious(patterns ...string) error {
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join(r.out, pattern))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // write creates a file of the release, and prints its name and size.
 func (r *release) write(name string, data []byte) error {
 	if err := os.WriteFile(filepath.Join(r.out, name), data, 0o644); err != nil {

@@ -9,6 +9,8 @@ import (
 	"compress/gzip"
 	"crypto/x509"
 	"debug/elf"
+	"debug/macho"
+	"debug/pe"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -181,6 +183,17 @@ func TestImage_OtherArchitecture(t *testing.T) {
 	install(t, emulators[arch].program, "qemu-user-static")
 	r := build(t, "image", "linux/amd64", "linux/arm64")
 	_, platforms := imageIndexes(t, r)
+	manifest, err := platforms.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range manifest.Manifests {
+		listed = append(listed, m.Platform.String())
+	}
+	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(listed, want) {
+		t.Errorf("the image is for %q, want %q", listed, want)
+	}
 	images, err := partial.FindImages(platforms, func(d v1.Descriptor) bool { return d.Platform != nil && d.Platform.Architecture == arch })
 	if err != nil || len(images) != 1 {
 		t.Fatalf("%d images for %s, %v", len(images), arch, err)
@@ -283,6 +296,95 @@ func testReferrer(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest,
 	if len(doc.Packages) < 20 ||
 		!slices.ContainsFunc(doc.Relationships, func(r *spdx.Relationship) bool { return r.Relationship == "DESCRIBES" }) {
 		t.Errorf("%d packages, %d relationships", len(doc.Packages), len(doc.Relationships))
+	}
+}
+
+// formats are the formats of programs, by operating system, and how to read the architecture of a file.
+var formats = map[string]func(*testing.T, []byte) string{
+	"linux": func(t *testing.T, program []byte) string {
+		file, err := elf.NewFile(bytes.NewReader(program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[file.Machine]
+	},
+	"darwin": func(t *testing.T, program []byte) string {
+		file, err := macho.NewFile(bytes.NewReader(program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[macho.Cpu]string{macho.CpuAmd64: "amd64", macho.CpuArm64: "arm64"}[file.Cpu]
+	},
+	"windows": func(t *testing.T, program []byte) string {
+		file, err := pe.NewFile(bytes.NewReader(program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[uint16]string{pe.IMAGE_FILE_MACHINE_AMD64: "amd64"}[file.Machine]
+	},
+}
+
+// TestArchive_Platforms checks that each archive has programs for its platform. It builds a small
+// program instead of dnsconfigurer, which takes minutes for all platforms.
+func TestArchive_Platforms(t *testing.T) {
+	root, out := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "cmd", "dnsconfigurer"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"go.mod": "module example.com/small\n", "cmd/dnsconfigurer/main.go": "package main\n\nfunc main() {}\n"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range []string{"init --quiet", "add .", "-c user.name=test -c user.email=test@example.com commit --quiet -m test"} {
+		cmd := exec.Command("git", strings.Fields(args)...)
+		cmd.Dir = root
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args, err, text)
+		}
+	}
+	r, err := newRelease(t.Context(), root, out, strings.Split(allPlatforms, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var built []string
+	for _, b := range r.binaries {
+		platform := b.os + "/" + b.arch
+		built = append(built, platform)
+		programs, err := b.programs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := r.archiveName(b)
+		if err := r.writeArchive(name+".tar.gz", name, programs); err != nil {
+			t.Fatal(err)
+		}
+		checkPrograms(t, filepath.Join(out, name+".tar.gz"), b)
+	}
+	if got := strings.Join(built, ","); got != allPlatforms {
+		t.Errorf("built %s, want %s", got, allPlatforms)
+	}
+}
+
+// checkPrograms checks that the programs that an archive unpacks are the ones of a platform.
+func checkPrograms(t *testing.T, archive string, b binary) {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", archive, err, out)
+	}
+	suffix := map[string]string{"windows": ".exe"}[b.os]
+	for _, name := range []string{"dnsconfigurer" + suffix, "kubectl-dnsconfigurer" + suffix} {
+		if got := formats[b.os](t, read(t, filepath.Join(dir, name))); got != b.arch {
+			t.Errorf("%s: %s is for %q", archive, name, got)
+		}
+	}
+	info, err := os.Lstat(filepath.Join(dir, "kubectl-dnsconfigurer"+suffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if link := info.Mode()&os.ModeSymlink != 0; link != (b.os != "windows") {
+		t.Errorf("%s: mode %v of %s; on Windows most users may not create symbolic links", archive, info.Mode(), info.Name())
 	}
 }
 
