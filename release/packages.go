@@ -44,6 +44,17 @@ var packageFiles = []files.Content{
 	{Source: "release/packaging/copyright", Destination: "/usr/share/doc/dnsconfigurer/copyright"},
 }
 
+// rpmFiles are what only the rpm has. rpm removes no directory that does not belong to a package, as
+// dpkg does, and its systems have no /usr/share/common-licenses, to which the file copyright refers.
+var rpmFiles = []files.Content{
+	{Destination: "/etc/dnsconfigurer", Type: files.TypeDir},
+	{Destination: "/usr/share/dnsconfigurer", Type: files.TypeDir},
+	{Destination: "/usr/share/dnsconfigurer/kubelet.service.d", Type: files.TypeDir},
+	{Destination: "/usr/share/doc/dnsconfigurer", Type: files.TypeDir},
+	{Destination: "/usr/share/licenses/dnsconfigurer", Type: files.TypeDir},
+	{Source: "LICENSE", Destination: "/usr/share/licenses/dnsconfigurer/LICENSE", Type: files.TypeRPMLicense},
+}
+
 // completionPaths are the directories of completions by shell and packager.
 var completionPaths = map[string]map[string]string{
 	"bash": {"deb": "/usr/share/bash-completion/completions/", "rpm": "/usr/share/bash-completion/completions/"},
@@ -61,6 +72,9 @@ type packager interface {
 func buildPackages(ctx context.Context, r *release) error {
 	generated, err := r.generated(ctx)
 	if err != nil {
+		return err
+	}
+	if err := r.removePrevious("*.deb", "*.rpm"); err != nil {
 		return err
 	}
 	for _, b := range r.binaries {
@@ -103,9 +117,9 @@ func (r *release) packageInfo(b binary, format string, generated []entry) (*nfpm
 		&files.Content{Source: b.path, Destination: "/usr/bin/dnsconfigurer", FileInfo: r.fileInfo(0o755)},
 		&files.Content{Source: "dnsconfigurer", Destination: "/usr/bin/kubectl-dnsconfigurer",
 			Type: files.TypeSymlink, FileInfo: r.fileInfo(0o777)})
-	for _, f := range packageFiles {
-		f.Source, f.FileInfo = filepath.Join(r.root, f.Source), r.fileInfo(0o644)
-		contents = append(contents, &f)
+	contents = append(contents, r.contents(packageFiles)...)
+	if format == "rpm" {
+		contents = append(contents, r.contents(rpmFiles)...)
 	}
 	script := func(name string) string { return filepath.Join(r.root, "release", "packaging", name) }
 	info := nfpm.WithDefaults(&nfpm.Info{
@@ -121,6 +135,19 @@ func (r *release) packageInfo(b binary, format string, generated []entry) (*nfpm
 		},
 	})
 	return info, nil
+}
+
+// contents returns a list of files of the repository, and of directories, as nfpm wants it.
+func (r *release) contents(list []files.Content) (contents files.Contents) {
+	for _, f := range list {
+		mode := os.FileMode(0o755)
+		if f.Type != files.TypeDir {
+			f.Source, mode = filepath.Join(r.root, f.Source), 0o644
+		}
+		f.FileInfo = r.fileInfo(mode)
+		contents = append(contents, &f)
+	}
+	return contents
 }
 
 // stage writes the generated files for a packager, and returns their contents.

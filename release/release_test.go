@@ -509,6 +509,30 @@ func testPackages(t *testing.T, r *release) {
 				t.Errorf("%s: no %s", matches[0], path)
 			}
 		}
+		if suffix == ".rpm" {
+			testRPMRemoval(t, matches[0])
+		}
+	}
+}
+
+// testRPMRemoval installs an rpm below a directory and removes it. rpm removes only directories that
+// belong to the package.
+func testRPMRemoval(t *testing.T, path string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, args := range [][]string{{"-i", path}, {"-e", "dnsconfigurer"}} {
+		cmd := exec.Command("rpm", append([]string{"--root", root, "--nodeps", "--noscripts"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+		out, err := exec.Command("find", root, "-path", "*/dnsconfigurer*").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		license := filepath.Join(root, "usr/share/licenses/dnsconfigurer/LICENSE")
+		if installed := args[0] == "-i"; strings.Contains(string(out), license) != installed || !installed && len(out) > 0 {
+			t.Errorf("files after rpm %s:\n%s", args[0], out)
+		}
 	}
 }
 
