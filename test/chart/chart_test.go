@@ -9,10 +9,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,7 +98,7 @@ func schemaOf(key string, value any) map[string]any {
 	if words, found := allowed[key]; found {
 		return map[string]any{"enum": words}
 	}
-	if key == "maxUnavailable" {
+	if key == "maxUnavailable" || key == "maxSurge" {
 		return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^(100|[1-9]?[0-9])%$"}
 	}
 	switch value := value.(type) {
@@ -332,6 +334,8 @@ func TestChart_Values(t *testing.T) {
 	for want, args := range map[string][]string{
 		"registry.corp.example:5000/dnsconfigurer:v9": {"--set",
 			"image.registry=registry.corp.example:5000,image.tag=v9"},
+		"registry.corp.example/mirror/dnsconfigurer:v9": {"--set",
+			"image.registry=registry.corp.example/mirror/,image.tag=v9"},
 		"registry.example/dnsconfigurer@sha256:" + strings.Repeat("a", 64): {"--set",
 			"image.tag=v9,image.digest=sha256:" + strings.Repeat("a", 64)},
 	} {
@@ -354,6 +358,14 @@ func TestChart_Values(t *testing.T) {
 		"agent.enabled=true,agent.startupTaint=NoSchedule":                                 "agent.startupTaint: ",
 		"agent.enabled=true,agent.maxUnavailable=0":                                        "agent.maxUnavailable: ",
 		"agent.enabled=true,agent.maxUnavailable=0%":                                       "agent.maxUnavailable: ",
+		"nodeCache.enabled=true,nodeCache.maxSurge=0":                                      "nodeCache.maxSurge: ",
+		"dns.config.listen={[::]:53}":                                                      "dns.config.listen: ",
+		"nodeCache.enabled=true,nodeCache.config.http=127.0.0.1:9999":                      "nodeCache.config.http: set nodeCache.http",
+		"agent.enabled=true,agent.config.sandboxDirectories={/run/a}":                      "agent.config.sandboxDirectories: set",
+		"agent.enabled=true,agent.config.startupTaint=a:NoSchedule":                        "agent.config.startupTaint: set agent.startupTaint",
+		"webhook.config.http=:80":                                                          "webhook.config.http: ",
+		"commonLabels.k8s-app=dns":                                                         "commonLabels: k8s-app: ",
+		`nodeCache.podLabels.app\.kubernetes\.io/component=x`:                              "nodeCache.podLabels: app.kubernetes.io/component: ",
 		"dns.networkPolicy.enabled=true":                                                   "dns.networkPolicy.apiServer: list",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].cidr=192.0.2.10/32": "dns.networkPolicy.apiServer: each",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].port=6443":          "dns.networkPolicy.apiServer: each",
@@ -378,6 +390,122 @@ func TestChart_Values(t *testing.T) {
 	for key, o := range render(t, "everything.yaml", "--set", "namespaceOverride=dns-system") {
 		if namespace, found := o["metadata"].(map[string]any)["namespace"]; found && namespace != "dns-system" {
 			t.Errorf("%s is in namespace %v", key, namespace)
+		}
+	}
+}
+
+// TestChart_Strings checks that values that look like numbers or like YAML are still strings: the API
+// server refuses a number as a label, as a namespace, or as an environment variable.
+func TestChart_Strings(t *testing.T) {
+	out, err := helm(t, "template", "123", chartDir, "--namespace", "456", "--kube-version", "1.36.0", "--values", "testdata/everything.yaml",
+		"--set-string", "clusterDNSAddress=fd00::,dns.goMemLimit=1000,nodeCache.goMemLimit=1000,agent.goMemLimit=1000,"+
+			"agent.relay.goMemLimit=1000,webhook.goMemLimit=1000,commonLabels.team=7,dns.podLabels.team=8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := objects(t, out)
+	for key, o := range rendered {
+		var meta struct {
+			Metadata struct {
+				Namespace any
+				Labels    map[string]any
+			}
+			Spec struct {
+				Template struct {
+					Metadata struct{ Labels map[string]any }
+					Spec     struct {
+						Containers []struct{ Env []struct{ Value any } }
+					}
+				}
+			}
+		}
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, &meta); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		values := slices.Concat(slices.Collect(maps.Values(meta.Metadata.Labels)), slices.Collect(maps.Values(meta.Spec.Template.Metadata.Labels)),
+			[]any{meta.Metadata.Namespace})
+		for _, c := range meta.Spec.Template.Spec.Containers {
+			for _, e := range c.Env {
+				values = append(values, e.Value)
+			}
+		}
+		for _, value := range values {
+			if _, ok := value.(string); value != nil && !ok {
+				t.Errorf("%s has the value %v of type %T, want a string", key, value, value)
+			}
+		}
+	}
+	if got := at(rendered["Service kube-dns"], "spec", "clusterIP"); got != "fd00::" {
+		t.Errorf("clusterIP %v, want fd00::", got)
+	}
+	if got := at(rendered["Deployment 123-dnsconfigurer-dns"], "spec", "template", "metadata", "labels", "team"); got != "8" {
+		t.Errorf("label of pods %v, want that of podLabels", got)
+	}
+}
+
+// emptyKeys returns the paths of the values that are empty, such as imagePullSecrets.
+func emptyKeys(path string, value any) (keys []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for k, v := range value {
+			keys = append(keys, emptyKeys(strings.TrimPrefix(path+"."+k, "."), v)...)
+		}
+		if len(value) > 0 {
+			return keys
+		}
+	case []any:
+		if len(value) > 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return []string{path}
+}
+
+// TestChart_Null checks values of a key without anything below it, which is null: what is left of
+// "config:" when its fields are comments.
+func TestChart_Null(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	keys := emptyKeys("", values)
+	if len(keys) < 30 {
+		t.Errorf("only %d empty values: %q", len(keys), keys)
+	}
+	const all = "nodeCache.enabled=true,agent.enabled=true,webhook.enabled=true,policies.enabled=true"
+	want := render(t, "", "--set", all)
+	got := render(t, "", "--set", all+","+strings.Join(keys, "=null,")+"=null")
+	for key := range want {
+		if diff := difference(t, want[key], got[key]); diff != "" {
+			t.Errorf("%s (-empty +null):\n%s", key, diff)
+		}
+	}
+}
+
+// TestChart_NodeCacheProbes checks that the probes query the address of the node cache's pages.
+func TestChart_NodeCacheProbes(t *testing.T) {
+	for http, want := range map[string]any{
+		"127.0.0.1:9353": "127.0.0.1",
+		"[::1]:9353":     "::1",
+		":9353":          "127.0.0.1",
+		"[::]:9353":      "127.0.0.1",
+	} {
+		o := render(t, "", "--set", "nodeCache.enabled=true", "--set-string", "nodeCache.http="+http)["DaemonSet dnsconfigurer-node-cache"]
+		container := at(o, "spec", "template", "spec", "containers").([]any)[0].(map[string]any)
+		for _, probe := range []string{"readinessProbe", "livenessProbe"} {
+			if got := at(container, probe, "httpGet", "host"); got != want || at(container, probe, "httpGet", "port") != 9353.0 {
+				t.Errorf("nodeCache.http %q: %s %v, want host %s", http, probe, container[probe], want)
+			}
 		}
 	}
 }

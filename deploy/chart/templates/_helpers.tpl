@@ -18,26 +18,30 @@
 
 {{- /* The labels of a component's pods that never change: selectors are immutable. */}}
 {{- define "dnsconfigurer.selector" -}}
-app.kubernetes.io/name: {{ include "dnsconfigurer.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "dnsconfigurer.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "dnsconfigurer.labels" -}}
-{{ include "dnsconfigurer.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: dnsconfigurer
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
+{{- $selector := include "dnsconfigurer.selector" . | fromYaml }}
+{{- $labels := dict
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/part-of" "dnsconfigurer"
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_")) }}
+{{- mergeOverwrite $labels (default dict .root.Values.commonLabels) $selector | toYaml }}
 {{- end }}
+
+{{- /* The labels of a component's pods, with .values.podLabels. */}}
+{{- define "dnsconfigurer.podLabels" -}}
+{{- mergeOverwrite (include "dnsconfigurer.labels" . | fromYaml) (default dict .values.podLabels) | toYaml }}
 {{- end }}
 
 {{- define "dnsconfigurer.image" -}}
 {{- $repository := .Values.image.repository }}
 {{- with .Values.image.registry }}
-{{- $repository = printf "%s/%s" . (regexReplaceAll "^[^/]*[.:][^/]*/" $repository "") }}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^[^/]*[.:][^/]*/" $repository "") }}
 {{- end }}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" $repository .Values.image.digest }}
@@ -73,7 +77,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: DNSConfiguration
-{{ mergeOverwrite $config (deepCopy .Values.dns.config) | toYaml }}
+{{ mergeOverwrite $config (deepCopy (default dict .Values.dns.config)) | toYaml }}
 {{- end }}
 
 {{- /* The NodeCacheConfiguration: the chart's fields, then those of the values. */}}
@@ -87,7 +91,7 @@ kind: DNSConfiguration
   "logFormat" "json" }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: NodeCacheConfiguration
-{{ mergeOverwrite $config (deepCopy .Values.nodeCache.config) | toYaml }}
+{{ mergeOverwrite $config (deepCopy (default dict .Values.nodeCache.config)) | toYaml }}
 {{- end }}
 
 {{- define "dnsconfigurer.agent.serviceAccount" -}}
@@ -96,7 +100,7 @@ kind: NodeCacheConfiguration
 
 {{- /* The kubelet's configuration that the agent reads: a file and a directory. */}}
 {{- define "dnsconfigurer.agent.kubelet" -}}
-{{- if not .Values.agent.config.inferNodeFacts }}
+{{- if not (default dict .Values.agent.config).inferNodeFacts }}
 file: {{ .Values.agent.kubeletConfig | quote }}
 directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- end }}
@@ -106,7 +110,7 @@ directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- define "dnsconfigurer.agent.config" -}}
 {{- $node := dict }}
 {{- $kubelet := include "dnsconfigurer.agent.kubelet" . | fromYaml }}
-{{- if .Values.agent.config.inferNodeFacts }}
+{{- if (default dict .Values.agent.config).inferNodeFacts }}
 {{- $_ := set $node "resolvConf" .Values.agent.resolvConf }}
 {{- else if or $kubelet.file $kubelet.directory }}
 {{- with $kubelet.file }}{{ $_ := set $node "kubeletConfig" . }}{{ end }}
@@ -135,7 +139,7 @@ directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
-{{ mergeOverwrite $config (deepCopy .Values.agent.config) | toYaml }}
+{{ mergeOverwrite $config (deepCopy (default dict .Values.agent.config)) | toYaml }}
 {{- end }}
 
 {{- /* The pods of the agent and of its relay. */}}
@@ -226,7 +230,7 @@ prometheus.io/port: {{ .port | quote }}
 {{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: WebhookConfiguration
-{{ mergeOverwrite $config (deepCopy .Values.webhook.config) | toYaml }}
+{{ mergeOverwrite $config (deepCopy (default dict .Values.webhook.config)) | toYaml }}
 {{- end }}
 
 {{- /* Regular expressions for IP addresses. The servers check the details of IPv6. */}}
@@ -248,6 +252,9 @@ kind: WebhookConfiguration
 {{- if not (regexMatch $listen .) }}
 {{- fail (printf "nodeCache.listen: %q: want an address with its port, such as 169.254.20.10:53 or [fd00::10]:53" .) }}
 {{- end }}
+{{- end }}
+{{- if has (toString .Values.nodeCache.maxSurge) (list "0" "0%") }}
+{{- fail (printf "nodeCache.maxSurge: %q: want at least 1 or 1%%: a new instance starts before the old one stops" (toString .Values.nodeCache.maxSurge)) }}
 {{- end }}
 {{- if not (regexMatch ":[0-9]+$" .Values.nodeCache.http) }}
 {{- fail (printf "nodeCache.http: %q: want an address with its port, such as 127.0.0.1:9353: the probes need it" .Values.nodeCache.http) }}
@@ -274,9 +281,8 @@ kind: WebhookConfiguration
 {{- if has (toString .Values.agent.maxUnavailable) (list "0" "0%") }}
 {{- fail (printf "agent.maxUnavailable: %q: want at least 1 or 1%%: Kubernetes refuses a DaemonSet that cannot replace a pod" (toString .Values.agent.maxUnavailable)) }}
 {{- end }}
-{{- if .Values.agent.config.startupTaint }}
-{{- fail "agent.config.startupTaint: set agent.startupTaint, which also gives the agent the rights and the toleration that it needs" }}
-{{- end }}
+{{- include "dnsconfigurer.config.validate" . }}
+{{- include "dnsconfigurer.labels.validate" . }}
 {{- range .Values.policies.allowedOverrides }}
 {{- if not (has . (list "Default" "ClusterFirst" "ClusterFirstWithHostNet" "None")) }}
 {{- fail (printf "policies.allowedOverrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None" .) }}
@@ -289,6 +295,53 @@ kind: WebhookConfiguration
 {{- end }}
 {{- if .Values.webhook.enabled }}
 {{- include "dnsconfigurer.webhook.validate" .Values.webhook }}
+{{- end }}
+{{- end }}
+
+{{- /* Fields of "config" that other objects depend on. */}}
+{{- define "dnsconfigurer.config.validate" -}}
+{{- range $component, $fields := dict
+  "dns" (dict
+    "listen" "the Service and the NetworkPolicy lead to port 1053"
+    "http" "the probes and the NetworkPolicy have port 9153")
+  "nodeCache" (dict
+    "listen" "set nodeCache.listen, which the agent uses, too"
+    "interface" "set nodeCache.interface"
+    "http" "set nodeCache.http, which the probes use, too")
+  "agent" (dict
+    "listen" "the relay has the chart's socket"
+    "http" "the probes have port 9351"
+    "sandboxDirectories" "set agent.sandboxDirectories, which are mounted, too"
+    "manifests" "set agent.manifests, which is mounted, too"
+    "startupTaint" "set agent.startupTaint, which also gives the agent the rights and the toleration that it needs")
+  "webhook" (dict
+    "listen" "the Service leads to port 8443"
+    "http" "the probes have port 9153") }}
+{{- range $field, $reason := $fields }}
+{{- if hasKey (default dict (index $.Values $component).config) $field }}
+{{- fail (printf "%s.config.%s: %s" $component $field $reason) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Labels by which pods are selected. */}}
+{{- define "dnsconfigurer.labels.validate" -}}
+{{- $selector := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{- $dns := append $selector "k8s-app" }}
+{{- range list
+  (list "commonLabels" (default dict .Values.commonLabels) $dns)
+  (list "dns.podLabels" (default dict .Values.dns.podLabels) $dns)
+  (list "nodeCache.podLabels" (default dict .Values.nodeCache.podLabels) $selector)
+  (list "agent.podLabels" (default dict .Values.agent.podLabels) $selector)
+  (list "webhook.podLabels" (default dict .Values.webhook.podLabels) $selector) }}
+{{- $value := index . 0 }}
+{{- $labels := index . 1 }}
+{{- range index . 2 }}
+{{- if hasKey $labels . }}
+{{- fail (printf "%s: %s: the chart selects pods by this label" $value .) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
