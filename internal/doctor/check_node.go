@@ -57,7 +57,7 @@ func findNodeCacheMissing(v *view) (hits []hit) {
 					"clusterDNS is %s, and no DaemonSet is a node cache",
 					a,
 				),
-				evidence: []string{"clusterDNS: " + a.String(), "no DaemonSet node-local-dns or dnsconfigurer-node-cache"},
+				evidence: []string{"clusterDNS: " + a.String(), "no DaemonSet of NodeLocal DNSCache or of dnsconfigurer"},
 			})
 		}
 	}

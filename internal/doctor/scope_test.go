@@ -285,6 +285,10 @@ func TestDocumentation(t *testing.T) {
 // TestIsNodeCache: a DaemonSet counts as a node cache only if its pods can have the address of one.
 func TestIsNodeCache(t *testing.T) {
 	own := map[string]string{"app.kubernetes.io/name": "dnsconfigurer-node-cache"}
+	ofChart := func(component string) map[string]string {
+		return map[string]string{"app.kubernetes.io/name": "dnsconfigurer", "app.kubernetes.io/part-of": "dnsconfigurer",
+			"app.kubernetes.io/component": component}
+	}
 	for _, tt := range []struct {
 		namespace, name string
 		labels          map[string]string
@@ -294,6 +298,8 @@ func TestIsNodeCache(t *testing.T) {
 		{"kube-system", "node-local-dns", nil, true, true},
 		{"kube-system", "nodelocaldns", map[string]string{"k8s-app": "node-local-dns"}, true, true},
 		{"dns", "node-cache", own, true, true},
+		{"dns", "a-dnsconfigurer-node-cache", ofChart("node-cache"), true, true},
+		{"dns", "a-dnsconfigurer-agent", ofChart("agent"), true, false},
 		{"shop", "node-local-dns", nil, false, false},
 		{"shop", "cache", own, false, false},
 		{"kube-system", "kube-proxy", nil, true, false},

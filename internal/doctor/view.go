@@ -218,12 +218,14 @@ func (v *view) corefileDomain() string {
 // isNodeCache reports whether d is a DNS cache on each node. A cache has the node's network, where
 // it adds its address; a DaemonSet of the same name without it cannot be reached there. Its
 // namespace does not matter: charts install it into any, and only privileged ones permit hostNetwork.
+// Nor does the name of the project's own, which the Helm chart derives from its release.
 func isNodeCache(d *appsv1.DaemonSet) bool {
 	const upstream, own = "node-local-dns", "dnsconfigurer-node-cache"
 	if !d.Spec.Template.Spec.HostNetwork {
 		return false
 	}
-	return d.Labels["k8s-app"] == upstream || d.Name == upstream || d.Labels["app.kubernetes.io/name"] == own
+	ofChart := d.Labels["app.kubernetes.io/part-of"] == "dnsconfigurer" && d.Labels["app.kubernetes.io/component"] == "node-cache"
+	return d.Labels["k8s-app"] == upstream || d.Name == upstream || d.Labels["app.kubernetes.io/name"] == own || ofChart
 }
 
 // serviceDomain returns the domain of a Service's name, without final dot.
