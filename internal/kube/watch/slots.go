@@ -16,20 +16,21 @@ var errNoSlot = errors.New("waiting for the requests of other pods")
 
 // slots limits how many requests are processed at the same time, and shares them between the
 // namespaces: the author of many large pods does not delay the pods of others. A slot that becomes
-// free goes to the namespace with the fewest slots, and of several such to the one that has waited
-// longest.
+// free goes to the namespace with the fewest slots. Several such take turns, however many requests
+// each of them has: a tenant may have many namespaces.
 type slots struct {
 	share int // most slots of a namespace; fewer than all, so that there is one for another
 
 	mu      sync.Mutex
 	free    int
 	held    map[string]int // by namespace
-	waiting []*waiter      // in the order of their arrival
+	waiting []*queue       // one for a namespace, in the order of their turns
 }
 
-type waiter struct {
+// queue is the requests of a namespace that wait, in the order of their arrival. It is not empty.
+type queue struct {
 	namespace string
-	granted   chan struct{} // closed when the waiter has a slot
+	requests  []chan struct{} // closed when the request has a slot
 }
 
 func newSlots(n, share int) *slots { return &slots{share: share, free: n, held: map[string]int{}} }
@@ -37,29 +38,58 @@ func newSlots(n, share int) *slots { return &slots{share: share, free: n, held: 
 // acquire returns when namespace has a slot, which release gives back. It returns an error that wraps
 // errNoSlot and that of ctx if ctx ends before.
 func (s *slots) acquire(ctx context.Context, namespace string) (release func(), err error) {
-	w := &waiter{namespace, make(chan struct{})}
-	s.mu.Lock()
-	s.waiting = append(s.waiting, w)
-	s.grantLocked()
-	s.mu.Unlock()
+	granted := s.enqueue(namespace)
 	release = func() { s.release(namespace) }
 	select {
-	case <-w.granted:
+	case <-granted:
 		if ctx.Err() == nil {
 			return release, nil
 		}
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	i := slices.Index(s.waiting, w)
-	if i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
-	s.mu.Unlock()
-	if i < 0 { // granted, at the end of ctx
+	if !s.withdraw(namespace, granted) { // granted, at the end of ctx
 		release()
 	}
 	return nil, fmt.Errorf("%w: %w", errNoSlot, ctx.Err())
+}
+
+// enqueue adds a request. The channel is closed when it has a slot.
+func (s *slots) enqueue(namespace string) (granted chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.indexLocked(namespace)
+	if i < 0 {
+		i = len(s.waiting)
+		s.waiting = append(s.waiting, &queue{namespace: namespace})
+	}
+	granted = make(chan struct{})
+	s.waiting[i].requests = append(s.waiting[i].requests, granted)
+	s.grantLocked()
+	return granted
+}
+
+// withdraw removes a request, and reports whether it was still waiting.
+func (s *slots) withdraw(namespace string, granted chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.indexLocked(namespace)
+	if i < 0 {
+		return false
+	}
+	q := s.waiting[i]
+	at := slices.Index(q.requests, granted)
+	if at < 0 {
+		return false
+	}
+	if q.requests = slices.Delete(q.requests, at, at+1); len(q.requests) == 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	return true
+}
+
+// indexLocked returns the index of the queue of namespace, -1 if there is none.
+func (s *slots) indexLocked(namespace string) int {
+	return slices.IndexFunc(s.waiting, func(q *queue) bool { return q.namespace == namespace })
 }
 
 func (s *slots) release(namespace string) {
@@ -76,8 +106,8 @@ func (s *slots) release(namespace string) {
 func (s *slots) grantLocked() {
 	for s.free > 0 {
 		next := -1
-		for i, w := range s.waiting {
-			held := s.held[w.namespace]
+		for i, q := range s.waiting {
+			held := s.held[q.namespace]
 			if held < s.share && (next < 0 || held < s.held[s.waiting[next].namespace]) {
 				next = i
 			}
@@ -85,10 +115,13 @@ func (s *slots) grantLocked() {
 		if next < 0 {
 			return
 		}
-		w := s.waiting[next]
+		q := s.waiting[next]
 		s.waiting = slices.Delete(s.waiting, next, next+1)
 		s.free--
-		s.held[w.namespace]++
-		close(w.granted)
+		s.held[q.namespace]++
+		close(q.requests[0])
+		if q.requests = q.requests[1:]; len(q.requests) > 0 {
+			s.waiting = append(s.waiting, q) // its next turn is after those of all others
+		}
 	}
 }

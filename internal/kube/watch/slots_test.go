@@ -6,6 +6,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestSlots_Share: a namespace does not get all slots, and a slot that becomes free goes to the
-// namespace with the fewest, then to the first that waits.
+// namespace with the fewest, then to the one whose turn it is.
 func TestSlots_Share(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(3, 2)
@@ -55,6 +56,44 @@ func TestSlots_Share(t *testing.T) {
 		if s.free != 3 || len(s.held) != 0 || len(s.waiting) != 0 {
 			t.Errorf("%d slots are free, %v are held, %d wait", s.free, s.held, len(s.waiting))
 		}
+	})
+}
+
+// TestSlots_ManyNamespaces: a tenant with many namespaces has all slots, and requests without end. The
+// request of another namespace waits for one of each of these namespaces, and for no second one.
+func TestSlots_ManyNamespaces(t *testing.T) {
+	const namespaces, n = 20, 5
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(n, n-1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range namespaces {
+			for range n {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						release, err := s.acquire(ctx, fmt.Sprint("hostile", i))
+						if err != nil {
+							return
+						}
+						time.Sleep(time.Second)
+						release()
+					}
+				})
+			}
+		}
+		time.Sleep(time.Minute + time.Second/2) // in the middle of requests
+		began := time.Now()
+		release, err := s.acquire(ctx, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const most = namespaces/n + 1 // and those in progress
+		if waited := time.Since(began); waited > most*time.Second {
+			t.Errorf("waited %v, want at most %d requests of a second", waited, most)
+		}
+		release()
+		cancel()
+		all.Wait()
 	})
 }
 
