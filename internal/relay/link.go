@@ -179,7 +179,7 @@ func (l *link) sendLocked(e sandboxevent.Event) {
 
 // ask queues e and waits until the agent has acknowledged it.
 func (l *link) ask(ctx context.Context, e sandboxevent.Event) result {
-	wait, reason := l.enqueue(e)
+	wait, reason := l.enqueue(&e)
 	if wait == nil {
 		return reason
 	}
@@ -198,22 +198,23 @@ func (l *link) ask(ctx context.Context, e sandboxevent.Event) result {
 	return timedOut
 }
 
-// enqueue queues e with a sequence number. It returns the channel of the result, or why there
-// is none.
-func (l *link) enqueue(e sandboxevent.Event) (wait chan result, reason result) {
+// enqueue sets the sequence number of e and queues it. It returns the channel of the result, or why
+// there is none.
+func (l *link) enqueue(e *sandboxevent.Event) (wait chan result, reason result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
 		return nil, disconnected
 	}
 	l.sequence++
-	e.Sequence, e.Deadline = l.sequence, time.Now().Add(askTimeout)
+	e.Sequence = l.sequence
+	e.ExpireAfter(askTimeout)
 	if l.slow {
 		e.First = false // the container may run before the agent reads the event
-		l.sendLocked(e)
+		l.sendLocked(*e)
 		return nil, notWaited
 	}
-	l.sendLocked(e)
+	l.sendLocked(*e)
 	wait = make(chan result, 1)
 	l.waiting[e.Sequence] = wait
 	return wait, ""

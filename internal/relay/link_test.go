@@ -221,6 +221,25 @@ func TestPlugin_ManyAnnotations(t *testing.T) {
 	}
 }
 
+// TestLink_Late: a container that has stopped waiting for the agent leaves nothing behind, although the
+// agent does not reply.
+func TestLink_Late(t *testing.T) {
+	p, l := newRelay(t)
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if got := p.link.ask(ended, sandboxevent.Event{Kind: sandboxevent.Creating}); got != timedOut {
+		t.Errorf("got %s, want %s", got, timedOut)
+	}
+	a.next(t, sandboxevent.Creating)
+	p.link.mu.Lock()
+	defer p.link.mu.Unlock()
+	if n := len(p.link.waiting); n > 0 {
+		t.Errorf("%d containers still wait", n)
+	}
+}
+
 func isSlow(l *link) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -249,20 +249,29 @@ func TestApplier_Running(t *testing.T) {
 }
 
 // TestApplier_Deadline: a file that the agent reads after the runtime has stopped waiting may have
-// been written by the pod. Its text neither is replaced in mode Force nor shows node facts.
+// been written by the pod. Its text neither is replaced in mode Force nor shows node facts, also if
+// the node's clock was set back meanwhile.
 func TestApplier_Deadline(t *testing.T) {
 	for name, c := range map[string]struct {
-		wait time.Duration
-		want cri.Outcome
-	}{"before": {time.Hour, cri.Edited}, "after": {-time.Hour, cri.FactsMismatch}} {
+		wait    time.Duration
+		setBack time.Duration
+		want    cri.Outcome
+	}{
+		"before":                 {wait: time.Hour, want: cri.Edited},
+		"after":                  {wait: -time.Hour, want: cri.FactsMismatch},
+		"after, on a set clock":  {wait: -time.Second, setBack: time.Hour, want: cri.FactsMismatch},
+		"before, on a set clock": {wait: time.Hour, setBack: -2 * time.Hour, want: cri.Edited},
+	} {
 		a := newApplierTest(t)
 		a.settings.Hook.Mode = cri.Force
 		observed := 0
 		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
 		a.write(ownText)
 		a.start()
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: true,
-			Deadline: time.Now().Add(c.wait)})
+		e := sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
+		e.ExpireAfter(c.wait)
+		e.Deadline = e.Deadline.Add(c.setBack)
+		a.Handle(a.ctx, e)
 		if r := a.want(c.want); (observed == 1) != (r.Outcome == cri.Edited) {
 			t.Errorf("%s: observed %d times", name, observed)
 		}

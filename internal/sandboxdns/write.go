@@ -20,8 +20,8 @@ import (
 // touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
 const touchDelay = 5 * time.Millisecond
 
-// create writes the file of s before a container is created, if the pod is known. After the
-// deadline of e the container may have written the file.
+// create writes the file of s before a container is created, if the pod is known. When e has
+// expired, the container may have written the file.
 func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 	first := e.First
 	if first {
 		s.original = a.digest(s)
-		if !e.Deadline.IsZero() && time.Now().After(e.Deadline) {
+		if e.HasExpired() {
 			s.original, first = [sha256.Size]byte{}, false
 		}
 	}

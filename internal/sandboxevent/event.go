@@ -56,8 +56,27 @@ type Event struct {
 	First bool `json:"first,omitempty"`
 
 	// Deadline is when the runtime stops waiting, for Creating: the container may run and write
-	// the file from then on. Zero: not known.
-	Deadline time.Time `json:"deadline,omitzero"`
+	// the file from then on. Zero: not known. Expires is the same by the clock of uptime, which
+	// cannot be set; older relays do not send it.
+	Deadline time.Time     `json:"deadline,omitzero"`
+	Expires  time.Duration `json:"expires,omitempty"`
+}
+
+// ExpireAfter sets Deadline and Expires.
+func (e *Event) ExpireAfter(d time.Duration) {
+	e.Deadline = time.Now().Add(d)
+	if up := uptime(); up > 0 {
+		e.Expires = up + d
+	}
+}
+
+// HasExpired reports whether the runtime has stopped waiting. The time that the event took from the
+// relay counts.
+func (e *Event) HasExpired() bool {
+	if up := uptime(); up > 0 && e.Expires > 0 {
+		return up > e.Expires
+	}
+	return !e.Deadline.IsZero() && time.Now().After(e.Deadline)
 }
 
 // Sandbox describes a sandbox as NRI does.

@@ -144,7 +144,7 @@ var imports = map[string][]string{
 		"pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus"},
 	"internal/relay": {"std", "internal/daemon", "internal/sandboxevent",
 		"github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub", "github.com/prometheus/client_golang/prometheus"},
-	"internal/sandboxevent": {"std", "internal/excerpt"},
+	"internal/sandboxevent": {"std", "internal/excerpt", "golang.org/x/sys/unix"},
 	"internal/sandboxfile":  {"std", "golang.org/x/sys/unix"},
 	"internal/clusterdns": {"std", "internal/config", "internal/daemon", "internal/forward",
 		"internal/kube/client", "internal/kube/zonesync", "internal/multierr",
