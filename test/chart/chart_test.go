@@ -426,8 +426,8 @@ func TestChart_Strings(t *testing.T) {
 		if err := yaml.Unmarshal(text, &meta); err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
-		values := slices.Concat(slices.Collect(maps.Values(meta.Metadata.Labels)), slices.Collect(maps.Values(meta.Spec.Template.Metadata.Labels)),
-			[]any{meta.Metadata.Namespace})
+		values := slices.AppendSeq([]any{meta.Metadata.Namespace}, maps.Values(meta.Metadata.Labels))
+		values = slices.AppendSeq(values, maps.Values(meta.Spec.Template.Metadata.Labels))
 		for _, c := range meta.Spec.Template.Spec.Containers {
 			for _, e := range c.Env {
 				values = append(values, e.Value)
