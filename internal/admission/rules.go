@@ -169,7 +169,7 @@ func (c *check) field(field string) string {
 }
 
 // checkDNSPolicy applies rule V1: the API server accepts four policies (validation.go,
-// validateDNSPolicy), also when the annotation sets another one. It accepts the fifth where
+// validateDNSPolicy), even when the annotation sets another one. It accepts the fifth where
 // an admission policy converts it to the annotation.
 func (c *check) checkDNSPolicy() {
 	field := c.o.ofPod("spec.dnsPolicy")

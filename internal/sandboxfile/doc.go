@@ -8,7 +8,7 @@
 // it would not be seen by running containers, so the text is replaced in place, by one write of
 // at most one page:
 //
-//   - The kernel copies a page as a whole or not at all, also if the process is killed or the
+//   - The kernel copies a page as a whole or not at all, even if the process is killed or the
 //     disk is full. The file is never truncated and never shrinks.
 //   - The size is a multiple of 512 from the first write on, so that a reader during a write
 //     finds neither an empty file nor the end of an older text.

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	readyPoll   = time.Second // between two looks at Ready, which costs nothing
-	recheck     = time.Minute // without the taint: a Node that is created anew has it again
+	readyPoll   = time.Second // between two calls of Ready, which are cheap
+	recheck     = time.Minute // without the taint: a Node that is created again has it again
 	firstRetry  = time.Second
 	lastRetry   = time.Minute
 	callTimeout = 10 * time.Second

@@ -22,7 +22,7 @@ import (
 // let one pod take the share of all.
 type budget struct {
 	limit       int64
-	clientLimit int64 // the units that one client may hold, also if more are free
+	clientLimit int64 // the units that one client may hold, even if more are free
 
 	mu      sync.Mutex
 	used    int64

@@ -72,7 +72,7 @@ const waveSize = 3
 // suffices for several waves, even if the servers of one domain do not answer.
 const waveTime = time.Second
 
-// walk tries the candidates of a search list:
+// walk is one expansion: it tries the candidates of a search list:
 //
 //   - the first one that is found is the result;
 //   - NODATA is passed over and remembered: glibc does so, and the name of a namespace, an

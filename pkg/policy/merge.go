@@ -169,7 +169,7 @@ func (x *keyIndex) add(key string) {
 	x.keys = append(x.keys, key)
 }
 
-// reindex makes the map anew, for n keys.
+// reindex makes a new map of the keys, with capacity for n.
 func (x *keyIndex) reindex(n int) {
 	x.indexes = make(map[string]int, n)
 	for i, k := range x.keys {
