@@ -96,8 +96,8 @@ type AutopathConfiguration struct {
 	// "ap.k8s.io".
 	Suffix string `json:"suffix,omitempty"`
 
-	// ClusterDNSFallback adds a cluster DNS server after the first server. The price: musl
-	// queries all servers at once, which doubles its queries.
+	// ClusterDNSFallback adds a cluster DNS server after the first server. It doubles the
+	// queries of musl, which queries all servers at once.
 	ClusterDNSFallback bool `json:"clusterDNSFallback,omitempty"`
 }
 
@@ -179,12 +179,12 @@ type DNSConfiguration struct {
 	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty"`
 
-	// AutopathSuffix is the autopath domain: names below it are expanded. The same as on
-	// the nodes. Empty: "ap.k8s.io".
+	// AutopathSuffix is the autopath domain: names below it are expanded. It must be the
+	// same on the nodes. Empty: "ap.k8s.io".
 	AutopathSuffix string `json:"autopathSuffix,omitempty"`
 
 	// EDNSOption is the code of the EDNS0 option in which node caches send a search list,
-	// 65001 to 65534. The same as on the nodes. 0: 65313.
+	// 65001 to 65534. It must be the same on the nodes. 0: 65313.
 	EDNSOption uint16 `json:"ednsOption,omitempty"`
 
 	// AutopathService is the Service of the node caches, NAMESPACE/NAME. Its endpoints may
@@ -241,8 +241,8 @@ type DNSLimits struct {
 type DNSLocalNames struct {
 	// SpecialUse is false if names for special use are forwarded: localhost, invalid, test,
 	// onion and home.arpa (RFC 6761), and the reverse names of loopback, link-local and
-	// documentation addresses (RFC 6303). Stub domains win over zones that are not longer.
-	// Absent: true.
+	// documentation addresses (RFC 6303). A stub domain wins over such a zone unless the
+	// zone's name is longer. Absent: true.
 	SpecialUse *bool `json:"specialUse,omitempty"`
 
 	// PrivateReverse is true if reverse names of private addresses that are not in the

@@ -49,8 +49,8 @@ type AgentConfiguration struct {
 	StartupTaint string `json:"startupTaint,omitempty"`
 
 	// InferNodeFacts takes clusterDNS and clusterDomain from the DNS configurations that the
-	// kubelet gives to pods, for nodes whose kubelet has no readable file, and resolvConf,
-	// too, if node does not set it: /etc/resolv.conf or the uplink file of systemd-resolved.
+	// kubelet gives to pods, for nodes whose kubelet has no readable file. If node does not
+	// set resolvConf, it is /etc/resolv.conf or the uplink file of systemd-resolved.
 	// Two pods that start one after the other must agree; until then no file is written. The
 	// fields kubeletConfig, kubeletConfigDir, clusterDNS and clusterDomain of node, and mode
 	// "Force", cannot be combined with it.

@@ -30,9 +30,9 @@ type ShimConfiguration struct {
 	Mode string `json:"mode,omitempty"`
 
 	// OnUnknownPod says what happens if a pod cannot be looked up. "Passthrough": its request
-	// passes with the kubelet's DNS. "Fail": its request fails, and the kubelet tries again;
-	// static pods pass. Empty: "Fail" in mode Force with a kubeconfig, where the kubelet's DNS
-	// is wrong, otherwise "Passthrough".
+	// is forwarded with the kubelet's DNS. "Fail": its request fails, and the kubelet tries
+	// again; requests of static pods are forwarded even so. Empty: "Fail" in mode Force with a
+	// kubeconfig, where the kubelet's DNS is wrong, otherwise "Passthrough".
 	OnUnknownPod string `json:"onUnknownPod,omitempty"`
 
 	// LookupTimeout limits the lookup of a pod, and so the delay of its start: "100ms" to
