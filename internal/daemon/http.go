@@ -29,6 +29,15 @@ type HTTP struct {
 	Ready func() (details []string, err error)
 }
 
+// Limits of a request and of its connection. The clients read pages of some 50 kB, and send no bodies.
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second
+	replyTimeout   = 30 * time.Second // from the end of the header
+	idleTimeout    = 2 * time.Minute  // longer than the usual intervals of Prometheus, up to a minute
+	maxHeaderBytes = 16 << 10
+)
+
 // ListenHTTP opens the socket for [HTTP.Serve].
 func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -41,7 +50,7 @@ func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves until ctx ends. It closes l.
+// Serve serves until ctx ends, with a bounded number of connections. It closes l.
 func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{}))
@@ -50,10 +59,13 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	mux.Handle("GET /{$}", &statuspage.Page{
 		Metrics: h.Metrics, Ready: h.Ready, Problems: statuspage.ProblemsOf(h.Log), Started: time.Now(),
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{
+		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
+	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(&limitedListener{Listener: l}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics and health: %w", err)
 	}
 	return nil

@@ -1,0 +1,169 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// pipeListener accepts connections in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { close(l.closed); return nil }
+func (l *pipeListener) Addr() net.Addr { return new(net.TCPAddr) }
+
+// pipeConn is a connection of a client with an address.
+type pipeConn struct {
+	net.Conn
+	client netip.Addr
+	closed func() // called when the server closes it
+}
+
+func (c pipeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.client, 40000))
+}
+
+func (c pipeConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// connect opens a connection of client i and returns the client's end.
+func (l *pipeListener) connect(i int, closed func()) net.Conn {
+	server, client := net.Pipe()
+	l.conns <- pipeConn{server, netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), closed}
+	return client
+}
+
+// isOpen reports whether the other end of a connection is open: a read waits.
+func isOpen(c net.Conn) bool {
+	c.SetReadDeadline(time.Now().Add(time.Nanosecond))
+	_, err := c.Read(make([]byte, 1))
+	return !errors.Is(err, io.EOF)
+}
+
+// TestLimitedListener: each new connection is accepted. At the limit of a client it replaces the
+// client's oldest connection, at the limit of all the oldest one of the client with the most.
+func TestLimitedListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes := newPipeListener()
+		l := &limitedListener{Listener: pipes}
+		var accepted []net.Conn
+		open := func(client int) net.Conn {
+			t.Helper()
+			ends := make(chan net.Conn, 1)
+			go func() { ends <- pipes.connect(client, func() {}) }()
+			c, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			accepted = append(accepted, c)
+			return <-ends
+		}
+		var greedy []net.Conn
+		modest := open(1)
+		for range maxHTTPClientConnections {
+			greedy = append(greedy, open(2))
+		}
+		if !isOpen(greedy[0]) {
+			t.Fatal("closed at the limit")
+		}
+		greedy = append(greedy, open(2))
+		if isOpen(greedy[0]) || !isOpen(greedy[1]) || !isOpen(modest) {
+			t.Errorf("above the limit of a client: open are %t, %t and %t of another one, want the second and that",
+				isOpen(greedy[0]), isOpen(greedy[1]), isOpen(modest))
+		}
+		for client := 100; len(l.open) < maxHTTPConnections; client++ {
+			open(client)
+		}
+		if !isOpen(greedy[1]) {
+			t.Fatal("closed at the limit of all")
+		}
+		last := open(3)
+		if isOpen(greedy[1]) || !isOpen(greedy[2]) || !isOpen(modest) || !isOpen(last) {
+			t.Errorf("above the limit of all: open are %t, %t and %t, %t of others, want all but the first",
+				isOpen(greedy[1]), isOpen(greedy[2]), isOpen(modest), isOpen(last))
+		}
+		for _, c := range accepted {
+			c.Close()
+		}
+		if len(l.open) != 0 {
+			t.Errorf("%d connections are counted after all are closed", len(l.open))
+		}
+	})
+}
+
+// TestHTTP_Timeouts: a connection that sends no request, does not read its reply or is idle is closed.
+func TestHTTP_Timeouts(t *testing.T) {
+	const request = "GET /livez HTTP/1.1\r\nHost: x\r\n"
+	for _, tt := range []struct {
+		name string
+		send string
+		read bool // the reply
+		want time.Duration
+	}{
+		{"no request", "", false, headerTimeout},
+		{"half a request", request, false, headerTimeout},
+		{"no body", request + "Content-Length: 1\r\n\r\n", true, requestTimeout},
+		{"unread reply", request + "\r\n", false, replyTimeout},
+		{"idle", request + "\r\n", true, idleTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pipes := newPipeListener()
+				ended := make(chan error, 1)
+				h := HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+				ctx, stop := context.WithCancel(t.Context())
+				go func() { ended <- h.Serve(ctx, pipes) }()
+				begin, closed := time.Now(), make(chan time.Time, 2) // the server may close it twice
+				c := pipes.connect(1, func() { closed <- time.Now() })
+				if _, err := io.WriteString(c, tt.send); err != nil {
+					t.Fatal(err)
+				}
+				if tt.read {
+					reply, err := http.ReadResponse(bufio.NewReader(c), nil)
+					if err != nil || reply.StatusCode != http.StatusOK {
+						t.Fatalf("got %v, %v", reply, err)
+					}
+				}
+				if took := (<-closed).Sub(begin); took != tt.want {
+					t.Errorf("closed after %v, want %v", took, tt.want)
+				}
+				c.Close()
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
