@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,7 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestStreams_Eviction: a new connection never closes one with a pending query, and of the
@@ -70,7 +74,7 @@ func TestStreams_Eviction(t *testing.T) {
 	})
 }
 
-// TestStreams_MaxConnections has both sides of the configured limit.
+// TestStreams_MaxConnections has both sides of the configured limit. The gauge follows.
 func TestStreams_MaxConnections(t *testing.T) {
 	s := startServer(t, smallCluster, Config{MaxConnections: 3})
 	conns := s.dialStreams(t, 3, nil)
@@ -103,6 +107,16 @@ func TestStreams_MaxConnections(t *testing.T) {
 	if closed != 1 {
 		t.Errorf("%d of 3 connections were closed for a fourth, want 1", closed)
 	}
+	expectOpen := func(want float64) {
+		t.Helper()
+		poll.Until(t, fmt.Sprintf("%v open connections", want), func() bool {
+			return testutil.ToFloat64(s.streamLimits.connections) == want
+		})
+	}
+	expectOpen(3)
+	conns.close()
+	more.close()
+	expectOpen(0)
 }
 
 // TestStreams_ClientLimit: at its limit a client replaces its own longest idle connection, and

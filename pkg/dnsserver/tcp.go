@@ -74,7 +74,9 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			continue
 		}
 		setBuffers(c.(*net.TCPConn))
+		s.streamLimits.connections.Inc()
 		serving.Go(func() {
+			defer s.streamLimits.connections.Dec()
 			defer all.remove(c)
 			defer c.Close()
 			s.serveStream(ctx, c, all)

@@ -55,6 +55,7 @@ type streamLimits struct {
 	octets  *budget // of packed replies
 	closed  [numCloseReasons]prometheus.Counter
 
+	connections  prometheus.Gauge
 	acceptErrors prometheus.Counter
 }
 
@@ -78,6 +79,9 @@ func (r closeReason) String() string {
 func newStreamLimits(r prometheus.Registerer) streamLimits {
 	l := streamLimits{queries: newBudget(maxStreamQueries), octets: newBudget(maxReplyOctets)}
 	l.octets.clientLimit = maxClientReplyOctets
+	l.connections = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_dns_tcp_connections", Help: "Open TCP connections of clients.",
+	})
 	l.acceptErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_accept_errors_total",
 		Help: "Failed attempts to accept a TCP connection, most likely without free file descriptors.",
@@ -90,7 +94,7 @@ func newStreamLimits(r prometheus.Registerer) streamLimits {
 		l.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
 	}
 	if r != nil {
-		r.MustRegister(closed, l.acceptErrors,
+		r.MustRegister(closed, l.connections, l.acceptErrors,
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "dnsconfigurer_dns_tcp_queries_in_flight",
 				Help: "Queries over TCP that wait for their answer, or for their client to read it.",
