@@ -188,3 +188,12 @@ func TestNodeCache_Metrics(t *testing.T) {
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
 	checkSlots(t, get(t, n.http, "/metrics"), "plain 150", "cluster 400", "reverse 200", "search 250")
 }
+
+// TestNodeCache_Termination: after SIGTERM the log says that the node cache ends.
+func TestNodeCache_Termination(t *testing.T) {
+	n := newNodeCache(t, "corp.example")
+	n.stop()
+	if !strings.Contains(n.log.String(), `msg="shutting down"`) {
+		t.Errorf("%s", n.log.String())
+	}
+}

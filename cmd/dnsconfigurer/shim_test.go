@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -298,4 +299,36 @@ func TestShim_NoUplinkFile(t *testing.T) {
 	n.expect("no uplink file", q(), q())
 	n.expectCounts(map[string]int{"unchanged": 1})
 	n.logs("nowhere: no such file or directory")
+}
+
+// TestShim_Termination: after SIGTERM the shim logs it, and is not ready. It serves metrics until the
+// last call is complete.
+func TestShim_Termination(t *testing.T) {
+	n := newShimNode(t, "", map[string]string{
+		"shim.yaml": nodeShim + "drainTimeout: 5m\n", "manifests/web.yaml": autopathManifest,
+	})
+	n.runtime.requests <- nil // the next call waits until it is received
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.kubelet.RunPodSandbox(t.Context(),
+			&runtimeapi.RunPodSandboxRequest{Config: request("web-worker", "0123456789abcdef", "file")}, grpc.WaitForReady(true))
+		done <- err
+	}()
+	n.logs("sandbox edited")
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n.logs(`msg="shutting down" calls=1 drainTimeout=5m0s`)
+	if got := get(t, n.http, "/readyz"); got != "the shim is shutting down\n" {
+		t.Errorf("readiness in the drain: %q", got)
+	}
+	if got := n.counted(); got["edited"] != 1 {
+		t.Errorf("counts in the drain: %v", got)
+	}
+	<-n.runtime.requests
+	<-n.runtime.requests
+	if err := <-done; err != nil {
+		t.Errorf("the last call: %v", err)
+	}
+	n.stop()
 }

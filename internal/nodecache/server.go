@@ -77,7 +77,7 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 		return err
 	}
 	group := daemon.Group{
-		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }, guard.run, cluster.run},
+		Tasks: []daemon.Task{func(ctx context.Context) error { return server.Run(ctx, sockets) }, guard.run, cluster.run, s.logShutdown},
 		Last:  []daemon.Task{reloader.Run}, // its background task owns the TCP and TLS connections to upstream servers
 	}
 	if c.HTTP != "" {
@@ -86,10 +86,18 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 			details = slices.Concat(addrs.omitted, details, server.ClusterStatus())
 			return details, errors.Join(err, cluster.ready())
 		}}
-		// The port is shared, too: like queries, probes get to the new instance.
+		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
+		// when this one ends.
 		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Forward.Cluster)
 	return group.Run(ctx)
+}
+
+// logShutdown logs that ctx has ended.
+func (s *Server) logShutdown(ctx context.Context) error {
+	<-ctx.Done()
+	s.Log.Info("shutting down")
+	return nil
 }

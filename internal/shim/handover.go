@@ -141,6 +141,16 @@ func (h *handovers) serve(ctx context.Context) error {
 		func(ctx context.Context) error { defer stop(); return h.watchSuccessor(ctx) })
 }
 
+// logShutdown logs that ctx has ended, which begins the drain.
+func (h *handovers) logShutdown(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		h.log.Info("shutting down", "calls", h.shim.Calls(), "drainTimeout", h.shim.DrainTimeout)
+	case <-h.done: // handOver has logged the calls
+	}
+	return nil
+}
+
 // watchSuccessor returns when this process must end.
 func (h *handovers) watchSuccessor(ctx context.Context) error {
 	select {

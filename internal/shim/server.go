@@ -5,6 +5,7 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -78,12 +79,18 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	h.notifier, err = systemd.NewNotifier()
 	found.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{h.serve, h.runMain, h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
+		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain, h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
 		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return found.lines(), shim.Ready() }}
-		group.Tasks = append(group.Tasks, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {
+			if ctx.Err() != nil {
+				return nil, errStopping
+			}
+			return found.lines(), shim.Ready()
+		}}
+		// The calls that are drained count in the last scrape, too.
+		group.Last = append(group.Last, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
 	}
 	if running.socket != "" {
 		status := s.newStatusServer(running.applier)
@@ -94,6 +101,9 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
 }
+
+// errStopping is the reason why a shim that completes its last calls is not ready.
+var errStopping = errors.New("the shim is shutting down")
 
 // newStatusServer returns the server of the status socket.
 func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
