@@ -79,7 +79,8 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	h.notifier, err = systemd.NewNotifier()
 	found.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain, h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
+		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain,
+			h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
 		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
