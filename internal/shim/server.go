@@ -81,7 +81,7 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	group := daemon.Group{
 		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain,
 			h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
-		Last:  []daemon.Task{r.run}, // calls that are drained look pods up and report
+		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {

@@ -57,6 +57,9 @@ func TestDirectories_Changes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a directory is removed before the first reading", map[string]string{"web": "unknown", "none": "unknown"})
+	if first := `msg="cannot read manifests, keeping their previous names, if any" path=` + later; !strings.Contains(log.String(), first) {
+		t.Errorf("the first reading logged:\n%s", log)
+	}
 	if err := os.Mkdir(later, 0o700); err != nil {
 		t.Fatal(err)
 	}
