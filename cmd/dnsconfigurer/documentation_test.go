@@ -185,9 +185,16 @@ func checkCommandLines(t *testing.T, place, text string) (checked int) {
 		if run(t.Context(), append(args, "--help"), nil, io.Discard, &stderr) != exitOK {
 			t.Errorf("%s: %s\n%s", place, strings.TrimSpace(part), &stderr)
 		}
+		// With --help, cobra prints the help of the parent of an unknown command.
+		if c, rest, err := rootCommand(nil).Find(args); err != nil || c.HasSubCommands() && hasCommand(rest) {
+			t.Errorf("%s: %s: unknown command %q, %v", place, strings.TrimSpace(part), rest, err)
+		}
 	}
 	return checked
 }
+
+// hasCommand reports whether the words after a command begin with another one.
+func hasCommand(words []string) bool { return len(words) > 0 && !strings.HasPrefix(words[0], "-") }
 
 // splitLines returns the lines of an output without what differs between runs.
 func splitLines(output string) (lines []string) {
