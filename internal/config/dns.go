@@ -125,7 +125,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "ttl", Flag: "ttl", Restart: true, At: func(c *DNS) any { return &c.TTL },
-		Usage: "TTL of the cluster's records in `SECONDS`",
+		Usage: "TTL of the cluster's records in `SECONDS`", Wanted: fmt.Sprintf("a number of seconds from 0 to %d", maxTTL),
 		Check: func(c *DNS) error {
 			if c.TTL == nil {
 				c.TTL = new(uint32(v1alpha1.DefaultTTL))
@@ -183,7 +183,7 @@ var dnsFields = []Field[DNS]{
 	},
 	{
 		Path: "ednsOption", Flag: "edns-option", Restart: true, At: func(c *DNS) any { return &c.EDNSOption },
-		Usage: "`CODE` of the EDNS0 option with the search lists of node caches, 65001 to 65534",
+		Usage: "`CODE` of the EDNS0 option with the search lists of node caches, 65001 to 65534", Wanted: "a number from 65001 to 65534",
 		Check: func(c *DNS) (err error) {
 			c.Autopath.Option, err = parseOption(&c.EDNSOption)
 			return err

@@ -33,6 +33,10 @@ type Field[C any] struct {
 	// Values are the valid values, and "" is valid, too. nil: every string is valid.
 	Values []string
 
+	// Wanted are the valid values of a flag for a number, for the error about another text. "": all
+	// of the type.
+	Wanted string
+
 	// Clear clears other fields of the file that the flag overrides, too. nil: none.
 	Clear func(*C)
 

@@ -10,9 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -32,11 +34,16 @@ type Node struct {
 	origins    map[string]kube.Location // by field of policy.Node: the flag, or the file and its field
 }
 
-// Engine returns an engine for n. Its errors name the flag or the field of the file.
+// Engine returns an engine for n. Its errors name the flag or the field of the file. An error about a
+// flag is a usage.Error.
 func (n Node) Engine() (*policy.Engine, error) {
 	engine, err := policy.New(n.Node)
 	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field].Field != "" {
-		err = &kube.InputError{Location: n.origins[e.Field], Err: errors.New(e.Problem)}
+		at := n.origins[e.Field]
+		err = &kube.InputError{Location: at, Err: errors.New(e.Problem)}
+		if strings.HasPrefix(at.Field, "--") {
+			err = usage.Error{Err: err}
+		}
 	}
 	return engine, err
 }

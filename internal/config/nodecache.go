@@ -133,7 +133,8 @@ var nodeCacheFields = []Field[NodeCache]{
 	},
 	{
 		Path: "ednsOption", Flag: "edns-option", Restart: true, At: func(c *NodeCache) any { return &c.EDNSOption },
-		Usage: "`CODE` of the EDNS0 option in which search lists are sent to the cluster DNS, 65001 to 65534",
+		Usage:  "`CODE` of the EDNS0 option in which search lists are sent to the cluster DNS, 65001 to 65534",
+		Wanted: "a number from 65001 to 65534",
 		Check: func(c *NodeCache) (err error) {
 			c.Autopath.Option, err = parseOption(&c.EDNSOption)
 			return err

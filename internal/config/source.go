@@ -50,6 +50,7 @@ func (k *Kind[C]) FromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
 	for _, f := range k.Fields {
 		if f.Flag != "" {
 			addFlag(set, f.Flag, f.Usage, f.At(&s.flagValues))
+			usage.SetWanted(set, f.Flag, f.Wanted)
 		}
 	}
 	return s

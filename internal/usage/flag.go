@@ -60,7 +60,11 @@ func FlagError(cmd *cobra.Command, err error) error {
 func DescribeFlagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
-		if want, ok := wantedValues[flag.Value.Type()]; ok {
+		want, ok := wantedValues[flag.Value.Type()]
+		if own := flag.Annotations[wantedAnnotation]; len(own) > 0 {
+			want, ok = own[0], true
+		}
+		if ok {
 			err = fmt.Errorf("--%s: %q: want %s", flag.Name, invalid.GetValue(), want)
 		}
 	}
@@ -70,6 +74,20 @@ func DescribeFlagError(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), "--", names))
 	}
 	return err
+}
+
+// wantedAnnotation is the annotation of a flag with the text of SetWanted.
+const wantedAnnotation = "dnsconfigurer.dev/wanted"
+
+// SetWanted sets the description of the valid values of a flag, in the error about a text that is not
+// of its type. "": that of the type.
+func SetWanted(flags *pflag.FlagSet, name, wanted string) {
+	if wanted == "" {
+		return
+	}
+	if err := flags.SetAnnotation(name, wantedAnnotation, []string{wanted}); err != nil {
+		panic(err) // the flag does not exist
+	}
 }
 
 // wantedValues describe the valid values of a flag, by the type of its value.
