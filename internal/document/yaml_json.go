@@ -5,11 +5,13 @@ package document
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -45,7 +47,7 @@ func parseOne(text []byte, first int) (*yamlv3.Node, error) {
 	if err := d.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		return nil, withFileLines(err, first)
+		return nil, cmp.Or(checkUTF8(text, first), withFileLines(err, first))
 	}
 	switch err := d.Decode(&second); {
 	case errors.Is(err, io.EOF):
@@ -55,6 +57,21 @@ func parseOne(text []byte, first int) (*yamlv3.Node, error) {
 		second.Line++
 	}
 	return nil, &LineError{second.Line + first - 1, "a second value: separate documents with a line ---"}
+}
+
+// checkUTF8 returns an error with the line of the first octet that is not UTF-8: that of the decoder
+// names no line.
+func checkUTF8(text []byte, first int) error {
+	valid := 0
+	for valid < len(text) {
+		r, size := utf8.DecodeRune(text[valid:])
+		if r == utf8.RuneError && size == 1 {
+			line := first + bytes.Count(text[:valid], []byte("\n"))
+			return &LineError{line, "not UTF-8: save the file as UTF-8"}
+		}
+		valid += size
+	}
+	return nil
 }
 
 // checkKeys appends an error for each key of n that occurs twice in its mapping, and for

@@ -36,6 +36,8 @@ func TestJSON_Merge(t *testing.T) {
 func TestJSON_Rejected(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"a: 1\nb: {c: 1, d: 2, c: 3}\n", `line 12: key "c" already set in map`},
+		{"a: 1\nb: caf\xe9 \nc: 1\n", "line 12: not UTF-8: save the file as UTF-8"},
+		{"\xff", "line 11: not UTF-8: save the file as UTF-8"},
 		{"a: 1\na: 2\nb: {c: 1,\n c: 3}\n", "line 12: key \"a\" already set in map\nline 14: key \"c\" already set in map"},
 		{"base: &base {app: a}\nlabels:\n  <<: *base\n  app: b\n  app: c\n", `line 15: key "app" already set in map`},
 		{"1: a\n\"1\": b\n", `line 12: key "1" already set in map`},

@@ -65,7 +65,7 @@ func (in Input) expandPattern(pattern string) (files []file, notes []error, _ er
 func expandDirectory(directory string) (files []file, notes []error, _ error) {
 	paths, err := List(directory)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unreadable(directory, err)
 	}
 	below, err := subdirectories(directory)
 	switch {
@@ -98,12 +98,14 @@ func subdirectories(directory string) (n int, _ error) {
 }
 
 // expandTree returns the manifests in a directory and its subdirectories. Charts are passed
-// over: their templates are not YAML. So are links to directories, which may lead in circles.
+// over: their templates are not YAML. So are links to directories, which may lead in circles. A
+// directory that cannot be read is an error, beside the files of the others.
 func expandTree(root string) (files []file, notes []error, _ error) {
+	var errs []error
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			errs = append(errs, unreadable(path, err))
 		case e.IsDir() && e.Name() == ".git":
 			return fs.SkipDir
 		case e.IsDir() && isChart(path):
@@ -116,7 +118,7 @@ func expandTree(root string) (files []file, notes []error, _ error) {
 		}
 		return nil
 	})
-	if err == nil && len(files) == 0 && len(notes) == 0 {
+	if err = errors.Join(append(errs, err)...); err == nil && len(files) == 0 && len(notes) == 0 {
 		err = note(root, "no .yaml, .yml or .json file in this directory and its subdirectories", "")
 	}
 	return files, notes, err

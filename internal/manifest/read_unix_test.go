@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -33,5 +35,29 @@ func TestRead_Interrupted(t *testing.T) {
 		if want := name + ": interrupt signal received"; fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestRead_UnreadableDirectory: the files of the other directories are read. The path of the one that
+// cannot be read is longer than PATH_MAX, because root may read every directory.
+func TestRead_UnreadableDirectory(t *testing.T) {
+	write(t, map[string]string{"all/a/pod.yaml": fmt.Sprintf(pod, "a"), "all/c/pod.yaml": fmt.Sprintf(pod, "c")})
+	start, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("b", 250)
+	t.Chdir("all")
+	for range 20 {
+		if err := os.Mkdir(long, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(long)
+	}
+	t.Chdir(start)
+	m, err := manifest.Input{Paths: []string{"all"}, Recursive: true}.Read(t.Context(), nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "all/"+long) || !strings.HasSuffix(err.Error(), long+": file name too long") ||
+		len(m.Workloads) != 2 {
+		t.Errorf("%d workloads, %v", len(m.Workloads), err)
 	}
 }
