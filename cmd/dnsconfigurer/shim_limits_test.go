@@ -4,15 +4,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
@@ -121,4 +125,59 @@ func TestShim_HungLog(t *testing.T) {
 	if edited() > pods {
 		t.Errorf("the log has %d of %d pods", edited(), pods)
 	}
+}
+
+// TestShim_HungLogStop starts the command with a log in which no byte has room. It serves, and
+// SIGTERM ends it, although a call of the runtime does not end and no line was written.
+func TestShim_HungLogStop(t *testing.T) {
+	n := newMachine(t, map[string]string{"manifests/web.yaml": autopathManifest, "shim.yaml": nodeShim + "drainTimeout: 1s\n"})
+	command := newCommand(t, append([]string{"shim"}, n.flags()...), fullPipe(t))
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(2*time.Minute, func() { _ = command.Process.Kill() })
+	defer late.Stop()
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	for i := range 10 {
+		n.expect(fmt.Sprint("pod ", i), withDNS(request("web-worker", "0123456789abcdef", "file"), autopathDNS()),
+			request("web-worker", "0123456789abcdef", "file"))
+	}
+	cancelled := make(chan error, 1)
+	go func() {
+		_, err := n.kubelet.Status(t.Context(), &runtimeapi.StatusRequest{})
+		cancelled <- err
+	}()
+	<-n.runtime.hanging
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	if err := <-cancelled; err == nil {
+		t.Error("the call that hung has no error")
+	}
+}
+
+// fullPipe returns the end of a pipe to which nothing can be written. Nothing reads it.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	for _, size := range []int{4096, 1} {
+		if err := w.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = w.Write(make([]byte, size))
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		err = nil
+	}
+	return w
 }

@@ -38,6 +38,7 @@ import (
 type sandboxes struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	requests chan *runtimeapi.RunPodSandboxRequest
+	hanging  chan struct{} // has a value while a call of Status hangs
 }
 
 func (s *sandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -47,6 +48,13 @@ func (s *sandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runti
 func (s *sandboxes) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	s.requests <- q
 	return &runtimeapi.RunPodSandboxResponse{}, nil
+}
+
+// Status hangs until its caller gives up.
+func (s *sandboxes) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	s.hanging <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // clusterAPI is an API server that records events.
@@ -125,8 +133,7 @@ const (
 func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	t.Helper()
 	n := newMachine(t, files)
-	args := []string{"--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
-		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
+	args := n.flags()
 	if url != "" {
 		n.write("kubeconfig", kubeapi.Kubeconfig(url))
 		args = append(args, "--kubeconfig", n.dir+"/kubeconfig")
@@ -141,7 +148,8 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 	if runtime.GOOS != "linux" {
 		t.Skip("the shim runs on Linux only")
 	}
-	n := &shimNode{t: t, dir: t.TempDir(), runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1)}, http: freeAddr(t)}
+	n := &shimNode{t: t, dir: t.TempDir(), http: freeAddr(t),
+		runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1), hanging: make(chan struct{}, 1)}}
 	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n",
 		"kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
 	maps.Copy(all, files)
@@ -169,6 +177,12 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 	return n
 }
 
+// flags returns the flags of the command with all paths in the directory of the node.
+func (n *shimNode) flags() []string {
+	return []string{"--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
+		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
+}
+
 // start starts the command.
 func (n *shimNode) start(args ...string) {
 	n.t.Helper()
@@ -179,14 +193,7 @@ func (n *shimNode) start(args ...string) {
 // waits.
 func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal func(os.Signal) error, stop func()) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := &exec.Cmd{
-		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain runs the command of this name
-		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: log,
-	}
+	command := newCommand(t, args, log)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +212,19 @@ func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal fu
 	})
 	t.Cleanup(stop)
 	return signal, stop
+}
+
+// newCommand returns the command as a process that does not run yet.
+func newCommand(t *testing.T, args []string, stderr io.Writer) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &exec.Cmd{
+		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain runs the command of this name
+		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: stderr,
+	}
 }
 
 func (n *shimNode) write(name, text string) {
