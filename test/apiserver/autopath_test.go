@@ -346,7 +346,7 @@ func (s *autopathTest) fixed(t *testing.T) {
 	}
 }
 
-// unknown tests unknown policies, in every kind.
+// unknown tests unknown policies, in every kind, and pods for Windows, which are left alone.
 func (s *autopathTest) unknown(t *testing.T) {
 	const namespace = "unknown"
 	s.namespace(t, namespace)
@@ -354,8 +354,10 @@ func (s *autopathTest) unknown(t *testing.T) {
 		s.refuses(t, namespace, manifest, `dnsPolicy: Unsupported value: "Autopath"`)
 	}
 	for manifest := range strings.SplitSeq(manifests(t, templates(), pod{policy: kep}), separator) {
-		windows := strings.Replace(manifest, `"hostNetwork":`, `"os":{"name":"windows"},"hostNetwork":`, 1)
-		s.refuses(t, namespace, windows, `dnsPolicy: Unsupported value: "clusterFirstWithAutopath"`)
+		for _, field := range []string{`"os":{"name":"windows"}`, `"nodeSelector":{"kubernetes.io/os":"windows"}`} {
+			windows := strings.Replace(manifest, `"hostNetwork":`, field+`,"hostNetwork":`, 1)
+			s.refuses(t, namespace, windows, `dnsPolicy: Unsupported value: "clusterFirstWithAutopath"`)
+		}
 	}
 }
 
