@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,8 +149,8 @@ func (c *cluster) list() map[string]version {
 		Items []struct {
 			Kind     string
 			Metadata struct {
-				Namespace, Name, ResourceVersion string
-				Generation                       int
+				Namespace, Name, UID, ResourceVersion string
+				Generation                            int
 			}
 		}
 	}
@@ -159,13 +160,14 @@ func (c *cluster) list() map[string]version {
 	found := map[string]version{}
 	for _, o := range all.Items {
 		found[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace)+"/"+
-			o.Metadata.Name] = version{o.Metadata.Generation, o.Metadata.ResourceVersion}
+			o.Metadata.Name] = version{o.Metadata.UID, o.Metadata.Generation, o.Metadata.ResourceVersion}
 	}
 	return found
 }
 
 // version is the state of an object.
 type version struct {
+	uid        string
 	generation int
 	resource   string
 }
@@ -250,5 +252,42 @@ func TestCluster_Lifecycle(t *testing.T) {
 	}
 	if lost := added(after, before); len(lost) > 0 {
 		t.Errorf("removed with the chart: %q", lost)
+	}
+}
+
+// helmLine matches the lines that "make manifests" removes from what helm renders.
+var helmLine = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n`)
+
+// TestCluster_FromManifests replaces manifests of "make manifests" by a release of the chart, as
+// docs/install.md says: the objects stay, so that their pods do, and belong to the release.
+func TestCluster_FromManifests(t *testing.T) {
+	c := newCluster(t)
+	c.run("", "create", "namespace", namespace)
+	before := c.list()
+	values := []string{"--set", "dns.enabled=true,nodeCache.enabled=true,agent.enabled=true,policies.enabled=true"}
+	template := []string{"template", "dnsconfigurer", chartDir, "--namespace", namespace, "--kube-version", "1.36.0"}
+	text, err := helm(t, append(template, values...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(helmLine.ReplaceAllString(text, ""), "apply", "--server-side", "-f", "-")
+	applied := c.list()
+
+	c.helm(append([]string{"install", "dnsconfigurer", chartDir, "--take-ownership", "--force-conflicts"}, values...)...)
+	c.helm(append([]string{"upgrade", "dnsconfigurer", chartDir, "--force-conflicts", "--set", "dns.replicas=3"}, values...)...)
+	c.wantReplicas(3)
+	adopted := withoutReleases(c.list())
+	if lost, more := added(adopted, applied), added(applied, adopted); len(lost)+len(more) > 0 {
+		t.Errorf("objects removed by the installation: %q, added: %q", lost, more)
+	}
+	for key, v := range applied {
+		if got := adopted[key]; got.uid != v.uid {
+			t.Errorf("%s was deleted and created again", key)
+		}
+	}
+
+	c.helm("uninstall", "dnsconfigurer")
+	if got := added(before, c.list()); len(got) > 0 {
+		t.Errorf("left after the uninstallation: %q", got)
 	}
 }
