@@ -31,6 +31,10 @@ const (
 
 	firstRetry = time.Second // between two lookups of a pod
 	lastRetry  = 30 * time.Second
+
+	// syncWait is how long lookups of pods that run wait for Settings.Synced. A list of the pods
+	// of a node takes milliseconds.
+	syncWait = 3 * time.Second
 )
 
 // Settings are the configuration of an Applier.
@@ -46,6 +50,11 @@ type Settings struct {
 	// Facts identifies the node facts. When they differ from those of the settings before, files
 	// of running pods are rewritten only after a pod has confirmed them, except in mode Force.
 	Facts string
+
+	// Synced is closed when Hook.Lookup knows the pods of the node. Those that run are not looked
+	// up before: an agent that starts would otherwise request each of them from the API server.
+	// nil: they are looked up at once.
+	Synced <-chan struct{}
 
 	// Annotations returns the annotations FollowedAnnotations of a running pod as the API server
 	// has them now, which replace those that the sandbox was created with. nil: these do not
@@ -68,8 +77,8 @@ func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Du
 	return &Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
 		RefreshRate: c.RefreshRate, Verify: verify, Report: lookups.Reporter.ReportRefresh,
-		Annotations: lookups.Annotations,
-		Facts:       fmt.Sprint(n.ClusterDNS, n.ClusterDomain, n.ResolvConf, n.IPs),
+		Annotations: lookups.Annotations, Synced: lookups.Synced(),
+		Facts: fmt.Sprint(n.ClusterDNS, n.ClusterDomain, n.ResolvConf, n.IPs),
 	}
 }
 
@@ -144,14 +153,14 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 	case sandboxevent.Reset:
 		a.reset()
 	case sandboxevent.Started:
-		a.add(ctx, e.Sandbox)
+		a.add(ctx, e.Sandbox, nil)
 	case sandboxevent.Creating:
-		if s := a.add(ctx, e.Sandbox); s != nil {
+		if s := a.add(ctx, e.Sandbox, nil); s != nil {
 			a.create(s, &e)
 			a.Metrics.observeCreate(time.Since(began))
 		}
 	case sandboxevent.Running:
-		if s := a.add(ctx, e.Sandbox); s != nil {
+		if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
 			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
 	case sandboxevent.Removed:
@@ -182,9 +191,9 @@ func (a *Applier) remove(id string) {
 	a.Metrics.setSandboxes(len(a.sandboxes))
 }
 
-// add returns the sandbox, and starts the lookup of its pod if the sandbox is new. It returns
-// nil if there are too many.
-func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
+// add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
+// closed, or after syncWait. It returns nil if there are too many.
+func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox, synced <-chan struct{}) *sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.sandboxes[e.ID]; s != nil {
@@ -201,7 +210,16 @@ func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox) *sandbox {
 	s := &sandbox{Sandbox: e, cancel: cancel}
 	a.sandboxes[e.ID] = s
 	a.Metrics.setSandboxes(len(a.sandboxes))
-	a.runTask(s, func() { a.lookUp(ctx, s) })
+	a.runTask(s, func() {
+		if synced != nil {
+			select {
+			case <-synced:
+			case <-time.After(syncWait):
+			case <-ctx.Done():
+			}
+		}
+		a.lookUp(ctx, s)
+	})
 	return s
 }
 

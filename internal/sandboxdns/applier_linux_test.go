@@ -6,13 +6,16 @@ package sandboxdns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -346,6 +349,72 @@ func TestApplier_RetryForced(t *testing.T) {
 			t.Errorf("report %+v", r)
 		}
 	}
+}
+
+// TestApplier_Synced: an agent that starts looks the pods that run up when it has the list of all of
+// them, or when that does not come. A pod that starts does not wait.
+func TestApplier_Synced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplierTest(t)
+		var mu sync.Mutex
+		var lookups []string
+		a.settings.Hook.Lookup = func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			lookups = append(lookups, s.Name)
+			return policy.Pod{}, cri.ErrUnknownPod
+		}
+		synced := make(chan struct{})
+		a.settings.Synced = synced
+		a.SetSettings(&a.settings)
+		handle := func(kind sandboxevent.Kind, name string) {
+			a.Handle(a.ctx, sandboxevent.Event{Kind: kind, Path: a.path(), Sandbox: sandboxevent.Sandbox{ID: name, Name: name, UID: name}})
+			synctest.Wait()
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(lookups, want) {
+				t.Errorf("looked up %v, want %v", lookups, want)
+			}
+		}
+		handle(sandboxevent.Running, "first")
+		expect()
+		handle(sandboxevent.Started, "starts")
+		expect("starts")
+		time.Sleep(syncWait)
+		synctest.Wait()
+		expect("starts", "first")
+		handle(sandboxevent.Running, "second")
+		close(synced)
+		synctest.Wait()
+		expect("starts", "first", "second")
+		handle(sandboxevent.Running, "third")
+		expect("starts", "first", "second", "third")
+	})
+}
+
+// TestApplier_Limit: a sandbox beyond the limit is ignored, and the others are not affected.
+func TestApplier_Limit(t *testing.T) {
+	a := newApplierTest(t)
+	a.SetSettings(&a.settings)
+	for i := range maxSandboxes + 1 {
+		s := a.sandbox
+		s.ID = fmt.Sprint(i)
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: s})
+	}
+	if n := len(a.list()); n != maxSandboxes {
+		t.Errorf("%d sandboxes, want %d", n, maxSandboxes)
+	}
+	a.write(kubeletText)
+	a.create(true) // the sandbox is one more
+	if text, err := os.ReadFile(a.path()); err != nil || string(text) != kubeletText {
+		t.Errorf("%v, the file of an ignored sandbox:\n%s", err, text)
+	}
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "0"}})
+	a.running()
+	a.want(cri.Late)
 }
 
 // TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.

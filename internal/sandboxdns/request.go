@@ -36,7 +36,7 @@ func (r *Request) sent() resolvconf.Config {
 // verified, and rewritten only by refreshes. r is nil if the request is not known: another
 // process has forwarded it. A later call with a request replaces that.
 func (a *Applier) Adopt(ctx context.Context, e sandboxevent.Sandbox, path string, r *Request) {
-	s := a.add(ctx, e)
+	s := a.add(ctx, e, a.settings.Load().Synced)
 	if s == nil {
 		return
 	}
