@@ -126,7 +126,7 @@ test-systemd: ## boot a Debian with systemd, containerd and a kubelet; install, 
 
 # cri-tools is built with its own go.sum.
 test-critest: CRITOOLS = sigs.k8s.io/cri-tools@v1.36.0
-test-critest: ## critest, the conformance test of container runtimes, at containerd and through the shim
+test-critest: ## critest, the conformance test of container runtimes, at containerd alone, through the shim, and with the agent
 	@mkdir -p bin
 	cd "$$($(GO) mod download -json $(CRITOOLS) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" && \
 		$(GO) test -c -o "$(CURDIR)/bin/critest" ./cmd/critest

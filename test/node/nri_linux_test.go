@@ -98,6 +98,7 @@ func TestNRI(t *testing.T) {
 			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
 		}
 		n.printCreate(t)
+		n.printMemory(t)
 	})
 	t.Run("tools", func(t *testing.T) { n.testTools(t, direct) })
 	t.Run("refresh", n.testRefresh)
@@ -345,6 +346,13 @@ func (n *nri) printCreate(t *testing.T) {
 		t.Fatal("the agent was not asked for a container")
 	}
 	t.Logf("the agent has added %.2f ms to the creation of each of %.0f containers", 1000*sum/count, count)
+}
+
+// printMemory prints the memory of the relay beside the agent, a second process of the same program.
+func (n *nri) printMemory(t *testing.T) {
+	t.Helper()
+	const script = "grep -E '^(Rss|Pss|Anonymous):' /proc/%s/smaps_rollup | tr -s ' \\n' ' ' && echo"
+	t.Log("memory of the relay:", n.run(t, fmt.Sprintf(script, n.relay)))
 }
 
 // testSuccessor: the command pods prints a pod once after its sandbox was stopped and another one
