@@ -95,6 +95,13 @@ func TestDefaults(t *testing.T) {
 		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\n"+
 		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
 		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
+	testDefaults(t, v1alpha1.KindAgent, v1alpha1.ParseAgent, "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: AgentConfiguration\n"+
+		"listen: unix:///run/dnsconfigurer/agent.sock\nmode: Generate\nlookupTimeout: 1s\nlogFormat: text\n"+
+		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+
+		", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
+		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: /run/dnsconfigurer/agent-status.sock\n"+
+		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
+		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
 	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
 		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\n"+
 		"clusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
