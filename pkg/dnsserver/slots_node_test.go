@@ -4,12 +4,17 @@
 package dnsserver
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestNodeCache_RefusalNotCached: all pods of a node are one client of the cluster DNS. While the node
@@ -60,5 +65,41 @@ func TestNodeCache_RefusalNotCached(t *testing.T) {
 				cluster.running.Wait()
 			})
 		})
+	}
+}
+
+// TestNodeCache_SlowNamesOverTCP: a node cache that queries the cluster DNS over TCP opens another
+// connection when many queries wait for their replies, because the cluster DNS reads no further query
+// from the first one. So names that take long do not delay those of other pods.
+func TestNodeCache_SlowNamesOverTCP(t *testing.T) {
+	release := make(chan struct{})
+	cluster := startServer(t, shopCluster, Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+		<-release
+		return newReply(t, q, validAddr), nil
+	}})
+	client, err := upstream.New(upstream.Config{
+		Servers:    []upstream.Server{{Addr: cluster.addr, TCP: true}},
+		TryTimeout: 30 * time.Second, Timeout: 30 * time.Second, IdleTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	s := newNode(t, client.Exchange, client.Exchange)
+	var slow pending
+	for i := range 10 {
+		slow.send(t, s.Server, clientAddr(i), 10, fmt.Sprint("n", i, "-"), "in-addr.arpa.", dns.TypePTR)
+	}
+	poll.Until(t, "slow queries at the cluster DNS", func() bool { return cluster.streamLimits.queries.inUse() >= streamQueries })
+	web := <-sendQuery(t, s.Server, otherPod, parseQuery("web.shop.svc.cluster.local. A", true))
+	if got := addresses(web); got != "10.96.0.7" {
+		t.Errorf("a name of the cluster: got %s, want 10.96.0.7", got)
+	}
+	close(release)
+	expectRcodes(t, "slow names", slow, "NOERROR")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

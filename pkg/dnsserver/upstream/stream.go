@@ -42,7 +42,8 @@ func (c *Client) exchangeConn(ctx context.Context, s *server, q *query, wire []b
 	return m, reused, err
 }
 
-// acquireConn returns the connection to s, which the caller must release.
+// acquireConn returns the newest connection to s, or a new one if that has maxConnUsers. The caller
+// must release it. An older connection is closed when it is idle.
 func (c *Client) acquireConn(s *server) (conn *streamConn, reused bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,6 +20,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
+// maxConnUsers is the largest number of queries on a connection. A server may read no further query
+// while so many wait for their replies, as the cluster DNS does: queries for names that take long would
+// then delay all others.
+const maxConnUsers = 64
+
 // errConnClosed is the error of queries on a connection that closeIfSilentSince has closed.
 var errConnClosed = errors.New("connection closed")
 
@@ -71,11 +76,11 @@ func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout tim
 }
 
 // acquire makes the caller a user of the connection, until release. It reports false if
-// the connection is closed or about to be.
+// the connection is closed or about to be, or has maxConnUsers.
 func (c *streamConn) acquire() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed || c.draining {
+	if c.isClosed || c.draining || c.users >= maxConnUsers {
 		return false
 	}
 	c.users++

@@ -183,11 +183,11 @@ func replyReversed(t testing.TB, conn net.Conn, n int) {
 	readQuery(conn) // until the client closes the connection
 }
 
-// Broken records beside 100 slow queries on one connection: the queries for broken records fail,
+// Broken records beside 30 slow queries on one connection: the queries for broken records fail,
 // all others are answered, and the connection stays open.
 func TestStream_MalformedReplyBesideSlowQueries(t *testing.T) {
 	noLeaks(t)
-	const n = 100
+	const n = 30 // 60 queries at once: a connection has at most 64
 	s := serveStream(t, func(conn net.Conn) {
 		var slow [][]byte
 		broken := 0
@@ -231,6 +231,48 @@ func TestStream_MalformedReplyBesideSlowQueries(t *testing.T) {
 	all.Wait()
 	if got := s.conns.Load(); got != 1 || c.Status()[0].Down {
 		t.Errorf("%d connections, down %t; want 1 connection", got, c.Status()[0].Down)
+	}
+}
+
+// A connection has at most 64 queries at a time: the server may not read more before it has replied.
+func TestStream_ManySlowQueries(t *testing.T) {
+	noLeaks(t)
+	for _, tt := range []struct {
+		queries int
+		conns   int64
+	}{{64, 1}, {65, 2}, {129, 3}} {
+		arrived, release := make(chan struct{}, tt.queries), make(chan struct{})
+		s := serveStream(t, func(conn net.Conn) {
+			for {
+				wire, err := readQuery(conn)
+				if err != nil {
+					return
+				}
+				arrived <- struct{}{}
+				<-release
+				conn.Write(frame(good(t, parse(t, wire))))
+			}
+		})
+		s.TCP = true
+		c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute, IdleTimeout: time.Minute}, s)
+		stop := run(t, c)
+		var all sync.WaitGroup
+		for i := range tt.queries {
+			all.Go(func() {
+				if got := addresses(t, c, fmt.Sprintf("slow%d.example.com.", i)); got != "192.0.2.1" {
+					t.Errorf("slow query %d of %d: %s", i, tt.queries, got)
+				}
+			})
+		}
+		for range tt.conns {
+			<-arrived // the server has read a query of each connection, and no other one
+		}
+		close(release)
+		all.Wait()
+		stop()
+		if got := s.conns.Load(); got != tt.conns {
+			t.Errorf("%d connections for %d queries at once, want %d", got, tt.queries, tt.conns)
+		}
 	}
 }
 
