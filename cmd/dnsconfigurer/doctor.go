@@ -52,7 +52,10 @@ Exit code 1: there is a finding of severity error.`,
 				return err
 			}
 			if c.API, err = client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-doctor/"+version()); err != nil {
-				return fmt.Errorf("%w: set --kubeconfig", err)
+				if kubeconfig == "" {
+					err = fmt.Errorf("%w: set --kubeconfig", err)
+				}
+				return err
 			}
 			c.API.QPS = -1                                    // no limit: doctor sends some twenty requests
 			klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the result reports these errors as not checked

@@ -99,8 +99,11 @@ func (p *policiesFlags) checkFlags(cmd *cobra.Command) error {
 // report prints what the cluster does with known-bad objects.
 func (p *policiesFlags) report(cmd *cobra.Command) error {
 	cfg, err := client.LoadConfig(p.kubeconfig, "dnsconfigurer/"+version())
-	if err != nil {
+	switch {
+	case err != nil && p.kubeconfig == "":
 		return fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
+	case err != nil:
+		return err
 	}
 	outcomes, failed := policies.Check(cmd.Context(), cfg, p.namespace)
 	for _, o := range outcomes {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"strings"
@@ -85,7 +86,7 @@ func (o Options) sources() (n int) {
 
 // LoadBundle reads the CA certificates of c from a PEM file.
 func (c *Config) LoadBundle(path string) error {
-	pem, err := os.ReadFile(path)
+	pem, err := readBundle(path)
 	if err != nil {
 		return fmt.Errorf("reading the CA certificate: %w", err)
 	}
@@ -94,4 +95,21 @@ func (c *Config) LoadBundle(path string) error {
 	}
 	c.CABundle = pem
 	return nil
+}
+
+// maxBundle is the maximum size of the CA certificates in bytes. etcd stores 1.5 MB for the
+// configuration with them.
+const maxBundle = 1 << 20
+
+func readBundle(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	pem, err := io.ReadAll(io.LimitReader(f, maxBundle+1))
+	if err == nil && len(pem) > maxBundle {
+		err = fmt.Errorf("%s: larger than %d bytes", path, maxBundle)
+	}
+	return pem, err
 }

@@ -42,3 +42,11 @@ func TestOptions_Issuer(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadBundle_Size: a file without an end is an error.
+func TestLoadBundle_Size(t *testing.T) {
+	want := "reading the CA certificate: /dev/zero: larger than 1048576 bytes"
+	if err := new(Config).LoadBundle("/dev/zero"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

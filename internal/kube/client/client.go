@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,11 +24,9 @@ import (
 func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	if kubeconfig == "" {
 		cfg, err = rest.InClusterConfig()
-	} else if cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
-		if missing, ok := errors.AsType[*fs.PathError](err); ok && missing.Path == kubeconfig {
-			err = missing.Err // without the system call and the path
-		}
-		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	} else if err = checkFile(kubeconfig); err == nil {
+		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+		err = describeError(kubeconfig, err)
 	}
 	if err != nil {
 		return nil, err
@@ -39,31 +40,71 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 // named context, or if it is "" in the current one.
 func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
 	if kubeconfig != "" {
+		if err := checkFile(kubeconfig); err != nil {
+			return nil, err
+		}
 		if _, err := clientcmd.LoadFromFile(kubeconfig); err != nil {
-			return nil, userConfigError(kubeconfig, err)
+			return nil, describeError(kubeconfig, err)
 		}
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
+		return nil, errors.New("no kubeconfig found in $KUBECONFIG and ~/.kube/config")
+	case err != nil && kubeconfig == "":
 		return nil, fmt.Errorf("kubeconfig: %w", err)
+	case err != nil:
+		return nil, describeError(kubeconfig, err)
 	}
 	cfg.UserAgent = userAgent
 	return cfg, nil
 }
 
-// userConfigError returns an error of reading a kubeconfig, without the system call and the words
-// of the decoder.
-func userConfigError(path string, err error) error {
+// maxFile is the maximum size of a kubeconfig in bytes. One of hundreds of clusters with their
+// certificates has less.
+const maxFile = 4 << 20
+
+// checkFile returns an error for a file that is not a kubeconfig and would take all memory, because
+// package clientcmd reads it as a whole. A pipe, such as <(...) of a shell, is a file.
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return describeError(path, err)
+	case info.Size() > maxFile && info.Mode().IsRegular():
+		return fmt.Errorf("kubeconfig %s: larger than %d bytes", path, maxFile)
+	case info.Mode()&fs.ModeDevice != 0:
+		return fmt.Errorf("kubeconfig %s: is a device, not a file", path)
+	}
+	return nil
+}
+
+// describeError returns an error of reading a kubeconfig, without the system call and the words of
+// the decoder; nil for nil.
+func describeError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if missing, ok := errors.AsType[*fs.PathError](err); ok {
 		err = missing.Err
 	}
-	if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		err = errors.New("has no cluster")
+	case isOtherKind(err):
 		err = errors.New("this is not a kubeconfig: want kind Config")
 	}
 	return fmt.Errorf("kubeconfig %s: %w", path, err)
+}
+
+// isOtherKind reports whether err is about an object of another kind, or about a value that is not an
+// object. It compares texts, because package clientcmd does not wrap the error of the decoder.
+func isOtherKind(err error) bool {
+	return slices.ContainsFunc([]string{"no kind ", "Object 'Kind' is missing in ", "couldn't get version/kind; "},
+		func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // New returns a client for types of one version of one API group. To list objects, types

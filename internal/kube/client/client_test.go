@@ -6,6 +6,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -56,6 +57,22 @@ func TestLoadConfig(t *testing.T) {
 	bad := write("bad", "apiVersion: [")
 	if _, err := client.LoadConfig(bad, "test"); err == nil || !strings.Contains(err.Error(), bad) {
 		t.Errorf("with a bad file: %v", err)
+	}
+	for path, want := range map[string]string{
+		write("large", strings.Repeat("#", 4<<20+1)): "larger than 4194304 bytes",
+		"/dev/zero":        "is a device, not a file",
+		write("empty", ""): "has no cluster",
+		write("largest", strings.Repeat("#", 4<<20)): "has no cluster",
+		write("pod", "{apiVersion: v1, kind: Pod}"):  "this is not a kubeconfig: want kind Config",
+		write("text", "hello"):                       "this is not a kubeconfig: want kind Config",
+	} {
+		want = "kubeconfig " + path + ": " + want
+		if _, err := client.LoadConfig(path, "test"); fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if _, err := client.LoadUserConfig(path, "", "test"); fmt.Sprint(err) != want {
+			t.Errorf("of a user: %v, want %s", err, want)
+		}
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := client.LoadConfig("", "test"); !errors.Is(err, rest.ErrNotInCluster) {
