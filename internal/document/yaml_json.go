@@ -5,7 +5,6 @@ package document
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +46,10 @@ func parseOne(text []byte, first int) (*yamlv3.Node, error) {
 	if err := d.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		return nil, cmp.Or(checkUTF8(text, first), withFileLines(err, first))
+		if invalid := checkUTF8(text, first); invalid != nil {
+			return nil, invalid
+		}
+		return nil, withFileLines(err, first)
 	}
 	switch err := d.Decode(&second); {
 	case errors.Is(err, io.EOF):
