@@ -50,6 +50,7 @@ func reported(passed bool, err error) error {
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(args)
+	requireShell(root, args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -110,4 +111,12 @@ func rootCommand(args []string) *cobra.Command {
 		configCommand(), versionCommand(),
 	)
 	return root
+}
+
+// requireShell makes cobra's command completion require one of its subcommands, as others do.
+func requireShell(root *cobra.Command, args []string) {
+	root.InitDefaultCompletionCmd(args...)
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		c.Args, c.RunE = cobra.ArbitraryArgs, usage.RequireCommand
+	}
 }

@@ -65,4 +65,10 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 // registerSocket adds the flag for the statusSocket of the agent or the shim.
 func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
 	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if client.Socket == "" {
+			return usage.Errorf("--socket: is empty: want a path, or leave the flag out for the default")
+		}
+		return nil
+	}
 }

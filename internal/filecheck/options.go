@@ -31,8 +31,10 @@ func (o *Options) Run(ctx context.Context, path string, stdin io.Reader, stdout,
 	if path == "-" && slices.Contains(o.Input.Paths, "-") {
 		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
 	}
-	if err := o.Input.CheckNamespace(); err != nil {
-		return false, err
+	if len(o.Input.Paths) > 0 {
+		if err := o.Input.CheckNamespace(); err != nil {
+			return false, err
+		}
 	}
 	entries, others, err := read(ctx, path, stdin)
 	if path == "-" {

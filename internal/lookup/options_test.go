@@ -16,7 +16,8 @@ import (
 )
 
 func TestOptions_Parse(t *testing.T) {
-	valid := lookup.Options{Input: manifest.Input{Paths: []string{"a"}}, Pod: "shop/web", Library: "musl", Format: "text"}
+	input := manifest.Input{Paths: []string{"a"}, Namespace: "default"}
+	valid := lookup.Options{Input: input, Pod: "shop/web", Library: "musl", Format: "text"}
 	for _, tt := range []struct {
 		change func(*lookup.Options)
 		args   string
@@ -29,6 +30,7 @@ func TestOptions_Parse(t *testing.T) {
 		{func(o *lookup.Options) { o.Upstream = []string{"192.0.2.1"} }, "db AAAA", "invalid AddrPort", ""},
 		{func(o *lookup.Options) { o.Format = "xml" }, "db", "", `-o "xml": want text, json`},
 		{func(o *lookup.Options) { o.Input.Paths = nil }, "db", "", "no manifests: set -f"},
+		{func(o *lookup.Options) { o.Input.Namespace = "" }, "db", "", `--namespace "": want a DNS label such as shop`},
 		{func(o *lookup.Options) { o.Pod = "" }, "db", "", "no pod: set --pod"},
 		{func(o *lookup.Options) { o.Library = "bionic" }, "db", "", `--libc "bionic": want one of glibc, musl`},
 		{func(*lookup.Options) {}, "db NONE", "", `unknown record type "NONE"`},

@@ -50,7 +50,7 @@ func (in Input) Check() error {
 
 // CheckNamespace is the part of Check about the namespace.
 func (in Input) CheckNamespace() error {
-	if in.Namespace != "" && fqdn.LabelProblems(in.Namespace) != nil {
+	if fqdn.LabelProblems(in.Namespace) != nil {
 		return usage.Errorf("--namespace %q: want a DNS label such as shop", in.Namespace)
 	}
 	return nil
