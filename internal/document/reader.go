@@ -82,6 +82,9 @@ func (r *Reader) Skip() error { return r.d.SkipValue() }
 // IsNull reports whether the next value is null. It does not read it.
 func (r *Reader) IsNull() bool { return r.d.PeekKind() == jsontext.KindNull }
 
+// Error returns a *TypeError about the value that was read last, or has begun.
+func (r *Reader) Error(problem string) error { return &TypeError{r.path(), problem} }
+
 // open reads the beginning of an object or list, or null.
 func (r *Reader) open(kind jsontext.Kind, want string) (null bool, err error) {
 	token, err := r.d.ReadToken()
@@ -96,7 +99,7 @@ func (r *Reader) open(kind jsontext.Kind, want string) (null bool, err error) {
 
 // typeError returns the error of the value that was read last, or has begun.
 func (r *Reader) typeError(kind jsontext.Kind, want string) error {
-	return &TypeError{r.path(), "is " + describeKind(kind) + ", must be " + want}
+	return r.Error("is " + describeKind(kind) + ", must be " + want)
 }
 
 // path returns the path of the value that was read last, or has begun.

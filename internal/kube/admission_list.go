@@ -16,6 +16,17 @@ import (
 // of values. The API server limits them only by the size of the object, 3 MB. Where a few
 // values decide, the others are not decoded: the API server has checked their types.
 
+// maxEntries is the number of entries of the longest list that is decoded. An object of 3 MiB,
+// the largest that the API server accepts, has at most as many options: one takes five bytes in
+// protobuf. Without the limit, clients other than an API server could make the webhook exceed
+// its memory.
+const maxEntries = 3 << 20 / 5
+
+// tooLong returns the error of a list with more than maxEntries, after that many were read.
+func tooLong(r *document.Reader) error {
+	return r.Error("is followed by more entries than an object of 3 MiB can have")
+}
+
 // admissionDNSConfig decodes a dnsConfig completely.
 type admissionDNSConfig corev1.PodDNSConfig
 
@@ -32,7 +43,7 @@ func (c *admissionDNSConfig) UnmarshalJSON(js []byte) error {
 			expected := 0
 			if !sized {
 				const short = len(`{"name":"a"},`)
-				sized, expected = true, min(bytes.Count(js, []byte("{")), len(js)/short)
+				sized, expected = true, min(bytes.Count(js, []byte("{")), len(js)/short, maxEntries)
 			}
 			c.Options, err = readOptions(r, expected)
 		default:
@@ -47,6 +58,9 @@ func readStrings(r *document.Reader) (list []string, err error) {
 		list = []string{}
 	}
 	err = r.Items(func() error {
+		if len(list) == maxEntries {
+			return tooLong(r)
+		}
 		s, err := r.String()
 		list = append(list, s)
 		return err
@@ -60,6 +74,9 @@ func readOptions(r *document.Reader, expected int) (list []corev1.PodDNSConfigOp
 		list = make([]corev1.PodDNSConfigOption, 0, expected)
 	}
 	err = r.Items(func() error {
+		if len(list) == maxEntries {
+			return tooLong(r)
+		}
 		var o corev1.PodDNSConfigOption
 		err := r.Members(func(key string) (err error) {
 			switch key {

@@ -168,3 +168,27 @@ func FuzzParseAdmissionObject(f *testing.F) {
 	}
 	f.Fuzz(comparePod)
 }
+
+// TestParseAdmissionObject_LongLists: lists with as many entries as the largest object of an API
+// server can have are read; those with more are an error.
+func TestParseAdmissionObject_LongLists(t *testing.T) {
+	const entries = 3 << 20 / 5
+	for _, tt := range []struct {
+		list, entry string
+		n           int
+		want        string
+	}{
+		{"searches", `""`, entries, ""},
+		{"searches", `""`, entries + 1, "dnsConfig.searches[629144]: is followed by more entries than an object of 3 MiB can have"},
+		{"options", `{}`, entries + 1, "dnsConfig.options[629144]: is followed by more entries than an object of 3 MiB can have"},
+	} {
+		text := strings.Repeat(tt.entry+",", tt.n)
+		w, _, err := kube.ParseAdmissionObject("v1", "Pod", []byte(`{"spec":{"dnsConfig":{"`+tt.list+`":[`+text[:len(text)-1]+`]}}}`))
+		switch {
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%d %s: %v, want %q", tt.n, tt.list, err, tt.want)
+		case tt.want == "" && (err != nil || len(w.Pod.Spec.DNSConfig.Searches) != tt.n):
+			t.Errorf("%d %s: %v", tt.n, tt.list, err)
+		}
+	}
+}

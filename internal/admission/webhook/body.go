@@ -14,16 +14,17 @@ import (
 
 // Limits of the memory for reviews.
 const (
-	// MaxBody is the size in bytes of the largest review that is read. The API server
-	// accepts objects of 3 MiB (MaxRequestBodyBytes), and an update contains two.
-	MaxBody = 8 << 20
+	// MaxBody is the size in bytes of the largest review that is read. etcd stores objects of
+	// 1.5 MiB (--max-request-bytes). A review has them in JSON, in which each "<" and each
+	// control character takes six bytes: 9 MiB. Fields with short values, such as booleans,
+	// take up to seven times their size in etcd.
+	MaxBody = 12 << 20
 
 	// maxLarge and maxSmall limit the bytes of the large and of the small reviews that are
-	// read and checked at once. Small reviews do not wait for large ones. maxLarge is one of
-	// the largest reviews, or two of the largest objects. Most reviews have a few kilobytes.
-	// A pod with 230,000 options in 3 MB takes 40 MB while it is checked: 100 of them at once
-	// need 103 to 124 MiB, of the 192 MiB in the manifests.
-	maxLarge = MaxBody
+	// read and checked at once. Small reviews do not wait for large ones. A review of more
+	// than maxLarge counts as maxLarge: it is then the only large one. Most reviews have a few
+	// kilobytes. A pod with 230,000 options in 3 MB takes 40 MB while it is checked.
+	maxLarge = 8 << 20
 	maxSmall = 4 << 20
 
 	// smallBody is the size in bytes of the largest small review.
@@ -47,8 +48,8 @@ func (h *Handler) reserve(r *http.Request) (release func(), err error) {
 	switch {
 	case size > MaxBody:
 		return nil, tooLarge()
-	case size < 0:
-		size = MaxBody
+	case size < 0 || size > maxLarge:
+		size = maxLarge
 	case size <= smallBody:
 		bodies = h.small
 	}

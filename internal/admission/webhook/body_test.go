@@ -46,6 +46,7 @@ func TestHandler_InFlight(t *testing.T) {
 	const mib = 1 << 20
 	for name, first := range map[string][]int64{
 		"8 MiB":          {4 * mib, 4 * mib},
+		"the largest":    {webhook.MaxBody},
 		"unknown length": {-1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func TestHandler_Requests(t *testing.T) {
 		{"a namespace in the request only",
 			ask(`,"namespace":"payments","object":` + strings.Replace(long, `,"namespace":"payments"`, "", 1)), 200, "denied"},
 		{"a body at the limit", padded(webhook.MaxBody), 200, "denied"},
-		{"a body beyond it", padded(webhook.MaxBody + 1), 413, "more than 8388608 bytes"},
+		{"a body beyond it", padded(webhook.MaxBody + 1), 413, "more than 12582912 bytes"},
 		{"v1beta1", strings.Replace(ask(""), "k8s.io/v1", "k8s.io/v1beta1", 1), 400,
 			`of "admission.k8s.io/v1beta1": want AdmissionReview of admission.k8s.io/v1`},
 		{"another document", `{"apiVersion":"v1","kind":"Pod"}`, 400, `kind "Pod" of "v1"`},
