@@ -22,6 +22,8 @@ func Codes() []policy.Code {
 		CodeServiceMissing, CodeServiceNotHeadless, CodeSubdomainNoService, CodeSelectorNoMatch, CodeInvalidServiceName,
 		CodeInvalidExternalName, CodeExternalNameAddress,
 
+		CodeAnnotationPlace, CodeAnnotationValue,
+
 		policy.CodeUnknownPolicy, policy.CodeUnknownOverride, policy.CodeForbiddenOverride, policy.CodeHostNetworkDefault,
 		policy.CodeMissingClusterDNS, policy.CodeNodeMissingDNS, policy.CodeHostFileRefused, policy.CodeHostFileNotNeeded,
 		policy.CodeWindowsHostNet, policy.CodeWindowsSuffix, policy.CodeAutopathUnavailable, policy.CodeForeignNameserver,

@@ -85,9 +85,14 @@ func (in *Input) Check(ctx context.Context, rules *admission.Rules, namespace, n
 		if err != nil {
 			return nil, err
 		}
+		owned := w.Annotations
+		if w.Custom {
+			owned = nil // its controller may copy them to the pods
+		}
 		results = append(results, newResult(
 			output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At},
-			slices.Concat(findings, collisions[i], unresolved[i]), ignore, w.Annotations, w.Pod.Annotations))
+			slices.Concat(findings, collisions[i], unresolved[i], admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
+			ignore, w.Annotations, w.Pod.Annotations))
 	}
 	for _, s := range in.services {
 		results = append(results, newResult(
