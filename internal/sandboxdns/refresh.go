@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,8 +188,11 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	default:
 		r.Result = a.permit(settings, s, &d, f, c)
 	}
-	if r.Result == events.Unconfirmed {
+	switch {
+	case r.Result == events.Unconfirmed:
 		r.Detail = "no new pod has confirmed the node facts yet"
+	case (r.Result == events.Refreshed || r.Result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, &d):
+		r.Result, r.Detail = events.Refused, "the host has nameservers on its loopback only, which the pod cannot reach"
 	}
 	r.Drift = s.drift
 	if r.Result == events.Refreshed {
@@ -229,6 +233,19 @@ func (a *Applier) permit(settings *Settings, s *sandbox, d *policy.Decision, f *
 // usesHost reports whether the pod has nameservers of the host.
 func usesHost(d *policy.Decision) bool {
 	return slices.ContainsFunc(d.Nameservers, func(e policy.Entry) bool { return e.Source.Origin == policy.FromHost })
+}
+
+// isUnreachable reports whether a pod with a network of its own has no nameservers but those of the
+// host on the loopback of the node. A new pod gets them like from the kubelet; a running one has
+// better ones.
+func isUnreachable(pod *policy.Pod, d *policy.Decision) bool {
+	if pod.HostNetwork || len(d.Nameservers) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(d.Nameservers, func(e policy.Entry) bool {
+		addr, err := netip.ParseAddr(e.Text)
+		return e.Source.Origin != policy.FromHost || err != nil || !addr.IsLoopback()
+	})
 }
 
 // rewrite writes the decision dns for s.

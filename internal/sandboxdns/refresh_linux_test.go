@@ -313,6 +313,50 @@ func TestRefresh_UnusableHost(t *testing.T) {
 	}
 }
 
+// TestRefresh_LoopbackHost: a running pod does not get nameservers that it cannot reach, unless a
+// command for this pod requests it. On the host's network it reaches them.
+func TestRefresh_LoopbackHost(t *testing.T) {
+	const stub = "nameserver 127.0.0.53\nnameserver ::1\n"
+	hostNetwork := func(a *applierTest) {
+		lookup := a.settings.Hook.Lookup
+		a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+			pod, err := lookup(ctx, s)
+			pod.HostNetwork = true
+			return pod, err
+		}
+	}
+	dryRun := func(a *applierTest) { a.settings.DryRun = true }
+	for name, c := range map[string]struct {
+		host   string
+		change func(*applierTest)
+		cause  cause
+		want   events.RefreshResult
+	}{
+		"loopback only":       {stub, nil, causeHost, events.Refused},
+		"always":              {stub, annotate("always"), causeHost, events.Refused},
+		"a command for all":   {stub, nil, causeAll, events.Refused},
+		"a command for one":   {stub, nil, causeCommand, events.Refreshed},
+		"dry run":             {stub, dryRun, causeHost, events.Refused},
+		"another server":      {stub + "nameserver 192.0.2.54\n", nil, causeHost, events.Refreshed},
+		"on the host network": {stub, hostNetwork, causeHost, events.Refreshed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newRefreshTest(t, policy.Default, hostText, c.change)
+			a.host = resolvconf.Parse(c.host)
+			if got := a.refreshNow(c.cause); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if text := a.read(); (string(text) == hostText) != (c.want == events.Refused) {
+				t.Errorf("%s, and the file has\n%s", c.want, text)
+			}
+			a.host = resolvconf.Parse(otherHost)
+			if got := a.refreshNow(causeHost); c.want == events.Refused && got == events.Refused {
+				t.Errorf("a reachable server: %s", got)
+			}
+		})
+	}
+}
+
 // TestRefresh_Mode applies another mode and another configuration to a pod that was decided.
 func TestRefresh_Mode(t *testing.T) {
 	a := newApplierTest(t)
