@@ -16,9 +16,10 @@ import (
 	"time"
 )
 
-// What packages and images say about the program.
+// What packages and images say about the program. The summary is the synopsis of the deb, of less
+// than 80 characters (Debian policy 3.4.1).
 const (
-	summary  = "Pod DNS configurator: CRI shim, cluster DNS, node cache and admission for Kubernetes"
+	summary  = "Kubernetes pod DNS: agent, CRI shim, cluster DNS, node cache, admission"
 	homepage = "https://github.com/dnsconfigurer/dnsconfigurer"
 	license  = "Apache-2.0"
 )

@@ -42,7 +42,7 @@ func podRights(pod corev1.PodSpec) (rights []string) {
 		rights = append(rights, "token of its service account")
 	}
 	writable := map[string]bool{}
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		rights = append(rights, containerRights(pod.SecurityContext, c.SecurityContext)...)
 		for _, m := range c.VolumeMounts {
 			writable[m.Name] = !m.ReadOnly
@@ -95,6 +95,9 @@ func roleRights(w *workload) (rights []string) {
 				right += " of its namespace"
 			}
 			rights = append(rights, right)
+		}
+		for _, url := range rule.NonResourceURLs {
+			rights = append(rights, strings.Join(rule.Verbs, ", ")+" "+url)
 		}
 	}
 	return rights
