@@ -15,8 +15,7 @@ import (
 // hideNode replaces the directories of the node that maintainer scripts look at, and systemctl, which
 // prints its arguments and fails. Then it runs the script of its standard input. Mounts are seen by this process only.
 const hideNode = `set -e
-for dir in /etc/systemd /etc/default /etc/sysconfig /etc/kubernetes /etc/dnsconfigurer /var/lib /run; do
-	[ -d $dir ] || continue
+for dir in /etc /var/lib /run; do
 	mount -t tmpfs none $dir
 done
 mkdir -p /run/systemd/system /run/bin
@@ -40,8 +39,10 @@ func TestPackaging_Scripts(t *testing.T) {
 		crio     = "mkdir -p /run/dnsconfigurer/run/crio; touch /run/dnsconfigurer/run/crio/crio.sock"
 		agent    = "mkdir -p /run/dnsconfigurer/nri/agent"
 		state    = "mkdir /var/lib/dnsconfigurer; touch /var/lib/dnsconfigurer/last-good.yaml"
-		kubelet  = "mkdir /var/lib/kubelet; echo --container-runtime-endpoint=unix:///run/dnsconfigurer/shim.sock >/var/lib/kubelet/kubeadm-flags.env"
-		disabled = "systemctl disable --now dnsconfigurer-shim.socket dnsconfigurer-shim.service dnsconfigurer-bypass.service\nexit code 1\n"
+		kubelet  = "mkdir /var/lib/kubelet; echo endpoint=unix:///run/dnsconfigurer/shim.sock >/var/lib/kubelet/kubeadm-flags.env"
+		k3s      = "mkdir -p /etc/rancher; echo container-runtime-endpoint: /run/dnsconfigurer/shim.sock >/etc/rancher/config.yaml"
+		disabled = "systemctl disable --now " +
+			"dnsconfigurer-shim.socket dnsconfigurer-shim.service dnsconfigurer-bypass.service\nexit code 1\n"
 	)
 	for _, tt := range []struct{ script, arguments, node, want string }{
 		{"postinstall", "configure", "", reload}, // dpkg: installation, upgrade, and what it does after a failure
@@ -56,9 +57,11 @@ func TestPackaging_Scripts(t *testing.T) {
 		{"preremove", "1", kubelet, ""},
 		{"preremove", "remove", kubelet, "exit code 1\n"},
 		{"preremove", "0", kubelet, "exit code 1\n"},
+		{"preremove", "remove", k3s, "exit code 1\n"},
 		{"preremove", "remove", "", disabled},
 
-		{"postremove", "upgrade 0.2.0-1", shim, reload + "/run/dnsconfigurer\n/run/dnsconfigurer/shim.sock\n/run/dnsconfigurer/shim.sock.lock\n"},
+		{"postremove", "upgrade 0.2.0-1", shim,
+			reload + "/run/dnsconfigurer\n/run/dnsconfigurer/shim.sock\n/run/dnsconfigurer/shim.sock.lock\n"},
 		{"postremove", "abort-upgrade 0.1.0-1", "", reload},
 		{"postremove", "remove", shim + ";" + crio, reload},
 		{"postremove", "0", shim, reload},
