@@ -431,6 +431,21 @@ func testChart(t *testing.T, r *release) {
 	}
 }
 
+// TestChart_PreviousVersion checks that the chart of an older version does not stay: commands of the
+// documentation name the chart by a pattern.
+func TestChart_PreviousVersion(t *testing.T) {
+	r := &release{root: "..", out: t.TempDir()}
+	for _, r.version = range []string{"v0.0.1", "v0.0.2"} {
+		if err := buildChart(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	charts, err := filepath.Glob(filepath.Join(r.out, "dnsconfigurer-*.tgz"))
+	if want := []string{filepath.Join(r.out, "dnsconfigurer-0.0.2.tgz")}; err != nil || !slices.Equal(charts, want) {
+		t.Errorf("charts %q, %v, want %q", charts, err, want)
+	}
+}
+
 // testManifests checks that the manifests for kubectl run the image of the release, and that they
 // do not claim to be helm's.
 func testManifests(t *testing.T, r *release) {
