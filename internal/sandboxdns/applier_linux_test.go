@@ -157,7 +157,9 @@ func TestApplier_Outcomes(t *testing.T) {
 			}
 			a.start()
 			a.create(true)
-			a.want(c.want)
+			if r := a.want(c.want); strings.Contains(r.Detail, notSeenAtStart) {
+				t.Errorf("the agent has seen the start: %q", r.Detail)
+			}
 		})
 	}
 }
@@ -246,7 +248,10 @@ func TestApplier_Running(t *testing.T) {
 			a.settings.Hook.Mode = c.mode
 			a.write(c.text)
 			a.running()
-			a.want(c.want)
+			r := a.want(c.want)
+			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.FactsMismatch) {
+				t.Errorf("detail %q", r.Detail)
+			}
 		})
 	}
 }

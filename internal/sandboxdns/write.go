@@ -20,6 +20,10 @@ import (
 // touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
 const touchDelay = 5 * time.Millisecond
 
+// notSeenAtStart follows the difference of a file in the report: the node facts may be right.
+const notSeenAtStart = "; the agent did not see the file before the containers started: " +
+	"they may have changed it, or the host's resolv.conf may have changed since"
+
 // create writes the file of s before a container is created, if the pod is known. When e has
 // expired, the container may have written the file.
 func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
@@ -168,6 +172,9 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 		settings.Observed(s.pod, s.known)
 	}
 	r := hook.DecidePod(request, s.pod, s.err, host)
+	if r.Outcome == cri.FactsMismatch && request.Unverified {
+		r.Detail += notSeenAtStart
+	}
 	if s.acceptDecision(settings, host, &r); s.shim {
 		return a.adoptRequest(settings, s, host, r)
 	}
