@@ -32,9 +32,17 @@ func Open(directories []string, sandbox, path string) (*File, error) {
 
 // Create creates the file at path, which must not exist, in a directory of the sandbox that
 // exists. Containers that run keep the file that was removed; those that are created later get
-// the new one.
+// the new one. All users may read it, whatever the umask is: that of the shim's unit is 0077.
 func Create(directories []string, sandbox, path string) (*File, error) {
-	return open(directories, sandbox, path, unix.O_CREAT|unix.O_EXCL)
+	f, err := open(directories, sandbox, path, unix.O_CREAT|unix.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.f.Chmod(0o644); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func open(directories []string, sandbox, path string, create int) (*File, error) {

@@ -116,8 +116,10 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestCreate creates a file that is missing, and no directory.
+// TestCreate creates a file that is missing, and no directory. All users can read the file, also if
+// the umask is that of the shim's unit.
 func TestCreate(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
 	directory := t.TempDir()
 	path := newFile(t, directory, kubeletText)
 	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrExist) {
