@@ -100,6 +100,7 @@ type Applier struct {
 type sandbox struct {
 	sandboxevent.Sandbox
 	cancel context.CancelFunc // of the lookup
+	large  atomic.Bool        // the pod is decided in a turn; without mu, which is held meanwhile
 
 	mu       sync.Mutex
 	current  map[string]string // the annotations of now; nil: those of Sandbox
@@ -244,6 +245,7 @@ func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
 		if ctx.Err() != nil {
 			return // the sandbox was removed
 		}
+		s.large.Store(cri.TakesTurns(pod))
 		s.mu.Lock()
 		s.pod, s.err, s.lookedUp = pod, err, true
 		if ips := s.describe().IPs; len(ips) > 0 {

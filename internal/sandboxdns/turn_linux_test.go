@@ -7,9 +7,9 @@ import (
 	"context"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
@@ -17,9 +17,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// TestApplier_LargePods creates the containers of two pods with many options. While the first one
-// is decided, the event of the second returns, so that those of other pods are handled; it is
-// decided afterwards.
+// TestApplier_LargePods creates the containers of two pods with many options. Their events return
+// before the pods are decided, so that those of other pods are handled. The pods are decided one
+// after the other.
 func TestApplier_LargePods(t *testing.T) {
 	a := newApplierTest(t)
 	a.settings.Hook.Mode = cri.Force
@@ -29,16 +29,12 @@ func TestApplier_LargePods(t *testing.T) {
 			Config: &policy.DNSConfig{Options: options}}, nil
 	}
 	var deciding, overlaps atomic.Int32
-	entered, proceed := make(chan struct{}, 1), make(chan struct{})
+	proceed := make(chan struct{})
 	a.settings.Hook.HostFiles = func() cri.HostFiles {
 		defer deciding.Add(-1)
 		if deciding.Add(1) > 1 {
 			overlaps.Add(1)
 			return cri.HostFiles{}
-		}
-		select {
-		case entered <- struct{}{}:
-		default:
 		}
 		<-proceed
 		return cri.HostFiles{}
@@ -55,12 +51,20 @@ func TestApplier_LargePods(t *testing.T) {
 	create := func(s sandboxevent.Sandbox) {
 		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s, Path: paths[s.ID], First: true})
 	}
-	var creating sync.WaitGroup
-	creating.Go(func() { create(first) })
-	<-entered
-	create(second)
+	handled := make(chan struct{})
+	go func() {
+		create(first)
+		create(second)
+		create(first) // another container
+		close(handled)
+	}()
+	select {
+	case <-handled:
+	case <-time.After(time.Minute):
+		t.Error("an event waits until the pod is decided")
+	}
 	close(proceed)
-	creating.Wait()
+	<-handled
 	a.Wait()
 	if n := overlaps.Load(); n > 0 {
 		t.Errorf("%d decisions began during another one", n)

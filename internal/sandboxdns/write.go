@@ -27,36 +27,47 @@ const notSeenAtStart = "; the agent did not see the file before the containers s
 // create writes the file of s before a container is created, if the pod is known. When e has
 // expired, the container may have written the file.
 func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.path = e.Path
-	if s.finished {
-		return
-	}
-	first := e.First
+	first, original := e.First, [sha256.Size]byte{}
 	if first {
-		s.original = a.digest(s)
+		original = a.digest(s.ID, e.Path)
 		if e.HasExpired() {
-			s.original, first = [sha256.Size]byte{}, false
+			first, original = false, [sha256.Size]byte{}
 		}
 	}
-	if !s.lookedUp {
+	if s.large.Load() { // the events of other pods do not wait for this one
+		a.runTask(s, func() {
+			s.mu.Lock()
+			s.seen(e, original)
+			s.mu.Unlock()
+			a.writeLate(s, e.Path)
+		})
 		return
 	}
-	settings := a.settings.Load()
-	done, ok := settings.Hook.TryTurn(s.pod)
-	if !ok { // the events of other pods do not wait for this one
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen(e, original)
+	switch {
+	case !s.lookedUp, s.finished:
+	case s.large.Load(): // looked up meanwhile
 		a.runTask(s, func() { a.writeLate(s, e.Path) })
-		return
+	default:
+		a.finish(s, a.write(a.settings.Load(), s, first))
 	}
-	defer done()
-	a.finish(s, a.write(settings, s, first))
+}
+
+// seen records the path of the file of s, and the digest of its text before the first container.
+// s.mu must be held.
+func (s *sandbox) seen(e *sandboxevent.Event, original [sha256.Size]byte) {
+	s.path = e.Path
+	if e.First && !s.finished {
+		s.original = original
+	}
 }
 
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
 // the reason.
-func (a *Applier) digest(s *sandbox) (sum [sha256.Size]byte) {
-	f, err := sandboxfile.Open(a.settings.Load().Directories, s.ID, s.path)
+func (a *Applier) digest(id, path string) (sum [sha256.Size]byte) {
+	f, err := sandboxfile.Open(a.settings.Load().Directories, id, path)
 	if err != nil {
 		return sum
 	}

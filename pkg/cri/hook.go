@@ -235,22 +235,15 @@ func (h *Hook) Decide(ctx context.Context, s Sandbox) Report {
 // Turn returns when it is pod's turn to be decided: those with thousands of entries in their
 // dnsConfig are decided one after the other. done ends the turn.
 func (h *Hook) Turn(pod policy.Pod) (done func()) {
-	if !takesTurns(pod) {
+	if !TakesTurns(pod) {
 		return func() {}
 	}
 	h.largePods.Lock()
 	return h.largePods.Unlock
 }
 
-// TryTurn is Turn without waiting. ok is false if it is the turn of another pod.
-func (h *Hook) TryTurn(pod policy.Pod) (done func(), ok bool) {
-	if !takesTurns(pod) {
-		return func() {}, true
-	}
-	return h.largePods.Unlock, h.largePods.TryLock()
-}
-
-func takesTurns(pod policy.Pod) bool {
+// TakesTurns reports whether pod is decided in its [Hook.Turn]. The decision may take half a second.
+func TakesTurns(pod policy.Pod) bool {
 	c := pod.Config
 	return c != nil && len(c.Nameservers)+len(c.Searches)+len(c.Options) >= largeConfig
 }
