@@ -122,7 +122,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		Name: "dnsconfigurer_dns_refusals_total",
 		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
 			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced: " +
-			"another query took their slot, or upstream: the cluster DNS refused them at a limit).",
+			"another query took their slot, upstream: the cluster DNS refused them at a limit, or resources: " +
+			"no file descriptor or memory).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -138,13 +138,14 @@ const (
 	refusedSubqueries               // the search list needs too many queries
 	refusedReplaced                 // the query had waited, and lost its slot to another one
 	refusedUpstream                 // the server that was asked, such as the cluster DNS, refused the query at a limit
+	refusedResources                // no file descriptor or memory for a socket
 	numRefusals
 )
 
 // String returns the reason as a label of metrics.
 func (r refusalReason) String() string {
 	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
-		"upstream"}[r]
+		"upstream", "resources"}[r]
 }
 
 // fallsBack reports whether a client that can try the candidates of a search list itself should do
@@ -159,7 +160,7 @@ func (r refusalReason) Error() string {
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
 		"the search lists of this client cause too many queries", "the search list needs too many queries",
 		"no reply yet, and too many queries are waiting for other servers",
-		"too many queries are waiting at the server that was asked",
+		"too many queries are waiting at the server that was asked", "no file descriptor or memory for a query",
 	}[r]
 }
 
@@ -189,6 +190,8 @@ func refusalOf(err error) refusalReason {
 		return refusedLoop
 	case errors.Is(err, upstream.ErrNoServers):
 		return refusedNoServers
+	case errors.Is(err, upstream.ErrNoResources):
+		return refusedResources
 	}
 	return granted
 }
@@ -198,7 +201,7 @@ func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
 	s.metrics.refusals[kind][r].Inc()
 	code := dns.ExtendedErrorCodeOther
 	switch r {
-	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream:
+	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream, refusedResources:
 		code = extendedLimit
 	case refusedNoServers, refusedLoop:
 		code = dns.ExtendedErrorCodeNoReachableAuthority

@@ -12,6 +12,8 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -53,6 +55,39 @@ func TestServeTCP_NoDescriptors(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "cannot accept TCP connection"); n == 0 || n >= failures() {
 		t.Errorf("got %d messages for %d failures:\n%s", n, failures(), log.String())
+	}
+}
+
+// TestForward_NoDescriptors: without free file descriptors a query cannot be sent. That says nothing
+// about the name or the server: the failure is not cached, and the server is not down.
+func TestForward_NoDescriptors(t *testing.T) {
+	server := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return validReply(t, q) })
+	for name, tcp := range map[string]bool{"UDP": false, "TCP": true} {
+		t.Run(name, func(t *testing.T) {
+			client, err := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newTestServer(t, smallCluster, Config{Upstream: client.Exchange})
+			ask := func() *dns.Msg { return exchangeDirect(t, s.Server, parseQuery("www.example. A", true)) }
+			restore := exhaustDescriptors(t)
+			defer restore()
+			for range 3 {
+				if m := ask(); m.Rcode != dns.RcodeServerFailure || extendedCode(m) != extendedLimit {
+					t.Errorf("without descriptors: got %v, want SERVFAIL", m)
+				}
+			}
+			restore()
+			if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=resources"); n != 3 {
+				t.Errorf("%d refusals were counted, want 3", n)
+			}
+			if client.Status()[0].Down {
+				t.Error("the server is down")
+			}
+			if got := addresses(ask()); got != validAddr {
+				t.Errorf("with descriptors: got %s, want %s", got, validAddr)
+			}
+		})
 	}
 }
 

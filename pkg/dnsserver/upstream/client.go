@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
@@ -211,9 +212,13 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
 		m, err = c.send(ctx, s, q, q.withoutEDNS)
 	}
+	if lacksResources(err) {
+		err = fmt.Errorf("%w: %w", ErrNoResources, err)
+	}
 	switch now := time.Now(); {
 	case err == nil, errors.Is(err, message.ErrMalformed): // the server has replied
 		s.recordReply(now)
+	case errors.Is(err, ErrNoResources): // nothing was sent
 	case errors.Is(ctx.Err(), context.Canceled): // overtaken by another server
 	case !q.wantsRecursion(): // servers may drop such a query
 	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
@@ -225,6 +230,12 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 		return nil, err
 	}
 	return m, nil
+}
+
+// lacksResources reports whether err says that a socket or its buffers could not be created.
+func lacksResources(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM},
+		func(n syscall.Errno) bool { return errors.Is(err, n) })
 }
 
 // send transmits a query over the transport of the server. Over UDP it falls back to

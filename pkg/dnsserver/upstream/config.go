@@ -37,6 +37,9 @@ const loopRecheck = 10
 var (
 	// ErrNoServers is returned while the list of servers is empty.
 	ErrNoServers = errors.New("no upstream server configured")
+	// ErrNoResources is returned if the process or the machine has no file descriptor or memory for
+	// a socket. It says nothing about the server or the name.
+	ErrNoResources = errors.New("no file descriptor or memory for a socket")
 	// ErrLoop is returned while every server is in a forwarding loop.
 	ErrLoop = errors.New("every upstream server is in a forwarding loop: remove this server from the host's resolv.conf")
 )
