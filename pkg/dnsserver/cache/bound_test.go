@@ -182,7 +182,7 @@ func useCache(t *testing.T, c *cache.Cache, worker int, queries, replies []*dns.
 			c.Put(q, replies[i], start, cache.PutOptions{})
 		default:
 			hit := c.Get(q, start)
-			if m := hit.Msg(cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
+			if m := message(hit, cache.ReplyOptions{}); m != nil && m.Answer[0].String() != replies[i].Answer[0].String() {
 				t.Errorf("%v for %v", m.Answer, queries[i].Question)
 			}
 		}

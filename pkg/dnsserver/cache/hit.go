@@ -63,14 +63,6 @@ type ReplyOptions struct {
 	MaxLen int
 }
 
-// Len returns the length of the reply without OPT, or 0 for a Miss.
-func (h *Hit) Len() int {
-	if h.entry == nil {
-		return 0
-	}
-	return len(h.entry.wire)
-}
-
 // Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
 func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 
@@ -121,16 +113,4 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 		binary.BigEndian.PutUint32(field, ttl)
 	}
 	return buf
-}
-
-// Msg returns the unpacked reply, or nil for a Miss.
-func (h *Hit) Msg(options ReplyOptions) *dns.Msg {
-	if h.entry == nil {
-		return nil
-	}
-	m := new(dns.Msg)
-	if err := m.Unpack(h.Append(nil, options)); err != nil {
-		return nil
-	}
-	return m
 }

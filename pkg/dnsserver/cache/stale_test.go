@@ -30,7 +30,7 @@ func TestGet_Stale(t *testing.T) {
 		if holds := c.Holds(q, after(at)); holds != (want != cache.Miss && hit.Rcode() == dns.RcodeSuccess) {
 			t.Errorf("at %v: %v, Holds = %t", at, want, holds)
 		}
-		if m := hit.Msg(cache.ReplyOptions{}); ttl > 0 && m.Answer[0].Header().Ttl != ttl {
+		if m := message(hit, cache.ReplyOptions{}); ttl > 0 && m.Answer[0].Header().Ttl != ttl {
 			t.Errorf("at %v: TTL %d, want %d", at, m.Answer[0].Header().Ttl, ttl)
 		}
 	}
@@ -67,7 +67,7 @@ func TestGet_StaleTTL(t *testing.T) {
 		q := questionOf(t, query)
 		c.Put(q, reply(t, query, 0, fmt.Sprintf("www.example.com. %d A 192.0.2.1", tt.ttl)), start, cache.PutOptions{})
 		hit := c.Get(q, after(float64(tt.ttl)))
-		if m := hit.Msg(cache.ReplyOptions{}); hit.State != cache.Stale || m.Answer[0].Header().Ttl != tt.want {
+		if m := message(hit, cache.ReplyOptions{}); hit.State != cache.Stale || m.Answer[0].Header().Ttl != tt.want {
 			t.Errorf("TTL %d: %v with %v, want %d", tt.ttl, hit.State, m, tt.want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestPut_Failure(t *testing.T) {
 		q := questionOf(t, query)
 		c.Put(q, reply(t, query, rcode, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{Cause: 7})
 		hit := c.Get(q, after(4))
-		if m := hit.Msg(cache.ReplyOptions{}); m == nil || m.Rcode != want || len(m.Answer) != 0 || hit.Cause() != 7 {
+		if m := message(hit, cache.ReplyOptions{}); m == nil || m.Rcode != want || len(m.Answer) != 0 || hit.Cause() != 7 {
 			t.Errorf("rcode %d: got %v and the cause %d, want rcode %d without records", rcode, m, hit.Cause(), want)
 		}
 		c.Put(q, reply(t, query, 0, "www.example.com. 10 A 192.0.2.1"), after(5), cache.PutOptions{Cause: 7})
