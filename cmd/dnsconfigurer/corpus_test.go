@@ -15,8 +15,12 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/rendering"
 )
 
 // kubeletCase is a pod with the result of a real kubelet, recorded by test/cluster.
@@ -122,8 +126,7 @@ func (r kubeletCase) check(t *testing.T) {
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	args := []string{"render", "-f", pod, "-n", "", "-o", "json", "--kubelet-config", kubelet,
-		"--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	args := []string{"--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {
@@ -133,11 +136,9 @@ func (r kubeletCase) check(t *testing.T) {
 		args = append(args, "--node-name", r.NodeName)
 	}
 
-	var stdout, stderr bytes.Buffer
-	run(t.Context(), args, nil, &stdout, &stderr)
 	var got v1alpha1.RenderResult
-	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
-		t.Fatalf("%v: %s%s", err, stdout.Bytes(), stderr.Bytes())
+	if stdout, stderr, err := render(t, pod, args); json.Unmarshal(stdout, &got) != nil {
+		t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}
 	want := v1alpha1.RenderResult{Nameservers: r.Expected.Servers, Searches: r.Expected.Searches,
 		Options: r.Expected.Options, Hostname: r.Expected.Hostname, Error: r.Expected.Error}
@@ -160,6 +161,26 @@ func (r kubeletCase) check(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-kubelet +ours):\n%s", diff)
 	}
+}
+
+// render is the command render with the facts of a node as flags. A pod of the kubelet may have no
+// namespace; the flag of the command rejects an empty one.
+func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, err error) {
+	t.Helper()
+	var node config.NodeFlags
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	node.Register(flags)
+	if err := flags.Parse(facts); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := rendering.Options{Input: manifest.Input{Paths: []string{pod}}, Format: "json"}
+	var out, errs bytes.Buffer
+	_, err = o.Run(t.Context(), n, nil, &out, &errs)
+	return out.Bytes(), errs.Bytes(), err
 }
 
 func write(t *testing.T, path string, text []byte) {
