@@ -31,7 +31,7 @@ With --check the command creates a known-bad Pod, ReplicaSet and Job in --namesp
 run, and prints which policies acted on them. Exit code 1: no policy acted, or the API server
 refused an object for another reason.`,
 		Example: `  dnsconfigurer policies --cluster-domain cluster.local --cluster-dns 10.96.0.10 | kubectl apply -f -
-  dnsconfigurer policies --check --kubeconfig ~/.kube/config
+  dnsconfigurer policies --check
   dnsconfigurer policies | kubectl delete -f -`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
@@ -41,8 +41,9 @@ refused an object for another reason.`,
 	f.StringSliceVar(&p.servers, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
 	f.StringSliceVar(&p.overrides, "allowed-overrides", nil,
 		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
-	f.BoolVar(&p.check, "check", false, "report what the cluster of --kubeconfig enforces, instead of printing the policies")
-	f.StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, for --check; empty: in-cluster configuration")
+	f.BoolVar(&p.check, "check", false, "report what a cluster enforces, instead of printing the policies")
+	f.StringVar(&p.kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
 	f.StringVarP(&p.namespace, "namespace", "n", "default",
 		"`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
 	return cmd
@@ -98,10 +99,10 @@ func (p *policiesFlags) checkFlags(cmd *cobra.Command) error {
 
 // report prints what the cluster does with known-bad objects.
 func (p *policiesFlags) report(cmd *cobra.Command) error {
-	cfg, err := client.LoadConfig(p.kubeconfig, "dnsconfigurer/"+version())
+	cfg, err := client.LoadUserConfig(p.kubeconfig, "", "dnsconfigurer/"+version())
 	switch {
 	case err != nil && p.kubeconfig == "":
-		return fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
+		return fmt.Errorf("%w: set --kubeconfig", err)
 	case err != nil:
 		return err
 	}

@@ -29,7 +29,7 @@ func (in Input) expand(path string) (files []file, notes []error, _ error) {
 	case !info.IsDir():
 		return []file{{path: path}}, nil, nil
 	case isChart(path):
-		return nil, nil, note(path, "a Helm chart is not read", renderChart)
+		return nil, nil, chartNote(path)
 	case in.Recursive:
 		return expandTree(path)
 	}
@@ -109,7 +109,7 @@ func expandTree(root string) (files []file, notes []error, _ error) {
 		case e.IsDir() && e.Name() == ".git":
 			return fs.SkipDir
 		case e.IsDir() && isChart(path):
-			notes = append(notes, note(path, "a Helm chart is not read", renderChart))
+			notes = append(notes, chartNote(path))
 			return fs.SkipDir
 		case e.Type()&fs.ModeSymlink != 0 && isDirectory(path):
 			notes = append(notes, note(path, "a link to a directory is not read", "name the directory itself"))
@@ -124,8 +124,6 @@ func expandTree(root string) (files []file, notes []error, _ error) {
 	return files, notes, err
 }
 
-const renderChart = "render it first: helm template CHART | dnsconfigurer validate -f -"
-
 // isChart reports whether a directory is a Helm chart.
 func isChart(directory string) bool {
 	info, err := os.Stat(filepath.Join(directory, "Chart.yaml"))
@@ -135,6 +133,11 @@ func isChart(directory string) bool {
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// chartNote returns the note about a Helm chart.
+func chartNote(path string) error {
+	return note(path, "a Helm chart is not read", "render it first, and read the output with -f -: helm template "+path)
 }
 
 // note returns a note about a path.
