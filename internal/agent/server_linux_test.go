@@ -221,6 +221,36 @@ func TestServer_StartupTaint(t *testing.T) {
 	await(t, func() bool { return patches.Load() > 0 })
 }
 
+// TestServer_HostFileEvents: an unusable resolv.conf of the host, and its end, are events on the node.
+func TestServer_HostFileEvents(t *testing.T) {
+	var unusable, usable atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			<-r.Context().Done() // the watch of pods
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		switch text := string(body); {
+		case strings.Contains(text, "HostResolvConfUnusable") && strings.Contains(text, "node1"):
+			unusable.Add(1)
+		case strings.Contains(text, "HostResolvConfUsable") && strings.Contains(text, "node1"):
+			usable.Add(1)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(api.Close)
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) + "kubeconfig: " + dir + "/kubeconfig\n",
+		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostText,
+	})
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	writeFiles(t, dir, map[string]string{"resolv.conf": "# nothing\n"})
+	await(t, func() bool { return unusable.Load() > 0 })
+	writeFiles(t, dir, map[string]string{"resolv.conf": otherHost})
+	await(t, func() bool { return usable.Load() > 0 })
+}
+
 // TestServer_StatusSocketInUse: an agent whose statusSocket another process serves, such as a shim,
 // serves its relay, and its log names the field.
 func TestServer_StatusSocketInUse(t *testing.T) {

@@ -116,6 +116,7 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.handedOver:
+			r.applier.hostReport.end() // the other process reports
 			<-ctx.Done()
 			return nil
 		case <-r.signal:
