@@ -333,6 +333,7 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 		want   events.RefreshResult
 	}{
 		"loopback only":       {stub, nil, causeHost, events.Refused},
+		"unspecified":         {"nameserver 0.0.0.0\n", nil, causeHost, events.Refused},
 		"always":              {stub, annotate("always"), causeHost, events.Refused},
 		"a command for all":   {stub, nil, causeAll, events.Refused},
 		"a command for one":   {stub, nil, causeCommand, events.Refreshed},
