@@ -143,8 +143,8 @@ func selectStrings(r *document.Reader, selected func(key string) bool) (m map[st
 }
 
 // osTerms decodes as many nodeSelectorTerms as decide whether all require Windows: the first
-// one that does not, or else the last one. Of a term it decodes the expressions about the
-// operating system, up to the one that requires Windows.
+// one that does not, or else the last one. Of a term it decodes the expressions up to the one that
+// requires Windows, and keeps only that.
 type osTerms []corev1.NodeSelectorTerm
 
 func (t *osTerms) UnmarshalJSON(js []byte) error {
@@ -167,12 +167,12 @@ func readOSTerm(r *document.Reader) (term corev1.NodeSelectorTerm, err error) {
 		}
 		term.MatchExpressions = nil
 		return r.Items(func() error {
-			if !allowsOther(term) {
+			if term.MatchExpressions != nil {
 				return r.Skip()
 			}
 			requirement, err := readOSRequirement(r)
-			if requirement.Key == corev1.LabelOSStable {
-				term.MatchExpressions = append(term.MatchExpressions, requirement)
+			if requiresWindows(requirement) {
+				term.MatchExpressions = []corev1.NodeSelectorRequirement{requirement}
 			}
 			return err
 		})

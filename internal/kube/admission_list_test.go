@@ -169,6 +169,31 @@ func FuzzParseAdmissionObject(f *testing.F) {
 	f.Fuzz(comparePod)
 }
 
+// TestParseAdmissionObject_LongTerm: of the expressions of a term only the one that requires Windows
+// is kept. To compare each of 50,000 with all before it took seconds.
+func TestParseAdmissionObject_LongTerm(t *testing.T) {
+	const other, windows = `{"key":"kubernetes.io/os","operator":"Exists"},`, `{"key":"kubernetes.io/os","operator":"In","values":["windows"]},`
+	for name, tt := range map[string]struct {
+		expressions string
+		kept        int
+	}{
+		"none":  {strings.Repeat(other, 1000), 0},
+		"one":   {strings.Repeat(other, 1000) + windows + strings.Repeat(other, 1000), 1},
+		"equal": {strings.Repeat(windows, 1000), 1},
+	} {
+		w, _, err := kube.ParseAdmissionObject("v1", "Pod", []byte(
+			`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[`+
+				strings.TrimSuffix(tt.expressions, ",")+`]}]}}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		terms := w.Pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		if len(terms) != 1 || len(terms[0].MatchExpressions) != tt.kept {
+			t.Errorf("%s: %d terms, of the first %d expressions, want %d", name, len(terms), len(terms[0].MatchExpressions), tt.kept)
+		}
+	}
+}
+
 // TestParseAdmissionObject_LongLists: lists with as many entries as the largest object of an API
 // server can have are read; those with more are an error.
 func TestParseAdmissionObject_LongLists(t *testing.T) {

@@ -74,10 +74,12 @@ func IsWindows(spec *corev1.PodSpec) bool {
 // allowsOther reports whether a term, one of those of which a node must match one, matches
 // nodes without Windows.
 func allowsOther(term corev1.NodeSelectorTerm) bool {
-	return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-		return r.Key == corev1.LabelOSStable && r.Operator == corev1.NodeSelectorOpIn &&
-			len(r.Values) == 1 && r.Values[0] == string(corev1.Windows)
-	})
+	return !slices.ContainsFunc(term.MatchExpressions, requiresWindows)
+}
+
+func requiresWindows(r corev1.NodeSelectorRequirement) bool {
+	return r.Key == corev1.LabelOSStable && r.Operator == corev1.NodeSelectorOpIn &&
+		len(r.Values) == 1 && r.Values[0] == string(corev1.Windows)
 }
 
 // SetDefaults sets the API's defaults for the fields of spec that affect DNS.

@@ -217,6 +217,8 @@ func BenchmarkReview_Large(b *testing.B) {
 		{"node-selector", `"nodeSelector":{`, `"a%d":""`, `}`},
 		{"node-affinity",
 			`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[`, `{}`, `]}}}`},
+		{"node-affinity-of-one-term", `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{` +
+			`"nodeSelectorTerms":[{"matchExpressions":[`, `{"key":"kubernetes.io/os","operator":"Exists"}`, `]}]}}}`},
 		{"tolerations", `"tolerations":[`, `{}`, `]`},
 	} {
 		var items strings.Builder
