@@ -101,28 +101,7 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	}
 	d := r.engine.Decide(o.Pod, r.host)
 	for _, f := range d.Findings {
-		switch f.Code {
-		case policy.CodeEmptyConfig:
-			c.addEmptyConfig(f)
-		case policy.CodeFQDNTooLong:
-			c.addFQDNTooLong()
-		case policy.CodeServerLimit:
-			if !aboutNode(f) {
-				c.addServersCut(&d)
-			}
-		case policy.CodeForeignNameserver:
-			if !c.unknown.ClusterDNS {
-				c.addFromNode(f)
-			}
-		case policy.CodeSearchLimit:
-			if !aboutNode(f) {
-				c.addSearchesCut(&d)
-			}
-		default:
-			if !hasRefusal(f.Code) {
-				c.addFromNode(f)
-			}
-		}
+		c.addDecided(&d, f)
 	}
 	c.checkFQDNWithoutDomain()
 	c.checkOrdinalLimit()
@@ -130,6 +109,32 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	c.checkOptions(ctx)
 	c.checkRootSearch(ctx)
 	return c.findings, ctx.Err()
+}
+
+// addDecided adds a finding of the engine, if the pod is the cause and no other rule has it.
+func (c *check) addDecided(d *policy.Decision, f policy.Finding) {
+	switch f.Code {
+	case policy.CodeEmptyConfig:
+		c.addEmptyConfig(f)
+	case policy.CodeFQDNTooLong:
+		c.addFQDNTooLong()
+	case policy.CodeServerLimit:
+		if !aboutNode(f) {
+			c.addServersCut(d)
+		}
+	case policy.CodeForeignNameserver:
+		if !c.unknown.ClusterDNS {
+			c.addFromNode(f)
+		}
+	case policy.CodeSearchLimit:
+		if !aboutNode(f) {
+			c.addSearchesCut(d)
+		}
+	default:
+		if !hasRefusal(f.Code) {
+			c.addFromNode(f)
+		}
+	}
 }
 
 // addFromNode adds a finding of the engine, unless it is about the node.
