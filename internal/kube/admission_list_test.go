@@ -172,7 +172,10 @@ func FuzzParseAdmissionObject(f *testing.F) {
 // TestParseAdmissionObject_LongTerm: of the expressions of a term only the one that requires Windows
 // is kept. To compare each of 50,000 with all before it took seconds.
 func TestParseAdmissionObject_LongTerm(t *testing.T) {
-	const other, windows = `{"key":"kubernetes.io/os","operator":"Exists"},`, `{"key":"kubernetes.io/os","operator":"In","values":["windows"]},`
+	const (
+		other   = `{"key":"kubernetes.io/os","operator":"Exists"},`
+		windows = `{"key":"kubernetes.io/os","operator":"In","values":["windows"]},`
+	)
 	for name, tt := range map[string]struct {
 		expressions string
 		kept        int
@@ -182,8 +185,8 @@ func TestParseAdmissionObject_LongTerm(t *testing.T) {
 		"equal": {strings.Repeat(windows, 1000), 1},
 	} {
 		w, _, err := kube.ParseAdmissionObject("v1", "Pod", []byte(
-			`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[`+
-				strings.TrimSuffix(tt.expressions, ",")+`]}]}}}}}`))
+			`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{`+
+				`"nodeSelectorTerms":[{"matchExpressions":[`+strings.TrimSuffix(tt.expressions, ",")+`]}]}}}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
