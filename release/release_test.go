@@ -331,7 +331,10 @@ func TestArchive_Platforms(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "cmd", "dnsconfigurer"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"go.mod": "module example.com/small\n", "cmd/dnsconfigurer/main.go": "package main\n\nfunc main() {}\n"} {
+	for name, text := range map[string]string{
+		"go.mod":                    "module example.com/small\n",
+		"cmd/dnsconfigurer/main.go": "package main\n\nfunc main() {}\n",
+	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

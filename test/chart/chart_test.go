@@ -362,10 +362,10 @@ func TestChart_Values(t *testing.T) {
 		"dns.config.listen={[::]:53}":                                                      "dns.config.listen: ",
 		"nodeCache.enabled=true,nodeCache.config.http=127.0.0.1:9999":                      "nodeCache.config.http: set nodeCache.http",
 		"agent.enabled=true,agent.config.sandboxDirectories={/run/a}":                      "agent.config.sandboxDirectories: set",
-		"agent.enabled=true,agent.config.startupTaint=a:NoSchedule":                        "agent.config.startupTaint: set agent.startupTaint",
+		"agent.enabled=true,agent.config.startupTaint=a:NoSchedule":                        "agent.config.startupTaint: set agent.",
 		"webhook.config.http=:80":                                                          "webhook.config.http: ",
 		"commonLabels.k8s-app=dns":                                                         "commonLabels: k8s-app: ",
-		`nodeCache.podLabels.app\.kubernetes\.io/component=x`:                              "nodeCache.podLabels: app.kubernetes.io/component: ",
+		`nodeCache.podLabels.app\.kubernetes\.io/component=x`:                              "nodeCache.podLabels: app.kubernetes",
 		"dns.networkPolicy.enabled=true":                                                   "dns.networkPolicy.apiServer: list",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].cidr=192.0.2.10/32": "dns.networkPolicy.apiServer: each",
 		"dns.networkPolicy.enabled=true,dns.networkPolicy.apiServer[0].port=6443":          "dns.networkPolicy.apiServer: each",
@@ -397,8 +397,9 @@ func TestChart_Values(t *testing.T) {
 // TestChart_Strings checks that values that look like numbers or like YAML are still strings: the API
 // server refuses a number as a label, as a namespace, or as an environment variable.
 func TestChart_Strings(t *testing.T) {
-	out, err := helm(t, "template", "123", chartDir, "--namespace", "456", "--kube-version", "1.36.0", "--values", "testdata/everything.yaml",
-		"--set-string", "clusterDNSAddress=fd00::,dns.goMemLimit=1000,nodeCache.goMemLimit=1000,agent.goMemLimit=1000,"+
+	out, err := helm(t, "template", "123", chartDir, "--namespace", "456", "--kube-version", "1.36.0",
+		"--values", "testdata/everything.yaml", "--set-string",
+		"clusterDNSAddress=fd00::,dns.goMemLimit=1000,nodeCache.goMemLimit=1000,agent.goMemLimit=1000,"+
 			"agent.relay.goMemLimit=1000,webhook.goMemLimit=1000,commonLabels.team=7,dns.podLabels.team=8")
 	if err != nil {
 		t.Fatal(err)
