@@ -11,22 +11,30 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// addServersCut reports rule L1 in terms of the pod's fields.
-func (c *check) addServersCut(d *policy.Decision) {
+// addServersCut reports rule L1, the finding f of the engine, in terms of the pod's fields. If the
+// pod has no part in it, the field is that of the node.
+func (c *check) addServersCut(d *policy.Decision, f policy.Finding) {
 	fromCluster := func(e policy.Entry) bool { return e.Source.Origin == policy.FromClusterDNS }
 	if c.unknown.ClusterDNS && slices.ContainsFunc(d.Nameservers, fromCluster) {
 		return
 	}
 	cut := dropped(d, policy.RuleServerLimit)
-	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, c.o.ofPod("spec.dnsConfig.nameservers"),
+	field := c.o.ofPod("spec.dnsConfig.nameservers")
+	hint := fmt.Sprintf("drop %d of them; those of the cluster or the node come first, unless dnsPolicy is None", len(cut))
+	if aboutNode(f) {
+		field, hint = f.Field, f.Hint
+	}
+	c.warn(policy.CodeServerLimit, policy.EnforcedByNode, field,
 		fmt.Sprintf("the pod would have %d nameservers, %d is the limit: the node leaves out %s",
-			len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)),
-		fmt.Sprintf("drop %d of them; those of the cluster or the node come first, unless dnsPolicy is None", len(cut)))
+			len(d.Nameservers)+len(cut), policy.MaxNameservers, list(cut)), hint)
 }
 
-// addSearchesCut reports rule L2: its three limits, in the kubelet's order.
-func (c *check) addSearchesCut(d *policy.Decision) {
+// addSearchesCut reports rule L2, as addServersCut does: its three limits, in the kubelet's order.
+func (c *check) addSearchesCut(d *policy.Decision, f policy.Finding) {
 	field := c.o.ofPod("spec.dnsConfig.searches")
+	if aboutNode(f) {
+		field = f.Field
+	}
 	excess, long, beyond := dropped(d, policy.RuleSearchLimit), dropped(d, policy.RuleDomainTooLong),
 		dropped(d, policy.RuleSearchLineTooLong)
 	if len(excess) > 0 {

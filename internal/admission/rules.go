@@ -111,7 +111,8 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	return c.findings, ctx.Err()
 }
 
-// addDecided adds a finding of the engine, if the pod is the cause and no other rule has it.
+// addDecided adds a finding of the engine, unless another rule has it, or it is about the node and
+// changes nothing of the pod.
 func (c *check) addDecided(d *policy.Decision, f policy.Finding) {
 	switch f.Code {
 	case policy.CodeEmptyConfig:
@@ -119,17 +120,13 @@ func (c *check) addDecided(d *policy.Decision, f policy.Finding) {
 	case policy.CodeFQDNTooLong:
 		c.addFQDNTooLong()
 	case policy.CodeServerLimit:
-		if !aboutNode(f) {
-			c.addServersCut(d)
-		}
+		c.addServersCut(d, f)
 	case policy.CodeForeignNameserver:
 		if !c.unknown.ClusterDNS {
 			c.addFromNode(f)
 		}
 	case policy.CodeSearchLimit:
-		if !aboutNode(f) {
-			c.addSearchesCut(d)
-		}
+		c.addSearchesCut(d, f)
 	default:
 		if !hasRefusal(f.Code) {
 			c.addFromNode(f)

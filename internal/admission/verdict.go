@@ -19,13 +19,14 @@ type Verdict struct {
 // NewVerdict returns the verdict that follows from the findings in o. A pod with an error is
 // denied: it would not start, or not as specified. An object that creates pods is not denied
 // but warned of: it may be in use, and the client may not be able to change its namespace.
-// Findings for which the API server refuses the object are left to the API server.
+// Findings for which the API server refuses the object are left to the API server. Those about the
+// node are left out, because the author of the object cannot do anything about them.
 func NewVerdict(o Object, findings []policy.Finding) Verdict {
 	var v Verdict
 	var reasons reasons
 	for _, f := range findings {
 		switch {
-		case f.Severity == policy.SeverityInfo:
+		case f.Severity == policy.SeverityInfo, aboutNode(f):
 		case f.EnforcedBy == policy.EnforcedByAPIServer && f.Code != CodeStatefulSetName &&
 			!(f.Code == CodeGeneratedHostname && acceptedFirst(&o)):
 		case o.Kind == KindPod && f.IsError():
