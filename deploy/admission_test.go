@@ -46,7 +46,7 @@ func TestAdmission_Rendered(t *testing.T) {
 // renderAll returns the policies with all rules.
 func renderAll(t *testing.T) []byte {
 	t.Helper()
-	c, err := policies.NewConfig("cluster.local", []string{"10.96.0.10"}, nil)
+	c, err := policies.Options{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,10 +37,12 @@ refused an object for another reason.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
-	f.StringSliceVar(&p.servers, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	f.StringSliceVar(&p.overrides, "allowed-overrides", nil,
+	f.StringVar(&p.options.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	f.StringSliceVar(&p.options.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	f.StringSliceVar(&p.options.AllowedOverrides, "allowed-overrides", nil,
 		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
+	f.StringSliceVar(&p.options.ExcludedNamespaces, "exclude-namespace", nil,
+		"`NAMESPACE,..` whose objects are not checked, like those of kube-system; empty: no other")
 	f.BoolVar(&p.check, "check", false, "report what a cluster enforces, instead of printing the policies")
 	f.StringVar(&p.kubeconfig, "kubeconfig", "",
 		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
@@ -50,9 +52,7 @@ refused an object for another reason.`,
 }
 
 type policiesFlags struct {
-	domain     string
-	servers    []string
-	overrides  []string
+	options    policies.Options
 	check      bool
 	kubeconfig string
 	namespace  string
@@ -65,7 +65,7 @@ func (p *policiesFlags) run(cmd *cobra.Command) error {
 	if p.check {
 		return p.report(cmd)
 	}
-	c, err := policies.NewConfig(p.domain, p.servers, p.overrides)
+	c, err := p.options.Parse()
 	if err != nil {
 		return usage.Error{Err: err}
 	}
@@ -81,7 +81,7 @@ func (p *policiesFlags) run(cmd *cobra.Command) error {
 func (p *policiesFlags) checkFlags(cmd *cobra.Command) error {
 	excluded := []string{"kubeconfig", "namespace"} // without --check
 	if p.check {
-		excluded = []string{"cluster-domain", "cluster-dns", "allowed-overrides"}
+		excluded = []string{"cluster-domain", "cluster-dns", "allowed-overrides", "exclude-namespace"}
 	}
 	for _, name := range excluded {
 		switch changed := cmd.Flags().Changed(name); {

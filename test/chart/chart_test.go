@@ -209,9 +209,9 @@ func buildProgram(t *testing.T) string {
 // TestChart_Policies checks that the chart has the policies that the program prints.
 func TestChart_Policies(t *testing.T) {
 	rendered := render(t, "everything.yaml", "--set",
-		"clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default}")
+		"clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default},excludedNamespaces={ci,123}")
 	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example",
-		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default").Output()
+		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default", "--exclude-namespace", "ci,123").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,6 +345,7 @@ func TestChart_Values(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"clusterDomain=two words":                                                          "clusterDomain: ",
+		"excludedNamespaces={ci,Team}":                                                     "excludedNamespaces: ",
 		"policies.allowedOverrides={Nothing}":                                              "policies.allowedOverrides: ",
 		"clusterDNSAddress=x":                                                              "clusterDNSAddress: ",
 		"clusterDNSAddress=10.96.0.256":                                                    "clusterDNSAddress: ",

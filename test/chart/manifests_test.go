@@ -101,7 +101,7 @@ func TestChart_Webhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ flags, values string }{
-		{"--self-signed", "mutating=true"},
+		{"--self-signed --exclude-namespace ci,123", "mutating=true,excludedNamespaces={ci,123}"},
 		{"--self-signed --scale=false --mutating=false", "scale=false,webhook.mutating=false"},
 		{"--self-signed --api-server-cidr 192.0.2.0/29,2001:db8::/64",
 			"networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},

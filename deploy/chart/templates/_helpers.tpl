@@ -283,6 +283,11 @@ kind: WebhookConfiguration
 {{- end }}
 {{- include "dnsconfigurer.config.validate" . }}
 {{- include "dnsconfigurer.labels.validate" . }}
+{{- range .Values.excludedNamespaces }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (toString .)) }}
+{{- fail (printf "excludedNamespaces: %q: want the name of a namespace" (toString .)) }}
+{{- end }}
+{{- end }}
 {{- range .Values.policies.allowedOverrides }}
 {{- if not (has . (list "Default" "ClusterFirst" "ClusterFirstWithHostNet" "None")) }}
 {{- fail (printf "policies.allowedOverrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None" .) }}

@@ -31,6 +31,10 @@ type Config struct {
 
 	NamespaceExists bool // do not write the Namespace
 
+	// ExcludedNamespaces are the namespaces whose objects are not reviewed, in addition to
+	// kube-system and Namespace.
+	ExcludedNamespaces []string
+
 	Mutating bool // write the MutatingWebhookConfiguration
 	Scale    bool // validate the scale of StatefulSets
 }
@@ -173,7 +177,7 @@ func (c Config) editWebhooks(o *object) {
 			continue
 		}
 		o.set(hook+"clientConfig/service/namespace", c.Namespace)
-		o.set(hook+"namespaceSelector/matchExpressions/0/values/1", c.Namespace)
+		o.set(hook+"namespaceSelector/matchExpressions/0/values", append([]string{"kube-system", c.Namespace}, c.ExcludedNamespaces...))
 		if c.CABundle != nil {
 			o.add(hook+"clientConfig", "caBundle", base64.StdEncoding.EncodeToString(c.CABundle))
 		}

@@ -179,6 +179,31 @@ func TestYAML_NetworkPolicy(t *testing.T) {
 	t.Error("there is no NetworkPolicy")
 }
 
+// TestYAML_ExcludedNamespaces: no webhook reviews the objects of these namespaces, kube-system and
+// that of the server.
+func TestYAML_ExcludedNamespaces(t *testing.T) {
+	c := trustModes()["self-signed"]
+	c.ExcludedNamespaces, c.Mutating = []string{"ci", "123"}, true
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, hooks := []any{"kube-system", c.Namespace, "ci", "123"}, 0
+	for _, o := range values(t, text) {
+		list, _ := o["webhooks"].([]any)
+		for _, hook := range list {
+			got := valueAt(hook, []string{"namespaceSelector", "matchExpressions", "values"})
+			if diff := cmp.Diff(any(want), got); diff != "" {
+				t.Errorf("%v (-want +got):\n%s", valueAt(hook, []string{"name"}), diff)
+			}
+			hooks++
+		}
+	}
+	if hooks < 5 {
+		t.Errorf("%d webhooks", hooks)
+	}
+}
+
 func TestObject_MissingField(t *testing.T) {
 	for name, edit := range map[string]func(*object){
 		"set":    func(o *object) { o.set("a/1/x", "y") },

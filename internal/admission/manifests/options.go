@@ -36,6 +36,9 @@ func (o Options) Parse() (Config, error) {
 		"image", c.Image, "an image such as registry.example/dnsconfigurer:v0.1.0")
 	p.want(c.ClusterDomain == "" || fqdn.SubdomainProblems(c.ClusterDomain) == nil,
 		"cluster-domain", c.ClusterDomain, "a domain such as cluster.local")
+	for _, s := range c.ExcludedNamespaces {
+		p.want(fqdn.LabelProblems(s) == nil, "exclude-namespace", s, "the name of a namespace")
+	}
 	for _, s := range c.ClusterDNS {
 		_, err := netip.ParseAddr(s)
 		p.want(err == nil, "cluster-dns", s, "an IP address")

@@ -15,6 +15,7 @@ func TestOptions_Invalid(t *testing.T) {
 		`--image: ""`:                               func(o *Options) { o.Image = "" },
 		`--image: "a b"`:                            func(o *Options) { o.Image = "a b" },
 		`--cluster-domain: "a..b"`:                  func(o *Options) { o.ClusterDomain = "a..b" },
+		`--exclude-namespace: ""`:                   func(o *Options) { o.ExcludedNamespaces = []string{"ci", ""} },
 		`--cluster-dns: "10.0.0"`:                   func(o *Options) { o.ClusterDNS = []string{"10.0.0.1", "10.0.0"} },
 		`--api-server-cidr: "192.0.2.1/24"`:         func(o *Options) { o.APIServerCIDRs = []string{"192.0.2.1/24"} },
 		`--cert-manager-issuer: "CA/x"`:             func(o *Options) { o.Issuer, o.SelfSigned = "CA/x", false },

@@ -29,17 +29,26 @@ type Config struct {
 	// AllowedOverrides are the policies that the nodes allow in the annotation in addition to
 	// ClusterFirstWithAutopath.
 	AllowedOverrides []policy.Policy
+
+	// ExcludedNamespaces are the namespaces whose objects are not checked, in addition to
+	// kube-system.
+	ExcludedNamespaces []string
 }
 
-// NewConfig returns the Config of values in text form, without the blanks around them. The
-// error joins one error for each invalid value.
-func NewConfig(domain string, servers, overrides []string) (Config, error) {
-	c := Config{ClusterDomain: strings.TrimSpace(domain)}
+// Options are the values of a Config in the text form of flags, perhaps with blanks around them.
+type Options struct {
+	ClusterDomain                                    string
+	ClusterDNS, AllowedOverrides, ExcludedNamespaces []string
+}
+
+// Parse returns the Config of o. The error joins one error for each invalid value.
+func (o Options) Parse() (Config, error) {
+	c := Config{ClusterDomain: strings.TrimSpace(o.ClusterDomain)}
 	var problems []error
 	if c.ClusterDomain != "" && fqdn.SubdomainProblems(c.ClusterDomain) != nil {
-		problems = append(problems, fmt.Errorf("--cluster-domain: %q: want a domain such as cluster.local", domain))
+		problems = append(problems, fmt.Errorf("--cluster-domain: %q: want a domain such as cluster.local", o.ClusterDomain))
 	}
-	for _, s := range servers {
+	for _, s := range o.ClusterDNS {
 		a, err := netip.ParseAddr(strings.TrimSpace(s))
 		if err != nil || a.Zone() != "" {
 			problems = append(problems, fmt.Errorf("--cluster-dns: %q: want an IP address", s))
@@ -51,7 +60,7 @@ func NewConfig(domain string, servers, overrides []string) (Config, error) {
 		problems = append(problems,
 			fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
 	}
-	for _, s := range overrides {
+	for _, s := range o.AllowedOverrides {
 		p := policy.Policy(strings.TrimSpace(s))
 		if !slices.Contains(overridable, p) {
 			problems = append(problems,
@@ -59,6 +68,14 @@ func NewConfig(domain string, servers, overrides []string) (Config, error) {
 			continue
 		}
 		c.AllowedOverrides = append(c.AllowedOverrides, p)
+	}
+	for _, s := range o.ExcludedNamespaces {
+		namespace := strings.TrimSpace(s)
+		if fqdn.LabelProblems(namespace) != nil {
+			problems = append(problems, fmt.Errorf("--exclude-namespace: %q: want the name of a namespace", s))
+			continue
+		}
+		c.ExcludedNamespaces = append(c.ExcludedNamespaces, namespace)
 	}
 	return c, errors.Join(problems...)
 }

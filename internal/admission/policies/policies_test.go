@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNewConfig(t *testing.T) {
+func TestOptions(t *testing.T) {
 	for _, tt := range []struct {
 		domain  string
 		servers []string
@@ -30,7 +30,7 @@ func TestNewConfig(t *testing.T) {
 		{"", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"},
 			"--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
 	} {
-		c, err := NewConfig(tt.domain, tt.servers, nil)
+		c, err := Options{ClusterDomain: tt.domain, ClusterDNS: tt.servers}.Parse()
 		if err != nil {
 			if err.Error() != tt.want {
 				t.Errorf("%q, %q: %v, want %s", tt.domain, tt.servers, err, tt.want)
@@ -48,7 +48,35 @@ func TestNewConfig(t *testing.T) {
 	}
 }
 
-func TestNewConfig_AllowedOverrides(t *testing.T) {
+func TestOptions_ExcludedNamespaces(t *testing.T) {
+	for _, tt := range []struct {
+		namespaces []string
+		want       string // the values of the selector, or the error
+	}{
+		{nil, "[kube-system]"},
+		{[]string{"ci", " 123"}, `[kube-system, "ci", "123"]`},
+		{[]string{"", "kube-*", "a.b"}, `--exclude-namespace: "": want the name of a namespace
+--exclude-namespace: "kube-*": want the name of a namespace
+--exclude-namespace: "a.b": want the name of a namespace`},
+	} {
+		c, err := Options{ExcludedNamespaces: tt.namespaces}.Parse()
+		if err != nil {
+			if err.Error() != tt.want {
+				t.Errorf("%q: %v, want %s", tt.namespaces, err, tt.want)
+			}
+			continue
+		}
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "        values: "+tt.want+"\n"); n != 2 {
+			t.Errorf("%q: %d policies have %s, want 2", tt.namespaces, n, tt.want)
+		}
+	}
+}
+
+func TestOptions_AllowedOverrides(t *testing.T) {
 	for _, tt := range []struct {
 		overrides []string
 		want      string // the variable overrides, or the error
@@ -59,7 +87,7 @@ func TestNewConfig_AllowedOverrides(t *testing.T) {
 			`--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
 --allowed-overrides: "ClusterFirstWithAutopath": want Default, ClusterFirst, ClusterFirstWithHostNet or None`},
 	} {
-		c, err := NewConfig("", nil, tt.overrides)
+		c, err := Options{AllowedOverrides: tt.overrides}.Parse()
 		if err != nil {
 			if err.Error() != tt.want {
 				t.Errorf("%q: %v, want %s", tt.overrides, err, tt.want)
@@ -101,7 +129,7 @@ func TestYAML_LeftOut(t *testing.T) {
 		}
 		return rules
 	}
-	known, err := NewConfig("cluster.local", []string{"10.96.0.10"}, nil)
+	known, err := Options{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}
