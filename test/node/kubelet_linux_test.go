@@ -167,10 +167,24 @@ func (k kubelet) exec(ctx context.Context, container string, command ...string) 
 	return string(r.Stdout), nil
 }
 
+// remove removes a pod as a kubelet does, its containers before the sandbox: containerd stays blocked
+// if an NRI plugin registers while RemovePodSandbox removes a container (docs/nri.md).
 func (k kubelet) remove(ctx context.Context, sandbox string) error {
-	_, err1 := k.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox})
-	_, err2 := k.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
-	return errors.Join(err1, err2)
+	if _, err := k.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
+		return err
+	}
+	containers, err := k.runtime.ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: sandbox}})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers.Containers {
+		if _, err := k.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.Id}); err != nil {
+			return err
+		}
+	}
+	_, err = k.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
+	return err
 }
 
 // timings are durations by what was measured.

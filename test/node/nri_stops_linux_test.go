@@ -216,12 +216,7 @@ func (n *nri) startAndRemove(ctx context.Context, e *policy.Engine, name string)
 	if _, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage); err != nil {
 		return started, err
 	}
-	started = time.Now()
-	_, err = n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox})
-	if err == nil {
-		_, err = n.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
-	}
-	return started, err
+	return time.Now(), n.remove(ctx, sandbox)
 }
 
 // printStops prints the table of docs/reliability.md.
