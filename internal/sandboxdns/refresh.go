@@ -236,7 +236,7 @@ func usesHost(d *policy.Decision) bool {
 }
 
 // isUnreachable reports whether a pod with a network of its own has no nameservers but those of the
-// host on the loopback of the node. A new pod gets them like from the kubelet; a running one has
+// host on the loopback of the node. A new pod gets them, as from the kubelet; a running one has
 // better ones. The kernel connects the unspecified address to the loopback.
 func isUnreachable(pod *policy.Pod, d *policy.Decision) bool {
 	if pod.HostNetwork || len(d.Nameservers) == 0 {

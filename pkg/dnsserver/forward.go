@@ -256,8 +256,8 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outage.recordReply(time.Now())
-	if isRefusal(reply) {
-		return s.refuse(s.budgetFor(q.name, to), refusedUpstream)
+	if kind := s.budgetFor(q.name, to); s.nodeCache && kind != budgetPlain && isRefusal(reply) {
+		return s.refuse(kind, refusedUpstream)
 	}
 	if m.RecursionDesired { // without RD the reply may be a referral
 		s.cfg.Cache.Put(key, reply, time.Now(), options)

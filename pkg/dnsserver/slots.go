@@ -165,9 +165,10 @@ func (r refusalReason) Error() string {
 }
 
 // extendedLimit is the extended error of a reply without an answer because of a limit for all names of
-// the client, or of all clients. A server of this package that forwards the reply recognizes it, and does
-// not cache it: for the cluster DNS all pods of a node are one client, of which one pod may use up the
-// share. The code is for private use (RFC 8914 section 5.2), and the same as autopath.DefaultOption.
+// the client, or of all clients. A node cache that gets it from the cluster DNS does not cache the reply:
+// for the cluster DNS all pods of a node are one client, of which one pod may use up the share. From the
+// servers of other names it means nothing: their owners could keep failures out of the cache. The code
+// is for private use (RFC 8914 section 5.2), and the same as autopath.DefaultOption.
 const extendedLimit = 65313
 
 // isRefusal reports whether a server of this package refused the query at a limit.

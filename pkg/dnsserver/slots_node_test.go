@@ -68,6 +68,27 @@ func TestNodeCache_RefusalNotCached(t *testing.T) {
 	}
 }
 
+// TestNodeCache_ForeignRefusal: the extended error of a refusal has no meaning from the servers of other
+// names. Their owner could otherwise keep failures out of the cache, so that each query is forwarded.
+func TestNodeCache_ForeignRefusal(t *testing.T) {
+	forwarded := 0
+	s := newNodeCache(t, Forwarding{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		forwarded++
+		m := new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
+		m.SetEdns0(maxUDP, false)
+		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: extendedLimit}}
+		return m, nil
+	}})
+	for range 3 {
+		if m := exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
+			t.Errorf("got %v, want SERVFAIL", m)
+		}
+	}
+	if forwarded != 1 {
+		t.Errorf("%d queries were forwarded, want 1", forwarded)
+	}
+}
+
 // TestNodeCache_SlowNamesOverTCP: a node cache that queries the cluster DNS over TCP opens another
 // connection when many queries wait for their replies, because the cluster DNS reads no further query
 // from the first one. So names that take long do not delay those of other pods.
