@@ -55,10 +55,10 @@ func TestStream_Reuse(t *testing.T) {
 	}
 }
 
-// When Run ends, a pending query still gets its reply; later ones fail.
-func TestStream_RunEnds(t *testing.T) {
-	noLeaks(t)
-	arrived, release := make(chan struct{}, 1000), make(chan struct{})
+// serveReleased starts a server over TCP that reads one query of a connection at a time. It sends to
+// arrived, and replies when release is closed.
+func serveReleased(t *testing.T, arrived chan<- struct{}, release <-chan struct{}) *fake {
+	t.Helper()
 	s := serveStream(t, func(conn net.Conn) {
 		for {
 			wire, err := readQuery(conn)
@@ -71,6 +71,14 @@ func TestStream_RunEnds(t *testing.T) {
 		}
 	})
 	s.TCP = true
+	return s
+}
+
+// When Run ends, a pending query still gets its reply; later ones fail.
+func TestStream_RunEnds(t *testing.T) {
+	noLeaks(t)
+	arrived, release := make(chan struct{}, 1000), make(chan struct{})
+	s := serveReleased(t, arrived, release)
 	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute}, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -242,18 +250,7 @@ func TestStream_ManySlowQueries(t *testing.T) {
 		conns   int64
 	}{{64, 1}, {65, 2}, {129, 3}} {
 		arrived, release := make(chan struct{}, tt.queries), make(chan struct{})
-		s := serveStream(t, func(conn net.Conn) {
-			for {
-				wire, err := readQuery(conn)
-				if err != nil {
-					return
-				}
-				arrived <- struct{}{}
-				<-release
-				conn.Write(frame(good(t, parse(t, wire))))
-			}
-		})
-		s.TCP = true
+		s := serveReleased(t, arrived, release)
 		c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute, IdleTimeout: time.Minute}, s)
 		stop := run(t, c)
 		var all sync.WaitGroup
