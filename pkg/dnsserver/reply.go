@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"sort"
 
 	"github.com/miekg/dns"
@@ -72,6 +73,36 @@ func (q *query) startReply(buf []byte, flags uint16, rcode int) []byte {
 		header[5] = 1
 	}
 	return append(append(buf[:0], header[:]...), q.question...)
+}
+
+// A pointer replaces a name that occurs earlier in the message (RFC 1035 section 4.1.4).
+const (
+	pointerLen = 2       // octets
+	maxPointer = 1 << 14 // a pointer has 14 bits for the offset of the name
+)
+
+// appendPointer appends a pointer to the name at an offset of the message.
+func appendPointer(b []byte, offset int) []byte {
+	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
+}
+
+// appendFixed appends the part of a record between owner name and data: type, class, TTL and
+// length of the data.
+func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
+	b = binary.BigEndian.AppendUint16(b, rrtype)
+	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
+	b = binary.BigEndian.AppendUint32(b, ttl)
+	return binary.BigEndian.AppendUint16(b, uint16(length))
+}
+
+// appendAddress appends an A or AAAA record without its owner name.
+func appendAddress(b []byte, addr netip.Addr, ttl uint32) []byte {
+	if addr.Is4() {
+		octets := addr.As4()
+		return append(appendFixed(b, dns.TypeA, ttl, len(octets)), octets[:]...)
+	}
+	octets := addr.As16()
+	return append(appendFixed(b, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
 // appendOPT appends the OPT record of the reply and counts it. A client that sent none

@@ -5,35 +5,17 @@ package dnsserver
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
-
-// The times of SOA records, in seconds (RFC 1035 section 3.3.13). Nothing uses them, because
-// zone transfers are refused.
-const (
-	soaRefresh = 7200
-	soaRetry   = 1800
-	soaExpire  = 86400
-)
-
-// maxAliases is the longest chain of CNAMEs in an answer.
-const maxAliases = 10
-
-// anyTTL is the TTL of the answer to a query of type ANY, in seconds: an hour, because no client
-// depends on that answer.
-const anyTTL = 3600
-
-// anyRecord returns the answer to a query of type ANY (RFC 8482 section 4.2).
-func anyRecord(owner string) dns.RR {
-	return &dns.HINFO{Hdr: header(owner, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"}
-}
 
 // answerFromZone answers names in the zone: on the fast path if possible, or else with records. ok
 // is false for all other names.
@@ -62,159 +44,152 @@ func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Statu
 	return status, apex, node
 }
 
-// zoneRecords answers with records from one snapshot of the zone. It follows aliases, even to
-// targets outside the zone. ok is false for names that are not in the zone.
-func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
-	a := answer{source: fromZone, authoritative: true}
-	owner, name, aliases := q.owner(), q.name, 0
-	for {
-		status, apex, node := s.lookupZone(snapshot, name)
-		switch status {
-		case zone.NotInZone:
-			if aliases == 0 {
-				return result{}, false
-			}
-			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
-		case zone.Unknown:
-			return result{answer: failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet")}, true
-		case zone.NXDomain:
-			a.rcode = dns.RcodeNameError
-			a.authority = []dns.RR{s.soa(apex, snapshot)}
-			return result{answer: a}, true
-		}
-		if node.Alias == "" || q.qtype == dns.TypeANY {
-			records, additional := s.records(owner, q, node, snapshot)
-			a.answers, a.additional = append(a.answers, records...), additional
-			if len(records) == 0 {
-				a.authority = []dns.RR{s.soa(apex, snapshot)}
-			}
-			return result{answer: a}, true
-		}
-		a.answers = append(a.answers, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
-		aliases++
-		switch {
-		case q.qtype == dns.TypeCNAME:
-			return result{answer: a}, true
-		case aliases > maxAliases: // SERVFAIL, because glibc does not retry after NODATA
-			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
-				"the ExternalName Services are a loop, or a chain of more than 10")}, true
-		}
-		name, owner = node.Alias, node.Alias.String()
-	}
-}
-
-// withTarget adds the answer of another server for the target of the CNAME records in a.
-func (a answer) withTarget(target answer) answer {
-	target = target.withRecords()
+// zoneWire is the fast path for the most frequent answers: addresses, SRV records and negative
+// answers. It returns them in wire form. For all other queries the field wire of the answer is
+// nil.
+//
+// It reads and writes the records of a large RRset that fit into the reply, and no others. The
+// first record is a random one, because most clients use the first record, and clients that
+// ignore TC see a part of the RRset only.
+func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
+	a := answer{source: fromZone}
 	switch {
-	case target.refused == refusedRecursion:
-		return a // the client asks the servers of the target itself
-	case target.refused != granted:
-		return target
+	case status == zone.NXDomain:
+		a.rcode = dns.RcodeNameError
+		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+	case status != zone.Exists || node.Alias != "":
+	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
+		if a.wire = s.rrsetReply(q, buf, node); a.wire == nil {
+			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+		}
 	}
-	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
-		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority,
-			"no server answered for the target of the ExternalName Service")
-	}
-	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
-	a.answers = append(a.answers, target.answers...)
-	a.authority, a.extended = target.authority, target.extended
 	return a
 }
 
-// records returns the records of the query's type that a name owns, and the address records of
-// their targets.
-func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
-	limit := min(q.maxRecords()+1, maxRRset) // the rest does not fit, and building it takes milliseconds
-	switch q.qtype {
-	case dns.TypeA:
-		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
-	case dns.TypeAAAA:
-		return s.addressRecords(owner, nodeAddrs(&n, false, limit)), nil
-	case dns.TypeTXT:
-		if n.Text != "" {
-			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
-		}
-	case dns.TypePTR:
-		for _, name := range n.PTR(limit) {
-			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
-		}
-	case dns.TypeSRV:
-		return s.srvRecords(owner, n.SRV(q.maxRecords()+1), q.maxRecords()+1)
-	case dns.TypeSOA:
-		if n.Apex {
-			soa := s.soa(s.cfg.Domain, snapshot)
-			soa.Hdr.Name = owner
-			return []dns.RR{soa}, nil
-		}
-	case dns.TypeNS:
-		for _, server := range n.NS() {
-			target := server.Name.String()
-			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
-			additional = append(additional, s.addressRecords(target, slices.Concat(server.V4, server.V6))...)
-		}
-	case dns.TypeANY: // RFC 8482 section 4.2
-		return []dns.RR{anyRecord(owner)}, nil
-	}
-	return records, additional
-}
-
-// srvRecords returns at most limit SRV records, and the address records of their targets.
-func (s *Server) srvRecords(owner string, set zone.SRVSet, limit int) (records, additional []dns.RR) {
-	first := 0
-	if set.Targets() > 1 {
-		first = rand.IntN(set.Targets())
-	}
-	weight := set.Weight()
-	var last *zone.Target
-	var target string
-	for t, port := range set.All(first) {
-		if len(records) == limit {
-			break
-		}
-		if t != last {
-			last, target = t, set.Name(t).String()
-			if len(additional) < limit { // if some do not fit, truncate removes all
-				additional = append(additional, s.addressRecords(target, rotate(t.V4, limit))...)
-				additional = append(additional, s.addressRecords(target, rotate(t.V6, limit))...)
+// rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
+// A long reply over TCP comes from replyCache, or is put there.
+func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
+	if q.via == overTCP {
+		if b, partial := s.replies.get(q, node.Version()); b != nil {
+			if partial {
+				s.observePartial(q)
 			}
-		}
-		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: weight, Port: port, Target: target})
-	}
-	return records, additional
-}
-
-func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
-	records := make([]dns.RR, 0, len(addrs))
-	for _, addr := range addrs {
-		if addr.Is4() {
-			records = append(records, &dns.A{Hdr: header(owner, dns.TypeA, s.cfg.TTL), A: addr.AsSlice()})
-		} else {
-			records = append(records, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, s.cfg.TTL), AAAA: addr.AsSlice()})
+			return b
 		}
 	}
-	return records
-}
-
-// nodeAddrs returns at most limit addresses of a node, beginning with a random one.
-func nodeAddrs(n *zone.Node, is4 bool, limit int) []netip.Addr {
+	var b []byte
+	var partial bool
 	switch {
-	case n.Large:
-		return n.Sample(nil, is4, limit)
-	case is4:
-		return rotate(n.V4, limit)
+	case q.qtype == dns.TypeSRV:
+		b, partial = s.srvReply(q, buf, node.SRV(q.maxSRV()))
+	case node.Large:
+		b, partial = s.sampleReply(q, buf, node)
+	case q.qtype == dns.TypeA:
+		b, partial = s.addressReply(q, buf, node.V4)
+	default:
+		b, partial = s.addressReply(q, buf, node.V6)
 	}
-	return rotate(n.V6, limit)
+	if q.via == overTCP {
+		s.replies.put(q, node.Version(), b, partial)
+	}
+	if partial {
+		s.markPartial(q, b)
+	}
+	return b
 }
 
-// rotate returns at most limit of the addresses, beginning with a random one.
-func rotate(addrs []netip.Addr, limit int) []netip.Addr {
-	if len(addrs) < 2 {
-		return addrs
+// addressReply returns the reply with the addresses, rotated, or nil if there is none. partial
+// reports whether some do not fit.
+func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byte, partial bool) {
+	if len(addrs) == 0 {
+		return nil, false
 	}
-	first := rand.IntN(len(addrs))
-	tail := addrs[first:min(first+limit, len(addrs))]
-	return slices.Concat(tail, addrs[:min(first, limit-len(tail))])
+	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
+	n := min(len(addrs), (q.maxLen(&answer{})-question)/record, maxRRset)
+	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP buf is nil
+	b = q.startReply(buf, flagAA, dns.RcodeSuccess)
+	first := 0
+	if len(addrs) > 1 {
+		first = rand.IntN(len(addrs))
+	}
+	for i := range n {
+		b = appendAddress(appendPointer(b, headerLen), addrs[(first+i)%len(addrs)], s.cfg.TTL)
+	}
+	binary.BigEndian.PutUint16(b[6:], uint16(n))
+	return b, n < len(addrs)
+}
+
+// maxSampled is one more than the number of A records that fit into a reply over UDP. Fewer AAAA
+// records fit.
+const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
+
+// sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
+func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, partial bool) {
+	if q.via == overTCP {
+		return s.addressReply(q, buf, node.Sample(nil, q.qtype == dns.TypeA, maxRRset+1))
+	}
+	var sample [2 * maxSampled]netip.Addr // with room for duplicates, so that Sample allocates nothing
+	return s.addressReply(q, buf, node.Sample(sample[:0], q.qtype == dns.TypeA, maxSampled))
+}
+
+// maxRRset is the largest number of records in an RRset of the zone. That many A records fit
+// into a reply over TCP. Of other types fewer fit.
+const maxRRset = 4000
+
+// partialLogInterval is the least time between two warnings about RRsets that do not fit.
+const partialLogInterval = time.Minute
+
+// markPartial marks a reply with a part of an RRset. Over UDP it sets TC, so that the client repeats
+// the query over TCP. Over TCP it does not, because the client has no other transport.
+func (s *Server) markPartial(q *query, b []byte) {
+	if q.via == overUDP {
+		b[2] |= flagTC >> 8
+		return
+	}
+	s.observePartial(q)
+}
+
+// observePartial counts and logs a reply over TCP with a part of an RRset.
+func (s *Server) observePartial(q *query) {
+	s.metrics.partial.Inc()
+	now, last := q.received.UnixNano(), s.metrics.partialLogged.Load()
+	if now-last >= int64(partialLogInterval) && s.metrics.partialLogged.CompareAndSwap(last, now) {
+		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
+			"name", q.owner(), "type", dns.Type(q.qtype), "limit", maxRRset)
+	}
+}
+
+// denialReply returns a negative reply: without answer, and with the SOA record of the zone in the
+// authority section (RFC 2308 section 2). It returns nil if the reply is too long.
+func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
+	const (
+		hostmaster = "\x0ahostmaster"
+		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
+	)
+	if headerLen+len(q.question)+pointerLen+recordFixedLen+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.maxLen(&answer{}) {
+		return nil
+	}
+	b := q.startReply(buf, flagAA, rcode)
+	apexAt := headerLen + len(q.name) - len(apex)
+	b = appendPointer(b, apexAt)
+	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
+	data := len(b)
+	domainAt := apexAt
+	if domain := s.cfg.Domain; apex == domain {
+		b = append(b, s.primary[:len(s.primary)-len(domain)]...)
+		b = appendPointer(b, domainAt)
+	} else {
+		b = append(b, s.primary...)
+		domainAt = len(b) - len(domain)
+	}
+	b = append(b, hostmaster...)
+	b = appendPointer(b, domainAt)
+	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
+	binary.BigEndian.PutUint16(b[8:], 1)
+	return b
 }
 
 // maxStaleDenialTTL is the longest negative TTL while the zone is stale, in seconds.
@@ -226,20 +201,4 @@ func (s *Server) denialTTL(snapshot *zone.Snapshot) uint32 {
 		return s.cfg.TTL
 	}
 	return min(s.cfg.TTL, maxStaleDenialTTL)
-}
-
-// soa returns the SOA record of a zone that this server is authoritative for. Its minimum
-// is the negative TTL (RFC 2308 section 4).
-func (s *Server) soa(apex fqdn.Name, snapshot *zone.Snapshot) *dns.SOA {
-	return &dns.SOA{
-		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
-		Ns:      s.primary.String(),
-		Mbox:    "hostmaster." + s.cfg.Domain.String(),
-		Serial:  snapshot.Serial(),
-		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(snapshot),
-	}
-}
-
-func header(owner string, rrtype uint16, ttl uint32) dns.RR_Header {
-	return dns.RR_Header{Name: owner, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
 }

@@ -1,0 +1,207 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// The times of SOA records, in seconds (RFC 1035 section 3.3.13). Nothing uses them, because
+// zone transfers are refused.
+const (
+	soaRefresh = 7200
+	soaRetry   = 1800
+	soaExpire  = 86400
+)
+
+// maxAliases is the longest chain of CNAMEs in an answer.
+const maxAliases = 10
+
+// anyTTL is the TTL of the answer to a query of type ANY, in seconds: an hour, because no client
+// depends on that answer.
+const anyTTL = 3600
+
+// anyRecord returns the answer to a query of type ANY (RFC 8482 section 4.2).
+func anyRecord(owner string) dns.RR {
+	return &dns.HINFO{Hdr: header(owner, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"}
+}
+
+// zoneRecords answers with records from one snapshot of the zone. It follows aliases, even to
+// targets outside the zone. ok is false for names that are not in the zone.
+func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
+	a := answer{source: fromZone, authoritative: true}
+	owner, name, aliases := q.owner(), q.name, 0
+	for {
+		status, apex, node := s.lookupZone(snapshot, name)
+		switch status {
+		case zone.NotInZone:
+			if aliases == 0 {
+				return result{}, false
+			}
+			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
+		case zone.Unknown:
+			return result{answer: failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet")}, true
+		case zone.NXDomain:
+			a.rcode = dns.RcodeNameError
+			a.authority = []dns.RR{s.soa(apex, snapshot)}
+			return result{answer: a}, true
+		}
+		if node.Alias == "" || q.qtype == dns.TypeANY {
+			records, additional := s.records(owner, q, node, snapshot)
+			a.answers, a.additional = append(a.answers, records...), additional
+			if len(records) == 0 {
+				a.authority = []dns.RR{s.soa(apex, snapshot)}
+			}
+			return result{answer: a}, true
+		}
+		a.answers = append(a.answers, &dns.CNAME{Hdr: header(owner, dns.TypeCNAME, s.cfg.TTL), Target: node.Alias.String()})
+		aliases++
+		switch {
+		case q.qtype == dns.TypeCNAME:
+			return result{answer: a}, true
+		case aliases > maxAliases: // SERVFAIL, because glibc does not retry after NODATA
+			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
+				"the ExternalName Services are a loop, or a chain of more than 10")}, true
+		}
+		name, owner = node.Alias, node.Alias.String()
+	}
+}
+
+// withTarget adds the answer of another server for the target of the CNAME records in a.
+func (a answer) withTarget(target answer) answer {
+	target = target.withRecords()
+	switch {
+	case target.refused == refusedRecursion:
+		return a // the client asks the servers of the target itself
+	case target.refused != granted:
+		return target
+	}
+	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
+		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority,
+			"no server answered for the target of the ExternalName Service")
+	}
+	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
+	a.answers = append(a.answers, target.answers...)
+	a.authority, a.extended = target.authority, target.extended
+	return a
+}
+
+// records returns the records of the query's type that a name owns, and the address records of
+// their targets.
+func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
+	limit := min(q.maxRecords()+1, maxRRset) // the rest does not fit, and building it takes milliseconds
+	switch q.qtype {
+	case dns.TypeA:
+		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
+	case dns.TypeAAAA:
+		return s.addressRecords(owner, nodeAddrs(&n, false, limit)), nil
+	case dns.TypeTXT:
+		if n.Text != "" {
+			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
+		}
+	case dns.TypePTR:
+		for _, name := range n.PTR(limit) {
+			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
+		}
+	case dns.TypeSRV:
+		return s.srvRecords(owner, n.SRV(q.maxRecords()+1), q.maxRecords()+1)
+	case dns.TypeSOA:
+		if n.Apex {
+			soa := s.soa(s.cfg.Domain, snapshot)
+			soa.Hdr.Name = owner
+			return []dns.RR{soa}, nil
+		}
+	case dns.TypeNS:
+		for _, server := range n.NS() {
+			target := server.Name.String()
+			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
+			additional = append(additional, s.addressRecords(target, slices.Concat(server.V4, server.V6))...)
+		}
+	case dns.TypeANY: // RFC 8482 section 4.2
+		return []dns.RR{anyRecord(owner)}, nil
+	}
+	return records, additional
+}
+
+// srvRecords returns at most limit SRV records, and the address records of their targets.
+func (s *Server) srvRecords(owner string, set zone.SRVSet, limit int) (records, additional []dns.RR) {
+	first := 0
+	if set.Targets() > 1 {
+		first = rand.IntN(set.Targets())
+	}
+	weight := set.Weight()
+	var last *zone.Target
+	var target string
+	for t, port := range set.All(first) {
+		if len(records) == limit {
+			break
+		}
+		if t != last {
+			last, target = t, set.Name(t).String()
+			if len(additional) < limit { // if some do not fit, truncate removes all
+				additional = append(additional, s.addressRecords(target, rotate(t.V4, limit))...)
+				additional = append(additional, s.addressRecords(target, rotate(t.V6, limit))...)
+			}
+		}
+		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: weight, Port: port, Target: target})
+	}
+	return records, additional
+}
+
+func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
+	records := make([]dns.RR, 0, len(addrs))
+	for _, addr := range addrs {
+		if addr.Is4() {
+			records = append(records, &dns.A{Hdr: header(owner, dns.TypeA, s.cfg.TTL), A: addr.AsSlice()})
+		} else {
+			records = append(records, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, s.cfg.TTL), AAAA: addr.AsSlice()})
+		}
+	}
+	return records
+}
+
+// nodeAddrs returns at most limit addresses of a node, beginning with a random one.
+func nodeAddrs(n *zone.Node, is4 bool, limit int) []netip.Addr {
+	switch {
+	case n.Large:
+		return n.Sample(nil, is4, limit)
+	case is4:
+		return rotate(n.V4, limit)
+	}
+	return rotate(n.V6, limit)
+}
+
+// rotate returns at most limit of the addresses, beginning with a random one.
+func rotate(addrs []netip.Addr, limit int) []netip.Addr {
+	if len(addrs) < 2 {
+		return addrs
+	}
+	first := rand.IntN(len(addrs))
+	tail := addrs[first:min(first+limit, len(addrs))]
+	return slices.Concat(tail, addrs[:min(first, limit-len(tail))])
+}
+
+// soa returns the SOA record of a zone that this server is authoritative for. Its minimum
+// is the negative TTL (RFC 2308 section 4).
+func (s *Server) soa(apex fqdn.Name, snapshot *zone.Snapshot) *dns.SOA {
+	return &dns.SOA{
+		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
+		Ns:      s.primary.String(),
+		Mbox:    "hostmaster." + s.cfg.Domain.String(),
+		Serial:  snapshot.Serial(),
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(snapshot),
+	}
+}
+
+func header(owner string, rrtype uint16, ttl uint32) dns.RR_Header {
+	return dns.RR_Header{Name: owner, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+}
