@@ -86,23 +86,24 @@ func appendPointer(b []byte, offset int) []byte {
 	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
 }
 
-// appendFixed appends the part of a record between owner name and data: type, class, TTL and
-// length of the data.
-func appendFixed(b []byte, rrtype uint16, ttl uint32, length int) []byte {
+// appendRecord appends a record without its data, given the offset of its owner name in the message: a
+// pointer to the name, type, class, TTL, and the length of the data.
+func appendRecord(b []byte, owner int, rrtype uint16, ttl uint32, length int) []byte {
+	b = appendPointer(b, owner)
 	b = binary.BigEndian.AppendUint16(b, rrtype)
 	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
 	b = binary.BigEndian.AppendUint32(b, ttl)
 	return binary.BigEndian.AppendUint16(b, uint16(length))
 }
 
-// appendAddress appends an A or AAAA record without its owner name.
-func appendAddress(b []byte, addr netip.Addr, ttl uint32) []byte {
+// appendAddress appends an A or AAAA record, given the offset of its owner name in the message.
+func appendAddress(b []byte, owner int, addr netip.Addr, ttl uint32) []byte {
 	if addr.Is4() {
 		octets := addr.As4()
-		return append(appendFixed(b, dns.TypeA, ttl, len(octets)), octets[:]...)
+		return append(appendRecord(b, owner, dns.TypeA, ttl, len(octets)), octets[:]...)
 	}
 	octets := addr.As16()
-	return append(appendFixed(b, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
+	return append(appendRecord(b, owner, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
 // appendOPT appends the OPT record of the reply and counts it. A client that sent none

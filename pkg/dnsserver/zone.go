@@ -17,8 +17,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// answerFromZone answers names in the zone: on the fast path if possible, or else with records. ok
-// is false for all other names.
+// answerFromZone answers names in the zone. The most frequent answers are in wire form, which is the fast
+// path: addresses, SRV records, and negative answers. All others have records. ok is false for names that
+// are not in the zone.
 func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
 	if s.nodeCache { // its zone is empty, and the lookup would take a fifth of the time of a cache hit
 		return result{}, false
@@ -28,10 +29,21 @@ func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r re
 	if status == zone.NotInZone {
 		return result{}, false
 	}
-	if a := s.zoneWire(q, buf, snapshot, status, apex, &node); a.wire != nil {
-		return result{answer: a}, true
+	a := answer{source: fromZone}
+	switch {
+	case status == zone.NXDomain:
+		a.rcode = dns.RcodeNameError
+		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+	case status != zone.Exists || node.Alias != "":
+	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
+		if a.wire = s.rrsetReply(q, buf, &node); a.wire == nil {
+			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+		}
 	}
-	return s.zoneRecords(ctx, q, snapshot)
+	if a.wire == nil {
+		return s.zoneRecords(ctx, q, snapshot)
+	}
+	return result{answer: a}, true
 }
 
 // lookupZone looks up a name in the zone, see zone.Snapshot.Lookup. A name is not in the zone if it
@@ -44,30 +56,12 @@ func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Statu
 	return status, apex, node
 }
 
-// zoneWire is the fast path for the most frequent answers: addresses, SRV records and negative
-// answers. It returns them in wire form. For all other queries the field wire of the answer is
-// nil.
+// rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
+// A long reply over TCP comes from replyCache, or is put there.
 //
 // It reads and writes the records of a large RRset that fit into the reply, and no others. The
 // first record is a random one, because most clients use the first record, and clients that
 // ignore TC see a part of the RRset only.
-func (s *Server) zoneWire(q *query, buf []byte, snapshot *zone.Snapshot, status zone.Status, apex fqdn.Name, node *zone.Node) answer {
-	a := answer{source: fromZone}
-	switch {
-	case status == zone.NXDomain:
-		a.rcode = dns.RcodeNameError
-		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
-	case status != zone.Exists || node.Alias != "":
-	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
-		if a.wire = s.rrsetReply(q, buf, node); a.wire == nil {
-			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
-		}
-	}
-	return a
-}
-
-// rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
-// A long reply over TCP comes from replyCache, or is put there.
 func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
 		if b, partial := s.replies.get(q, node.Version()); b != nil {
@@ -113,7 +107,7 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 		first = rand.IntN(len(addrs))
 	}
 	for i := range n {
-		b = appendAddress(appendPointer(b, headerLen), addrs[(first+i)%len(addrs)], s.cfg.TTL)
+		b = appendAddress(b, headerLen, addrs[(first+i)%len(addrs)], s.cfg.TTL)
 	}
 	binary.BigEndian.PutUint16(b[6:], uint16(n))
 	return b, n < len(addrs)
@@ -171,8 +165,7 @@ func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, sn
 	}
 	b := q.startReply(buf, flagAA, rcode)
 	apexAt := headerLen + len(q.name) - len(apex)
-	b = appendPointer(b, apexAt)
-	b = appendFixed(b, dns.TypeSOA, s.cfg.TTL, 0)
+	b = appendRecord(b, apexAt, dns.TypeSOA, s.cfg.TTL, 0)
 	data := len(b)
 	domainAt := apexAt
 	if domain := s.cfg.Domain; apex == domain {

@@ -52,7 +52,7 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 	weight, count := set.Weight(), uint16(0)
 	for t, port := range set.All(first) {
 		previous := b // without this record
-		b = appendFixed(appendPointer(b, headerLen), dns.TypeSRV, s.cfg.TTL, 0)
+		b = appendRecord(b, headerLen, dns.TypeSRV, s.cfg.TTL, 0)
 		data := len(b)
 		b = binary.BigEndian.AppendUint16(b, 0) // the priority
 		b = binary.BigEndian.AppendUint16(b, weight)
@@ -104,12 +104,11 @@ func (s *Server) appendTargetAddrs(b []byte, limit int, t *zone.Target, target, 
 			if len(b) > limit {
 				return b
 			}
-			if target < maxPointer {
-				b = appendPointer(b, target)
-			} else {
-				b = appendPointer(t.AppendLabel(b), service)
+			owner := target
+			if target >= maxPointer {
+				b, owner = t.AppendLabel(b), service // the label, and a pointer to the rest of the name
 			}
-			b = appendAddress(b, addr, s.cfg.TTL)
+			b = appendAddress(b, owner, addr, s.cfg.TTL)
 		}
 	}
 	return b
