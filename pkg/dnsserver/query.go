@@ -81,6 +81,7 @@ type query struct {
 	options  []byte // of EDNS, each with code and length
 	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
 	size     int    // the longest reply that the client accepts, in octets
+	rejected int    // the rcode of the reply to a query for which no source is tried; NOERROR: not rejected
 
 	noFamilyCheck bool // the caller looks up both address families itself, see knowsOtherFamily
 
@@ -92,21 +93,19 @@ type query struct {
 }
 
 // parse parses a packet into q. It does not change via, client and received. It reports
-// whether the packet is a query. If it returns an rcode other than NOERROR, the query is
-// rejected: the reply has this rcode, and no source is tried. parse sets the valid parts of a
-// rejected query, too, so that the reply has its question and OPT record.
-func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
+// whether the packet is a query. parse sets the valid parts of a rejected query, too, so that
+// the reply has its question and OPT record.
+func (q *query) parse(packet []byte) (isQuery bool) {
 	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
-	q.size = minUDP
+	q.size, q.rejected = minUDP, dns.RcodeSuccess
 	if q.via == overTCP {
 		q.size = dns.MaxMsgSize
 	}
 	// Replies are not answered: two servers could do so forever.
 	if len(packet) < headerLen || packet[2]&(flagQR>>8) != 0 {
-		return 0, false
+		return false
 	}
 	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
-	isStandard := q.flags&maskOpcode == dns.OpcodeQuery<<11
 	// One question (RFC 9619), no answer and authority records, and at most an OPT record
 	// and a signature.
 	questions, answers := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint16(packet[6:])
@@ -117,12 +116,22 @@ func (q *query) parse(packet []byte) (rcode int, isQuery bool) {
 		wellFormed = wellFormed && ok && q.parseAdditional(rest, additional)
 	}
 	switch {
-	case !isStandard:
-		return dns.RcodeNotImplemented, true
+	case q.flags&maskOpcode != dns.OpcodeQuery<<11:
+		q.rejected = dns.RcodeNotImplemented
 	case !wellFormed:
-		return dns.RcodeFormatError, true
+		q.rejected = dns.RcodeFormatError
+	case q.tsig != nil: // no key is known (RFC 8945 section 5.2.1)
+		q.rejected = dns.RcodeNotAuth
+	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
+		q.rejected = dns.RcodeBadVers
+	case binary.BigEndian.Uint16(q.question[len(q.question)-2:]) != dns.ClassINET: // CHAOS: the version is not disclosed
+		q.rejected = dns.RcodeRefused
+	case q.qtype == dns.TypeOPT:
+		q.rejected = dns.RcodeFormatError
+	case q.qtype >= 128 && q.qtype < dns.TypeANY: // transfers and other meta types (RFC 6895 section 3.1)
+		q.rejected = dns.RcodeRefused
 	}
-	return q.rejectCode(), true
+	return true
 }
 
 // parseQuestion reads the question and returns what follows it.
@@ -167,12 +176,19 @@ func (q *query) parseAdditional(section []byte, count int) bool {
 		if n < 0 || n+recordFixedLen > len(section) {
 			return false
 		}
-		fixed := section[n : n+recordFixedLen]
+		owner, fixed := section[:n], section[n:n+recordFixedLen]
 		end := n + recordFixedLen + int(binary.BigEndian.Uint16(fixed[8:]))
 		if end > len(section) {
 			return false
 		}
-		if !q.parseRecord(section[:n], fixed, section[n+recordFixedLen:end], i == count-1) {
+		ok, data := true, section[n+recordFixedLen:end]
+		switch binary.BigEndian.Uint16(fixed) {
+		case dns.TypeOPT: // its owner is the root, and there is at most one (RFC 6891 section 6.1)
+			ok = len(owner) == 1 && !q.edns && q.parseOPT(fixed, data)
+		case dns.TypeTSIG: // the last record (RFC 8945 section 5.1)
+			ok = i == count-1 && q.parseTSIG(owner, fixed, data)
+		}
+		if !ok {
 			return false
 		}
 		section = section[end:]
@@ -180,18 +196,7 @@ func (q *query) parseAdditional(section []byte, count int) bool {
 	return true
 }
 
-// parseRecord reads an additional record: its owner name, its fixed part (type, class, TTL and
-// length) and its data.
-func (q *query) parseRecord(owner, fixed, data []byte, last bool) bool {
-	switch binary.BigEndian.Uint16(fixed) {
-	case dns.TypeOPT: // its owner is the root, and there is at most one (RFC 6891 section 6.1)
-		return len(owner) == 1 && !q.edns && q.parseOPT(fixed, data)
-	case dns.TypeTSIG: // the last record (RFC 8945 section 5.1)
-		return last && q.parseTSIG(owner, fixed, data)
-	}
-	return true
-}
-
+// parseOPT reads an OPT record: its fixed part (type, class, TTL and length) and its options.
 func (q *query) parseOPT(fixed, options []byte) bool {
 	q.edns, q.version, q.options = true, fixed[5], options
 	q.do = binary.BigEndian.Uint16(fixed[6:])&flagDO != 0
@@ -226,37 +231,6 @@ func skipName(b []byte) int {
 		}
 	}
 	return -1
-}
-
-// rejectCode returns the rcode with which a well-formed query is rejected, or NOERROR.
-func (q *query) rejectCode() int {
-	class := binary.BigEndian.Uint16(q.question[len(q.question)-2:])
-	switch {
-	case q.tsig != nil: // no key is known (RFC 8945 section 5.2.1)
-		return dns.RcodeNotAuth
-	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
-		return dns.RcodeBadVers
-	case class != dns.ClassINET: // CHAOS: the version is not disclosed
-		return dns.RcodeRefused
-	case q.qtype == dns.TypeOPT:
-		return dns.RcodeFormatError
-	case q.qtype >= 128 && q.qtype < dns.TypeANY: // transfers and other meta types (RFC 6895 section 3.1)
-		return dns.RcodeRefused
-	}
-	return dns.RcodeSuccess
-}
-
-// ednsOption returns the value of the last EDNS0 option with the code, and the number of such
-// options in the query.
-func (q *query) ednsOption(code uint16) (value []byte, count int) {
-	for options := q.options; len(options) > 0; {
-		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
-		if binary.BigEndian.Uint16(options) == code {
-			value, count = options[optionHeaderLen:end], count+1
-		}
-		options = options[end:]
-	}
-	return value, count
 }
 
 // owner returns the question's name in presentation format, in the case of the client.

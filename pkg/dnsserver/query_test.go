@@ -78,7 +78,7 @@ func TestHandle_DroppedPackets(t *testing.T) {
 	reply := mustPack(t, new(dns.Msg).SetQuestion("a.example.", dns.TypeA))
 	reply[2] |= 0x80
 	for _, packet := range [][]byte{{}, make([]byte, headerLen-1), reply} {
-		if _, isQuery := new(query).parse(packet); isQuery {
+		if new(query).parse(packet) {
 			t.Errorf("%x is parsed as a query", packet)
 		}
 		if reply := handlePacket(t.Context(), s.Server, packet, overUDP, podAddr); reply != nil {
@@ -151,11 +151,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		parseAgrees(t, packet)
 		q := new(query)
-		rcode, isQuery := q.parse(packet)
-		if !isQuery {
+		if !q.parse(packet) {
 			return
 		}
-		for _, a := range []answer{{rcode: rcode}, failure(fromServer, dns.ExtendedErrorCodeOther, "fuzz")} {
+		for _, a := range []answer{{rcode: q.rejected}, failure(fromServer, dns.ExtendedErrorCodeOther, "fuzz")} {
 			wire := q.reply(a, nil).wire
 			if len(wire) > q.size {
 				t.Fatalf("the reply has %d octets, the client accepts %d", len(wire), q.size)
@@ -173,13 +172,13 @@ func FuzzParse(f *testing.F) {
 func parseAgrees(t *testing.T, packet []byte) bool {
 	t.Helper()
 	q := new(query)
-	rcode, isQuery := q.parse(packet)
+	isQuery := q.parse(packet)
 	m := new(dns.Msg)
 	if !isQuery || m.Unpack(packet) != nil || len(m.Question) != 1 || binary.BigEndian.Uint32(packet[6:]) != 0 ||
 		len(m.Extra) != int(binary.BigEndian.Uint16(packet[10:])) || len(m.Extra) > 2 {
 		return false
 	}
-	if rcode == dns.RcodeFormatError {
+	if q.rejected == dns.RcodeFormatError {
 		section := packet[headerLen:]
 		n := skipName(section)
 		// The library reads a question without type and class, and follows pointers.
@@ -192,7 +191,7 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 		}
 		return false
 	}
-	if rcode != dns.RcodeSuccess {
+	if q.rejected != dns.RcodeSuccess {
 		return false
 	}
 	opt := m.IsEdns0()

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -96,10 +97,25 @@ func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r resu
 	if kind != autopath.NotInZone {
 		return s.expandName(ctx, q, kind, request), true
 	}
-	if paths := s.searchPaths(q); paths != nil {
-		return s.expandOption(ctx, q, paths), true
+	if value, count := q.ednsOption(s.cfg.Autopath.Option); count > 0 {
+		if paths := s.searchPaths(q, value, count); paths != nil {
+			return s.expandOption(ctx, q, paths), true
+		}
 	}
 	return result{}, false
+}
+
+// ednsOption returns the value of the last EDNS0 option with the code, and the number of such
+// options in the query.
+func (q *query) ednsOption(code uint16) (value []byte, count int) {
+	for options := q.options; len(options) > 0; {
+		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
+		if binary.BigEndian.Uint16(options) == code {
+			value, count = options[optionHeaderLen:end], count+1
+		}
+		options = options[end:]
+	}
+	return value, count
 }
 
 // expandName answers for a name of the autopath zone, which this server is authoritative
@@ -195,13 +211,9 @@ func (s *Server) denialAuthority(ctx context.Context, q *query, snapshot *zone.S
 	return r.answer.withRecords().authority
 }
 
-// searchPaths returns the search list in the option SearchPaths of a query, or nil if there is no
-// option or it is ignored. A malformed option is ignored, too: there is no rcode for it.
-func (s *Server) searchPaths(q *query) []fqdn.Name {
-	value, count := q.ednsOption(s.cfg.Autopath.Option)
-	if count == 0 {
-		return nil
-	}
+// searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if the
+// option is ignored. A malformed option is ignored, too, as is one of several: there is no rcode for it.
+func (s *Server) searchPaths(q *query, value []byte, count int) []fqdn.Name {
 	if !s.mayExpand(q.client) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonSource).Inc()
 		return nil

@@ -194,15 +194,18 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 }
 
 // handle returns the reply to a packet, or a function that waits for the reply. A reply without
-// octets is not sent. It writes the reply into buf if the capacity suffices.
+// octets is not sent. It writes the reply into buf if the capacity suffices. The caller sets via,
+// client and received of q beforehand, and calls wait, because the query holds a slot until wait
+// returns. The caller must detach q before it reuses the packet's memory.
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
-	a, await, isQuery := s.answerPacket(ctx, q, packet, buf)
-	switch {
-	case !isQuery:
+	if !q.parse(packet) {
+		s.metrics.dropped.Inc()
 		return reply{}, nil
-	case await == nil:
+	}
+	a, await := s.answer(ctx, q, buf)
+	if await == nil {
 		return q.reply(a, buf), nil
 	}
 	return reply{}, func(ctx context.Context) reply {
@@ -211,48 +214,29 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	}
 }
 
-// answerPacket parses a packet into q and answers it. The caller sets via, client and received of
-// q beforehand. If the answer depends on other servers, answerPacket returns wait. The caller must
-// call wait, because the query holds a slot until wait returns. The caller must detach q before
-// it reuses the packet's memory. If the packet is not a query, isQuery is false.
-func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte) (
-	a answer, wait func(context.Context) answer, isQuery bool) {
-	rcode, isQuery := q.parse(packet)
-	switch {
-	case !isQuery:
-		s.metrics.dropped.Inc()
-		return answer{}, nil, false
-	case rcode != dns.RcodeSuccess:
-		return answer{source: fromServer, rcode: rcode}, nil, true
+// answer tries the sources in the order documented on Server. It never blocks: if the answer
+// depends on other servers, it returns a function that waits for them, and holds a slot until it
+// returns. Goroutines that answer starts may run until ctx ends.
+func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
+	if q.rejected != dns.RcodeSuccess {
+		return answer{source: fromServer, rcode: q.rejected}, nil
 	}
-	a, wait = s.answer(ctx, q, buf)
-	return a, wait, true
-}
-
-// answer returns the answer to a parsed query, or a function that waits for it and holds a slot.
-func (s *Server) answer(ctx context.Context, q *query, buf []byte) (answer, func(context.Context) answer) {
-	res := s.resolve(ctx, q, buf)
-	if res.wait == nil {
-		return res.answer, nil
-	}
-	return s.admit(q.client, res)
-}
-
-// resolve tries the sources in the order documented on Server. It never blocks. Goroutines
-// that it starts may run until ctx ends.
-func (s *Server) resolve(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeHINFO {
 		if a, ok := s.answerProbe(q); ok {
-			return result{answer: a}
+			return a, nil
 		}
 	}
-	if r, ok := s.expandSearch(ctx, q, buf); ok {
-		return r
+	r, ok := s.expandSearch(ctx, q, buf)
+	if !ok {
+		r, ok = s.answerFromZone(ctx, q, buf)
 	}
-	if r, ok := s.answerFromZone(ctx, q, buf); ok {
-		return r
+	if !ok {
+		r = s.forward(ctx, q, buf)
 	}
-	return s.forward(ctx, q, buf)
+	if r.wait == nil {
+		return r.answer, nil
+	}
+	return s.admit(q.client, r)
 }
 
 // answerProbe answers a probe of this server. ok is false if q is not a probe.

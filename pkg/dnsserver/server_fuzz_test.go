@@ -93,7 +93,7 @@ func FuzzHandle(f *testing.F) {
 				t.Fatalf("%x is not a reply to %x", reply, packet)
 			}
 			q := &query{via: via}
-			if rcode, _ := q.parse(packet); rcode != dns.RcodeSuccess {
+			if q.parse(packet); q.rejected != dns.RcodeSuccess {
 				continue
 			}
 			if len(reply) > q.size || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) ||

@@ -132,7 +132,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 			pending.Done()
 		}
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
-		a, wait, isQuery := s.answerStreamPacket(ctx, q, packet)
+		a, wait, isQuery := s.answerPacket(ctx, q, packet)
 		switch {
 		case !isQuery:
 			done()
@@ -152,11 +152,17 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	}
 }
 
-// answerStreamPacket is answerPacket over TCP. It recovers a panic, which costs the query only.
-func (s *Server) answerStreamPacket(ctx context.Context, q *query, packet []byte) (
+// answerPacket parses a packet into q and answers it, see Server.answer. If the packet is not a query,
+// or answering it panics, isQuery is false.
+func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 	a answer, wait func(context.Context) answer, isQuery bool) {
 	defer s.recoverPanic()
-	return s.answerPacket(ctx, q, packet, nil)
+	if !q.parse(packet) {
+		s.metrics.dropped.Inc()
+		return answer{}, nil, false
+	}
+	a, wait = s.answer(ctx, q, nil)
+	return a, wait, true
 }
 
 // admit waits until the connection may have another query: until no reply waits for its socket,
