@@ -115,42 +115,27 @@ func (b *batch) receive() (int, error) {
 	return b.n, nil
 }
 
-// packet returns packet i. A packet longer than maxQuery is cut to its header, so that it gets
-// the reply to a malformed query.
-func (b *batch) packet(i int) []byte {
-	n := b.incoming[i].length
+// packet returns packet i, the memory for the reply to it, and the address that it came from. A packet
+// longer than maxQuery is cut to its header, so that it gets the reply to a malformed query.
+func (b *batch) packet(i int) (packet, buf []byte, client netip.AddrPort) {
+	p, n := &b.packets[i], b.incoming[i].length
 	if b.incoming[i].header.Flags&unix.MSG_TRUNC != 0 {
 		n = min(n, headerLen)
 	}
-	return b.packets[i].packet[:n]
-}
-
-// buffer returns the memory for the reply to packet i.
-func (b *batch) buffer(i int) []byte { return b.packets[i].reply[:0] }
-
-// client returns the address that packet i came from.
-func (b *batch) client(i int) netip.AddrPort {
-	from := &b.packets[i].client
-	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&from.Port))[:])
-	if from.Family == unix.AF_INET {
-		return netip.AddrPortFrom(netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(from)).Addr), port)
+	packet, buf = p.packet[:n], p.reply[:0]
+	port := binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(&p.client.Port))[:])
+	if p.client.Family == unix.AF_INET {
+		return packet, buf, netip.AddrPortFrom(netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(&p.client)).Addr), port)
 	}
-	addr := netip.AddrFrom16(from.Addr)
-	if from.Scope_id != 0 {
-		addr = addr.WithZone(strconv.FormatUint(uint64(from.Scope_id), 10))
+	addr := netip.AddrFrom16(p.client.Addr)
+	if p.client.Scope_id != 0 {
+		addr = addr.WithZone(strconv.FormatUint(uint64(p.client.Scope_id), 10))
 	}
-	return netip.AddrPortFrom(addr, port)
+	return packet, buf, netip.AddrPortFrom(addr, port)
 }
 
-// oob returns the control message for the reply to packet i. It selects the source address of
-// the reply: the destination address of the packet. It is empty if the socket is bound to a
-// single address.
-func (b *batch) oob(i int) []byte {
-	return replyControl(b.packets[i].control[:b.incoming[i].header.Controllen])
-}
-
-// reply queues the reply to packet i for send. It copies the reply to buffer(i), unless the
-// caller has written it there.
+// reply queues the reply to packet i for send. It copies the reply to the memory for it,
+// unless the caller has written it there.
 func (b *batch) reply(i int, reply []byte) {
 	p := &b.packets[i]
 	p.out.SetLen(copy(p.reply[:], reply))
@@ -181,10 +166,12 @@ func (b *batch) send() {
 	b.replies = 0
 }
 
-// replyControl converts, in place, the control message of a received packet into that of the
-// reply, whose source address is the destination address of the packet. The routing table
-// chooses the interface, except for link-local addresses, which need one.
-func replyControl(control []byte) []byte {
+// oob returns the control message for the reply to packet i. It selects the source address of
+// the reply: the destination address of the packet. The routing table chooses the interface, except
+// for link-local addresses, which need one. It is empty if the socket is bound to a single address.
+// oob converts the control message of the packet in place.
+func (b *batch) oob(i int) []byte {
+	control := b.packets[i].control[:b.incoming[i].header.Controllen]
 	if len(control) < unix.SizeofCmsghdr {
 		return nil
 	}

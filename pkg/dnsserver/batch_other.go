@@ -31,9 +31,10 @@ func (b *batch) receive() (n int, err error) {
 	return 1, err
 }
 
-func (b *batch) packet(int) []byte         { return b.buf[:b.n] }
-func (b *batch) buffer(int) []byte         { return b.out[:0] }
-func (b *batch) client(int) netip.AddrPort { return b.from }
+func (b *batch) packet(int) (packet, buf []byte, client netip.AddrPort) {
+	return b.buf[:b.n], b.out[:0], b.from
+}
+
 func (b *batch) oob(int) []byte            { return nil }
 func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
 

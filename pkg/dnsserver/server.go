@@ -254,15 +254,6 @@ func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	return answer{}, false
 }
 
-// replyLater calls wait in a goroutine, counts the reply to q that wait returns, and sends it.
-func (s *Server) replyLater(ctx context.Context, q *query, wait func(context.Context) reply, send func(wire []byte)) {
-	s.running.Go(func() {
-		r := wait(ctx)
-		s.metrics.observeReply(q, r)
-		send(r.wire)
-	})
-}
-
 // goTracked calls f in a goroutine, which Run waits for.
 func (s *Server) goTracked(ctx context.Context, f func(context.Context)) {
 	s.running.Go(func() {

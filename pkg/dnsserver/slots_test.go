@@ -59,7 +59,11 @@ func sendQuery(t *testing.T, s *Server, client netip.Addr, m *dns.Msg) chan *dns
 		return replies
 	}
 	q.detach()
-	s.replyLater(t.Context(), q, wait, func(wire []byte) { unpack(reply{wire: wire}) })
+	s.running.Go(func() {
+		r := wait(t.Context())
+		s.metrics.observeReply(q, r)
+		unpack(r)
+	})
 	return replies
 }
 

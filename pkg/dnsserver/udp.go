@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -147,11 +148,12 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 	packed := 0
 	for i := range n {
 		q := r.query
-		q.via, q.client, q.received = overUDP, r.batch.client(i).Addr(), received
-		reply, wait := r.server.handle(ctx, q, r.batch.packet(i), r.batch.buffer(i))
+		packet, buf, client := r.batch.packet(i)
+		q.via, q.client, q.received = overUDP, client.Addr(), received
+		reply, wait := r.server.handle(ctx, q, packet, buf)
 		switch {
 		case wait != nil:
-			r.replyLater(ctx, i, wait)
+			r.replyLater(ctx, i, client, wait)
 		case reply.wire != nil:
 			r.batch.reply(i, reply.wire)
 			r.replies = append(r.replies, reply)
@@ -176,16 +178,18 @@ func (r *reader) send(received time.Time) {
 	r.batch.send()
 }
 
-// replyLater waits for the reply to packet i in a goroutine that may outlive the batch.
-func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Context) reply) {
-	q := r.query
+// replyLater waits for the reply to packet i in a goroutine that may outlive the batch, and counts
+// and sends it.
+func (r *reader) replyLater(ctx context.Context, i int, client netip.AddrPort, wait func(context.Context) reply) {
+	q, oob := r.query, bytes.Clone(r.batch.oob(i))
 	q.detach()
 	r.query = new(query)
-	client, oob := r.batch.client(i), bytes.Clone(r.batch.oob(i))
-	r.server.replyLater(ctx, q, wait, func(wire []byte) {
-		if wire != nil {
+	r.server.running.Go(func() {
+		reply := wait(ctx)
+		r.server.metrics.observeReply(q, reply)
+		if reply.wire != nil {
 			// Best effort: a client without a reply sends its query again.
-			_, _, _ = r.conn.WriteMsgUDPAddrPort(wire, oob, client)
+			_, _, _ = r.conn.WriteMsgUDPAddrPort(reply.wire, oob, client)
 		}
 	})
 }
