@@ -230,7 +230,7 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
 	}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
-		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxLen(&a),
+		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.size - q.optLen(&a),
 	})
 	return a
 }

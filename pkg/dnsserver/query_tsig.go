@@ -65,7 +65,7 @@ func plainNameLen(b []byte) int {
 // appendTSIG appends the TSIG record of the reply to a signed query, and counts it. It is the
 // last record of a message (RFC 8945 section 5.1). A record that does not fit is left out.
 func (q *query) appendTSIG(b []byte) []byte {
-	if q.tsig == nil || len(b)+len(q.tsig) > q.size {
+	if len(b)+len(q.tsig) > q.size {
 		return b
 	}
 	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)

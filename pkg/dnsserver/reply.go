@@ -29,11 +29,17 @@ func (q *query) maxRecords() int { return q.size / minRecordLen }
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
 	b, packed := a.wire, false
-	if b == nil || len(b) > q.maxLen(&a) {
+	if b == nil || len(b) > q.size-q.optLen(&a) {
 		a = a.withRecords()
 		b, packed = q.pack(&a, buf), true
 	}
-	return reply{wire: q.appendTSIG(q.appendOPT(b, &a)), source: a.source, rcode: a.rcode, packed: packed}
+	if q.edns { // a client that sent no OPT record gets none (RFC 6891 section 7)
+		b = q.appendOPT(b, &a)
+	}
+	if q.tsig != nil {
+		b = q.appendTSIG(b)
+	}
+	return reply{wire: b, source: a.source, rcode: a.rcode, packed: packed}
 }
 
 // estimateLen estimates the length of the reply with the answer, in octets, before it is packed.
@@ -54,10 +60,6 @@ func (q *query) estimateLen(a *answer) int {
 	return n
 }
 
-// maxLen returns the limit of the length of the reply without its OPT record, in octets: what the
-// client accepts, less the OPT record.
-func (q *query) maxLen(a *answer) int { return q.size - q.optLen(a) }
-
 // putHeader writes the ID and the flags of the reply into b[:4]. It does not change the counts.
 func (q *query) putHeader(b []byte, flags uint16, rcode int) {
 	binary.BigEndian.PutUint16(b, q.id)
@@ -77,19 +79,15 @@ func (q *query) startReply(buf []byte, flags uint16, rcode int) []byte {
 
 // A pointer replaces a name that occurs earlier in the message (RFC 1035 section 4.1.4).
 const (
-	pointerLen = 2       // octets
-	maxPointer = 1 << 14 // a pointer has 14 bits for the offset of the name
+	pointerLen  = 2       // octets
+	pointerFlag = 3 << 14 // the first two bits
+	maxPointer  = 1 << 14 // the others are the offset of the name in the message
 )
-
-// appendPointer appends a pointer to the name at an offset of the message.
-func appendPointer(b []byte, offset int) []byte {
-	return binary.BigEndian.AppendUint16(b, 0xC000|uint16(offset))
-}
 
 // appendRecord appends a record without its data, given the offset of its owner name in the message: a
 // pointer to the name, type, class, TTL, and the length of the data.
 func appendRecord(b []byte, owner int, rrtype uint16, ttl uint32, length int) []byte {
-	b = appendPointer(b, owner)
+	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(owner))
 	b = binary.BigEndian.AppendUint16(b, rrtype)
 	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
 	b = binary.BigEndian.AppendUint32(b, ttl)
@@ -106,12 +104,8 @@ func appendAddress(b []byte, owner int, addr netip.Addr, ttl uint32) []byte {
 	return append(appendRecord(b, owner, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
-// appendOPT appends the OPT record of the reply and counts it. A client that sent none
-// gets none (RFC 6891 section 7).
+// appendOPT appends the OPT record of the reply and counts it.
 func (q *query) appendOPT(b []byte, a *answer) []byte {
-	if !q.edns {
-		return b
-	}
 	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)
 	var flags uint16
 	if q.do {
@@ -145,7 +139,7 @@ func appendExtended(b []byte, code uint16, text string) []byte {
 	return append(b, text...)
 }
 
-// optLen returns the length of the OPT record that appendOPT writes.
+// optLen returns the length of the OPT record of the reply, or 0 if it has none.
 func (q *query) optLen(a *answer) int {
 	if !q.edns {
 		return 0
@@ -183,7 +177,7 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		Question: []dns.Question{{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}},
 		Answer:   a.answers, Ns: a.authority, Extra: a.additional,
 	}
-	truncate(&m, q.maxLen(a))
+	truncate(&m, q.size-q.optLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
 		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
 	}

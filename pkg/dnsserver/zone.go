@@ -99,8 +99,9 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 		return nil, false
 	}
 	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
-	n := min(len(addrs), (q.maxLen(&answer{})-question)/record, maxRRset)
-	buf = slices.Grow(buf[:0], question+n*record+q.optLen(&answer{})) // over TCP buf is nil
+	opt := q.optLen(&answer{})
+	n := min(len(addrs), (q.size-opt-question)/record, maxRRset)
+	buf = slices.Grow(buf[:0], question+n*record+opt) // over TCP buf is nil
 	b = q.startReply(buf, flagAA, dns.RcodeSuccess)
 	first := 0
 	if len(addrs) > 1 {
@@ -160,7 +161,8 @@ func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, sn
 		hostmaster = "\x0ahostmaster"
 		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
 	)
-	if headerLen+len(q.question)+pointerLen+recordFixedLen+len(s.primary)+len(hostmaster)+pointerLen+soaTimes > q.maxLen(&answer{}) {
+	maxLen := headerLen + len(q.question) + pointerLen + recordFixedLen + len(s.primary) + len(hostmaster) + pointerLen + soaTimes
+	if maxLen+q.optLen(&answer{}) > q.size {
 		return nil
 	}
 	b := q.startReply(buf, flagAA, rcode)
@@ -170,13 +172,13 @@ func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, sn
 	domainAt := apexAt
 	if domain := s.cfg.Domain; apex == domain {
 		b = append(b, s.primary[:len(s.primary)-len(domain)]...)
-		b = appendPointer(b, domainAt)
+		b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(domainAt))
 	} else {
 		b = append(b, s.primary...)
 		domainAt = len(b) - len(domain)
 	}
 	b = append(b, hostmaster...)
-	b = appendPointer(b, domainAt)
+	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(domainAt))
 	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}

@@ -24,7 +24,7 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, part
 	if set.Targets() > 1 {
 		first = rand.IntN(set.Targets())
 	}
-	b, limit := q.startReply(buf, flagAA, dns.RcodeSuccess), q.maxLen(&answer{})
+	b, limit := q.startReply(buf, flagAA, dns.RcodeSuccess), q.size-q.optLen(&answer{})
 	answersAt := len(b)
 	b, complete := s.appendSRV(b, limit, set, first)
 	switch {
