@@ -49,7 +49,8 @@ were changed since then are kept.
 
 The shim serves until the kubelet is restarted. With --restart-kubelet the command restarts the
 kubelet, and then disables and stops the units of the shim. Without it, restart the kubelet and
-run the command again, which stops the shim. If a step fails, the steps before are undone.`,
+run the command again, which stops the shim. If a step fails, the steps before are undone; if the
+shim cannot be stopped, the kubelet stays configured without it: run the command again.`,
 		Example: `  dnsconfigurer uninstall --dry-run
   dnsconfigurer uninstall --restart-kubelet`,
 		Args: usage.NoArguments,

@@ -317,3 +317,29 @@ func TestInstall_Systemctl(t *testing.T) {
 		t.Errorf("%v", read(t, root))
 	}
 }
+
+// TestUninstall_Systemctl: if the units cannot be disabled, the kubelet stays configured without the
+// shim, and another call completes the removal.
+func TestUninstall_Systemctl(t *testing.T) {
+	root := kubeadmNode.write(t)
+	before := read(t, root)
+	i := installer(root)
+	if err := i.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i.Systemctl.Program = "false"
+	const want = "configured without the shim, but the shim is not stopped: run dnsconfigurer uninstall again: systemctl --root="
+	if _, err := i.Uninstall(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if text, ok := read(t, root)[ownUnit]; ok {
+		t.Errorf("the kubelet is configured with a shim that may be stopped:\n%s", text)
+	}
+	i.Systemctl.Program = "true"
+	if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped {
+		t.Errorf("second call: stopped %v, %v", stopped, err)
+	}
+	if got := read(t, root); !maps.Equal(got, before) {
+		t.Errorf("after:\n%v\nbefore the installation:\n%v", got, before)
+	}
+}

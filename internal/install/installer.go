@@ -178,7 +178,9 @@ func (i *Installer) PlanUninstall() ([]Edit, error) {
 }
 
 // Uninstall restores the configuration of the kubelet as it was before Install. If the kubelet is
-// restarted, it then stops the shim. If a step fails, the steps before are undone.
+// restarted, it then stops the shim. If a step fails, the steps before are undone, except when the
+// shim cannot be stopped: a kubelet with a shim that is half stopped would lose its runtime. The
+// record is kept, and another call tries again.
 func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 	rec, found, err := loadRecord(i.Root)
 	if err != nil {
@@ -206,9 +208,16 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 	}
-	if i.live() && !i.RestartKubelet && found {
-		return false, record{}.save(i.Root) // the kubelet uses the shim until it is restarted
+	undo = nil
+	if !i.live() || i.RestartKubelet || !found { // otherwise the kubelet uses the shim until it is restarted
+		if err := i.stop(ctx); err != nil {
+			return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
+				"run dnsconfigurer uninstall again: %w", err)
+		}
+		stopped = true
 	}
-	err = errors.Join(i.stop(ctx), record{}.save(i.Root))
-	return err == nil, err
+	if err := (record{}).save(i.Root); err != nil {
+		return false, err
+	}
+	return stopped, nil
 }
