@@ -21,8 +21,8 @@ const (
 	// queries a second in a cluster of 5,000 nodes.
 	clusterInterval = 10 * time.Second
 
-	// clusterRetry is the time to the next query after a failed one. The reply ends the
-	// backoff of the server, and cached answers are refreshed.
+	// clusterRetry is the time to the next query after a failed one. The first reply ends the
+	// backoff of the server, and stale answers are then renewed.
 	clusterRetry = time.Second
 )
 

@@ -48,21 +48,22 @@ type guard struct {
 	restored  *prometheus.CounterVec
 	reachable *prometheus.GaugeVec
 
-	restoredNow chan struct{} // capacity one: restore asks checkPeriodically to probe the addresses
+	probeNow chan struct{} // capacity one: checkPeriodically probes the addresses at once
 
-	mu                 sync.Mutex
-	checked            bool
-	missing, unreached problems
+	mu        sync.Mutex
+	checked   bool     // unreached is known
+	missing   problems // of the last restore
+	unreached problems // of the last check
 }
 
-// problems has the error of each address with a problem.
+// problems are the addresses with a problem, each with its error.
 type problems map[netip.AddrPort]error
 
 // newGuard returns a guard for the addresses of a server. It does not check the wildcard
 // address, which is not one address.
 func newGuard(iface *nodeaddr.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
 	g := &guard{
-		iface: iface, log: log, restoredNow: make(chan struct{}, 1),
+		iface: iface, log: log, probeNow: make(chan struct{}, 1),
 		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
 		restored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nodecache_restored_total",
@@ -113,12 +114,12 @@ func (g *guard) run(ctx context.Context) error {
 	if err := g.check(ctx); errors.Is(err, errOtherServer) {
 		return err
 	}
-	return daemon.RunAll(ctx, g.keep, g.checkPeriodically)
+	return daemon.RunAll(ctx, g.maintainInterface, g.checkPeriodically)
 }
 
-// keep restores the interface and its addresses until ctx ends. Probes, which take seconds, do
-// not delay it.
-func (g *guard) keep(ctx context.Context) error {
+// maintainInterface restores the interface and its addresses until ctx ends: when the kernel reports a
+// change, and periodically. Probes, which take seconds, do not delay it.
+func (g *guard) maintainInterface(ctx context.Context) error {
 	if g.iface == nil {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (g *guard) checkPeriodically(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-g.restoredNow:
+		case <-g.probeNow:
 		case <-time.After(g.untilCheck()):
 		}
 		_ = g.check(ctx) // logged, and in the readiness
@@ -200,9 +201,9 @@ func (g *guard) restore() {
 			missing[addr] = err
 		}
 	}
-	g.record(&g.missing, missing)
+	g.update(func() { g.missing = missing })
 	if len(restored) > 0 {
-		notify(g.restoredNow)
+		notify(g.probeNow)
 	}
 }
 
@@ -228,19 +229,17 @@ func (g *guard) check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the probes were interrupted
 	}
-	g.record(&g.unreached, unreached)
+	g.update(func() { g.unreached, g.checked = unreached, true })
 	return unreached.err()
 }
 
-// record replaces a part of the problems, g.missing or g.unreached, by those of now, and logs the
-// changes. The first problems in g.unreached end the state in which the addresses are not checked.
-func (g *guard) record(part *problems, now problems) {
+// update calls change with g.mu held, and logs the addresses whose problem differs after it.
+func (g *guard) update(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := g.current()
-	*part = now
-	g.checked = g.checked || part == &g.unreached
-	after := g.current()
+	before := g.problemsLocked()
+	change()
+	after := g.problemsLocked()
 	for _, addr := range g.addrs {
 		reachable := 1.0
 		switch was, is := before[addr], after[addr]; {
@@ -256,23 +255,24 @@ func (g *guard) record(part *problems, now problems) {
 	}
 }
 
-// current returns all problems, one for each address. That an address is missing replaces that no
-// query reaches it. The caller holds mu.
-func (g *guard) current() problems {
+// problemsLocked returns at most one problem for each address. An address that is missing is not
+// reached either: the first is the cause.
+func (g *guard) problemsLocked() problems {
 	all := problems{}
 	maps.Copy(all, g.unreached)
 	maps.Copy(all, g.missing)
 	return all
 }
 
-// ready returns an error if queries to an address do not arrive, and as details the other addresses.
+// ready returns an error if queries to an address do not arrive. details are the addresses without a
+// problem.
 func (g *guard) ready() (details []string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.checked {
 		return nil, errors.New("the addresses are not checked yet")
 	}
-	all := g.current()
+	all := g.problemsLocked()
 	for _, addr := range g.addrs {
 		if all[addr] == nil {
 			details = append(details, fmt.Sprintf("address %s: ok", addr))

@@ -41,7 +41,7 @@ func TestGuard_Interval(t *testing.T) {
 		g.mu.Lock()
 		g.missing = problems{netip.MustParseAddrPort("169.254.20.10:53"): errors.New("no such device")}
 		g.mu.Unlock()
-		notify(g.restoredNow)
+		notify(g.probeNow)
 		expect(0, true)
 		expect(guardRetry-time.Nanosecond, false)
 		expect(time.Nanosecond, true)

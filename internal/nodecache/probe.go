@@ -18,7 +18,7 @@ import (
 // probeZone contains the names of probes. No other server has them (RFC 6761 section 6.4).
 const probeZone = ".node-cache.dnsconfigurer.invalid."
 
-// probeServer is in the reply of every instance of the node cache.
+// probeServer identifies a node cache in the reply to a probe. It is the same in every version.
 const probeServer = "dnsconfigurer nodecache"
 
 const (
@@ -27,6 +27,9 @@ const (
 	// probeRetry is the wait for a reply over UDP: the packet may be lost while the receive
 	// buffer is full.
 	probeRetry = time.Second
+
+	// probePause is the pause after a try that fails at once, such as a refused connection.
+	probePause = 100 * time.Millisecond
 )
 
 // errOtherServer is the error if a probe reaches a server that is not a node cache.
@@ -63,7 +66,7 @@ func probe(ctx context.Context, network string, addr netip.AddrPort) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("queries to %s do not reach this process over %s: no reply in %v: %w", addr, network, probeTimeout, err)
-		case <-time.After(probeRetry / 10):
+		case <-time.After(probePause):
 		}
 	}
 }

@@ -48,7 +48,7 @@ func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserve
 	}
 }
 
-// findInUse returns the first address that another server listens on.
+// findInUse returns the first address on which another process listens.
 func findInUse(addrs []netip.AddrPort) (netip.AddrPort, bool) {
 	for _, addr := range addrs {
 		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
