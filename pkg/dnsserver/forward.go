@@ -183,8 +183,8 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	case cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Expiring:
-		refresh := q.clone()
-		s.prefetch(ctx, q.client, s.budgetFor(q.name, to), func(ctx context.Context) { s.ask(ctx, refresh, fwd) })
+		copied := q.clone()
+		s.prefetch(ctx, q.client, s.budgetFor(q.name, to), func(ctx context.Context) { s.ask(ctx, copied, fwd) })
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}

@@ -45,7 +45,7 @@ func TestForward_Iterative(t *testing.T) {
 		}
 		expect(false, "www.example.", "192.0.2.1, 1 upstream, 1 cached")
 		time.Sleep(95 * time.Second)
-		expect(false, "www.example.", "192.0.2.1, 1 upstream, 1 cached") // expiring: RD=0 does not refresh it
+		expect(false, "www.example.", "192.0.2.1, 1 upstream, 1 cached") // expiring: RD=0 does not prefetch it
 		expect(true, "www.example.", "192.0.2.1, 2 upstream, 1 cached")  // and does not keep others from it
 		time.Sleep(101 * time.Second)
 		up.err = errUnreachable

@@ -9,14 +9,14 @@ import (
 )
 
 // clusterRetryInterval is how long a stale answer for a name of the cluster is used after a
-// failed refresh, and how long a failure for such a name is cached. Pods move within seconds, and
+// failed renewal, and how long a failure for such a name is cached. Pods move within seconds, and
 // the cluster DNS server answers within milliseconds, so that a retry costs little. A query that is
 // lost just before the server replies again fails 2 s later, and is retried after this interval. So
 // all names are current within 5 s.
 const clusterRetryInterval = 2 * time.Second
 
 // outage detects the end of an outage: servers reply again after a time without replies. Stale
-// answers from before are then refreshed at once, instead of after their retry interval.
+// answers from before are then renewed at once, instead of after their retry interval.
 //
 // A query without a reply is part of an outage only if no other query got a reply meanwhile. So
 // a name whose own servers are dead keeps its retry interval while other names are answered.

@@ -57,7 +57,7 @@ func expectAnswer(t *testing.T, s *testServer, name, want string) {
 	synctest.Wait()
 }
 
-// TestForward_OutageEnds: a name whose refresh failed while no server replied is refreshed as
+// TestForward_OutageEnds: a name whose renewal failed while no server replied is renewed as
 // soon as another name was answered. A TTL of 5 is never given with more.
 func TestForward_OutageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestForward_OutageEnds(t *testing.T) {
 	})
 }
 
-// TestForward_DeadName: a name that fails while others are answered is refreshed every 30
+// TestForward_DeadName: a name that fails while others are answered is renewed every 30
 // seconds.
 func TestForward_DeadName(t *testing.T) {
 	for _, rcode := range []int{-1, dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeFormatError, dns.RcodeNotImplemented} {
@@ -122,7 +122,7 @@ func TestForward_FailureCached(t *testing.T) {
 	}
 }
 
-// TestForward_ClusterRetry: on a node cache a stale name of the cluster is refreshed 2 seconds
+// TestForward_ClusterRetry: on a node cache a stale name of the cluster is renewed 2 seconds
 // after a failure, any other name after 30.
 func TestForward_ClusterRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -193,9 +193,9 @@ func TestForward_LongReason(t *testing.T) {
 	}
 }
 
-// TestForward_PanicInRefresh: a panic while the cache refreshes an answer is counted, and the
-// refresh is tried again.
-func TestForward_PanicInRefresh(t *testing.T) {
+// TestForward_PanicInPrefetch: a panic while an answer is prefetched is counted, and the
+// prefetch is tried again.
+func TestForward_PanicInPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := &stubUpstream{}
 		s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {

@@ -207,15 +207,15 @@ func TestWire_Size(t *testing.T) {
 // is stale.
 func TestWire_CacheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var refreshes atomic.Int32
+		var queries atomic.Int32
 		upstream := parseRecords(t, "www.example. 100 A 192.0.2.1").exchange
 		s := newServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			refreshes.Add(1)
+			queries.Add(1)
 			return upstream(ctx, q)
 		}})
 		packet := mustPack(t, new(dns.Msg).SetQuestion("www.example.", dns.TypeA))
 		state := func(at time.Duration) string {
-			before := refreshes.Load()
+			before := queries.Load()
 			wire, inWire := handleWithoutWait(t, s, packet, time.Now().Add(at))
 			synctest.Wait()
 			got := "waits"
@@ -226,8 +226,8 @@ func TestWire_CacheStates(t *testing.T) {
 				}
 				got = fmt.Sprint(m.Answer[0].Header().Ttl)
 			}
-			if refreshes.Load() > before {
-				got += " refresh"
+			if queries.Load() > before {
+				got += " prefetch"
 			}
 			return got
 		}
@@ -243,11 +243,11 @@ func TestWire_CacheStates(t *testing.T) {
 			t.Errorf("at 0, 40, 89, 100, 120 s:\n got %q\nwant %q", got, want)
 		}
 		time.Sleep(91 * time.Second)
-		if got := state(0); got != "9 refresh" {
-			t.Errorf("near the end: got %s, want 9 refresh", got)
+		if got := state(0); got != "9 prefetch" {
+			t.Errorf("near the end: got %s, want 9 prefetch", got)
 		}
 		if got := state(0); got != "100" {
-			t.Errorf("after the refresh: got %s, want 100", got)
+			t.Errorf("after the prefetch: got %s, want 100", got)
 		}
 	})
 }

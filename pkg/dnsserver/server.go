@@ -105,7 +105,7 @@ type Server struct {
 
 	forwarding   atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
 	forwardingMu sync.Mutex                 // held to replace forwarding
-	running      sync.WaitGroup             // queries in flight, and refreshes of the cache
+	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
 
 	subqueryRate *subqueryRate
 	replies      replyCache

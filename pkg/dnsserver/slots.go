@@ -272,15 +272,15 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 	return a
 }
 
-// prefetch calls refresh in the background, unless the other servers are busy with the queries
+// prefetch calls ask in the background, unless the other servers are busy with the queries
 // of clients.
-func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, refresh func(context.Context)) {
+func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, ask func(context.Context)) {
 	slot, reason := s.slots[kind].acquireSpare(client, 1)
 	if reason != granted {
 		return
 	}
 	s.goTracked(ctx, func(ctx context.Context) {
 		defer slot.release()
-		refresh(ctx)
+		ask(ctx)
 	})
 }

@@ -31,10 +31,10 @@ const (
 	prefetchHits = 3
 	// prefetchWindow is the part of a TTL in which an entry is prefetched: the last tenth.
 	prefetchWindow = 10
-	// refreshTimeout is the time after which another caller of Get is to refresh an entry,
-	// because the refresh of the first one may have failed.
-	refreshTimeout = 5 * time.Second
-	// DefaultRetryInterval is the pause between refreshes of a stale entry that fail (RFC
+	// prefetchTimeout is the time after which another caller of Get is to prefetch an entry,
+	// because the prefetch of the first one may have failed.
+	prefetchTimeout = 5 * time.Second
+	// DefaultRetryInterval is the pause between queries that fail to renew a stale entry (RFC
 	// 8767 section 5: at most one every 30 seconds).
 	DefaultRetryInterval = 30 * time.Second
 )
@@ -115,7 +115,7 @@ func New(cfg Config) (*Cache, error) {
 }
 
 // Get looks up the reply to q at a time, and counts the hit. Without an entry, the State of the Hit
-// is Miss. If it is Expiring, the caller must refresh the entry; other callers get Fresh for five
+// is Miss. If it is Expiring, the caller must prefetch the entry; other callers get Fresh for five
 // seconds. The Hit refers to the bytes of q.
 func (c *Cache) Get(q Question, now time.Time) Hit {
 	e, age := c.entryFor(q, now)
@@ -135,7 +135,7 @@ func (c *Cache) Get(q Question, now time.Time) Hit {
 }
 
 // Peek looks up a fresh reply to q. Unlike Get, it has no effect on the entry: it does not
-// count as a hit, and triggers no refresh. Without a fresh reply it returns a Miss.
+// count as a hit, and triggers no prefetch. Without a fresh reply it returns a Miss.
 func (c *Cache) Peek(q Question, now time.Time) Hit {
 	e, age := c.entryFor(q, now)
 	if e == nil || age >= e.ttl {
@@ -167,7 +167,7 @@ func (c *Cache) entryFor(q Question, now time.Time) (*entry, time.Duration) {
 
 // NXDomainTTL reports whether a fresh reply to q is cached and is NXDOMAIN for the name
 // itself, and returns its remaining TTL in seconds. Unlike Get, it does not trigger a
-// refresh.
+// prefetch.
 func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 	e, age := c.entryFor(q, now)
 	if e == nil || !e.isNXDomain() || age >= e.ttl {
@@ -178,15 +178,15 @@ func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 }
 
 // entryState returns the state of e at an age. If the entry is to be prefetched, it returns Expiring
-// to one caller, and Fresh to all others for refreshTimeout.
+// to one caller, and Fresh to all others for prefetchTimeout.
 func entryState(e *entry, age time.Duration) State {
 	left := e.ttl - age
 	switch {
 	case left > e.ttl/prefetchWindow, left > 0 && (e.kind == failure || e.hits.Load() < prefetchHits):
 		return Fresh
 	case left > 0:
-		due := e.refreshAfter.Load()
-		if int64(age) < due || !e.refreshAfter.CompareAndSwap(due, int64(age+refreshTimeout)) {
+		due := e.prefetchAfter.Load()
+		if int64(age) < due || !e.prefetchAfter.CompareAndSwap(due, int64(age+prefetchTimeout)) {
 			return Fresh
 		}
 		return Expiring
@@ -222,7 +222,7 @@ type PutOptions struct {
 	// later Clear the reply is not cached: it is from servers that were replaced.
 	Generation Generation
 
-	// RetryInterval is the time until a refresh is repeated if this one failed; 0:
+	// RetryInterval is the time until a stale entry is renewed if this query failed; 0:
 	// DefaultRetryInterval. A failure is cached for the smaller of RetryInterval and FailureTTL,
 	// at least a second.
 	RetryInterval time.Duration
@@ -233,7 +233,7 @@ type PutOptions struct {
 
 // Put caches the reply to q if it is cacheable, and reports whether it did. It does not
 // change reply. A failure does not replace an answer that is fresh or stale: it is
-// recorded there as a failed refresh. If no reply arrived, put a SERVFAIL.
+// recorded there as a failed renewal. If no reply arrived, put a SERVFAIL.
 func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) bool {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {

@@ -40,7 +40,7 @@
 //	case cache.Fresh, cache.Failing:
 //		return hit.Append(buf, options)
 //	case cache.Expiring:
-//		// start a refresh, which ends in c.Put; return hit.Append(buf, options)
+//		// start a prefetch, which ends in c.Put; return hit.Append(buf, options)
 //	case cache.Stale:
 //		// forward and c.Put; after a failure or 1.8 s (RFC 8767 section 5) return
 //		// hit.Append(buf, options)

@@ -45,11 +45,11 @@ type entry struct {
 	ttl         time.Duration
 	retention   time.Duration // ttl plus the time as stale
 
-	hits         atomic.Uint32 // since the hand of the queue passed, at most prefetchHits
-	next         atomic.Pointer[entry]
-	refreshAfter atomic.Int64 // age before which no other caller is to refresh
-	retryAfter   atomic.Int64 // age before which a failed refresh is not repeated
-	failedAt     atomic.Int64 // age of the last failed refresh
+	hits          atomic.Uint32 // since the hand of the queue passed, at most prefetchHits
+	next          atomic.Pointer[entry]
+	prefetchAfter atomic.Int64 // age before which no other caller is to prefetch
+	retryAfter    atomic.Int64 // age before which a failed renewal is not repeated
+	failedAt      atomic.Int64 // age of the last failed renewal
 
 	newer, older *entry // guarded by Cache.mu
 }

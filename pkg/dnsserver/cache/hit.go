@@ -18,13 +18,13 @@ const (
 	Miss State = iota
 	// Fresh: answer with the entry.
 	Fresh
-	// Expiring: answer with the entry and refresh it. It was hit several times, and its TTL
+	// Expiring: answer with the entry and prefetch it. It was hit several times, and its TTL
 	// is about to end. One caller at a time gets this state.
 	Expiring
 	// Stale: forward the query. If that fails or takes longer than a client waits,
 	// answer with the entry (RFC 8767 section 5).
 	Stale
-	// Failing: answer with the entry. It is stale, and the last refresh failed less than
+	// Failing: answer with the entry. It is stale, and the last renewal failed less than
 	// PutOptions.RetryInterval ago.
 	Failing
 )
@@ -42,7 +42,7 @@ const staleTTL = 30
 type Hit struct {
 	State State
 
-	// FailedAt is the time of the failed refresh, if State is Failing. The caller may treat
+	// FailedAt is the time of the failed renewal, if State is Failing. The caller may treat
 	// the hit as Stale if the servers have recovered since then.
 	FailedAt time.Time
 

@@ -174,7 +174,7 @@ func TestGet_Prefetch(t *testing.T) {
 	c.Put(q, good, start, cache.PutOptions{})
 	expect(cache.Fresh, states(1, 2, 89.9)...)
 	expect(cache.Expiring, states(90)...)
-	expect(cache.Fresh, states(90.1, 91, 94.9)...) // another caller refreshes
+	expect(cache.Fresh, states(90.1, 91, 94.9)...) // another caller prefetches
 	expect(cache.Expiring, states(95)...)          // it did not come to anything
 	c.Put(q, good, after(96), cache.PutOptions{})
 	expect(cache.Expiring, states(190)...) // still popular
