@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
 // An Installer puts the shim between the kubelet and the container runtime of a node.
@@ -24,24 +24,19 @@ type Installer struct {
 	Check          func(context.Context) error // returns an error unless the shim forwards calls
 }
 
-// live reports whether the node is this machine.
-func (i *Installer) live() bool { return filepath.Clean(string(i.Root)) == "/" }
-
 // Plan returns the edits that Install makes, none if the kubelet is configured with the shim.
 func (i *Installer) Plan() ([]Edit, error) {
 	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	if err != nil {
 		return nil, err
 	}
-	if !k.Uses(socketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, socketPath(i.Runtime)) {
+	if !k.Uses(config.SocketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, config.SocketPath(i.Runtime)) {
 		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards "+
 			"to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet",
 			k.Endpoint, origin(k), i.Runtime)
 	}
 	return k.Edits(i.Listen)
 }
-
-func socketPath(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
 func origin(k Kubelet) string {
 	if k.Origin == "" {
@@ -53,8 +48,9 @@ func origin(k Kubelet) string {
 // steps are the functions that undo what was done.
 type steps []func() error
 
-// after returns err. If there is one, it undoes the steps first, the last one first.
-func (s steps) after(err error) error {
+// undoOn undoes the steps if err is not nil, the last one first. It returns err, joined with the
+// errors of the steps.
+func (s steps) undoOn(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -76,7 +72,7 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 		return err
 	}
 	var undo steps
-	defer func() { err = undo.after(err) }()
+	defer func() { err = undo.undoOn(err) }()
 	later := context.WithoutCancel(ctx)
 	stop, err := i.start(ctx)
 	undo = append(undo, func() error { return stop(later) })
@@ -105,16 +101,16 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that.
 func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
 	stop = func(context.Context) error { return nil }
-	if !i.live() {
-		return stop, i.Systemctl.Run(ctx, append([]string{"--root=" + string(i.Root), "enable"}, Units...)...)
+	if !i.Root.IsThisMachine() {
+		return stop, i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "enable")
 	}
-	if i.Systemctl.Run(ctx, append([]string{"is-enabled", "--quiet"}, Units...)...) != nil {
+	if i.Systemctl.runUnits(ctx, allUnits, "is-enabled", "--quiet") != nil {
 		stop = i.stop
 	}
-	if err := i.Systemctl.Run(ctx, append([]string{"enable"}, Units...)...); err != nil {
+	if err := i.Systemctl.runUnits(ctx, allUnits, "enable"); err != nil {
 		return stop, err
 	}
-	if err := i.Systemctl.Run(ctx, append([]string{"start"}, Running...)...); err != nil {
+	if err := i.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {
 		return stop, err
 	}
 	return stop, i.Check(ctx)
@@ -122,15 +118,15 @@ func (i *Installer) start(ctx context.Context) (stop func(context.Context) error
 
 // stop disables and stops the units of the shim.
 func (i *Installer) stop(ctx context.Context) error {
-	if !i.live() {
-		return i.Systemctl.Run(ctx, append([]string{"--root=" + string(i.Root), "disable"}, Units...)...)
+	if !i.Root.IsThisMachine() {
+		return i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "disable")
 	}
-	return i.Systemctl.Run(ctx, append([]string{"disable", "--now"}, Units...)...)
+	return i.Systemctl.runUnits(ctx, allUnits, "disable", "--now")
 }
 
 // reload makes systemd read the units again, and restarts the kubelet if that was requested.
 func (i *Installer) reload(ctx context.Context) error {
-	if !i.live() {
+	if !i.Root.IsThisMachine() {
 		return nil
 	}
 	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
@@ -148,7 +144,7 @@ func (i *Installer) verify(shim bool) error {
 	switch {
 	case err != nil:
 		return err
-	case k.Uses(socketPath(i.Listen)) == shim:
+	case k.Uses(config.SocketPath(i.Listen)) == shim:
 		return nil
 	case shim:
 		return fmt.Errorf("%s still configures the kubelet with %s: remove it there", k.Origin, k.Endpoint)
@@ -187,7 +183,7 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 		return false, err
 	}
 	var undo steps
-	defer func() { err = undo.after(err) }()
+	defer func() { err = undo.undoOn(err) }()
 	later := context.WithoutCancel(ctx)
 	if found {
 		undo = append(undo, func() error { return i.reload(later) })
@@ -209,7 +205,7 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 		}
 	}
 	undo = nil
-	if !i.live() || i.RestartKubelet || !found { // otherwise the kubelet uses the shim until it is restarted
+	if !i.Root.IsThisMachine() || i.RestartKubelet || !found { // otherwise the kubelet uses the shim until it is restarted
 		if err := i.stop(ctx); err != nil {
 			return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
 				"run dnsconfigurer uninstall again: %w", err)

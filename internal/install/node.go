@@ -27,8 +27,8 @@ const checkTimeout = 30 * time.Second
 // stateDirectory is the directory of the shim's state on the node.
 const stateDirectory = "/var/lib/dnsconfigurer"
 
-// A Node is a node on which the shim is installed, bypassed or looked at: the values of the
-// flags of these commands.
+// A Node is the node of the commands install, uninstall, bypass and status: the values of their
+// flags.
 type Node struct {
 	Root           string // directory of the node's file system; systemd is only used with /
 	Config         string // path of the ShimConfiguration on the node
@@ -47,10 +47,10 @@ func (n *Node) StatePath() string { return n.path(stateDirectory) }
 func (n *Node) path(path string) string { return filepath.Join(n.Root, path) }
 
 // IsThisMachine reports whether the node is this machine.
-func (n *Node) IsThisMachine() bool { return filepath.Clean(n.Root) == "/" }
+func (n *Node) IsThisMachine() bool { return Root(n.Root).IsThisMachine() }
 
-// live reports whether the node is this machine and runs systemd.
-func (n *Node) live() bool {
+// runsSystemd reports whether the node is this machine and runs systemd.
+func (n *Node) runsSystemd() bool {
 	if !n.IsThisMachine() {
 		return false
 	}
@@ -72,7 +72,7 @@ func (n *Node) bypass(e config.Endpoints) *bypass.Bypass {
 }
 
 func (n *Node) bypassSwitch(e config.Endpoints) *Switch {
-	return &Switch{Bypass: n.bypass(e), Systemctl: findSystemctl(), Systemd: n.live(), Check: check(e)}
+	return &Switch{Bypass: n.bypass(e), Systemctl: findSystemctl(), Systemd: n.runsSystemd(), Check: check(e)}
 }
 
 func (n *Node) installer(e config.Endpoints) *Installer {
@@ -190,7 +190,7 @@ func (n *Node) EndBypass(ctx context.Context) error {
 // to the container runtime.
 func (n *Node) UseShim(ctx context.Context, out io.Writer) error {
 	switch {
-	case !n.live():
+	case !n.runsSystemd():
 		return nil
 	case n.RestartKubelet:
 		return findSystemctl().Restart(ctx, n.KubeletUnit)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
@@ -33,7 +34,7 @@ After=dnsconfigurer-shim.socket dnsconfigurer-shim.service
 
 // Edits returns what makes the kubelet use the endpoint.
 func (k *Kubelet) Edits(endpoint string) ([]Edit, error) {
-	if k.Uses(strings.TrimPrefix(endpoint, "unix://")) {
+	if k.Uses(config.SocketPath(endpoint)) {
 		return nil, nil
 	}
 	if use, used := k.command.lastUse[extraArgs]; used && k.flagAt < use {

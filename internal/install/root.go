@@ -21,6 +21,9 @@ const maxFile = 1 << 20
 // A Root is the root directory of a node, "/" for this one.
 type Root string
 
+// IsThisMachine reports whether the node is this machine.
+func (r Root) IsThisMachine() bool { return filepath.Clean(string(r)) == "/" }
+
 // Path returns the path on this machine of an absolute path on the node. Symbolic links,
 // absolute ones too, are followed below the root, as chroot(2) does.
 func (r Root) Path(path string) (string, error) {

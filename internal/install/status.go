@@ -15,6 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
 // Status is the state of the shim on a node.
@@ -65,7 +66,7 @@ func (i *Installer) Status(ctx context.Context, b *bypass.Bypass, address string
 	if k, err := ReadKubelet(i.Root, i.KubeletUnit); err != nil {
 		s.Kubelet.Error = err.Error()
 	} else {
-		s.Kubelet.Endpoint, s.Kubelet.Origin, s.Kubelet.UsesShim = k.Endpoint, k.Origin, k.Uses(socketPath(i.Listen))
+		s.Kubelet.Endpoint, s.Kubelet.Origin, s.Kubelet.UsesShim = k.Endpoint, k.Origin, k.Uses(config.SocketPath(i.Listen))
 	}
 	problem := func(err error) {
 		if err != nil {
@@ -75,7 +76,7 @@ func (i *Installer) Status(ctx context.Context, b *bypass.Bypass, address string
 	var err error
 	s.Bypass, err = b.Active()
 	problem(err)
-	if !i.live() || s.Bypass != nil {
+	if !i.Root.IsThisMachine() || s.Bypass != nil {
 		return s
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)

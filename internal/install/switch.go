@@ -25,7 +25,7 @@ func (s *Switch) On(ctx context.Context, reason string) (began bool, err error) 
 		return false, err
 	}
 	if s.Systemd {
-		if err := s.systemctl(ctx, "stop", Running); err != nil {
+		if err := s.Systemctl.runUnits(ctx, runningUnits, "stop"); err != nil {
 			return false, err
 		}
 	}
@@ -48,19 +48,15 @@ func (s *Switch) Off(ctx context.Context) error {
 	if again := s.Bypass.Begin(record.Reason); again != nil {
 		return fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
 	}
-	_ = s.systemctl(context.WithoutCancel(ctx), "stop", Running) // the link matters, not the unit
+	_ = s.Systemctl.runUnits(context.WithoutCancel(ctx), runningUnits, "stop") // the link matters, not the unit
 	return fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
 }
 
 // start starts the units of the shim, and checks that it serves.
 func (s *Switch) start(ctx context.Context) error {
-	_ = s.systemctl(ctx, "reset-failed", Units) // fails for a unit that is not loaded
-	if err := s.systemctl(ctx, "start", Running); err != nil {
+	_ = s.Systemctl.runUnits(ctx, allUnits, "reset-failed") // fails for a unit that is not loaded
+	if err := s.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {
 		return err
 	}
 	return s.Check(ctx)
-}
-
-func (s *Switch) systemctl(ctx context.Context, verb string, units []string) error {
-	return s.Systemctl.Run(ctx, append([]string{verb}, units...)...)
 }

@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Units are the units of the shim.
-var Units = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service", "dnsconfigurer-bypass.service"}
+// allUnits are the units of the shim.
+var allUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service", "dnsconfigurer-bypass.service"}
 
-// Running are the units that run; a failure starts the bypass.
-var Running = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service"}
+// runningUnits are the units that run while the shim serves. systemd starts the other one, the
+// bypass, when the service fails.
+var runningUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service"}
 
 // Systemctl is the program that controls systemd.
 type Systemctl struct{ Program string }
@@ -27,6 +28,11 @@ func (s Systemctl) Run(ctx context.Context, args ...string) error {
 		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// runUnits runs systemctl with arguments, followed by units.
+func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string) error {
+	return s.Run(ctx, append(args, units...)...)
 }
 
 // settleTime is how long a kubelet must stay active after a restart: one that rejects its
