@@ -5,7 +5,7 @@
 // node, so that no proxy translates them to another server.
 //
 // kube-proxy translates the address of a Service in the nat hooks of prerouting and output,
-// before the kernel looks whether the address is local. The nat hooks skip a packet that is
+// before the kernel checks whether the address is local. The nat hooks skip a packet that is
 // not tracked. [Install] writes nftables rules with the statement notrack, which run before
 // connection tracking (priority raw). nftables rules and those of iptables, legacy or not,
 // apply to the same packets, so it does not matter which of them kube-proxy uses.

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -30,7 +29,7 @@ func commit(socket *nl.NetlinkSocket, messages []message) error {
 			flags |= unix.NLM_F_APPEND
 		}
 		if i == len(messages)-1 {
-			flags |= unix.NLM_F_ACK // an error in any message is reported without it
+			flags |= unix.NLM_F_ACK // errors of all messages are reported without a request
 		}
 		batch = appendMessage(batch, unix.NFNL_SUBSYS_NFTABLES<<8|m.kind, flags, begin+1+uint32(i), unix.NFPROTO_INET, 0, m.attrs)
 	}
@@ -113,10 +112,9 @@ func payload(base, offset, length uint32) []*nl.RtAttr {
 		number(unix.NFTA_PAYLOAD_OFFSET, offset), number(unix.NFTA_PAYLOAD_LEN, length))
 }
 
-// compare returns load, and the comparison of register 1 with a value.
+// compare returns load, and the expression that compares register 1 with a value.
 func compare(load []*nl.RtAttr, value []byte) [][]*nl.RtAttr {
-	return slices.Concat([][]*nl.RtAttr{load}, [][]*nl.RtAttr{
-		expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ),
-			nested(unix.NFTA_CMP_DATA, nl.NewRtAttr(unix.NFTA_DATA_VALUE, value))),
-	})
+	equal := expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ),
+		nested(unix.NFTA_CMP_DATA, nl.NewRtAttr(unix.NFTA_DATA_VALUE, value)))
+	return [][]*nl.RtAttr{load, equal}
 }

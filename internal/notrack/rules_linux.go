@@ -5,11 +5,11 @@ package notrack
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -40,7 +40,7 @@ func Install(addrs []netip.AddrPort) (*Rules, error) {
 		return nil, fmt.Errorf("opening a netfilter socket: %w", err)
 	}
 	wait := unix.NsecToTimeval(timeout.Nanoseconds())
-	r := &Rules{Table: "dnsconfigurer-" + randomSuffix(), socket: socket}
+	r := &Rules{Table: "dnsconfigurer-" + strings.ToLower(rand.Text()[:8]), socket: socket}
 	if err = errors.Join(socket.SetReceiveTimeout(&wait), socket.SetSendTimeout(&wait)); err == nil {
 		err = commit(socket, r.messages(addrs))
 	}
@@ -53,12 +53,6 @@ func Install(addrs []netip.AddrPort) (*Rules, error) {
 
 // Remove removes the rules.
 func (r *Rules) Remove() { r.socket.Close() }
-
-func randomSuffix() string {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
 
 // withHint adds to an error of the kernel what to do about it.
 func withHint(err error) error {
@@ -104,7 +98,7 @@ func (r *Rules) newChain(name string, hook uint32) message {
 		text(unix.NFTA_CHAIN_TYPE, "filter"),
 		nested(unix.NFTA_CHAIN_HOOK,
 			number(unix.NFTA_HOOK_HOOKNUM, hook),
-			number(unix.NFTA_HOOK_PRIORITY, 1<<32+priorityRaw)),
+			number(unix.NFTA_HOOK_PRIORITY, 1<<32+priorityRaw)), // a negative number in 32 bits
 	}}
 }
 
