@@ -23,8 +23,8 @@ func (f Failure) Error() string { return f.Err.Error() }
 func (f Failure) Unwrap() error { return f.Err }
 
 // LogFailure writes each of the errors that err joins as a line of a log in JSON. If the log has
-// another format, it returns false and writes nothing. format is that of errors that are no
-// Failure: before the configuration is loaded, only the flag is known.
+// another format, it returns false and writes nothing. The format is that of the Failure in err, or
+// format if err has none: before the configuration is loaded, only the flag is known.
 func LogFailure(w io.Writer, format string, err error) (logged bool) {
 	if f, ok := errors.AsType[Failure](err); ok {
 		err, format = f.Err, f.Format

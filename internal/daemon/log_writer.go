@@ -22,24 +22,24 @@ const (
 
 const (
 	dropInterval = time.Minute // between two lines about dropped lines
-	flushTimeout = time.Second // of the end
+	flushTimeout = time.Second // for the lines that wait when the writer is stopped
 )
 
 // A LogWriter writes a log without blocking the callers: journald, or another reader of the
 // log, may hang. Lines wait in a bounded queue; a line that does not fit is dropped and
-// counted, and the log says so at most once a minute.
+// counted, and reported in the log at most once a minute.
 type LogWriter struct {
 	w       io.Writer
 	format  string
-	about   *slog.Logger // of lines about dropped lines; writes to w
+	drops   *slog.Logger // logs that lines were dropped; writes to w
 	wake    chan struct{}
 	dropped prometheus.Counter
 
-	mu     sync.Mutex
-	lines  [][]byte
-	size   int    // bytes in lines
-	missed uint64 // lines dropped since the log said so
-	closed bool
+	mu         sync.Mutex
+	lines      [][]byte
+	size       int    // bytes in lines
+	unreported uint64 // lines dropped since drops logged that
+	closed     bool
 }
 
 // NewLogWriter returns a LogWriter for a log in format text or json. Lines are written after
@@ -50,7 +50,7 @@ func NewLogWriter(w io.Writer, format string) (*LogWriter, error) {
 		return nil, err
 	}
 	return &LogWriter{
-		w: w, format: format, about: slog.New(h), wake: make(chan struct{}, 1),
+		w: w, format: format, drops: slog.New(h), wake: make(chan struct{}, 1),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_log_lines_dropped_total",
 			Help: "Log lines dropped because the log is not read.",
@@ -74,7 +74,7 @@ func (l *LogWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || len(l.lines) == maxLogLines || l.size+len(line) > maxLogBytes {
-		l.missed++
+		l.unreported++
 		l.dropped.Inc()
 		return len(line), nil
 	}
@@ -113,16 +113,16 @@ func (l *LogWriter) Start() (stop func()) {
 
 // run writes until the LogWriter is closed and no line waits.
 func (l *LogWriter) run() {
-	var said time.Time // when the log said that lines were dropped
+	var reported time.Time // when drops logged that
 	for {
 		line, closed := l.next()
 		if line != nil {
 			_, _ = l.w.Write(line) // there is no other log
 		}
-		if (closed && line == nil) || time.Since(said) >= dropInterval {
-			if n := l.takeMissed(); n > 0 {
-				l.about.Warn("log lines dropped, the log is not read", "count", n)
-				said = time.Now()
+		if (closed && line == nil) || time.Since(reported) >= dropInterval {
+			if n := l.resetUnreported(); n > 0 {
+				l.drops.Warn("log lines dropped, the log is not read", "count", n)
+				reported = time.Now()
 			}
 		}
 		switch {
@@ -148,10 +148,11 @@ func (l *LogWriter) next() (line []byte, closed bool) {
 	return line, l.closed
 }
 
-func (l *LogWriter) takeMissed() uint64 {
+// resetUnreported returns the number of dropped lines that were not reported, and counts from 0 again.
+func (l *LogWriter) resetUnreported() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.missed
-	l.missed = 0
+	n := l.unreported
+	l.unreported = 0
 	return n
 }

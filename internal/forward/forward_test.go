@@ -41,7 +41,7 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	var log logbuffer.Buffer
 	used := make(chan bool, 1)
 	f, err := newForwarder(config.Forward{ResolvConf: path}, shared{
-		clients:  upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		client:   upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 		onChange: func(*forwarder, change) { used <- true },
 	})
 	if err != nil {

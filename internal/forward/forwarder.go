@@ -19,16 +19,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// shared is what all forwarders of a server have in common. A reload does not change it.
+// shared has the values that all forwarders of a server use. A reload does not change them.
 type shared struct {
-	clients  upstream.Config // of all clients
+	client   upstream.Config // for every client, without servers
 	domain   fqdn.Name       // the cluster domain
 	option   uint16          // code of the EDNS0 option for search lists
 	onChange func(*forwarder, change)
 }
 
-// A forwarder has the dnsserver.Forwarding for one configuration, and the clients that it
-// uses. It updates both when the host file changes.
+// A forwarder has the dnsserver.Forwarding for one configuration, and the clients that the
+// forwarding uses. It updates both when the host file changes.
 type forwarder struct {
 	dnsserver.Forwarding
 	clients []*upstream.Client
@@ -46,7 +46,7 @@ type forwarder struct {
 
 // newForwarder returns a forwarder for c.
 func newForwarder(c config.Forward, s shared) (*forwarder, error) {
-	common := s.clients
+	common := s.client
 	common.Policy = c.Policy
 	f := &forwarder{onChange: s.onChange, log: common.Logger, useSearches: len(c.Cluster) > 0}
 	if len(c.Upstreams) > 0 || c.ResolvConf != "" {
@@ -100,7 +100,7 @@ const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 // names, because only the cluster DNS has the addresses of the cluster. A stub domain may have
 // other reverse names, but not those of c.ClusterReverse.
 func (f *forwarder) addCluster(c config.Forward, s shared) error {
-	common := s.clients
+	common := s.client
 	common.Options, common.TryTimeout = []uint16{s.option}, clusterTry
 	client, err := f.addClient(common, c.Cluster, s.domain.String())
 	if err != nil {
@@ -132,12 +132,13 @@ func (f *forwarder) run(ctx context.Context) error {
 		tasks = append(tasks, c.Run)
 	}
 	if f.host != nil {
-		tasks = append(tasks, f.host.Run, f.followHost)
+		tasks = append(tasks, f.host.Run, f.watchHost)
 	}
 	return daemon.RunAll(ctx, tasks...)
 }
 
-func (f *forwarder) followHost(ctx context.Context) error {
+// watchHost applies changes of the host file until ctx ends.
+func (f *forwarder) watchHost(ctx context.Context) error {
 	for {
 		select {
 		case <-f.hostNewer:
@@ -157,8 +158,8 @@ type change uint8
 
 const (
 	unchanged       change = iota
-	suffixesChanged        // but not the servers
-	serversChanged         // cached replies of the previous servers may be wrong
+	suffixesChanged        // the search domains alone
+	serversChanged         // and perhaps the search domains; cached replies of the previous servers may be wrong
 )
 
 // apply applies the content of the host file.

@@ -60,8 +60,8 @@ func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (
 	}
 	s := &Server{Server: server, cache: replies, loop: loop, log: log}
 	s.shared = shared{
-		clients: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log},
-		domain:  c.Domain, option: c.Autopath.Option, onChange: s.hostChanged,
+		client: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log},
+		domain: c.Domain, option: c.Autopath.Option, onChange: s.hostChanged,
 	}
 	return s, nil
 }
