@@ -87,8 +87,8 @@ func (b *Bypass) End() error {
 	return b.writeMetrics(0)
 }
 
-// KeepRuntime writes the link that the unit of the bypass uses if the program does not run.
-func (b *Bypass) KeepRuntime() error {
+// LinkRuntime writes the link to the runtime's socket that the unit of the bypass uses if the program does not run.
+func (b *Bypass) LinkRuntime() error {
 	return b.link(filepath.Join(b.State, runtimeLink))
 }
 

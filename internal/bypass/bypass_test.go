@@ -152,11 +152,11 @@ func TestBypass_Broken(t *testing.T) {
 	}
 }
 
-func TestKeepRuntime(t *testing.T) {
+func TestLinkRuntime(t *testing.T) {
 	b := newBypass(t)
 	for _, runtime := range []string{"/run/a.sock", "/run/a.sock", "/run/b.sock"} {
 		b.Runtime = runtime
-		if err := b.KeepRuntime(); err != nil {
+		if err := b.LinkRuntime(); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.Readlink(filepath.Join(b.State, "runtime.sock")); got != runtime {

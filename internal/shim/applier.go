@@ -18,18 +18,17 @@ import (
 // An applier applies configurations to a shim: it sets a new hook for each, and replaces the
 // background tasks whose configuration has changed.
 type applier struct {
-	shim    *cri.Shim
-	metrics *cri.Metrics
-	running *sandboxes
-	pods    *decision.Metrics
-	version string // of the User-Agent at the API server
-	log     *slog.Logger
+	shim      *cri.Shim
+	metrics   *cri.Metrics
+	sandboxes *sandboxes
+	pods      *decision.Metrics
+	version   string // of the User-Agent at the API server
+	log       *slog.Logger
 
-	host     *hostresolv.Watcher // nil: the node has no host file
-	hostCfg  hostresolv.Config   // of host
-	hostTask slot
-
-	hostReport slot // reports problems of host with lookups
+	host       *hostresolv.Watcher // nil: the node has no host file
+	hostCfg    hostresolv.Config   // of host
+	hostTask   slot
+	hostReport slot // reports an unusable host file as events, through lookups
 
 	lookups     *decision.Lookups
 	lookupCfg   decision.LookupConfig // of lookups
@@ -37,8 +36,8 @@ type applier struct {
 	clientErr   error // why the last client of the API server could not be created
 }
 
-// pass makes the shim pass every sandbox, because of problem.
-func (a *applier) pass(problem error) {
+// passAll makes the shim pass every sandbox unchanged, because of problem.
+func (a *applier) passAll(problem error) {
 	a.shim.SetHook(&cri.Hook{Problem: problem, Report: a.pods.NewReporter(a.log).Report, Metrics: a.metrics})
 }
 
@@ -59,7 +58,7 @@ func (a *applier) apply(c config.Shim) error {
 		return err
 	}
 	if cfg != a.hostCfg {
-		run, notify := decision.RunHostWatcher(host), decision.NotifyHost(host, a.running.applier.HostChanged)
+		run, notify := decision.RunHostWatcher(host), decision.NotifyHost(host, a.sandboxes.dns.HostChanged)
 		a.host, a.hostCfg, a.hostTask.next = host, cfg, func(ctx context.Context) error { return daemon.RunAll(ctx, run, notify) }
 	}
 	a.setHook(c)
@@ -92,11 +91,11 @@ func (a *applier) setHook(c config.Shim) {
 	report := a.lookups.Reporter.Report
 	hook.Report = func(r cri.Report) {
 		report(r)
-		a.running.record(r)
+		a.sandboxes.record(r)
 	}
 	a.shim.SetHook(hook)
 	a.hostReport.next = decision.ReportHost(a.host, a.lookups.Reporter)
-	a.running.setSettings(sandboxdns.NewSettings(&cri.Hook{
+	a.sandboxes.setSettings(sandboxdns.NewSettings(&cri.Hook{
 		Engine: hook.Engine, Mode: hook.Mode, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: report,
 	}, c.RefreshConfiguration, c.Verify, c.Node, a.lookups))
 }
@@ -121,7 +120,7 @@ func (a *applier) setLookups(cfg decision.LookupConfig) error {
 	if old := a.lookups; old != nil && next.ClientErr != nil && (old.HasClient() || cfg == a.lookupCfg) {
 		return nil
 	}
-	next.FollowAnnotations(sandboxdns.FollowedAnnotations(), a.running.applier.PodChanged)
+	next.FollowAnnotations(sandboxdns.FollowedAnnotations(), a.sandboxes.dns.PodChanged)
 	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.Run
 	return nil
 }

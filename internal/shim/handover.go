@@ -234,7 +234,7 @@ func (h *handovers) handOver(ctx context.Context) error {
 		h.log.Error("handover failed, this process keeps serving", "error", err)
 		return err
 	}
-	h.status.keep()
+	h.status.keepPath()
 	s.Confirm()
 	h.log.Info("handed over, completing calls", "pid", s.PID, "calls", h.shim.Calls(), "limit", h.shim.HandoverTimeout)
 	h.successor = s

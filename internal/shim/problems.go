@@ -16,9 +16,9 @@ import (
 // logInterval is the interval at which a lasting problem is logged again.
 const logInterval = time.Minute
 
-// problems are the reasons for which the shim does less than its configuration says. They are
+// problemList has the reasons for which the shim does less than its configuration says. They are
 // logged when they occur and once a minute while they last.
-type problems struct {
+type problemList struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
@@ -33,7 +33,7 @@ type problem struct {
 }
 
 // set records err as the problem of a part; nil is none. message is the log message.
-func (p *problems) set(part, message string, err error) {
+func (p *problemList) set(part, message string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var old problem
@@ -56,7 +56,7 @@ func (p *problems) set(part, message string, err error) {
 }
 
 // has reports whether a part has a problem.
-func (p *problems) has(part string) bool {
+func (p *problemList) has(part string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, q := range p.list {
@@ -68,7 +68,7 @@ func (p *problems) has(part string) bool {
 }
 
 // lines returns one line for each problem.
-func (p *problems) lines() []string {
+func (p *problemList) lines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var lines []string

@@ -89,20 +89,19 @@ func (r *reloadTest) start() (stop func()) {
 	r.metrics, r.shim = prometheus.NewRegistry(), &cri.Shim{}
 	reloader := &reloader{
 		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
-		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problems{log: log}, log: log,
+		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
-			shim: r.shim, running: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log),
+			shim: r.shim, sandboxes: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log),
 			pods: decision.NewMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
 		},
 	}
 	reloader.register(r.metrics)
-	first, loadErr := reloader.load()
-	last, lastErr := config.Shim{}, errNoState
-	if loadErr != nil {
-		last, lastErr = reloader.lastGood.load()
+	files, last := reloader.load(), settings{err: errNoState}
+	if files.err != nil {
+		last = newSettings(reloader.lastGood.load())
 	}
-	reloader.serving = first
-	reloader.start(first, loadErr, last, lastErr)
+	reloader.serving = files.Shim
+	reloader.start(files, last)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan error)
 	go func() { ended <- reloader.run(ctx) }()

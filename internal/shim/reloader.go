@@ -38,11 +38,11 @@ const (
 // daemon.Reloader it starts without a valid configuration: the node needs the shim.
 type reloader struct {
 	source   *config.Source[config.Shim]
-	flags    error            // of the command line; not nil: no configuration is valid
+	flags    error            // why the command line is invalid; not nil: no configuration is valid
 	signal   <-chan os.Signal // nil: none
 	applier  *applier
 	lastGood lastGood
-	problems *problems
+	problems *problemList
 	log      *slog.Logger
 
 	handedOver <-chan struct{} // closed when another process serves: the settings stay
@@ -52,7 +52,7 @@ type reloader struct {
 	origin  *prometheus.GaugeVec
 	current string      // origin of the settings
 	applied config.Shim // the settings
-	kept    bool        // lastGood has applied
+	saved   bool        // lastGood has applied
 }
 
 // register registers the metrics.
@@ -69,38 +69,46 @@ func (r *reloader) register(registry prometheus.Registerer) {
 	registry.MustRegister(r.success, r.origin)
 }
 
-// load returns the configuration of the files and flags.
-func (r *reloader) load() (config.Shim, error) {
-	if r.flags != nil {
-		return config.Shim{}, r.flags
-	}
-	return r.source.Load()
+// settings are a valid configuration, or the reason why there is none.
+type settings struct {
+	config.Shim
+	err error
 }
 
-// start applies the first settings: c, or if loadErr is not nil the last good ones, or if
-// lastErr is not nil none.
-func (r *reloader) start(c config.Shim, loadErr error, last config.Shim, lastErr error) {
-	if loadErr == nil {
-		if loadErr = r.applyFiles(c); loadErr == nil {
-			return
-		}
+func newSettings(c config.Shim, err error) settings { return settings{c, err} }
+
+// load returns the settings of the files and flags.
+func (r *reloader) load() settings {
+	if r.flags != nil {
+		return settings{err: r.flags}
 	}
-	if lastErr == nil {
-		lastErr = r.applier.apply(last)
+	return newSettings(r.source.Load())
+}
+
+// start applies the first settings that are valid: those of the files, or the last good ones, or none.
+func (r *reloader) start(files, last settings) {
+	if files.err == nil {
+		files.err = r.applyFiles(files.Shim)
+	}
+	if files.err == nil {
+		return
 	}
 	r.success.Set(0)
-	if lastErr == nil {
-		r.applied = last
+	if last.err == nil {
+		last.err = r.applier.apply(last.Shim)
+	}
+	if last.err == nil {
+		r.applied = last.Shim
 		r.setOrigin(fromLastGood)
 		r.setClientProblem()
 	} else {
 		r.setOrigin(fromNothing)
-		r.applier.pass(loadErr)
-		if !errors.Is(lastErr, errNoState) && !errors.Is(lastErr, os.ErrNotExist) {
-			r.problems.set(partLastGood, "cannot read the last good settings", lastErr)
+		r.applier.passAll(files.err)
+		if !errors.Is(last.err, errNoState) && !errors.Is(last.err, os.ErrNotExist) {
+			r.problems.set(partLastGood, "cannot read the last good settings", last.err)
 		}
 	}
-	r.setConfigProblem(loadErr)
+	r.setConfigProblem(files.err)
 }
 
 // run keeps the settings up to date until ctx ends.
@@ -111,7 +119,7 @@ func (r *reloader) run(ctx context.Context) error {
 	r.source.Changed() // the first poll
 	for {
 		r.applier.start(ctx)
-		r.keep()
+		r.saveLastGood()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -144,38 +152,38 @@ func (r *reloader) retry() {
 	}
 }
 
-// keep keeps the settings for a start with an invalid configuration. It waits for the disk, so
-// it runs after the shim serves.
-func (r *reloader) keep() {
-	if r.current == fromFiles && !r.kept {
+// saveLastGood saves the settings for a start with an invalid configuration. It waits for the disk,
+// so it runs after the shim serves.
+func (r *reloader) saveLastGood() {
+	if r.current == fromFiles && !r.saved {
 		err := r.lastGood.save(r.applied)
 		r.problems.set(partLastGood, "cannot keep the settings for the next start", err)
-		r.kept = err == nil
+		r.saved = err == nil
 	}
 }
 
 // reload applies the files again. If that fails, the settings stay.
 func (r *reloader) reload() {
-	c, err := r.load()
-	if err == nil {
-		err = r.applyFiles(c)
+	files := r.load()
+	if files.err == nil {
+		files.err = r.applyFiles(files.Shim)
 	}
-	if err != nil {
+	if files.err != nil {
 		r.success.Set(0)
-		r.setConfigProblem(err)
+		r.setConfigProblem(files.err)
 		return
 	}
-	if fields := r.source.NeedRestart(r.serving, c); fields != nil {
+	if fields := r.source.NeedRestart(r.serving, files.Shim); fields != nil {
 		r.log.Warn("changed fields take effect after a restart", "fields", fields)
 	}
 }
 
-// applyFiles applies the configuration of the files and keeps it for the next start.
+// applyFiles applies the configuration of the files. saveLastGood saves it.
 func (r *reloader) applyFiles(c config.Shim) error {
 	if err := r.applier.apply(c); err != nil {
 		return err
 	}
-	r.applied, r.kept = c, false
+	r.applied, r.saved = c, false
 	r.success.Set(1)
 	r.setOrigin(fromFiles)
 	r.setConfigProblem(nil)

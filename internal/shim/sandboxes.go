@@ -22,7 +22,7 @@ const (
 	// is about to start. The kubelet lists them every second.
 	listInterval = 30 * time.Second
 
-	// startInterval is the same while a request is not matched with a sandbox.
+	// startInterval is the same while the sandbox of a request was not found yet.
 	startInterval = time.Second
 
 	// requestTimeout is the time after which a request without a sandbox has failed: the
@@ -39,18 +39,19 @@ const (
 // sandboxes finds the running sandboxes of the runtime, so that their files can follow changes.
 // The proxied calls do not wait for it: it lists the sandboxes with calls of its own.
 type sandboxes struct {
-	applier *sandboxdns.Applier
-	log     *slog.Logger
-	socket  string        // path of the status socket; "": none
-	wake    chan struct{} // has a token when settings or requests were added
+	dns    *sandboxdns.Applier
+	log    *slog.Logger
+	socket string        // path of the status socket; "": none
+	wake   chan struct{} // has a token when settings or requests were added
 
-	mu       sync.Mutex
-	settings bool // are set
-	enabled  bool
-	requests map[string]pendingRequest // by the UID of the pod
+	mu          sync.Mutex
+	hasSettings bool
+	enabled     bool                      // files can change: refresh is on, or there is a status socket
+	requests    map[string]pendingRequest // by the UID of the pod
 
-	known   map[string]bool // IDs that the applier has; used by run only
-	problem string          // the last one logged
+	// Used by run only.
+	known  map[string]bool // IDs of the sandboxes that dns has
+	logged string          // the problem that is logged once while it repeats
 }
 
 // pendingRequest is a request whose sandbox was not found yet.
@@ -59,18 +60,18 @@ type pendingRequest struct {
 	at time.Time
 }
 
-func newSandboxes(applier *sandboxdns.Applier, log *slog.Logger) *sandboxes {
+func newSandboxes(dns *sandboxdns.Applier, log *slog.Logger) *sandboxes {
 	return &sandboxes{
-		applier: applier, log: log, wake: make(chan struct{}, 1),
+		dns: dns, log: log, wake: make(chan struct{}, 1),
 		requests: map[string]pendingRequest{}, known: map[string]bool{},
 	}
 }
 
 // setSettings applies settings.
 func (s *sandboxes) setSettings(settings *sandboxdns.Settings) {
-	s.applier.SetSettings(settings)
+	s.dns.SetSettings(settings)
 	s.mu.Lock()
-	s.settings = true
+	s.hasSettings = true
 	s.enabled = s.socket != "" || settings.Refresh != sandboxdns.ScopeOff
 	s.mu.Unlock()
 	s.notify()
@@ -83,8 +84,8 @@ func (s *sandboxes) notify() {
 	}
 }
 
-// record keeps the outcome of a request until its sandbox is found. One with more text than a file
-// may have is not kept.
+// record keeps the outcome of a request until its sandbox is found. An outcome with more text than a
+// file may have is not kept.
 func (s *sandboxes) record(r cri.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *sandboxes) record(r cri.Report) {
 
 // run keeps the files of sandboxes up to date until ctx ends. Without settings it waits for them.
 func (s *sandboxes) run(ctx context.Context, runtime string) error {
-	for !s.hasSettings() {
+	for !s.isConfigured() {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
@@ -112,18 +113,18 @@ func (s *sandboxes) run(ctx context.Context, runtime string) error {
 		return err
 	}
 	defer client.Close()
-	defer s.applier.Wait()
-	return daemon.RunAll(ctx, s.applier.Run, func(ctx context.Context) error { return s.follow(ctx, client) })
+	defer s.dns.Wait()
+	return daemon.RunAll(ctx, s.dns.Run, func(ctx context.Context) error { return s.watch(ctx, client) })
 }
 
-func (s *sandboxes) hasSettings() bool {
+func (s *sandboxes) isConfigured() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.settings
+	return s.hasSettings
 }
 
-// follow lists the sandboxes until ctx ends: all the time at an interval, and soon after a request.
-func (s *sandboxes) follow(ctx context.Context, client *cri.Client) error {
+// watch lists the sandboxes until ctx ends: at an interval, and soon after a request.
+func (s *sandboxes) watch(ctx context.Context, client *cri.Client) error {
 	for ctx.Err() == nil {
 		s.update(ctx, client)
 		interval := s.interval()
@@ -162,7 +163,7 @@ func (s *sandboxes) update(ctx context.Context, client *cri.Client) {
 	s.mu.Unlock()
 	if !enabled {
 		clear(s.known)
-		s.applier.Retain(nil)
+		s.dns.Retain(nil)
 		return
 	}
 	calls, cancel := context.WithTimeout(ctx, runtimeTimeout)
@@ -184,7 +185,7 @@ func (s *sandboxes) update(ctx context.Context, client *cri.Client) {
 			delete(s.known, id)
 		}
 	}
-	s.applier.Retain(keep)
+	s.dns.Retain(keep)
 }
 
 // errNoPath is the error of a runtime that does not report where the files of a sandbox are.
@@ -210,11 +211,11 @@ func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.Sandbox
 		e.IPs = append(e.IPs, ip.String())
 	}
 	s.known[ref.ID] = true
-	s.applier.Adopt(ctx, e, path, s.take(ref.UID))
+	s.dns.Adopt(ctx, e, path, s.removeRequest(ref.UID))
 }
 
-// take returns the request of the pod with this UID, and removes it. nil: none.
-func (s *sandboxes) take(uid string) *sandboxdns.Request {
+// removeRequest removes the request of the pod with this UID, and returns it. nil: none.
+func (s *sandboxes) removeRequest(uid string) *sandboxdns.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.requests[uid]
@@ -227,8 +228,8 @@ func (s *sandboxes) take(uid string) *sandboxdns.Request {
 
 // logProblem logs err unless it was the last one.
 func (s *sandboxes) logProblem(ctx context.Context, message string, err error) {
-	if text := err.Error(); ctx.Err() == nil && text != s.problem {
-		s.problem = text
+	if text := err.Error(); ctx.Err() == nil && text != s.logged {
+		s.logged = text
 		s.log.Warn(message, "error", text)
 	}
 }

@@ -26,7 +26,7 @@ import (
 // Server is the shim of a node.
 type Server struct {
 	Source  *config.Source[config.Shim]
-	Flags   error            // what is wrong with the command line: all sandboxes are passed
+	Flags   error            // why the command line is invalid: all sandboxes are passed
 	Reload  <-chan os.Signal // reloads at once
 	Version string           // of this binary
 	Log     *slog.Logger
@@ -55,16 +55,16 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
-	found := &problems{log: s.Log}
+	problems := &problemList{log: s.Log}
 	h := &handovers{shim: shim, http: &httpSocket{}, status: &statusSocket{}, log: s.Log, previous: previous,
 		done: make(chan struct{}), isMain: make(chan struct{})}
-	running := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
-	running.applier.RegisterDrift(registry)
+	sandboxes := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
+	sandboxes.dns.RegisterDrift(registry)
 	shim.Handover = h.handOver
 	r := &reloader{
-		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: found, handedOver: h.done, log: s.Log,
+		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: problems, handedOver: h.done, log: s.Log,
 		applier: &applier{shim: shim, metrics: shim.Metrics, pods: decision.NewMetrics(registry, "dnsconfigurer_shim_"),
-			running: running, version: s.Version, log: s.Log},
+			sandboxes: sandboxes, version: s.Version, log: s.Log},
 	}
 	r.register(registry)
 	endpoints, err := s.open(r, h)
@@ -72,15 +72,15 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 		return err
 	}
 	if dir := stateDirectory(); dir != "" {
-		keep := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
-		found.set("bypass", "cannot prepare the bypass", keep.KeepRuntime())
+		b := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
+		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
 	h.register(registry)
 	h.notifier, err = systemd.NewNotifier()
-	found.set("systemd", "cannot notify systemd", err)
+	problems.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
 		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain,
-			h.asMain(func(ctx context.Context) error { return running.run(ctx, endpoints.Runtime) })},
+			h.asMain(func(ctx context.Context) error { return sandboxes.run(ctx, endpoints.Runtime) })},
 		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
@@ -88,13 +88,13 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 			if ctx.Err() != nil {
 				return nil, errStopping
 			}
-			return found.lines(), shim.Ready()
+			return problems.lines(), shim.Ready()
 		}}
 		// The calls that are drained count in the last scrape, too.
 		group.Last = append(group.Last, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
 	}
-	if running.socket != "" {
-		status := s.newStatusServer(running.applier)
+	if sandboxes.socket != "" {
+		status := s.newStatusServer(sandboxes.dns)
 		group.Tasks = append(group.Tasks, h.asMain(func(ctx context.Context) error {
 			return status.KeepServing(ctx, h.status.listen, s.Log)
 		}))
@@ -120,29 +120,24 @@ func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
 
 // open opens the socket and applies the first settings.
 func (s *Server) open(r *reloader, h *handovers) (config.Endpoints, error) {
-	first, loadErr := r.load()
+	files := r.load()
 	if h.previous != nil {
-		if loadErr != nil {
-			return config.Endpoints{}, fmt.Errorf("invalid configuration: %w", loadErr)
+		if files.err != nil {
+			return config.Endpoints{}, fmt.Errorf("invalid configuration: %w", files.err)
 		}
-		return s.takeOver(r, h, first)
+		return s.takeOver(r, h, files.Shim)
 	}
-	var last config.Shim
-	lastErr := errNoState
+	last := settings{err: errNoState}
+	if files.err != nil {
+		last = newSettings(r.lastGood.load())
+	}
 	socket, err := systemd.Socket()
 	if err != nil {
 		return config.Endpoints{}, err
 	}
-	endpoints, timeouts := first.Endpoints(), first
-	if loadErr != nil {
-		if last, lastErr = r.lastGood.load(); lastErr == nil {
-			timeouts = last
-		} else {
-			timeouts = config.ShimKind().Defaults()
-		}
-		if endpoints, err = config.LoadEndpoints(s.Source, last.Endpoints(), config.Endpoints{Listen: socketPath(socket)}); err != nil {
-			return endpoints, err
-		}
+	endpoints, others, err := s.restartFields(files, last, socket)
+	if err != nil {
+		return endpoints, err
 	}
 	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
 		return endpoints, err
@@ -150,9 +145,24 @@ func (s *Server) open(r *reloader, h *handovers) (config.Endpoints, error) {
 	if h.listener, err = listen(endpoints.Listen, socket); err != nil {
 		return endpoints, err
 	}
-	h.use(endpoints, timeouts, r)
-	r.start(first, loadErr, last, lastErr)
+	h.setRestartFields(endpoints, others, r)
+	r.start(files, last)
 	return endpoints, nil
+}
+
+// restartFields returns the fields that take effect after a restart. If the files are invalid, the
+// endpoints are those that can be read, and the others are the last good ones or the defaults.
+func (s *Server) restartFields(files, last settings, socket *os.File) (e config.Endpoints, others config.Shim, err error) {
+	switch {
+	case files.err == nil:
+		return files.Endpoints(), files.Shim, nil
+	case last.err == nil:
+		others = last.Shim
+	default:
+		others = config.ShimKind().Defaults()
+	}
+	e, err = config.LoadEndpoints(s.Source, last.Endpoints(), config.Endpoints{Listen: socketPath(socket)})
+	return e, others, err
 }
 
 // takeOver takes the socket of the previous process and applies the settings.
@@ -168,7 +178,7 @@ func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endp
 	if err := h.receive(config.SocketPath(endpoints.Listen)); err != nil {
 		return endpoints, err
 	}
-	h.use(endpoints, c, r)
+	h.setRestartFields(endpoints, c, r)
 	if err := r.applyFiles(c); err != nil {
 		return endpoints, err
 	}
@@ -176,17 +186,17 @@ func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endp
 	return endpoints, nil
 }
 
-// use sets what does not change while the shim runs.
-func (h *handovers) use(e config.Endpoints, timeouts config.Shim, r *reloader) {
+// setRestartFields sets the fields that take effect after a restart: the endpoints, and those of c.
+func (h *handovers) setRestartFields(e config.Endpoints, c config.Shim, r *reloader) {
 	h.shim.Listener, h.shim.Runtime, h.http.address = h.listener, e.Runtime, e.HTTP
-	h.shim.DrainTimeout, h.shim.HandoverTimeout = timeouts.Drain, timeouts.Handover
-	if timeouts.StatusSocket != nil {
-		r.applier.running.socket, h.status.path = *timeouts.StatusSocket, *timeouts.StatusSocket
+	h.shim.DrainTimeout, h.shim.HandoverTimeout = c.Drain, c.Handover
+	if c.StatusSocket != nil {
+		r.applier.sandboxes.socket, h.status.path = *c.StatusSocket, *c.StatusSocket
 	}
 	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
 		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP,
-		DrainTimeout: timeouts.DrainTimeout, HandoverTimeout: timeouts.HandoverTimeout,
-		RefreshConfiguration: v1alpha1.RefreshConfiguration{StatusSocket: timeouts.StatusSocket},
+		DrainTimeout: c.DrainTimeout, HandoverTimeout: c.HandoverTimeout,
+		RefreshConfiguration: v1alpha1.RefreshConfiguration{StatusSocket: c.StatusSocket},
 	}
 }
 

@@ -70,8 +70,8 @@ func (s *statusSocket) add(files map[string]*os.File, state *handoverState) *os.
 	return h.Socket
 }
 
-// keep lets the socket exist when this process closes it: the new process serves it.
-func (s *statusSocket) keep() {
+// keepPath lets the path of the socket exist when this process closes it: the new process serves it.
+func (s *statusSocket) keepPath() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil {
