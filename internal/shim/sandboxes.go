@@ -4,6 +4,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -174,12 +175,14 @@ func (s *sandboxes) update(ctx context.Context, client *cri.Client) {
 		return
 	}
 	keep := map[string]bool{}
+	var failed error
 	for _, ref := range list {
 		keep[ref.ID] = true
 		if !s.known[ref.ID] {
-			s.add(ctx, client, ref)
+			failed = cmp.Or(failed, s.add(ctx, client, ref))
 		}
 	}
+	s.logProblem(ctx, "cannot find the file of a sandbox, retrying", failed)
 	for id := range s.known {
 		if !keep[id] {
 			delete(s.known, id)
@@ -191,8 +194,8 @@ func (s *sandboxes) update(ctx context.Context, client *cri.Client) {
 // errNoPath is the error of a runtime that does not report where the files of a sandbox are.
 var errNoPath = errors.New("the container runtime does not report the path of the sandbox's resolv.conf")
 
-// add adds a sandbox to the applier. If it fails, the next list tries again.
-func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.SandboxRef) {
+// add finds the file of a sandbox and adds the sandbox. If it fails, the next update tries again.
+func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.SandboxRef) error {
 	calls, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	status, path, err := client.SandboxStatus(calls, ref.ID)
@@ -200,8 +203,7 @@ func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.Sandbox
 		err = errNoPath
 	}
 	if err != nil {
-		s.logProblem(ctx, "cannot find the file of a sandbox, retrying", err)
-		return
+		return err
 	}
 	e := sandboxevent.Sandbox{
 		ID: ref.ID, Namespace: status.Namespace, Name: status.Name, UID: status.UID, HostNetwork: status.HostNetwork,
@@ -212,6 +214,7 @@ func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.Sandbox
 	}
 	s.known[ref.ID] = true
 	s.dns.Adopt(ctx, e, path, s.removeRequest(ref.UID))
+	return nil
 }
 
 // removeRequest removes the request of the pod with this UID, and returns it. nil: none.
@@ -226,8 +229,12 @@ func (s *sandboxes) removeRequest(uid string) *sandboxdns.Request {
 	return &r.Request
 }
 
-// logProblem logs err unless it was the last one.
+// logProblem logs the problem of an update, unless the last update had the same one. nil: none.
 func (s *sandboxes) logProblem(ctx context.Context, message string, err error) {
+	if err == nil {
+		s.logged = ""
+		return
+	}
 	if text := err.Error(); ctx.Err() == nil && text != s.logged {
 		s.logged = text
 		s.log.Warn(message, "error", text)
