@@ -57,7 +57,7 @@ func (l Location) Name() string {
 type InputError struct {
 	Location
 	Err  error
-	Hint string // how to correct it; "": Err is clear without
+	Hint string // how to correct it; "": none
 }
 
 func (e *InputError) Error() string {
@@ -82,8 +82,8 @@ type Manifest struct {
 	Workloads []Workload
 	Others    []Object // objects without pods, such as Services, in order
 
-	// Notes are what was passed over and may have been expected to count: an empty file, a
-	// kustomization, pods of a kind that is not read. Each is an *InputError.
+	// Notes are about content that was skipped, although its author may expect that it is read: an
+	// empty file, a kustomization, pods of a kind that is not read. Each is an *InputError.
 	Notes []error
 
 	Unknown []UnknownField // fields that were ignored
@@ -149,7 +149,7 @@ func (p *parser) parse(data []byte) {
 	}
 }
 
-// note records something that is passed over.
+// note records content that is skipped.
 func (p *parser) note(field, text, hint string) {
 	p.Notes = append(p.Notes, &InputError{p.at(field), errors.New(text), hint})
 }
@@ -236,8 +236,8 @@ type objectType struct {
 
 func (t objectType) String() string { return strings.TrimSpace(t.APIVersion + " " + t.Kind) }
 
-// item returns the type of the items of a typed list, the zero value for v1 List.
-func (t objectType) item() objectType {
+// itemType returns the type of the items of a typed list, the zero value for v1 List.
+func (t objectType) itemType() objectType {
 	return objectType{t.APIVersion, strings.TrimSuffix(t.Kind, "List")}
 }
 
@@ -247,12 +247,12 @@ func (t objectType) isList() bool {
 	if t == (objectType{"v1", "List"}) {
 		return true
 	}
-	_, decoded := workloadDecoders[t.item()]
-	return (decoded || slices.Contains(zoneTypes, t.item())) && t.item() != t
+	_, decoded := workloadDecoders[t.itemType()]
+	return (decoded || slices.Contains(zoneTypes, t.itemType())) && t.itemType() != t
 }
 
-// isKustomization reports whether t is the type of a kustomization, which may have none in a
-// file with the name that kustomize requires.
+// isKustomization reports whether t is the type of a kustomization. In a file with the name that
+// kustomize requires, a kustomization may have no type.
 func (t objectType) isKustomization(file string) bool {
 	group, _, _ := strings.Cut(t.APIVersion, "/")
 	name := filepath.Base(file)
@@ -304,7 +304,7 @@ func (p *parser) list(data []byte, t, inherited objectType) {
 	}
 	for i, o := range list.Items {
 		p.item = fmt.Sprintf("items[%d].", i)
-		p.object(o, t.item())
+		p.object(o, t.itemType())
 	}
 	p.item = ""
 }

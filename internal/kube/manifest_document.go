@@ -18,10 +18,11 @@ import (
 
 // manifestDocument is a document of a manifest.
 type manifestDocument struct {
-	number       int    // 1 is the first
-	line, before int    // line of the file at which text begins, and the characters before it on that line
-	text         []byte // as written
-	json         []byte // text converted to JSON
+	number int    // 1 is the first
+	line   int    // of the file, at which text begins
+	before int    // the characters before text on that line
+	text   []byte // as written
+	json   []byte // text converted to JSON
 
 	positions *document.Positions // nil until the first position
 }

@@ -25,12 +25,14 @@ type customResource struct {
 }
 
 // customWorkloads records the pod templates in an object of an unknown kind, such as
-// spec.template of an Argo Rollout or those of a JobSet. It notes pods that it cannot read.
-func (p *parser) customWorkloads(data []byte) {
+// spec.template of an Argo Rollout or those of a JobSet, and reports whether it has recorded one. It
+// notes pods that it cannot read.
+func (p *parser) customWorkloads(data []byte) bool {
+	before := len(p.Workloads)
 	var content map[string]any
 	var o customResource
 	if json.Unmarshal(data, &content) != nil {
-		return
+		return false
 	}
 	invalid := document.Decode(data, &o)
 	for _, t := range findTemplates(content, "") {
@@ -43,6 +45,7 @@ func (p *parser) customWorkloads(data []byte) {
 			p.addWorkload(w)
 		}
 	}
+	return len(p.Workloads) > before
 }
 
 // podTemplate is a pod template in an object of an unknown kind.

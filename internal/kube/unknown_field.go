@@ -88,7 +88,7 @@ func unknownField(err error) (path, hint string, ok bool) {
 	}
 	if i := slices.IndexFunc(dnsFields, func(d string) bool { return strings.EqualFold(d, name) }); i >= 0 {
 		hint = fmt.Sprintf("check its spelling and its place: %s is a field of a pod's spec", dnsFields[i])
-	} else if meant, close := spelling.Closest(name, decidingFields); close && slices.Contains(decidingParents, parent) {
+	} else if meant, isClose := spelling.Closest(name, decidingFields); isClose && slices.Contains(decidingParents, parent) {
 		hint = fmt.Sprintf("did you mean %s?", meant)
 	} else if strings.Contains("."+path, ".dnsConfig.") {
 		hint = "dnsConfig has nameservers, searches and options"

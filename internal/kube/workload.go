@@ -162,10 +162,8 @@ func (p *parser) other(data []byte, t objectType) {
 		p.fail("kind", fmt.Errorf("unknown kind %q", t), hint)
 		return
 	}
-	if before := len(p.Workloads); !checked {
-		if p.customWorkloads(data); len(p.Workloads) > before {
-			return
-		}
+	if !checked && p.customWorkloads(data) {
+		return
 	}
 	p.Others = append(p.Others, Object{t.APIVersion, t.Kind, p.origin(), data})
 }

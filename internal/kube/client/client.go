@@ -35,9 +35,9 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	return cfg, nil
 }
 
-// LoadUserConfig returns the client configuration that kubectl would use: of the kubeconfig
-// file, or if it is "" of $KUBECONFIG, ~/.kube/config or the pod's service account, in the
-// named context, or if it is "" in the current one.
+// LoadUserConfig returns the client configuration that kubectl would use. kubeconfig is a file, or ""
+// for $KUBECONFIG, ~/.kube/config or the pod's service account, the first that exists. context is a
+// context of the kubeconfig, or "" for the current one.
 func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		if err := checkFile(kubeconfig); err != nil {

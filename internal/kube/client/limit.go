@@ -15,21 +15,21 @@ import (
 // may be requested in smaller pages.
 var ErrLargeReply = errors.New("the reply is too large")
 
-// LimitReplies makes clients of cfg read at most a number of bytes of each reply: tenants write
+// LimitReplies makes clients of cfg read at most limit bytes of each reply: tenants write
 // objects of up to three megabytes, of which a page of 500 would be 1.5 gigabytes.
-func LimitReplies(cfg *rest.Config, most int64) {
-	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return limitedTransport{base, most} })
+func LimitReplies(cfg *rest.Config, limit int64) {
+	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return limitedTransport{base, limit} })
 }
 
 type limitedTransport struct {
 	http.RoundTripper
-	most int64
+	limit int64
 }
 
 func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
-		response.Body = &limitedBody{response.Body, t.most}
+		response.Body = &limitedBody{response.Body, t.limit}
 	}
 	return response, err
 }

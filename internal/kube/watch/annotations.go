@@ -14,15 +14,15 @@ const maxAnnotation = 64
 
 // annotations holds the annotations of pods that may change while a pod runs.
 type annotations struct {
-	names   []string // that are kept; none: all are ignored
+	names   []string // the names of those to keep; none: all are ignored
 	changed func(uid string)
 	pods    map[string]map[string]string // by UID; a pod without them has no entry
 	known   map[string]bool              // UIDs of the pods of the API
 }
 
-// FollowAnnotations keeps the annotations names of the pods of the API server, and calls
-// changed with the UID of a pod for which they have changed. changed must not block. It must be
-// called before Run.
+// FollowAnnotations keeps the annotations with these names of the pods of the API server, and calls
+// changed with the UID of a pod when one of them changes. changed must not block. FollowAnnotations
+// must be called before Run.
 func (p *Pods) FollowAnnotations(names []string, changed func(uid string)) {
 	p.table.annotations = annotations{
 		names: names, changed: changed, pods: map[string]map[string]string{}, known: map[string]bool{},
@@ -71,8 +71,8 @@ func (a *annotations) remove(uid string) {
 	delete(a.known, uid)
 }
 
-// keep removes the pods that are not in uids.
-func (a *annotations) keep(uids map[string]bool) {
+// retain removes the pods that are not in uids.
+func (a *annotations) retain(uids map[string]bool) {
 	for uid := range a.known {
 		if !uids[uid] {
 			a.remove(uid)

@@ -36,13 +36,13 @@ const (
 	// maxLarge is the same of a large request. The API server accepts objects of 3 MiB.
 	maxLarge = 16 << 20
 
-	// decodedPods is the number of responses to small requests that are read and decoded at the
-	// same time, and decodedShare that of a namespace. The requests themselves are as many as pods
-	// start at the same time: a slow API server must not delay the last of them.
+	// decodedPods is the largest number of responses to small requests that are read and decoded at
+	// the same time, and decodedShare that of one namespace. The number of requests itself has no
+	// limit, because a slow API server must not delay the last of many pods that start.
 	decodedPods, decodedShare = 8, 6
 
-	// largeRequests is the number of large requests at the same time, and largeShare that of a
-	// namespace. A pod of 3 MB takes tens of megabytes while it is decoded.
+	// largeRequests is the largest number of large requests at the same time, and largeShare that of
+	// one namespace. A pod of 3 MB takes tens of megabytes while it is decoded.
 	largeRequests, largeShare = 5, 4
 )
 
@@ -72,7 +72,7 @@ func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	return pod, err
 }
 
-// getSmall sends a small request for ref's pod. It shows whether the API server responds.
+// getSmall sends a small request for ref's pod. Its result opens or closes the circuit breaker.
 func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
 	if err := p.breaker.allow(); err != nil {
 		return policy.Pod{}, requestNotSent, err
@@ -90,7 +90,7 @@ func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, requestResult
 }
 
 // getLarge sends a large request for ref's pod. The author of the pod decides how long it takes, so
-// a failure does not show that the API server does not respond.
+// a failure does not open the circuit breaker.
 func (p *Pods) getLarge(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
 	release, err := p.large.acquire(ctx, ref.Namespace)
 	if err != nil {
@@ -150,7 +150,7 @@ func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (po
 		}
 		return policy.Pod{}, err
 	}
-	isMirror := ref.static() && !ref.NoMirror && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
+	isMirror := ref.isStatic() && !ref.NoMirror && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
 	if string(pod.UID) != ref.UID && !isMirror {
 		return policy.Pod{}, fmt.Errorf("the API server has UID %s for this name: %w", pod.UID, ErrNotFound)
 	}

@@ -8,9 +8,9 @@
 // time. A pod that the API server has announced costs no call. A name does not identify a
 // pod: a StatefulSet's pod is recreated under the same name with another specification.
 //
-// A [Pods] keeps a few hundred bytes for each pod of the node, and at most 16 KiB. It fills its table with a
-// list and watch like the kubelet's, and with the static pods of the kubelet's manifest
-// directory, which must start while there is no API server.
+// A [Pods] keeps the fields of each pod of the node that decide its DNS: a few hundred bytes, at most
+// 16 KiB. They come from a list and watch like the kubelet's, and from the kubelet's directory of
+// static pods, which must start while there is no API server.
 //
 // # Static pods
 //

@@ -52,12 +52,12 @@ type Ref struct {
 
 func (r Ref) String() string { return fmt.Sprintf("%s/%s (UID %s)", r.Namespace, r.Name, r.UID) }
 
-// static reports whether the kubelet has the pod from a file or a URL, not from the API.
-func (r Ref) static() bool {
-	return r.fromFile() || r.Annotations[kube.ConfigSourceAnnotation] == "http"
+// isStatic reports whether the kubelet has the pod from a file or a URL, not from the API.
+func (r Ref) isStatic() bool {
+	return r.isFromFile() || r.Annotations[kube.ConfigSourceAnnotation] == "http"
 }
 
-func (r Ref) fromFile() bool { return r.Annotations[kube.ConfigSourceAnnotation] == "file" }
+func (r Ref) isFromFile() bool { return r.Annotations[kube.ConfigSourceAnnotation] == "file" }
 
 // Config configures a [Pods].
 type Config struct {
@@ -121,11 +121,11 @@ func (c *Config) setDefaults() error {
 
 // Pods finds the pods of one node. It is safe for concurrent use.
 type Pods struct {
-	cfg     Config
-	table   *table
-	lookups singleflight.Group // of pods that are not in the table, by UID
-	reread  chan struct{}      // holds a token when the manifests are to be read at once
-	breaker breaker
+	cfg             Config
+	table           *table
+	lookups         singleflight.Group // of pods that are not in the table, by UID
+	rereadManifests chan struct{}      // has a token when they are to be read at once
+	breaker         breaker
 
 	decoder runtime.Decoder
 	decoded *slots // of responses to small requests
@@ -140,7 +140,7 @@ func New(cfg Config) (*Pods, error) {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	return &Pods{
-		cfg: cfg, table: newTable(), reread: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
+		cfg: cfg, table: newTable(), rereadManifests: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
 		decoder: newDecoder(), decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
 	}, nil
 }
@@ -152,7 +152,7 @@ func (p *Pods) Run(ctx context.Context) error {
 	if p.cfg.Manifests != "" {
 		s := staticPods{path: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
 		w := manifest.Watcher{
-			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.reread,
+			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.rereadManifests,
 			Logger: p.cfg.Logger, Message: "cannot read static pod manifests",
 		}
 		tasks.Go(func() { w.Run(ctx) })
@@ -211,7 +211,7 @@ func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 	defer cancel()
 	// A caller that gives up does not end the lookup for the others that share it; the
 	// lookup has a timeout of its own.
-	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.wait(context.WithoutCancel(ctx), ref) })
+	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.lookupShared(context.WithoutCancel(ctx), ref) })
 	select {
 	case r := <-done:
 		if r.Err != nil {
@@ -227,12 +227,12 @@ func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 // beforeMirror returns the ref for the steps in which the manifests have precedence over the
 // mirror pod.
 func (p *Pods) beforeMirror(ref Ref) Ref {
-	ref.NoMirror = ref.NoMirror || ref.fromFile() && p.cfg.Manifests != ""
+	ref.NoMirror = ref.NoMirror || ref.isFromFile() && p.cfg.Manifests != ""
 	return ref
 }
 
-// wait performs the steps of Lookup from 3 on.
-func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
+// lookupShared performs the steps of Lookup from 3 on, which concurrent lookups share.
+func (p *Pods) lookupShared(ctx context.Context, ref Ref) (r result, err error) {
 	defer func() {
 		if v := recover(); v != nil { // singleflight's goroutine would end the process
 			err = fmt.Errorf("panic in the lookup: %v", v)
@@ -240,9 +240,9 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	if ref.fromFile() {
+	if ref.isFromFile() {
 		select {
-		case p.reread <- struct{}{}:
+		case p.rereadManifests <- struct{}{}:
 		default:
 		}
 	}
@@ -256,7 +256,7 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 	if r, ok := p.table.get(ref); ok { // a mirror pod
 		return r, nil
 	}
-	if p.cfg.Client == nil || ref.static() && ref.NoMirror {
+	if p.cfg.Client == nil || ref.isStatic() && ref.NoMirror {
 		return result{}, ErrNotFound
 	}
 	if err := ctx.Err(); err != nil { // not a failure of the API server
@@ -274,5 +274,5 @@ func (p *Pods) wait(ctx context.Context, ref Ref) (r result, err error) {
 
 // mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.
 func (p *Pods) mayArrive(ref Ref) bool {
-	return p.table.isSynced() && !p.table.isLarge(ref.UID) || ref.fromFile() && p.cfg.Manifests != ""
+	return p.table.isSynced() && !p.table.isLarge(ref.UID) || ref.isFromFile() && p.cfg.Manifests != ""
 }

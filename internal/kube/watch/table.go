@@ -57,12 +57,12 @@ func (t *table) get(ref Ref) (result, bool) {
 	if pod, ok := t.pods[ref.UID]; ok {
 		return result{pod, Informer}, true
 	}
-	if !ref.static() {
+	if !ref.isStatic() {
 		return result{}, false
 	}
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	pod, ok := t.manifests[name]
-	if ok && ref.fromFile() && (pod.UID == "" || pod.UID == ref.UID) { // a manifest may set its UID
+	if ok && ref.isFromFile() && (pod.UID == "" || pod.UID == ref.UID) { // a manifest may set its UID
 		pod.UID = ref.UID
 		return result{pod, Manifest}, true
 	}
@@ -193,8 +193,8 @@ func (t *table) removePodLocked(pod *corev1.Pod) {
 	}
 }
 
-// maxConfig is the size in bytes of the largest dnsConfig and labels that are kept. With the API server's
-// limits, all but the options have 2.2 KiB. A pod with more is requested from the API server
+// maxConfig is the size in bytes of the largest dnsConfig and labels that are kept. With the API
+// server's limits, all but the options have 2.2 KiB. A pod with more is requested from the API server
 // when it starts: 100 pods with the options that fit into an object would take a gigabyte.
 const maxConfig = 16 << 10
 
@@ -238,7 +238,7 @@ func (t *table) Replace(objs []any, _ string) error {
 		}
 		uids[string(obj.(*corev1.Pod).UID)] = true
 	}
-	t.annotations.keep(uids)
+	t.annotations.retain(uids)
 	if !t.isSynced() {
 		close(t.synced)
 	}

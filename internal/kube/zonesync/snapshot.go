@@ -18,9 +18,9 @@ const (
 	// as soon as the zone is loaded, so that a server that runs for seconds leaves one.
 	savePeriod = 30 * time.Second
 
-	// renewals is how many times within its maximum age a snapshot of an unchanged zone
+	// rewrites is how many times within its maximum age a snapshot of an unchanged zone
 	// is written again. Its time records that the zone was still current.
-	renewals = 24
+	rewrites = 24
 )
 
 // restore fills the resources that have no complete list yet from the snapshot.
@@ -94,7 +94,7 @@ func (s *Syncer) runSaver(ctx context.Context) {
 			saver.save(0)
 			period.Reset(savePeriod)
 		case <-period.C:
-			saver.save(s.cfg.SnapshotMaxAge / renewals)
+			saver.save(s.cfg.SnapshotMaxAge / rewrites)
 		}
 	}
 }
@@ -102,17 +102,17 @@ func (s *Syncer) runSaver(ctx context.Context) {
 // saver writes snapshots.
 type saver struct {
 	syncer *Syncer
-	last   *zone.Snapshot // that was written
-	at     time.Time      // of last
-	failed bool           // the last attempt
+	last   *zone.Snapshot // the last one that was written
+	at     time.Time      // at which last was current
+	failed bool           // the last attempt has failed, which was logged
 }
 
-// save writes the zone if it has changed, or if the snapshot is at least renew old. A zone
+// save writes the zone if it has changed, or if the last snapshot is at least maxAge old. A zone
 // that is itself from a snapshot is not written.
-func (s *saver) save(renew time.Duration) {
+func (s *saver) save(maxAge time.Duration) {
 	cfg := &s.syncer.cfg
 	now, at := cfg.Zone.Snapshot(), s.syncer.currentAsOf()
-	if !now.Loaded() || !now.StaleSince().IsZero() || now == s.last && at.Sub(s.at) < renew {
+	if !now.Loaded() || !now.StaleSince().IsZero() || now == s.last && at.Sub(s.at) < maxAge {
 		return
 	}
 	h := s.syncer.header()

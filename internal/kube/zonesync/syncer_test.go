@@ -575,9 +575,9 @@ func TestSnapshot_Saved(t *testing.T) {
 			bookmark()
 			time.Sleep(time.Second)
 		}
-		// Watches that were opened again may have renewed it before the bookmarks.
-		if renewed := at(); renewed.Sub(changed) < time.Hour {
-			t.Errorf("the snapshot of %v was not renewed by %v: it has %v", changed, time.Now(), renewed)
+		// Watches that were opened again may have rewritten it before the bookmarks.
+		if rewritten := at(); rewritten.Sub(changed) < time.Hour {
+			t.Errorf("the snapshot of %v was not rewritten by %v: it has %v", changed, time.Now(), rewritten)
 		}
 	})
 }
