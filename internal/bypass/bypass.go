@@ -55,7 +55,7 @@ func (b *Bypass) Active() (*Record, error) {
 		return nil, err
 	}
 	var r Record
-	if json.Unmarshal(data, &r) != nil { // the shell of the unit writes an empty one
+	if json.Unmarshal(data, &r) != nil { // the shell command of the unit writes an empty record
 		r = Record{Reason: "begun without a working program, or the record is damaged"}
 		if info, err := os.Stat(path); err == nil {
 			r.Since = info.ModTime().UTC().Truncate(time.Second)

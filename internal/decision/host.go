@@ -31,7 +31,7 @@ func RunHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
 	return w.Run
 }
 
-// NotifyHost returns a task that calls notify when the file of w has changed since the call of
+// NotifyHost returns a task that calls notify for each change of the file of w after the call of
 // NotifyHost. A nil w has no file.
 func NotifyHost(w *hostresolv.Watcher, notify func()) func(context.Context) error {
 	if w == nil {
@@ -62,8 +62,8 @@ func ReportHost(w *hostresolv.Watcher, r *events.Reporter) func(context.Context)
 		return daemon.NoTask
 	}
 	return func(ctx context.Context) error {
-		again := time.NewTicker(reportInterval)
-		defer again.Stop()
+		interval := time.NewTicker(reportInterval)
+		defer interval.Stop()
 		reported, due := "", false
 		for {
 			s, newer := w.Current()
@@ -76,7 +76,7 @@ func ReportHost(w *hostresolv.Watcher, r *events.Reporter) func(context.Context)
 			case <-ctx.Done():
 				return nil
 			case <-newer:
-			case <-again.C:
+			case <-interval.C:
 				due = true
 			}
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// LookupConfig is the configuration of [Lookups]. Two that are equal give the same lookups.
+// LookupConfig is the configuration of [Lookups]. Equal configurations give the same lookups.
 type LookupConfig struct {
 	kubeconfig string
 	content    [sha256.Size]byte // of the kubeconfig
@@ -81,8 +81,8 @@ type Metrics struct {
 	requests *watch.Metrics
 }
 
-// NewMetrics returns metrics registered with r, the names of some of which begin with prefix. It
-// panics if r has them already.
+// NewMetrics returns metrics registered with r. The names of some begin with prefix. It panics if r
+// has them already.
 func NewMetrics(r prometheus.Registerer, prefix string) *Metrics {
 	return &Metrics{events.NewDrops(r), watch.NewMetrics(r, prefix)}
 }
@@ -92,8 +92,8 @@ func (m *Metrics) NewReporter(log *slog.Logger) *events.Reporter {
 	return events.NewReporter(nil, "", m.drops, log)
 }
 
-// NewLookups returns lookups for cfg. userAgent is sent to the API server. If its client cannot
-// be created, static pods are found all the same.
+// NewLookups returns lookups for cfg. userAgent is sent to the API server. If the client of the API
+// server cannot be created, ClientErr is set, and only static pods are found.
 func NewLookups(cfg LookupConfig, userAgent string, m *Metrics, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
 	l.api, l.ClientErr = cfg.newClient(userAgent)
@@ -138,16 +138,17 @@ func (l *Lookups) Run(ctx context.Context) error {
 
 // Lookup is a cri.Hook.Lookup for Generate and Observe.
 func (l *Lookups) Lookup(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.find(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
+	return l.lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
 }
 
 // LookupForced is a cri.Hook.Lookup for Force, which does not compare the result with the
 // kubelet's: a mirror pod must not decide a static pod's DNS.
 func (l *Lookups) LookupForced(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.find(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
+	return l.lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
 }
 
-func (l *Lookups) find(ctx context.Context, ref watch.Ref) (policy.Pod, error) {
+// lookup is Lookup for a pod. Its errors wrap those of package cri.
+func (l *Lookups) lookup(ctx context.Context, ref watch.Ref) (policy.Pod, error) {
 	pod, _, err := l.pods.Lookup(ctx, ref)
 	switch {
 	case errors.Is(err, watch.ErrNotFound) && l.ClientErr != nil:
@@ -166,7 +167,7 @@ func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	return loadClient(kubeconfig, userAgent)
 }
 
-// loadClient returns a client for pods, events and nodes. "" is the service account of this pod.
+// loadClient is NewClient for a kubeconfig that is configured. "": with the service account of this pod.
 func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	c, err := client.LoadConfig(kubeconfig, userAgent)
 	if err != nil {

@@ -15,9 +15,9 @@
 // A new process that ends, or reports an error, or is not ready in time changes nothing: Start
 // ends it. The link of two processes is a pair of connected sockets. When a process hands over
 // itself, it passes on its links, so that the newest process has a link to every process that has
-// not ended. A process whose link is closed knows that no newer process runs.
+// not ended. If the link of a process is closed, no newer process runs.
 //
-// github.com/cloudflare/tableflip does less and more than that: it refuses to start a process
-// while the previous one completes its work, the parent cannot learn why a new process failed,
-// a process cannot be asked to end early, and it removes unix sockets at exit.
+// github.com/cloudflare/tableflip is not used: it refuses to start a process while the previous one
+// completes its work, it does not report why a new process failed, it cannot end a draining process
+// early, and it removes unix sockets at exit.
 package handover

@@ -55,7 +55,7 @@ func (l link) receive() (string, error) {
 	return strings.ToValidUTF8(string(b[:n]), "?"), err
 }
 
-// isEnd reports whether err says that the other process, or this one, has closed the link. If
+// isEnd reports whether err is that of a link that the other process, or this one, has closed. If
 // the other process did not read all messages, the kernel resets the connection.
 func isEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || isReset(err)

@@ -34,8 +34,8 @@ const maxDraining = 16
 // reportInterval is the interval at which a replaced process reports its calls.
 const reportInterval = time.Second
 
-// A Program is the successor to start: the program of this process as it is on the disk now, with
-// the same arguments.
+// A Program describes the successor to start: the program of this process as it is on the disk now,
+// with the same arguments.
 type Program struct {
 	Env   []string            // variables beside those of this process
 	Files map[string]*os.File // by name

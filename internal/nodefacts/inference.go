@@ -28,7 +28,7 @@ type Host struct {
 // Inference infers node facts from pods. A fact is used when two pods in a row show it: one pod may
 // have been created by a kubelet with an earlier configuration. The same holds for another value
 // later, so that the facts follow a new configuration of the kubelet. The zero value has no facts.
-// It keeps the last pod only. It is not safe for concurrent use.
+// Only the last pod is kept. An Inference is not safe for concurrent use.
 type Inference struct {
 	cluster tracker[cluster]
 	host    tracker[string]
@@ -60,8 +60,8 @@ func (i *Inference) Facts() (f Facts, ok bool) {
 }
 
 // Add adds the DNS that the kubelet has computed for pod, as read from a file that no container
-// could write, and reports whether the facts have changed. hosts are the files of now, the
-// preferred one first. A pod with a dnsConfig shows nothing: its author has chosen the values.
+// could write, and reports whether the facts have changed. hosts are the files as they are now, the
+// preferred one first. A pod with a dnsConfig is ignored: its author has chosen the values.
 func (i *Inference) Add(pod policy.Pod, dns resolvconf.Config, hosts []Host) (changed bool) {
 	if pod.Config != nil || pod.UID == "" || pod.Windows {
 		return false
@@ -101,8 +101,8 @@ func usesHost(pod *policy.Pod) bool {
 // clusterOptions are the options of a pod with the cluster's DNS.
 var clusterOptions = []string{"ndots:5"}
 
-// clusterOf returns the facts in the DNS of a pod with the cluster's DNS: its servers, and the domain
-// after "svc." in the search domains NAMESPACE.svc.DOMAIN, svc.DOMAIN, DOMAIN.
+// clusterOf returns the facts in the DNS of a pod with the cluster's DNS: its servers, and the DOMAIN
+// of the search domains NAMESPACE.svc.DOMAIN, svc.DOMAIN, DOMAIN. ok is false for other DNS.
 func clusterOf(namespace string, dns resolvconf.Config) (c cluster, ok bool) {
 	if len(dns.Nameservers) == 0 || len(dns.Searches) < 3 || !slices.Equal(dns.Options, clusterOptions) {
 		return c, false
@@ -153,7 +153,7 @@ func computes(pod policy.Pod, dns resolvconf.Config, node policy.Node, h *Host) 
 	return resolvconf.Parse(expected.String()).Config().Equal(dns) // dns was read from a file, too
 }
 
-// tracker keeps a value that two pods in a row have shown.
+// tracker keeps the last value that two pods in a row have shown.
 type tracker[T comparable] struct {
 	known     T
 	isKnown   bool
