@@ -93,6 +93,7 @@ func transcribe(t *testing.T, runtime runtimeapi.RuntimeServiceClient, config *r
 	w.container(container)
 	record(w, runtime.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox})
 	w.sandbox(sandbox)
+	w.awaitStopped(sandbox)
 	record(w, runtime.CreateContainer, create)
 	record(w, runtime.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
 	w.sandbox(sandbox)
@@ -122,6 +123,22 @@ func (w *transcript) sandbox(id string) {
 
 func (w *transcript) container(id string) {
 	record(w, w.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+}
+
+// awaitStopped returns when containerd creates no more containers in a sandbox. The state that its
+// CreateContainer examines, which its list shows, follows StopPodSandbox and PodSandboxStatus a moment
+// later.
+func (w *transcript) awaitStopped(id string) {
+	w.t.Helper()
+	if err := poll(func() error {
+		r, err := w.runtime.ListPodSandbox(w.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: id}})
+		if err == nil && (len(r.Items) != 1 || r.Items[0].State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY) {
+			err = fmt.Errorf("the sandbox is not stopped: %v", r.Items)
+		}
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // record calls a method of the runtime, and adds its name and its result, or its error.
