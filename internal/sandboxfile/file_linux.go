@@ -5,6 +5,7 @@ package sandboxfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -146,8 +147,10 @@ func (f *File) Restore(old, original []byte) error {
 
 // overwrite replaces the text old by text, which is not shorter.
 func (f *File) overwrite(old, text []byte) error {
-	// The space is reserved before the write, which then cannot fail on a full disk.
-	if err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(text))); err != nil {
+	// The space is reserved before the write, which then cannot fail on a full disk. Some file
+	// systems, such as ramfs, cannot reserve it.
+	err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(text)))
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}
 	current, err := f.Read()
