@@ -1,0 +1,74 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxdns
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// TestRefresh_Obstructed puts something else in the place of a file, or keeps it from being opened.
+// The refresh fails at once, the pod has the reason, and no other file changes. The file follows when
+// the obstacle is gone.
+func TestRefresh_Obstructed(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other")
+	var leased *os.File
+	for name, obstruct := range map[string]func(path string) error{
+		"a directory": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o755)) },
+		"a link":      func(path string) error { return errors.Join(os.Remove(path), os.Symlink(other, path)) },
+		"a second name": func(path string) error {
+			return errors.Join(os.Remove(path), os.Link(other, path))
+		},
+		"a FIFO":      func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o644)) },
+		"a huge file": func(path string) error { return os.Truncate(path, 1<<30) },
+		"a lease": func(path string) (err error) { // open(2) would wait for 45 seconds
+			if leased, err = os.Open(path); err != nil {
+				return err
+			}
+			_, err = unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(other, []byte(hostText), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			a := newRefreshTest(t, policy.Default, hostText, nil)
+			if err := obstruct(a.path()); err != nil {
+				t.Fatal(err)
+			}
+			a.host = resolvconf.Parse(otherHost)
+			if got := a.refreshNow(causeHost); got != events.Failed {
+				t.Errorf("got %s, want %s", got, events.Failed)
+			}
+			if p := a.Pods()[0]; p.Drift != string(events.Unreadable) || p.Error == "" {
+				t.Errorf("%+v", p)
+			}
+			if text, err := os.ReadFile(other); err != nil || string(text) != hostText {
+				t.Errorf("%v, the other file has %q", err, text)
+			}
+			if leased != nil {
+				leased.Close()
+				leased = nil
+			}
+			if err := os.RemoveAll(a.path()); err != nil {
+				t.Fatal(err)
+			}
+			if got := a.refreshNow(causeVerify); got != events.Refreshed {
+				t.Errorf("without the obstacle: %s, want %s", got, events.Refreshed)
+			}
+			if p := a.Pods()[0]; p.Drift != "" || !resolvconf.Parse(p.Actual).Config().Equal(a.host.Config()) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
