@@ -16,7 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// TestRefresh_Obstructed puts something else in the place of a file, or keeps it from being opened.
+// TestRefresh_Obstructed replaces a file by something else, or keeps it from being opened.
 // The refresh fails at once, the pod has the reason, and no other file changes. The file follows when
 // the obstacle is gone.
 func TestRefresh_Obstructed(t *testing.T) {

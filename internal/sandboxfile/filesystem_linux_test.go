@@ -127,7 +127,7 @@ func replaceAndCreate(t *testing.T, directory string) {
 	}
 }
 
-// replaceProtected sets an attribute of chattr(1) with which nobody may replace the text. It can be
+// replaceProtected sets an attribute of chattr(1) with which root cannot replace the text. It can be
 // replaced when the attribute is gone.
 func replaceProtected(t *testing.T, directory, attribute string) {
 	t.Helper()

@@ -38,5 +38,6 @@
 // that the kubelet changes are copies.
 //
 // This needs root on Linux. On Debian the test installs what is missing; it builds the
-// kubelet and a second containerd from the modules test/cluster and test/containerd.
+// kubelet, a second containerd and a second runc from the modules test/cluster, test/containerd and
+// test/runc. Pods with a user namespace on tmpfs need Linux 6.3.
 package node

@@ -53,6 +53,10 @@ func (k kubelet) sandboxOf(e *policy.Engine, host resolvconf.File, pod *corev1.P
 	if pod.Spec.HostNetwork {
 		network = runtimeapi.NamespaceMode_NODE
 	}
+	var users *runtimeapi.UserNamespace
+	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+		users = podUsers()
+	}
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID)},
 		Hostname:     d.Hostname,
@@ -63,10 +67,19 @@ func (k kubelet) sandboxOf(e *policy.Engine, host resolvconf.File, pod *corev1.P
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: fmt.Sprintf("%s/pod%s", k.cgroup, pod.UID),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
+				NamespaceOptions: &runtimeapi.NamespaceOption{
+					Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: users,
+				},
 			},
 		},
 	}
+}
+
+// podUsers returns the user namespace of a pod with hostUsers: false. A kubelet gives each pod
+// another range of the same length.
+func podUsers() *runtimeapi.UserNamespace {
+	ids := []*runtimeapi.IDMapping{{HostId: 1 << 17, ContainerId: 0, Length: 1 << 16}}
+	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}
 }
 
 // view is what a process in a container sees.
@@ -117,19 +130,25 @@ func (k kubelet) start(ctx context.Context, config *runtimeapi.PodSandboxConfig)
 	return r.PodSandboxId, nil
 }
 
+// startContainer starts a container of image in a sandbox. Each of change changes its configuration
+// before.
 func (k kubelet) startContainer(ctx context.Context, sandbox string, config *runtimeapi.PodSandboxConfig,
-	image string) (container string, err error) {
-	created, err := k.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId:  sandbox,
-		SandboxConfig: config,
-		Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: strings.NewReplacer("/", "-", ":", "-").Replace(image),
-				Attempt: config.Metadata.Attempt},
-			Image: &runtimeapi.ImageSpec{Image: image},
-			Envs:  []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
-			Linux: &runtimeapi.LinuxContainerConfig{},
-		},
-	})
+	image string, change ...func(*runtimeapi.ContainerConfig)) (container string, err error) {
+	users := config.Linux.SecurityContext.NamespaceOptions.UsernsOptions // a container must have those of its pod
+	c := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: strings.NewReplacer("/", "-", ":", "-").Replace(image),
+			Attempt: config.Metadata.Attempt},
+		Image: &runtimeapi.ImageSpec{Image: image},
+		Envs:  []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
+		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{UsernsOptions: users},
+		}},
+	}
+	for _, f := range change {
+		f(c)
+	}
+	created, err := k.runtime.CreateContainer(ctx,
+		&runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: c})
 	if err != nil {
 		return "", fmt.Errorf("creating a container of %s: %w", config.Metadata.Name, err)
 	}

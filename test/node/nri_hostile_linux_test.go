@@ -45,10 +45,12 @@ var attacks = []attack{
 		endLoop + "echo " + forged + " >/etc/resolv.conf", "different", "refreshed"},
 	{"rewrites-once", "", "echo " + forged + " >/etc/resolv.conf", "", "different", "refreshed"},
 	{"rewrites-always", "always", "echo " + forged + " >/etc/resolv.conf", "", "", "unchanged"},
+	{"rewrites-with-nul", "", `busybox printf '` + forged + `\0\n' >/etc/resolv.conf`, "", "different", "refreshed"},
 	{"appends", "", "echo " + forged + " >>/etc/resolv.conf", "", "different", "refreshed"},
 	{"forges", "", "echo '# dnsconfigurer: restored' >>/etc/resolv.conf", "", "", "unchanged"},
 	{"fills", "", "busybox dd if=/dev/zero of=/etc/resolv.conf bs=64k count=16 2>/dev/null", "", "unreadable", "failed"},
 	{"forbids", "", "busybox chmod 0 /etc/resolv.conf", "", "unreadable", "failed"},
+	{"gives-away", "", "busybox chown 1000 /etc/resolv.conf", "", "unreadable", "failed"},
 	{"links", "", `busybox ln -sf /etc/hosts /etc/resolv.conf && exit 1
 		busybox mv /etc/resolv.conf /x && exit 1
 		busybox ln /etc/resolv.conf /x && exit 1

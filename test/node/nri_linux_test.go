@@ -76,7 +76,7 @@ func newNRI(t *testing.T, m *machine, program string, k kubelet) *nri {
 func TestNRI(t *testing.T) {
 	nodetools.Install(t)
 	program := process.Build(t, t.TempDir())
-	m := newMachine(t, nodetools.BuildContainerd(t))
+	m := newMachine(t, nodetools.BuildContainerd(t)+":"+nodetools.BuildRunc(t))
 	t.Cleanup(func() { m.timings.report(t) })
 	n := newNRI(t, m, program, m.kubelet(t, m.endpoint(), "NRI"))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
@@ -107,6 +107,7 @@ func TestNRI(t *testing.T) {
 	t.Run("stops", n.testStops)
 	t.Run("another sandbox", n.testSuccessor)
 	t.Run("containers", n.testContainers)
+	t.Run("user namespace", n.testUserNamespace)
 	t.Run("other plugin", n.testOtherPlugin)
 	t.Run("changed by the pod", n.testChanged)
 	t.Run("hostile", n.testHostile)

@@ -29,7 +29,9 @@ func TestShimRefresh(t *testing.T) {
 	nodetools.Install(t)
 	program := process.Build(t, t.TempDir())
 	t.Run("containerd 1.6", func(t *testing.T) { testShimRefresh(t, newMachine(t, ""), program) })
-	t.Run("containerd 2", func(t *testing.T) { testShimRefresh(t, newMachine(t, nodetools.BuildContainerd(t)), program) })
+	t.Run("containerd 2", func(t *testing.T) {
+		testShimRefresh(t, newMachine(t, nodetools.BuildContainerd(t)+":"+nodetools.BuildRunc(t)), program)
+	})
 }
 
 func testShimRefresh(t *testing.T, m *machine, program string) {
@@ -45,6 +47,10 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	}
 	shim := start()
 	t.Run("refresh", n.testRefresh)
+	t.Run("containers", n.testContainers)
+	if m.programs != "" { // containerd 1.6 ignores user namespaces
+		t.Run("user namespace", n.testUserNamespace)
+	}
 	t.Run("restart", func(t *testing.T) {
 		want := map[string]resolvconf.Config{}
 		run := func(name, annotation string, spec corev1.PodSpec, second resolvconf.Config) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,14 +62,21 @@ func BuildContainerd(t testing.TB) string {
 	return strings.Join(dirs, ":")
 }
 
-// BuildTool returns the path of a program that a module of the repository has as a tool.
-// Go keeps it in its build cache.
-func BuildTool(t testing.TB, module, program string) string {
+// BuildRunc returns the directory with a runc of the newest release line, for $PATH. Debian's has no
+// user namespaces: those need 1.2. A part of runc is C.
+func BuildRunc(t testing.TB) string {
+	t.Helper()
+	return filepath.Dir(BuildTool(t, "test/runc", "runc", "CGO_ENABLED=1"))
+}
+
+// BuildTool returns the path of a program that a module of the repository has as a tool, built with
+// the variables of env. Go keeps it in its build cache.
+func BuildTool(t testing.TB, module, program string, env ...string) string {
 	t.Helper()
 	start := time.Now()
 	cmd := exec.Command("go", "tool", "-n", program)
 	cmd.Dir = filepath.Join("..", "..", module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env) // the last value counts
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

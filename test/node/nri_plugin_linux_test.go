@@ -13,61 +13,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
-	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
-
-// testContainers runs several containers in one sandbox: one that ends before the others start, as
-// an init container, one with a read-only root, and one that is started again. All have the
-// engine's file, and those that run follow the host's.
-func (n *nri) testContainers(t *testing.T) {
-	defer n.write(t, "etc/resolv.conf", hostResolvConf)
-	pod := nriPod("containers", corev1.PodSpec{}, "Default")
-	n.writeManifest(t, pod)
-	ctx, cancel := within(t.Context())
-	defer cancel()
-	sandbox, config := n.startSandbox(ctx, t, pod)
-	run := func(name string, attempt uint32, readOnly bool) string {
-		t.Helper()
-		created, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: sandbox, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-				Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
-				Image:    &runtimeapi.ImageSpec{Image: nodetools.PauseImage},
-				Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
-				Linux: &runtimeapi.LinuxContainerConfig{
-					SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: readOnly}},
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
-			t.Fatal(err)
-		}
-		return created.ContainerId
-	}
-	stop := func(container string) {
-		t.Helper()
-		if _, err := n.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := configOf(hostResolvConf)
-	first := run("init", 0, false)
-	n.awaitConfig(t, first, want)
-	stop(first)
-	readOnly, again := run("read-only", 0, true), run("again", 0, false)
-	n.awaitConfig(t, readOnly, want)
-	n.awaitConfig(t, again, want)
-	if _, err := n.exec(ctx, readOnly, "/bin/busybox", "sh", "-c", "echo >>/etc/resolv.conf"); err == nil {
-		t.Error("a container with a read-only root can write the file")
-	}
-	n.changeHost(t, secondHost, map[string]resolvconf.Config{readOnly: configOf(secondHost), again: configOf(secondHost)})
-	stop(again)
-	n.awaitConfig(t, run("again", 1, false), configOf(secondHost))
-}
 
 // otherPlugin is an NRI plugin that sets a variable of each container.
 type otherPlugin struct {
