@@ -98,11 +98,12 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 
 // destination is the server that queries for a name are forwarded to.
 type destination struct {
-	exchange  Exchange // nil: queries are refused
-	outage    *outage
-	cluster   bool   // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
-	expand    bool   // exchange is the Expander, which receives the search list
-	searchKey []byte // Forwarding.searchKey if expand is set, else nil
+	exchange   Exchange // nil: queries are refused
+	outage     *outage
+	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
+	expand     bool        // exchange is the Expander, which receives the search list
+	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
+	forwarding *Forwarding // that exchange is from
 }
 
 // destinationOf returns the destination of queries for a name. Autopath names are sent to the
@@ -112,9 +113,10 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	switch {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
-		return destination{exchange: stub.Exchange, outage: stub.outage, cluster: s.nodeCache && stub.Zone == s.cfg.Domain}
+		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
+		return destination{exchange: stub.Exchange, outage: stub.outage, cluster: cluster, forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
-		return destination{exchange: fwd.Expander, outage: fwd.expanderOutage, expand: true, searchKey: fwd.searchKey}
+		return destination{exchange: fwd.Expander, outage: fwd.expanderOutage, expand: true, searchKey: fwd.searchKey, forwarding: fwd}
 	}
 	return destination{}
 }
@@ -126,7 +128,7 @@ const (
 )
 
 // budgetFor returns the kind of the budget of a query that is forwarded for a name.
-func (s *Server) budgetFor(name fqdn.Name, to destination) budgetKind {
+func (to destination) budgetFor(name fqdn.Name) budgetKind {
 	if to.expand {
 		return budgetSearch
 	}
@@ -169,7 +171,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		return result{answer: a}
 	}
 	if q.flags&flagRD == 0 {
-		return s.forwardIterative(q, fwd, to, buf)
+		return s.forwardIterative(q, to, buf)
 	}
 	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
 	if hit.State == cache.Failing && to.outage.endedAfter(hit.FailedAt) {
@@ -177,43 +179,51 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	}
 	s.metrics.cacheLookups[hit.State].Inc()
 	if hit.NoData() && !s.knowsOtherFamily(q, to) {
-		return s.confirmLater(q, fwd, to, &hit)
+		return s.confirmLater(q, to, &hit)
 	}
 	switch hit.State {
 	case cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Expiring:
 		copied := q.clone()
-		s.prefetch(ctx, q.client, s.budgetFor(q.name, to), func(ctx context.Context) { s.ask(ctx, copied, fwd) })
+		s.prefetch(ctx, q.client, to.budgetFor(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
 		stale := q.cachedAnswer(&hit, fromStale, nil) // copied now: the hit refers to the packet, whose memory is reused
-		return s.sendLater(q, fwd, to, &stale)
+		return s.sendLater(q, to, &stale)
 	}
-	return s.sendLater(q, fwd, to, nil)
+	return s.sendLater(q, to, nil)
+}
+
+// cacheKey returns the cache key of the answer. It contains the searchKey of the destination.
+func (q *query) cacheKey(searchKey []byte) cache.Question {
+	return cache.Question{
+		Name: q.question[:len(q.question)-questionFixedLen], Type: q.qtype, Class: dns.ClassINET,
+		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchKey,
+	}
 }
 
 // sendLater returns the result of a query that must be sent to other servers: a function that waits.
 // stale is the answer if they fail, or nil.
-func (s *Server) sendLater(q *query, fwd *Forwarding, to destination, stale *answer) result {
-	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, fwd)) }
-	return result{wait: wait, budgetKind: s.budgetFor(q.name, to), stale: stale}
+func (s *Server) sendLater(q *query, to destination, stale *answer) result {
+	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, to)) }
+	return result{wait: wait, budgetKind: to.budgetFor(q.name), stale: stale}
 }
 
 // forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
 // because the client has not asked for recursion. A node cache forwards the query if the name is
 // in the cluster zone, for which it replaces the cluster DNS.
-func (s *Server) forwardIterative(q *query, fwd *Forwarding, to destination, buf []byte) result {
+func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
 	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
 	s.metrics.cacheLookups[hit.State].Inc()
-	kind := s.budgetFor(q.name, to)
+	kind := to.budgetFor(q.name)
 	switch {
 	case hit.State == cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case kind == budgetCluster:
-		return s.sendLater(q, fwd, to, nil)
+		return s.sendLater(q, to, nil)
 	}
 	return result{answer: s.refuse(kind, refusedRecursion)}
 }
@@ -236,14 +246,20 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 }
 
 // ask sends q to other servers and caches their reply.
-func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
-	to := s.destinationOf(fwd, q.name)
-	m, begin := q.message(), time.Now()
-	reply, err := s.send(ctx, q, m, to, fwd)
-	if reason := refusalOf(err); reason != granted {
-		return s.refuse(s.budgetFor(q.name, to), reason)
+func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
+	exchange := to.exchange
+	if to.expand {
+		exchange = func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.askExpander(ctx, q, m, to) }
 	}
-	key, options := q.cacheKey(to.searchKey), s.putOptions(q, to, fwd)
+	m, begin, kind := q.message(), time.Now(), to.budgetFor(q.name)
+	reply, err := exchange(ctx, m)
+	if reason := refusalOf(err); reason != granted {
+		return s.refuse(kind, reason)
+	}
+	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation}
+	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
+		options.RetryInterval = clusterRetryInterval
+	}
 	if err != nil {
 		why := causeOf(err)
 		// Servers may drop a query without RD: that is not a fact about the name.
@@ -256,7 +272,7 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outage.recordReply(time.Now())
-	if kind := s.budgetFor(q.name, to); s.nodeCache && kind != budgetPlain && isRefusal(reply) {
+	if s.nodeCache && kind != budgetPlain && isRefusal(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
 	if m.RecursionDesired { // without RD the reply may be a referral
@@ -271,21 +287,11 @@ func (s *Server) ask(ctx context.Context, q *query, fwd *Forwarding) answer {
 	return a
 }
 
-// putOptions returns the options with which the reply to q is cached.
-func (s *Server) putOptions(q *query, to destination, fwd *Forwarding) cache.PutOptions {
-	options := cache.PutOptions{Generation: fwd.generation}
-	if _, ok := q.name.Within(s.cfg.Domain); ok || to.expand {
-		options.RetryInterval = clusterRetryInterval
-	}
-	return options
-}
-
-// send sends m, the message for q, to the destination.
-func (s *Server) send(ctx context.Context, q *query, m *dns.Msg, to destination, fwd *Forwarding) (*dns.Msg, error) {
-	if to.expand {
-		return s.askExpander(ctx, q, m, fwd)
-	}
-	return to.exchange(ctx, m)
+// message returns the query to send to other servers.
+func (q *query) message() *dns.Msg {
+	m := new(dns.Msg).SetQuestion(q.owner(), q.qtype)
+	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
+	return m.SetEdns0(maxUDP, q.do)
 }
 
 // withOwnerCase returns the records with the owner name in the case of the client's query

@@ -40,13 +40,13 @@ func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 
 // confirmLater returns the result for a cache hit with NODATA while nothing is cached for the other
 // address family. It ignores a stale hit: the other family has no stale answer.
-func (s *Server) confirmLater(q *query, fwd *Forwarding, to destination, hit *cache.Hit) result {
+func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 	if hit.State != cache.Fresh && hit.State != cache.Expiring {
-		return s.sendLater(q, fwd, to, nil)
+		return s.sendLater(q, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, noData.withRecords()) }
-	return result{wait: wait, budgetKind: s.budgetFor(q.name, to)}
+	return result{wait: wait, budgetKind: to.budgetFor(q.name)}
 }
 
 // confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the

@@ -13,7 +13,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -240,21 +239,6 @@ func (q *query) owner() string {
 		return q.name.String() // not reached: parse has checked the name
 	}
 	return name
-}
-
-// cacheKey returns the cache key of the answer. It contains the searchKey of the destination.
-func (q *query) cacheKey(searchKey []byte) cache.Question {
-	return cache.Question{
-		Name: q.question[:len(q.question)-questionFixedLen], Type: q.qtype, Class: dns.ClassINET,
-		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchKey,
-	}
-}
-
-// message returns the query to send to other servers.
-func (q *query) message() *dns.Msg {
-	m := new(dns.Msg).SetQuestion(q.owner(), q.qtype)
-	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
-	return m.SetEdns0(maxUDP, q.do)
 }
 
 // subquery returns the query for another name or type that has to be answered first.

@@ -32,13 +32,13 @@ const (
 //
 // All pods of the node are one client of the cluster DNS server. If one of them uses up the share of
 // the node, replies have no echo, and the node cache expands the lists within the share of each pod.
-func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, fwd *Forwarding) (*dns.Msg, error) {
+func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
 	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.autopath.Parse(q.name)
-	paths := s.autopath.SearchPaths(request.Namespace, fwd.HostSuffixes)
+	paths := s.autopath.SearchPaths(request.Namespace, to.forwarding.HostSuffixes)
 	candidates := s.autopath.Candidates(request.Name, paths)
 	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
-		reply, err := fwd.Expander(ctx, s.withSearchPaths(m, request.Name, value))
+		reply, err := to.exchange(ctx, s.withSearchPaths(m, request.Name, value))
 		switch {
 		case err != nil:
 			s.metrics.autopath.sent.WithLabelValues(sentFailed).Inc()
