@@ -6,7 +6,6 @@ package dnsserver
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -292,21 +291,4 @@ func (q *query) message() *dns.Msg {
 	m := new(dns.Msg).SetQuestion(q.owner(), q.qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
 	return m.SetEdns0(maxUDP, q.do)
-}
-
-// withOwnerCase returns the records with the owner name in the case of the client's query
-// (RFC 4343 section 4.1). The records are shared with queries in another case.
-func withOwnerCase(records []dns.RR, name string) []dns.RR {
-	differs := func(rr dns.RR) bool { return rr.Header().Name != name && strings.EqualFold(rr.Header().Name, name) }
-	if !slices.ContainsFunc(records, differs) {
-		return records
-	}
-	records = slices.Clone(records)
-	for i, rr := range records {
-		if differs(rr) {
-			records[i] = dns.Copy(rr)
-			records[i].Header().Name = name
-		}
-	}
-	return records
 }

@@ -169,7 +169,10 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		flags |= flagAD
 	}
 	if len(a.answers)+len(a.authority)+len(a.additional) == 0 {
-		return q.startReply(buf, flags|truncatedFlag(a.truncated), a.rcode)
+		if a.truncated {
+			flags |= flagTC
+		}
+		return q.startReply(buf, flags, a.rcode)
 	}
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
@@ -186,15 +189,11 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		a.rcode = dns.RcodeServerFailure
 		return q.startReply(buf, 0, a.rcode)
 	}
-	q.putHeader(b, flags|truncatedFlag(m.Truncated), a.rcode)
-	return b
-}
-
-func truncatedFlag(set bool) uint16 {
-	if set {
-		return flagTC
+	if m.Truncated {
+		flags |= flagTC
 	}
-	return 0
+	q.putHeader(b, flags, a.rcode)
+	return b
 }
 
 // truncate removes records until m fits into size octets. It removes all additional records

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -105,6 +106,23 @@ func answerOf(m *dns.Msg, from source) answer {
 		}
 	}
 	return a
+}
+
+// withOwnerCase returns the records with the owner name in the case of the client's query
+// (RFC 4343 section 4.1). The records are shared with queries in another case.
+func withOwnerCase(records []dns.RR, name string) []dns.RR {
+	differs := func(rr dns.RR) bool { return rr.Header().Name != name && strings.EqualFold(rr.Header().Name, name) }
+	if !slices.ContainsFunc(records, differs) {
+		return records
+	}
+	records = slices.Clone(records)
+	for i, rr := range records {
+		if differs(rr) {
+			records[i] = dns.Copy(rr)
+			records[i].Header().Name = name
+		}
+	}
+	return records
 }
 
 // replyTo returns the answer as the reply that another server would have sent to m.

@@ -6,15 +6,9 @@ package dnsserver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
-
-	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // budgetKind is a kind of query that waits for other servers. Each kind has its own budget, so that
@@ -121,100 +115,6 @@ func newSlots(l Limits) slots {
 		s[kind] = newSlotPool(l.MaxConcurrent * share / 100)
 	}
 	return s
-}
-
-// refusalReason is the reason for which the server does not send a query to other servers, or granted.
-// The answer to a refused query says nothing about the name, and is not cached.
-type refusalReason uint8
-
-const (
-	granted           refusalReason = iota
-	refusedBudget                   // the budget has too little left
-	refusedClient                   // the client would hold more than its share
-	refusedLoop                     // all servers are in a forwarding loop
-	refusedNoServers                // the list of servers is empty
-	refusedRecursion                // the client did not set RD
-	refusedRate                     // the client's search lists cause too many queries
-	refusedSubqueries               // the search list needs too many queries
-	refusedReplaced                 // the query had waited, and lost its slot to another one
-	refusedUpstream                 // the server that was asked, such as the cluster DNS, refused the query at a limit
-	refusedResources                // no file descriptor or memory for a socket
-	numRefusals
-)
-
-// String returns the reason as a label of metrics.
-func (r refusalReason) String() string {
-	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
-		"upstream", "resources"}[r]
-}
-
-// fallsBack reports whether a client that can try the candidates of a search list itself should do
-// so after a refusal. After refusedSubqueries it should not: the limit of the client is the same, so
-// that it would repeat the queries for the same result.
-func (r refusalReason) fallsBack() bool { return r != granted && r != refusedSubqueries }
-
-// Error returns the text for clients.
-func (r refusalReason) Error() string {
-	return [...]string{
-		"", "too many queries are waiting for other servers", "too many queries of this client are waiting for other servers",
-		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
-		"the search lists of this client cause too many queries", "the search list needs too many queries",
-		"no reply yet, and too many queries are waiting for other servers",
-		"too many queries are waiting at the server that was asked", "no file descriptor or memory for a query",
-	}[r]
-}
-
-// extendedLimit is the extended error of a reply without an answer because of a limit for all names of
-// the client, or of all clients. A node cache that gets it from the cluster DNS does not cache the reply:
-// for the cluster DNS all pods of a node are one client, of which one pod may use up the share. From the
-// servers of other names it means nothing: their owners could keep failures out of the cache. The code
-// is for private use (RFC 8914 section 5.2), and the same as autopath.DefaultOption.
-const extendedLimit = 65313
-
-// isRefusal reports whether a server of this package refused the query at a limit.
-func isRefusal(reply *dns.Msg) bool {
-	opt := reply.IsEdns0()
-	return opt != nil && reply.Rcode == dns.RcodeServerFailure && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
-		e, ok := o.(*dns.EDNS0_EDE)
-		return ok && e.InfoCode == extendedLimit
-	})
-}
-
-// refusalOf returns the reason if err says that no query was sent. Otherwise it returns granted:
-// err is then nil, or the error of a server.
-func refusalOf(err error) refusalReason {
-	var r refusalReason
-	switch {
-	case errors.As(err, &r):
-		return r
-	case errors.Is(err, upstream.ErrLoop):
-		return refusedLoop
-	case errors.Is(err, upstream.ErrNoServers):
-		return refusedNoServers
-	case errors.Is(err, upstream.ErrNoResources):
-		return refusedResources
-	}
-	return granted
-}
-
-// refuse counts a refused query and returns the answer.
-func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
-	s.metrics.refusals[kind][r].Inc()
-	code := dns.ExtendedErrorCodeOther
-	switch r {
-	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream, refusedResources:
-		code = extendedLimit
-	case refusedNoServers, refusedLoop:
-		code = dns.ExtendedErrorCodeNoReachableAuthority
-	case refusedRecursion: // RFC 8914 section 4.21
-		code = dns.ExtendedErrorCodeNotAuthoritative
-	}
-	a := failure(fromServer, code, r.Error())
-	a.refused = r
-	if r == refusedRecursion {
-		a.rcode = dns.RcodeRefused
-	}
-	return a
 }
 
 // admit acquires a slot for r, which waits for other servers. It returns a function that waits
