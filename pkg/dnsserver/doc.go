@@ -8,9 +8,9 @@
 //
 //	udp.go, tcp.go   a packet
 //	      |
-//	  query.go       parsed once, or rejected
+//	  query.go       parsed once
 //	      |
-//	  server.go      resolve: the sources, in the order documented on Server
+//	  server.go      answer: the sources, in the order documented on Server
 //	      |
 //	  search.go      a search list: walk.go and lookup.go try its candidates in the sources below
 //	      |
@@ -28,6 +28,28 @@
 //
 // Until the zone is loaded its names get SERVFAIL, never NXDOMAIN. All other names are
 // forwarded from the first packet on.
+//
+// # From packet to reply
+//
+// A query over UDP for an address in the cluster passes these functions, from top to bottom:
+//
+//	reader.run             udp.go     receives a batch of packets (batch_linux.go)
+//	reader.answer          udp.go     takes one packet after the other
+//	Server.handle          server.go  parses the packet, answers it and makes the reply
+//	query.parse            query.go   reads the question and the OPT record
+//	Server.answer          server.go  tries the sources
+//	Server.expandSearch    search.go  returns at once without a search list
+//	Server.answerFromZone  zone.go    looks the name up in a zone.Snapshot
+//	Server.rrsetReply      zone.go    writes the records in wire form, into the memory of the batch
+//	query.reply            reply.go   appends the OPT record
+//	reader.send            udp.go     counts the replies and sends the batch
+//
+// A name outside the cluster continues from Server.answer in forward.go: Server.forward copies a
+// cache hit in wire form. Without a hit, sendLater returns a function that waits, Server.admit in
+// slots.go takes a slot for it, and reader.replyLater calls it in another goroutine. There ask
+// sends the query, and caches the reply.
+//
+// All other answers have records (zone_records.go, walk.go), which query.reply packs.
 //
 // # Goroutines and limits
 //
