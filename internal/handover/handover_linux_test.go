@@ -192,6 +192,31 @@ func newTestLink(t *testing.T) link {
 	return l
 }
 
+// TestStart_ReadyTooLate: a process that is ready when ctx has ended already is not used: its link could
+// not be read from any more.
+func TestStart_ReadyTooLate(t *testing.T) {
+	stopping := errors.New("stopping")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopping)
+	for range 100 { // the message and the end of ctx race
+		own, other, err := pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err1 := newLink(own)
+		successor, err2 := newLink(other)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(successor.send(ready), (&Successor{link: l}).awaitReady(ctx))
+		l.Close()
+		successor.Close()
+		if !errors.Is(err, stopping) {
+			t.Fatalf("got %v, want %v", err, stopping)
+		}
+	}
+}
+
 // TestWatch_SuccessorEnds: the end of the newest process ends the others, which hold its lock.
 func TestWatch_SuccessorEnds(t *testing.T) {
 	s, err := Start(t.Context(), Program{Env: []string{"MODE=crash"}, Draining: new(Draining), Timeout: patience})

@@ -130,12 +130,13 @@ func closeAll(files []*os.File) {
 
 // awaitReady returns when the process is ready.
 func (s *Successor) awaitReady(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { _ = s.link.SetReadDeadline(time.Unix(1, 0)) })()
+	disarm := context.AfterFunc(ctx, func() { _ = s.link.SetReadDeadline(time.Unix(1, 0)) })
+	defer disarm()
 	message, err := s.link.receive()
 	reason, isRefusal := strings.CutPrefix(message, refused)
 	switch {
-	case message == ready:
-		return s.link.SetReadDeadline(time.Time{})
+	case message == ready && disarm(): // otherwise Watch could not receive from the link
+		return nil
 	case isRefusal:
 		return errors.New(reason)
 	case ctx.Err() != nil:
