@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,7 +90,13 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
 	defer cancel()
-	if err := shim.ReportBypass(ctx, n.ConfigPath(), n.StatePath(), version(), reason, message); err != nil {
+	file, err1 := n.ConfigPath()
+	state, err2 := n.StatePath()
+	err := errors.Join(err1, err2)
+	if err == nil {
+		err = shim.ReportBypass(ctx, file, state, version(), reason, message)
+	}
+	if err != nil {
 		output.WriteError(cmd.ErrOrStderr(), err)
 	}
 }

@@ -39,12 +39,10 @@ type Node struct {
 }
 
 // ConfigPath returns the path of the ShimConfiguration on this machine.
-func (n *Node) ConfigPath() string { return n.path(n.Config) }
+func (n *Node) ConfigPath() (string, error) { return Root(n.Root).Path(n.Config) }
 
 // StatePath returns the path of the shim's state on this machine.
-func (n *Node) StatePath() string { return n.path(stateDirectory) }
-
-func (n *Node) path(path string) string { return filepath.Join(n.Root, path) }
+func (n *Node) StatePath() (string, error) { return Root(n.Root).Path(stateDirectory) }
 
 // IsThisMachine reports whether the node is this machine.
 func (n *Node) IsThisMachine() bool { return Root(n.Root).IsThisMachine() }
@@ -60,19 +58,33 @@ func (n *Node) runsSystemd() bool {
 
 // endpoints returns the endpoints of the shim.
 func (n *Node) endpoints() (config.Endpoints, error) {
-	return config.LoadEndpoints(config.ShimKind().FromFile(n.ConfigPath()))
-}
-
-func (n *Node) bypass(e config.Endpoints) *bypass.Bypass {
-	b := &bypass.Bypass{Socket: n.path(config.SocketPath(e.Listen)), Runtime: config.SocketPath(e.Runtime), State: n.StatePath()}
-	if n.Metrics != "" {
-		b.Metrics = n.path(n.Metrics)
+	path, err := n.ConfigPath()
+	if err != nil {
+		return config.Endpoints{}, err
 	}
-	return b
+	return config.LoadEndpoints(config.ShimKind().FromFile(path))
 }
 
-func (n *Node) bypassSwitch(e config.Endpoints) *Switch {
-	return &Switch{Bypass: n.bypass(e), Systemctl: findSystemctl(), Systemd: n.runsSystemd(), Check: check(e)}
+// bypass returns the bypass of the node, with paths on this machine except that of the runtime.
+func (n *Node) bypass(e config.Endpoints) (*bypass.Bypass, error) {
+	socket := config.SocketPath(e.Listen)
+	dir, err1 := Root(n.Root).Path(filepath.Dir(socket)) // a bypass makes the socket itself a link
+	state, err2 := n.StatePath()
+	b := &bypass.Bypass{Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state}
+	var err3 error
+	if n.Metrics != "" {
+		b.Metrics, err3 = Root(n.Root).Path(n.Metrics)
+	}
+	return b, errors.Join(err1, err2, err3)
+}
+
+func (n *Node) bypassSwitch() (*Switch, error) {
+	e, err := n.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	b, err := n.bypass(e)
+	return &Switch{Bypass: b, Systemctl: findSystemctl(), Systemd: n.runsSystemd(), Check: check(e)}, err
 }
 
 func (n *Node) installer(e config.Endpoints) *Installer {
@@ -106,7 +118,11 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if record, err := n.bypass(e).Active(); err != nil || record != nil {
+	b, err := n.bypass(e)
+	if err != nil {
+		return err
+	}
+	if record, err := b.Active(); err != nil || record != nil {
 		return cmp.Or(err, errors.New("the bypass is on: end it with dnsconfigurer bypass off"))
 	}
 	i := n.installer(e)
@@ -137,6 +153,10 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	b, err := n.bypass(e)
+	if err != nil {
+		return err
+	}
 	i := n.installer(e)
 	edits, err := i.PlanUninstall()
 	if err != nil {
@@ -155,7 +175,7 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 			n.KubeletUnit)
 		return nil
 	}
-	if err := n.bypass(e).End(); err != nil {
+	if err := b.End(); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
@@ -170,20 +190,20 @@ func writeEdits(out io.Writer, edits []Edit) {
 
 // StartBypass calls [Switch.On].
 func (n *Node) StartBypass(ctx context.Context, reason string) (began bool, err error) {
-	e, err := n.endpoints()
+	s, err := n.bypassSwitch()
 	if err != nil {
 		return false, err
 	}
-	return n.bypassSwitch(e).On(ctx, reason)
+	return s.On(ctx, reason)
 }
 
 // EndBypass calls [Switch.Off].
 func (n *Node) EndBypass(ctx context.Context) error {
-	e, err := n.endpoints()
+	s, err := n.bypassSwitch()
 	if err != nil {
 		return err
 	}
-	return n.bypassSwitch(e).Off(ctx)
+	return s.Off(ctx)
 }
 
 // UseShim restarts the kubelet after EndBypass, or writes how, because it keeps its connection
@@ -206,8 +226,13 @@ func (n *Node) Status(ctx context.Context, agent nodestatus.Client) (Status, err
 	if err != nil {
 		return Status{}, err
 	}
-	s := n.installer(e).Status(ctx, n.bypass(e), e.HTTP)
-	if c, err := config.ShimKind().FromFile(n.ConfigPath()).Load(); err == nil {
+	b, err1 := n.bypass(e)
+	path, err2 := n.ConfigPath()
+	if err := errors.Join(err1, err2); err != nil {
+		return Status{}, err
+	}
+	s := n.installer(e).Status(ctx, b, e.HTTP)
+	if c, err := config.ShimKind().FromFile(path).Load(); err == nil {
 		s.Shim.Mode = string(c.Mode())
 	}
 	if n.IsThisMachine() {

@@ -90,3 +90,37 @@ func TestSwitch_Twice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNode_Links: an absolute link on a mounted image leads to a directory of the image, as it does when
+// the image runs, and not to that of this machine.
+func TestNode_Links(t *testing.T) {
+	outside := t.TempDir()
+	root := node{
+		"/etc/dnsconfigurer":      "-> " + outside,
+		outside + "/shim.yaml":    "listen: unix:///socket/shim.sock\n",
+		"/socket":                 "-> " + outside,
+		"/var/lib/dnsconfigurer":  "-> " + outside,
+		"/var/lib/prometheus":     "-> " + outside,
+		outside + "/metrics/keep": "",
+	}.write(t)
+	n := install.Node{Root: string(root), Config: "/etc/dnsconfigurer/shim.yaml", Metrics: "/var/lib/prometheus/metrics"}
+	if began, err := n.StartBypass(t.Context(), "maintenance"); err != nil || !began {
+		t.Fatalf("began %v, %v", began, err)
+	}
+	if files, err := os.ReadDir(outside); err != nil || len(files) > 0 {
+		t.Errorf("files of this machine were written: %v, %v", files, err)
+	}
+	for _, name := range []string{"shim.sock", "bypass.json", "metrics/dnsconfigurer.prom"} {
+		if _, ok := read(t, root)[filepath.Join(outside, name)]; !ok {
+			t.Errorf("%s is not on the image: %v", name, read(t, root))
+		}
+	}
+	if err := n.EndBypass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"shim.sock", "bypass.json"} {
+		if _, ok := read(t, root)[filepath.Join(outside, name)]; ok {
+			t.Errorf("%s is left on the image", name)
+		}
+	}
+}
