@@ -45,8 +45,8 @@ type observation struct {
 // same facts.
 const maxObservations = 64
 
-// infer, with s.mu held, applies c with the facts that pods have shown before a reload. If there are none, no file is
-// written. The returned task applies c with the facts that pods show.
+// infer applies c with the facts that pods have shown before a reload. If there are none, no file is
+// written. The returned task applies c with the facts that pods show. s.mu must be held.
 func (s *Server) infer(c config.Agent, lookups *decision.Lookups) (daemon.Task, error) {
 	queue := make(chan observation, maxObservations)
 	observe := func(pod policy.Pod, dns resolvconf.Config) {
@@ -74,7 +74,7 @@ func (s *Server) infer(c config.Agent, lookups *decision.Lookups) (daemon.Task, 
 		i.SetResolvConf(*set)
 		paths = nil
 	}
-	number := s.applied + 1 // of c
+	number := s.applied + 1 // that of c, once apply has returned
 	follow := func(first daemon.Task) daemon.Task {
 		return func(ctx context.Context) error {
 			return s.followFacts(ctx, queue, i, paths, first, func(f nodefacts.Facts) (daemon.Task, bool, error) {
@@ -116,7 +116,7 @@ func (s *Server) followFacts(ctx context.Context, queue <-chan observation, i *n
 		}
 		task, current, err := apply(facts)
 		if !current {
-			continue // ctx ends soon
+			continue // a reload has applied another configuration, and ends this task
 		}
 		if err != nil {
 			s.Log.Error("inferred node facts not applied", "clusterDNS", facts.ClusterDNS,

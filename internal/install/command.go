@@ -30,7 +30,7 @@ type command struct {
 	at        place // of ExecStart=
 	words     []word
 	variables map[string]variable
-	lastUse   map[string]int // by variable: the number of words before it ends, for variables that are words of their own
+	ends      map[string]int // the number of words up to the last one of a variable, for $NAME as a word of its own
 }
 
 var (
@@ -41,7 +41,7 @@ var (
 
 // readCommand returns the command line of a unit (systemd.service(5), Command Lines).
 func readCommand(r Root, u unit) (command, error) {
-	c := command{variables: map[string]variable{}, lastUse: map[string]int{}}
+	c := command{variables: map[string]variable{}, ends: map[string]int{}}
 	for _, s := range u.environment {
 		items, err := splitWords(s.value)
 		if err != nil {
@@ -117,7 +117,7 @@ func (c *command) expand(text string, at place) error {
 	for _, w := range list {
 		c.words = append(c.words, word{w.text, v.at, m[1]})
 	}
-	c.lastUse[m[1]] = len(c.words)
+	c.ends[m[1]] = len(c.words)
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (k *Kubelet) Edits(endpoint string) ([]Edit, error) {
 	if k.Uses(config.SocketPath(endpoint)) {
 		return nil, nil
 	}
-	if use, used := k.command.lastUse[extraArgs]; used && k.flagAt < use {
+	if end, used := k.command.ends[extraArgs]; used && k.flagAt < end { // a flag that is appended there wins
 		return k.editExtraArgs(endpoint)
 	}
 	if k.flagAt >= 0 {

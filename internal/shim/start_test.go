@@ -160,7 +160,7 @@ func TestLastGood_Save(t *testing.T) {
 }
 
 // TestStart_NoClient: while the client of the API server cannot be created, there is one line a
-// minute. It is created when the file is there, without a change of the configuration.
+// minute, and the other settings are applied.
 func TestStart_NoClient(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
 		path := filepath.Join(r.dir, "kubeconfig")
