@@ -63,7 +63,7 @@ type nri struct {
 	faults       []faultRow
 }
 
-func newNRI(t *testing.T, m *machine, program string, k kubelet) *nri {
+func newNRI(t testing.TB, m *machine, program string, k kubelet) *nri {
 	n := &nri{machine: m, program: program, kubelet: k}
 	n.http.Timeout = time.Minute
 	n.http.Transport = &http.Transport{DialContext: m.dial}
@@ -162,7 +162,7 @@ func nriPod(name string, spec corev1.PodSpec, annotation string) *corev1.Pod {
 }
 
 // writeManifest writes the manifest of a pod, whose name has no node name.
-func (n *nri) writeManifest(t *testing.T, pod *corev1.Pod) {
+func (n *nri) writeManifest(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	p := pod.DeepCopy()
 	p.Name, p.UID = strings.TrimSuffix(pod.Name, "-"+nodeName), ""
@@ -189,13 +189,13 @@ func (n *nri) throughShim(t *testing.T, pod *corev1.Pod) resolvconf.Config {
 // which can neither read nor write what it does not own.
 const unprivileged = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
-func (n *nri) startAgent(t *testing.T) {
+func (n *nri) startAgent(t testing.TB) {
 	t.Helper()
 	n.agent = n.spawn(t, unprivileged+n.program+` agent --config "$DIR/agent.yaml"`, "agent.log")
 	n.await(t, agentAddress, "/livez")
 }
 
-func (n *nri) startRelay(t *testing.T) {
+func (n *nri) startRelay(t testing.TB) {
 	t.Helper()
 	n.relay = n.spawn(t,
 		unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
@@ -203,7 +203,7 @@ func (n *nri) startRelay(t *testing.T) {
 }
 
 // await returns when the server at address has the page at path, such as "/readyz".
-func (n *nri) await(t *testing.T, address, path string) {
+func (n *nri) await(t testing.TB, address, path string) {
 	t.Helper()
 	if err := poll(func() error { _, err := get(&n.http, "http://"+address+path); return err }); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func (n *nri) await(t *testing.T, address, path string) {
 }
 
 // startPod starts pod as a kubelet without a shim does. The pod is removed when t ends.
-func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
+func (n *nri) startPod(t testing.TB, pod *corev1.Pod) (container string) {
 	t.Helper()
 	ctx, cancel := within(t.Context())
 	defer cancel()
@@ -224,7 +224,7 @@ func (n *nri) startPod(t *testing.T, pod *corev1.Pod) (container string) {
 }
 
 // startSandbox starts a pod without containers. It is removed when t ends.
-func (n *nri) startSandbox(ctx context.Context, t *testing.T, pod *corev1.Pod) (sandbox string, config *runtimeapi.PodSandboxConfig) {
+func (n *nri) startSandbox(ctx context.Context, t testing.TB, pod *corev1.Pod) (sandbox string, config *runtimeapi.PodSandboxConfig) {
 	t.Helper()
 	config = n.sandboxOf(engine(t, facts()), n.host(), pod)
 	config.Metadata.Attempt = n.attempt
@@ -315,13 +315,13 @@ func (n *nri) printFaults(t *testing.T) {
 func (n *nri) testFaults(t *testing.T) {
 	signal := func(pid, name string) { n.run(t, fmt.Sprintf("kill -%s %s && echo sent", name, pid)) }
 	for name, c := range map[string]struct{ before, after func(*testing.T) }{
-		"agent-is-killed": {func(t *testing.T) { n.end(t, n.agent, "KILL") }, n.startAgent},
+		"agent-is-killed": {func(t *testing.T) { n.end(t, n.agent, "KILL") }, func(t *testing.T) { n.startAgent(t) }},
 		"agent-hangs":     {func(*testing.T) { signal(n.agent, "STOP") }, func(*testing.T) { signal(n.agent, "CONT") }},
 		"agent-restarts": {func(t *testing.T) {
 			n.end(t, n.agent, "TERM")
 			n.startAgent(t)
 		}, func(*testing.T) {}},
-		"relay-is-killed": {func(t *testing.T) { n.end(t, n.relay, "KILL") }, n.startRelay},
+		"relay-is-killed": {func(t *testing.T) { n.end(t, n.relay, "KILL") }, func(t *testing.T) { n.startRelay(t) }},
 		"relay-hangs":     {func(*testing.T) { signal(n.relay, "STOP") }, func(*testing.T) { signal(n.relay, "CONT") }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ const (
 func configOf(text string) resolvconf.Config { return resolvconf.Parse(text).Config() }
 
 // command runs a command of the program inside and returns its output and exit code.
-func (n *nri) command(t *testing.T, arguments string) (output, code string) {
+func (n *nri) command(t testing.TB, arguments string) (output, code string) {
 	t.Helper()
 	socket := ` --socket "$DIR/status.sock"`
 	code = n.run(t, fmt.Sprintf(`{ %s %s%s >"$DIR/output" 2>&1; echo $?; }`, n.program, arguments, socket))
@@ -39,7 +39,7 @@ func (n *nri) command(t *testing.T, arguments string) (output, code string) {
 }
 
 // awaitPod returns a pod as the command pods prints it, when good accepts it.
-func (n *nri) awaitPod(t *testing.T, name string, good func(v1alpha1.NodePod) bool) (p v1alpha1.NodePod) {
+func (n *nri) awaitPod(t testing.TB, name string, good func(v1alpha1.NodePod) bool) (p v1alpha1.NodePod) {
 	t.Helper()
 	if err := poll(func() error {
 		output, code := n.command(t, "pods -o json shop/"+name)

@@ -145,7 +145,7 @@ func withAutopath(pod *corev1.Pod) *corev1.Pod {
 	return withAnnotation(pod, policy.OverrideAnnotation, "ClusterFirstWithAutopath")
 }
 
-func manifestText(t *testing.T, pod *corev1.Pod) []byte {
+func manifestText(t testing.TB, pod *corev1.Pod) []byte {
 	t.Helper()
 	typed := pod.DeepCopy()
 	typed.APIVersion, typed.Kind = "v1", "Pod"
