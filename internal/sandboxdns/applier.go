@@ -101,6 +101,7 @@ type sandbox struct {
 	sandboxevent.Sandbox
 	cancel context.CancelFunc // of the lookup
 	large  atomic.Bool        // the pod is decided in a turn; without mu, which is held meanwhile
+	drift  atomicDrift        // why the file differs; without mu, which a file system can hold for long
 
 	mu       sync.Mutex
 	current  map[string]string // the annotations of now; nil: those of Sandbox
@@ -122,11 +123,20 @@ type sandbox struct {
 	verified  bool
 	known     resolvconf.Config // of the file when it was verified or written
 	want      resolvconf.Config // the last decision
-	drift     events.Drift      // why the file differs; "": it does not
 	refreshed time.Time         // the last rewrite; zero: none
 	delayed   bool              // a change of the annotations waits for podInterval
 	restored  bool              // has the kubelet's text by command, and keeps it
 }
+
+// atomicDrift is an events.Drift for several goroutines. It is "" at first.
+type atomicDrift struct{ v atomic.Value }
+
+func (d *atomicDrift) Load() events.Drift {
+	v, _ := d.v.Load().(events.Drift)
+	return v
+}
+
+func (d *atomicDrift) Store(v events.Drift) { d.v.Store(v) }
 
 // New returns an Applier without sandboxes.
 func New(metrics *Metrics, log *slog.Logger) *Applier {

@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -70,5 +73,42 @@ func TestRefresh_Obstructed(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// TestRefresh_Blocked: while the refresh of a file waits, as on a frozen file system, the metrics and
+// the command status do not.
+func TestRefresh_Blocked(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	registry := prometheus.NewRegistry()
+	a.RegisterDrift(registry)
+	waits, proceed := make(chan struct{}), make(chan struct{})
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		close(waits)
+		<-proceed
+		return cri.HostFiles{Pods: a.host, Kubelet: a.host}
+	}
+	refreshed := make(chan events.RefreshResult)
+	go func() { refreshed <- a.refreshNow(causeHost) }()
+	<-waits
+	reported := make(chan error)
+	go func() {
+		_, err := registry.Gather()
+		a.Status()
+		reported <- err
+	}()
+	select {
+	case err := <-reported:
+		if err != nil {
+			t.Error(err)
+		}
+		close(proceed)
+	case <-time.After(time.Minute):
+		t.Error("metrics and status wait for a file")
+		close(proceed)
+		<-reported
+	}
+	if got := <-refreshed; got != events.UpToDate {
+		t.Errorf("got %s, want %s", got, events.UpToDate)
 	}
 }

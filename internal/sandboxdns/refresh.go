@@ -177,10 +177,10 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
 	}
-	previous := s.drift
-	s.drift = f.drift(s)
+	previous, drift := s.drift.Load(), f.drift(s)
+	s.drift.Store(drift)
 	switch {
-	case s.drift == "" && f.origin != sandboxfile.Restored:
+	case drift == "" && f.origin != sandboxfile.Restored:
 		s.known = s.want
 		return events.UpToDate, ""
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
@@ -194,7 +194,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	case (r.Result == events.Refreshed || r.Result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, &d):
 		r.Result, r.Detail = events.Refused, "the host has nameservers on its loopback only, which the pod cannot reach"
 	}
-	r.Drift = s.drift
+	r.Drift = drift
 	if r.Result == events.Refreshed {
 		if err := rewrite(settings, s, f, r.DNS, host); err != nil {
 			r.Result, r.Detail = events.Failed, err.Error()
@@ -262,7 +262,8 @@ func rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, 
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
 		return err
 	}
-	s.known, s.drift, s.refreshed, s.restored = s.want, "", time.Now(), false
+	s.drift.Store("")
+	s.known, s.refreshed, s.restored = s.want, time.Now(), false
 	time.Sleep(touchDelay)
 	return f.file.Touch()
 }
@@ -369,7 +370,8 @@ func (a *Applier) restore(s *sandbox) error {
 	if err := f.file.Restore(f.text, f.original); err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
-	s.restored, s.drift, s.known = true, "", resolvconf.Parse(string(f.original)).Config()
+	s.drift.Store("")
+	s.restored, s.known = true, resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)
 	settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})
 	time.Sleep(touchDelay)

@@ -68,11 +68,9 @@ func (s *sandbox) scope(settings *Settings) string {
 // countDrift returns the number of files with this kind of drift at the last comparison.
 func (a *Applier) countDrift(d events.Drift) (n int) {
 	for _, s := range a.list() {
-		s.mu.Lock()
-		if s.drift == d {
+		if s.drift.Load() == d {
 			n++
 		}
-		s.mu.Unlock()
 	}
 	return n
 }
