@@ -11,7 +11,7 @@ type DoctorResult struct {
 	Passed     int                `json:"passed"`     // the number of checks that ran without a finding
 
 	Pod    *DoctorPod    `json:"pod,omitempty"` // the pod of --pod
-	Probes []DoctorProbe `json:"probes"`        // in the order in which they were sent
+	Probes []DoctorProbe `json:"probes"`        // by means, in the order in which they were sent
 }
 
 // DoctorFinding is a problem of the cluster's DNS.
@@ -48,12 +48,13 @@ type DoctorPod struct {
 type DoctorProbe struct {
 	Server      string   `json:"server"`   // address and port
 	Role        string   `json:"role"`     // service, endpoint, or flag
+	Means       string   `json:"means"`    // who sent it: network (this machine), port-forward, or ephemeral-container
 	Protocol    string   `json:"protocol"` // udp or tcp
 	Name        string   `json:"name"`
 	Type        string   `json:"type"`
 	RCode       string   `json:"rcode"` // "": no reply
 	Answers     []string `json:"answers"`
 	Error       string   `json:"error,omitempty"` // why there is no reply
-	StartMicros int64    `json:"startMicros"`     // since the first probe
+	StartMicros int64    `json:"startMicros"`     // since the first probe; ephemeral-container: since the first one of the container
 	Micros      int64    `json:"micros"`          // until the reply, or the error
 }

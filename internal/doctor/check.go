@@ -76,16 +76,19 @@ func needCorefile(v *view) (string, bool) {
 	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.Unread[ConfigMaps]), v.corefile != nil
 }
 
-// needReplies is a reply of at least one server: without any, the network from here is the
-// likely cause.
+// needReplies is a reply of at least one server, by any means: without any, the network from here
+// is the likely cause.
 func needReplies(v *view) (string, bool) {
-	if why := v.Unread[Probes]; why != "" {
-		return why, false
-	}
-	return noReplies, slices.ContainsFunc(v.Probes, func(p v1alpha1.DoctorProbe) bool { return p.RCode != "" })
+	return cmp.Or(v.Unread[Probes], noReplies), len(v.usable) > 0
 }
 
-const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server"
+// needNetwork is a reply that came through the network: a forwarded port says nothing of it.
+func needNetwork(v *view) (string, bool) {
+	return cmp.Or(v.Unread[Probes], noReplies), slices.ContainsFunc(v.usable, usedNetwork)
+}
+
+const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server, " +
+	"--port-forward or --ephemeral-container"
 
 const tooLate = "the time was over before the check ended: set --timeout"
 
@@ -93,7 +96,7 @@ const tooLate = "the time was over before the check ended: set --timeout"
 // most on tenants are last: they leave the others their time.
 func Checks() []Check {
 	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), kubeDNSChecks(), nodeChecks(),
-		kubeletChecks(), admissionChecks(), probeChecks(), podFileChecks(), podChecks(), nameChecks(), networkChecks())
+		kubeletChecks(), admissionChecks(), probeChecks(), meansChecks(), podFileChecks(), podChecks(), nameChecks(), networkChecks())
 }
 
 // Run returns what is wrong in a cluster. It is deterministic, unless ctx ends: then the checks
@@ -125,6 +128,7 @@ func Run(ctx context.Context, s *Snapshot) v1alpha1.DoctorResult {
 	}
 	if s.Scope.PodName != "" {
 		result.Pod = v.explainPod()
+		v.noteContainer(result.Pod)
 	}
 	slices.SortStableFunc(result.Findings, func(a, b v1alpha1.DoctorFinding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 	return result

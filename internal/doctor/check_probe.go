@@ -33,31 +33,33 @@ const (
 
 // probeChecks are about the replies of the DNS servers.
 func probeChecks() []Check {
-	needs := []need{needReplies}
+	needs, needsNetwork, networkProbes := []need{needReplies}, []need{needNetwork}, []Kind{Probes}
 	return []Check{
 		{
 			Code: "probe-no-reply", Severity: policy.SeverityError,
 			What:  "a DNS server does not reply, neither over UDP nor over TCP, and another one does",
 			cause: "a pod that hangs, a node whose network fails, or an endpoint that does not exist anymore",
-			next:  "kubectl get endpointslices -A -o wide; kubectl -n kube-system get pods -o wide", needs: needs, find: findNoReply,
+			next:  "kubectl get endpointslices -A -o wide; kubectl -n kube-system get pods -o wide",
+			needs: needsNetwork, whole: networkProbes, find: findNoReply,
 		},
 		{
 			Code: "probe-ipv6", Severity: policy.SeverityError,
 			What:  "the IPv6 address of the cluster DNS does not reply, and the IPv4 address does",
 			cause: "pods with both families may query either; the server does not listen on IPv6, or the network does not carry it",
-			next:  "kubectl -n kube-system get endpointslices -o wide", needs: needs, find: findIPv6,
+			next:  "kubectl -n kube-system get endpointslices -o wide",
+			needs: needsNetwork, whole: networkProbes, find: findIPv6,
 		},
 		{
 			Code: "probe-udp", Severity: policy.SeverityError, What: "a DNS server replies over TCP and not over UDP",
 			cause: "a firewall, a NetworkPolicy, or stale entries of the connection tracking on the node drop UDP packets to port 53",
 			next:  "on the node: conntrack -L -p udp --dport 53; iptables-save | grep ':53'",
-			needs: needs, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
+			needs: needsNetwork, whole: networkProbes, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
 		},
 		{
 			Code: "probe-tcp", Severity: policy.SeverityError, What: "a DNS server replies over UDP and not over TCP",
 			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
 			next:  "kubectl get networkpolicies -A; permit port 53/TCP",
-			needs: needs, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
+			needs: needsNetwork, whole: networkProbes, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
 		},
 		{
 			Code: "probe-servfail", Severity: policy.SeverityError, What: "a DNS server fails for a name of the cluster",
@@ -90,7 +92,7 @@ func probeChecks() []Check {
 		{
 			Code: "probe-slow", Severity: policy.SeverityWarning, What: "a name of the cluster takes more than 200 ms",
 			cause: "the server is overloaded or throttled, or the way to it loses packets",
-			next:  "kubectl -n kube-system top pods", needs: needs, find: findSlow,
+			next:  "kubectl -n kube-system top pods", needs: needsNetwork, whole: networkProbes, find: findSlow,
 		},
 	}
 }
@@ -122,23 +124,65 @@ func (v *view) withConfig(hits []hit, rest string) []hit {
 	return hits
 }
 
-// probesOf returns the probes of each server, in the order of the servers.
-func (v *view) probesOf() (servers []string, byServer map[string][]v1alpha1.DoctorProbe) {
-	byServer = map[string][]v1alpha1.DoctorProbe{}
-	for _, p := range v.Probes {
-		if byServer[p.Server] == nil {
-			servers = append(servers, p.Server)
-		}
-		byServer[p.Server] = append(byServer[p.Server], p)
+// target is a DNS server and the means by which it was queried.
+type target struct{ server, means string }
+
+func targetOf(p v1alpha1.DoctorProbe) target { return target{p.Server, p.Means} }
+
+// hit returns a finding about the server, which says more than the network of this machine does.
+func (t target) hit(message string, evidence []string) hit {
+	return hit{object: serverObject(t.server), message: message + through(t.means), evidence: evidence}
+}
+
+// through is what messages and evidence say of the means; "": the network of this machine.
+func through(means string) string {
+	switch means {
+	case MeansForward:
+		return " through a port-forward"
+	case MeansContainer:
+		return " from the pod"
 	}
-	return servers, byServer
+	return ""
+}
+
+// usedNetwork reports whether a probe went through the network to its server.
+func usedNetwork(p v1alpha1.DoctorProbe) bool { return p.Means != MeansForward }
+
+// readProbes keeps the probes of each means by which a server replied: without any reply, the means
+// are the likely cause.
+func (v *view) readProbes() {
+	works := map[string]bool{}
+	for _, p := range v.Probes {
+		works[p.Means] = works[p.Means] || replied(p)
+	}
+	for _, p := range v.Probes {
+		isPart := v.Unread[Probes] != "" && p.Means != MeansForward && p.Means != MeansContainer
+		if works[p.Means] && !isPart {
+			v.usable = append(v.usable, p)
+		}
+	}
+}
+
+// probesBy returns the probes in groups, in the order of the first one of each.
+func probesBy[K comparable](
+	probes []v1alpha1.DoctorProbe, key func(v1alpha1.DoctorProbe) K,
+) (keys []K, groups map[K][]v1alpha1.DoctorProbe) {
+	groups = map[K][]v1alpha1.DoctorProbe{}
+	for _, p := range probes {
+		k := key(p)
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], p)
+	}
+	return keys, groups
 }
 
 func serverObject(server string) object { return object{kind: "DNS server", name: server} }
 
 // probeLine is the evidence of a probe.
 func probeLine(p v1alpha1.DoctorProbe) string {
-	line := fmt.Sprintf("%s %s @%s over %s: ", p.Name, p.Type, p.Server, p.Protocol)
+	line := fmt.Sprintf("%s %s @%s over %s%s: ", p.Name, p.Type, p.Server, p.Protocol, through(p.Means))
 	took := " after " + millis(p.Micros)
 	switch {
 	case p.RCode == "":
@@ -167,41 +211,37 @@ func isIPv6(server string) bool {
 	return err == nil && a.Addr().Is6()
 }
 
-// silent returns the servers without any reply, with their probes.
-func (v *view) silent(which func(server string) bool) (hits []hit) {
-	servers, all := v.probesOf()
+func isAny(v1alpha1.DoctorProbe) bool { return true }
+
+// silent returns the servers without any reply through the network, with their probes.
+func (v *view) silent(which func(target) bool) (hits []hit) {
+	servers, all := probesBy(v.usable, targetOf)
 	for _, s := range servers {
-		if which(s) && !slices.ContainsFunc(all[s], replied) {
-			hits = append(
-				hits,
-				hit{object: serverObject(s), message: "it does not reply",
-					evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true })},
-			)
+		if s.means != MeansForward && which(s) && !slices.ContainsFunc(all[s], replied) {
+			hits = append(hits, s.hit("it does not reply", lines(all[s], isAny)))
 		}
 	}
 	return hits
 }
 
 // repliesOverIPv4 reports whether a server with an IPv4 address replied.
-func (v *view) repliesOverIPv4() bool {
-	return slices.ContainsFunc(v.Probes, func(p v1alpha1.DoctorProbe) bool { return replied(p) && !isIPv6(p.Server) })
+func (v *view) repliesOverIPv4(means string) bool {
+	return slices.ContainsFunc(v.usable, func(p v1alpha1.DoctorProbe) bool {
+		return p.Means == means && replied(p) && !isIPv6(p.Server)
+	})
 }
 
 func findNoReply(v *view) []hit {
-	ipv4 := v.repliesOverIPv4()
-	return v.silent(func(server string) bool { return !isIPv6(server) || !ipv4 })
+	return v.silent(func(s target) bool { return !isIPv6(s.server) || !v.repliesOverIPv4(s.means) })
 }
 
 func findIPv6(v *view) []hit {
-	if !v.repliesOverIPv4() {
-		return nil
-	}
-	return v.silent(isIPv6)
+	return v.silent(func(s target) bool { return isIPv6(s.server) && v.repliesOverIPv4(s.means) })
 }
 
 // silentProtocol returns the servers that reply over one protocol only.
 func (v *view) silentProtocol(silent, other string) (hits []hit) {
-	servers, all := v.probesOf()
+	servers, all := probesBy(v.usable, targetOf)
 	for _, s := range servers {
 		over := func(protocol string) (n int) {
 			for _, p := range all[s] {
@@ -212,12 +252,9 @@ func (v *view) silentProtocol(silent, other string) (hits []hit) {
 			return n
 		}
 		queried := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
-		if queried && over(silent) == 0 && over(other) > 0 {
-			hits = append(hits, hit{
-				object:   serverObject(s),
-				message:  fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent)),
-				evidence: lines(all[s], func(v1alpha1.DoctorProbe) bool { return true }),
-			})
+		if s.means != MeansForward && queried && over(silent) == 0 && over(other) > 0 {
+			message := fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent))
+			hits = append(hits, s.hit(message, lines(all[s], isAny)))
 		}
 	}
 	return hits
@@ -228,9 +265,10 @@ func (v *view) isClusterName(p v1alpha1.DoctorProbe) bool {
 	return isWithin(strings.TrimSuffix(p.Name, "."), v.domain)
 }
 
-// eachServer returns the servers with probes that are bad, with the bad probes as evidence.
+// eachServer returns the servers with probes that are bad, by whatever means, with the bad probes as
+// evidence.
 func (v *view) eachServer(message string, bad func(v1alpha1.DoctorProbe) bool) (hits []hit) {
-	servers, all := v.probesOf()
+	servers, all := probesBy(v.usable, func(p v1alpha1.DoctorProbe) string { return p.Server })
 	for _, s := range servers {
 		if evidence := lines(all[s], bad); len(evidence) > 0 {
 			hits = append(hits, hit{object: serverObject(s), message: message, evidence: evidence})
@@ -269,7 +307,7 @@ func findWrongAddress(v *view) []hit {
 		return ok && len(want) > 0 && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain) && !slices.Equal(sorted(p.Answers), want)
 	})
 	for i, h := range hits {
-		for _, p := range v.Probes {
+		for _, p := range v.usable {
 			want, ok := v.wants(p)
 			if ok && slices.Contains(h.evidence, probeLine(p)) {
 				hits[i].evidence = append(hits[i].evidence, "the API server has "+strings.Join(want, " ")+" for "+p.Name)
@@ -284,11 +322,11 @@ func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) 
 
 // findDisagreement compares the replies of the endpoints to the same questions.
 func findDisagreement(v *view) (hits []hit) {
-	type question struct{ name, qtype string }
-	first := map[question]v1alpha1.DoctorProbe{}
-	seen := map[question]bool{}
-	for _, p := range v.Probes {
-		q := question{p.Name, p.Type}
+	type key struct{ name, qtype string }
+	first := map[key]v1alpha1.DoctorProbe{}
+	seen := map[key]bool{}
+	for _, p := range v.usable {
+		q := key{p.Name, p.Type}
 		if p.Role != RoleEndpoint || !replied(p) || !v.isClusterName(p) || seen[q] {
 			continue
 		}
@@ -297,7 +335,7 @@ func findDisagreement(v *view) (hits []hit) {
 			first[q] = p
 			continue
 		}
-		if f.RCode != p.RCode || !slices.Equal(sorted(f.Answers), sorted(p.Answers)) {
+		if f.Server != p.Server && (f.RCode != p.RCode || !slices.Equal(sorted(f.Answers), sorted(p.Answers))) {
 			seen[q] = true
 			hits = append(
 				hits,
@@ -314,7 +352,7 @@ func findDisagreement(v *view) (hits []hit) {
 
 func findAAAA(v *view) []hit {
 	exists := map[string]bool{}
-	for _, p := range v.Probes {
+	for _, p := range v.usable {
 		if p.Type == "A" && p.RCode == rcodeSuccess && len(p.Answers) > 0 {
 			exists[p.Server+p.Name] = true
 		}
@@ -325,32 +363,34 @@ func findAAAA(v *view) []hit {
 }
 
 func findExternal(v *view) (hits []hit) {
-	servers, all := v.probesOf()
+	servers, all := probesBy(v.usable, targetOf)
 	for _, s := range servers {
+		// Names outside are queried over UDP, and through a port-forward over TCP.
 		works := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
-			return p.Protocol == UDP && v.isClusterName(p) && p.RCode == rcodeSuccess
+			return (p.Protocol == UDP || s.means == MeansForward) && v.isClusterName(p) && p.RCode == rcodeSuccess
 		})
 		outside := func(p v1alpha1.DoctorProbe) bool { return !v.isClusterName(p) }
 		resolved := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
 			return outside(p) && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain)
 		})
 		if evidence := lines(all[s], outside); works && !resolved && len(evidence) > 0 {
-			hits = append(hits, hit{object: serverObject(s), message: "it resolves no name outside the cluster", evidence: evidence})
+			hits = append(hits, s.hit("it resolves no name outside the cluster", evidence))
 		}
 	}
 	return v.withConfig(hits, nextOutside)
 }
 
 // findSlow returns the servers whose fastest reply about a name of the cluster is slow: one
-// slow reply may be a lost packet, or this machine.
+// slow reply may be a lost packet, or this machine. A reply through a port-forward takes the time of
+// the API server and the kubelet, too.
 func findSlow(v *view) (hits []hit) {
-	servers, all := v.probesOf()
+	servers, all := probesBy(v.usable, targetOf)
 	for _, s := range servers {
 		fast := slices.ContainsFunc(all[s],
 			func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) <= slowReply })
 		slow := lines(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) > slowReply })
-		if !fast && len(slow) > 0 {
-			hits = append(hits, hit{object: serverObject(s), message: "each reply took more than " + slowReply.String(), evidence: slow})
+		if s.means != MeansForward && !fast && len(slow) > 0 {
+			hits = append(hits, s.hit("each reply took more than "+slowReply.String(), slow))
 		}
 	}
 	return hits

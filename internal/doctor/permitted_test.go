@@ -23,8 +23,10 @@ func kubeletOf(node, domain string, dns ...string) Kubelet {
 	return Kubelet{Node: node, Config: kube.KubeletConfiguration{ClusterDNS: dns, ClusterDomain: domain}}
 }
 
-// permit adds what is read with permission only: two kubelets and two files, healthy ones.
+// permit adds what is read with permission only, all of it healthy: two kubelets, two files, and
+// queries by other means.
 func permit(s *Snapshot) {
+	s.Probes = append(s.Probes, healthyMeans()...)
 	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "Cluster.local.", "10.96.0.10")}
 	s.PodFiles = []PodFile{{"shop", "db-0", "db", clusterFile}, {"kube-system", "node-cache-a", "node-cache", nodeFile}}
 }

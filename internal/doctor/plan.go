@@ -19,8 +19,17 @@ const (
 	RoleFlag     = "flag"     // given on the command line
 )
 
+// The means by which a DNS server is queried. They do not show the same: a forwarded port is that of
+// one pod, over TCP only, and says nothing of the network.
+const (
+	MeansNetwork   = "network"             // this machine sends the query to the server
+	MeansForward   = "port-forward"        // the node of the pod sends it to the pod's loopback address
+	MeansContainer = "ephemeral-container" // a container in the pod of the scope sends it to the server
+)
+
 const (
 	maxServers   = 16 // queried; a cluster with more replicas has findings with these
+	maxForwards  = 8  // pods to which a port is forwarded
 	maxNewest    = 2  // Services whose names are queried, the newest: a stale server lacks them
 	settledAfter = time.Minute
 )
@@ -31,10 +40,17 @@ type Server struct {
 	Role     string
 }
 
+// Forward is a pod of the cluster DNS to which a port can be forwarded.
+type Forward struct {
+	Namespace, Pod string
+	Server         netip.AddrPort // the endpoint; its port is that of the pod
+}
+
 // Query is a question to a DNS server.
 type Query struct {
 	Server   netip.AddrPort
 	Role     string
+	Means    string
 	Protocol string // UDP or TCP
 	Name     string // with a final dot
 	Type     string // A or AAAA
@@ -64,6 +80,20 @@ func Servers(s *Snapshot) (servers []Server) {
 	return servers
 }
 
+// Forwards returns the ready pods of the cluster DNS, each once.
+func Forwards(s *Snapshot) (list []Forward) {
+	v := newView(s)
+	seen := map[string]bool{"": true}
+	for _, e := range v.endpoints {
+		if e.ready && !seen[e.pod] && len(list) < maxForwards {
+			seen[e.pod] = true // a pod has an endpoint for each family
+			at := netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.tcp, dnsPort)))
+			list = append(list, Forward{Namespace: v.dns.Namespace, Pod: e.pod, Server: at})
+		}
+	}
+	return list
+}
+
 // Plan returns the questions for servers: names of the cluster, over UDP and TCP, and one
 // outside, external, with a final dot; "": none. now is the time of the snapshot.
 func Plan(s *Snapshot, servers []Server, external string, now time.Time) (queries []Query) {
@@ -71,28 +101,67 @@ func Plan(s *Snapshot, servers []Server, external string, now time.Time) (querie
 	if !v.hasValidDomain() {
 		return nil
 	}
-	api := "kubernetes.default.svc." + v.domain + "."
-	newest := v.newest(now)
+	questions := v.questions(external, now)
 	for _, server := range servers {
-		add := func(protocol, name, qtype string) {
+		for _, q := range questions {
 			at := server.UDP
-			if protocol == TCP {
+			if q.protocol == TCP {
 				at = server.TCP
 			}
-			queries = append(queries, Query{at, server.Role, protocol, name, qtype})
-		}
-		add(UDP, api, "A")
-		add(UDP, api, "AAAA")
-		add(TCP, api, "A")
-		for _, name := range newest {
-			add(UDP, name, "A")
-		}
-		if external != "" {
-			add(UDP, external, "A")
-			add(UDP, external, "AAAA")
+			queries = append(queries, Query{at, server.Role, MeansNetwork, q.protocol, q.name, q.qtype})
 		}
 	}
 	return queries
+}
+
+// PlanForward returns the same questions for forwarded ports, over TCP.
+func PlanForward(s *Snapshot, forwards []Forward, external string, now time.Time) (queries []Query) {
+	v := newView(s)
+	if !v.hasValidDomain() {
+		return nil
+	}
+	questions := v.questions(external, now)
+	for _, f := range forwards {
+		for _, q := range questions {
+			if q.protocol == UDP { // the one over TCP is there over UDP, too
+				queries = append(queries, Query{f.Server, RoleEndpoint, MeansForward, TCP, q.name, q.qtype})
+			}
+		}
+	}
+	return queries
+}
+
+// PlanContainer returns the questions that show whether a pod reaches servers. They are few: with
+// two attempts each, silent servers take twelve seconds.
+func PlanContainer(s *Snapshot, servers []Server) (queries []Query) {
+	v := newView(s)
+	if !v.hasValidDomain() {
+		return nil
+	}
+	for _, server := range servers {
+		queries = append(queries,
+			Query{server.UDP, server.Role, MeansContainer, UDP, v.apiName(), "A"},
+			Query{server.TCP, server.Role, MeansContainer, TCP, v.apiName(), "A"})
+	}
+	return queries
+}
+
+// apiName returns the name of the API server, which each cluster has.
+func (v *view) apiName() string { return "kubernetes.default.svc." + v.domain + "." }
+
+// question is a name and the type of its records.
+type question struct{ protocol, name, qtype string }
+
+// questions returns what each server is asked.
+func (v *view) questions(external string, now time.Time) []question {
+	list := []question{{UDP, v.apiName(), "A"}, {UDP, v.apiName(), "AAAA"}, {TCP, v.apiName(), "A"}}
+	for _, name := range v.newest(now) {
+		list = append(list, question{UDP, name, "A"})
+	}
+	if external != "" {
+		list = append(list, question{UDP, external, "A"}, question{UDP, external, "AAAA"})
+	}
+	return list
 }
 
 // newest returns the names of the Services that were created last, except those that a server

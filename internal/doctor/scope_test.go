@@ -40,6 +40,8 @@ var kinds = []Kind{
 	Probes,
 	Kubelets,
 	PodFiles,
+	PortForward,
+	Ephemeral,
 }
 
 // TestRun_Unread: what was not read is not healthy, and not a finding.

@@ -47,6 +47,9 @@ type Snapshot struct {
 	Kubelets []Kubelet
 	PodFiles []PodFile
 
+	// Container is the ephemeral container that was added to the pod of the scope; "": none.
+	Container string
+
 	// Unread has the reasons why objects or probes are missing above. A kind of which a part
 	// is missing is unread, too: absence does not follow from a part.
 	Unread map[Kind]string
@@ -80,6 +83,8 @@ const (
 	Probes      Kind = "probes"
 	Kubelets    Kind = "nodes/proxy"
 	PodFiles    Kind = "pods/exec"
+	PortForward Kind = "pods/portforward"
+	Ephemeral   Kind = "pods/ephemeralcontainers"
 )
 
 // Scope limits which pods and Services are checked, apart from those of the cluster DNS. The

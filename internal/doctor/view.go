@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -39,6 +40,8 @@ type view struct {
 	domain   string          // of the cluster, in lower case, without final dot
 
 	nodeCaches []appsv1.DaemonSet
+
+	usable []v1alpha1.DoctorProbe // those of the means by which a server replied
 
 	byNamespace map[string][]*corev1.Pod // pods that have not ended
 	services    map[string]*corev1.Service
@@ -100,6 +103,7 @@ func newView(s *Snapshot) *view {
 		v.dnsPodNames[p.Name] = p
 	}
 	v.endpoints = endpointsOf(v.dns, s.Slices)
+	v.readProbes()
 	v.readKubelets()
 	v.readCorefile()
 	v.readKubeDNS()

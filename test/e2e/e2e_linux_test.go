@@ -34,6 +34,7 @@ func testCluster(t *testing.T, p programs) {
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},
 		{"doctor", c.testDoctor},
+		{"means of doctor", c.testDoctorMeans},
 	} {
 		t.Run(test.name, test.run)
 	}

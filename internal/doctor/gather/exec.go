@@ -11,12 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport/websocket"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
@@ -52,27 +50,16 @@ func readFile(ctx context.Context, cfg *rest.Config, c doctor.Container) (string
 	url := api.Get().Namespace(c.Namespace).Resource("pods").Name(c.Pod).SubResource("exec").
 		Param("container", c.Name).Param("stdout", "true").Param("stderr", "true").
 		Param("command", "cat").Param("command", "/etc/resolv.conf").URL()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), nil)
-	if err != nil {
-		return "", err
-	}
 	// Package remotecommand of client-go would read the status without a limit; a node controls
 	// it.
-	transport, holder, err := websocket.RoundTripperFor(cfg)
-	if err != nil {
-		return "", err
-	}
-	conn, err := websocket.Negotiate(transport, holder, request, execProtocol)
+	conn, err := dialStream(ctx, cfg, url, execProtocol)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	var r execReply
-	err = r.read(func() (io.Reader, error) {
-		_, message, err := conn.NextReader()
-		return message, err
-	})
+	err = r.read(conn.next)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

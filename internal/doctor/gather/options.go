@@ -9,11 +9,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -52,6 +54,9 @@ func (o *Options) Parse() (Config, error) {
 	}
 	if c.ExternalName != "" {
 		c.ExternalName = dns.Fqdn(c.ExternalName)
+	}
+	if c.Image != "" && o.Pod == "" {
+		return c, usage.Errorf("--ephemeral-container: needs --pod, the pod to which it is added")
 	}
 	if c.Timeout <= 0 || c.MaxObjects <= 0 {
 		return c, usage.Errorf("--timeout and --max-objects: must be positive")
@@ -131,19 +136,42 @@ func checkScope(s *doctor.Snapshot) error {
 	return nil
 }
 
-// probes queries the servers of c, or those of the cluster if it has none. If the time is over
-// before the end, a missing reply is not a finding.
+const noServers = "no address of a DNS server is known: set --dns-server"
+
+// probes queries the servers of c, or those of the cluster if it has none, by each means that c allows
+// at the same time. If the time is over before the end, a missing reply is not a finding.
 func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
 	servers := c.Servers
 	if len(servers) == 0 {
 		servers = doctor.Servers(s)
 	}
-	plan := doctor.Plan(s, servers, c.ExternalName, time.Now())
-	s.Probes = probe.Run(ctx, plan)
+	start := time.Now()
+	plan := doctor.Plan(s, servers, c.ExternalName, start)
+	var group sync.WaitGroup
+	var network, forwarded, inPod []v1alpha1.DoctorProbe
+	var whyForward, whyPod, container string
+	var late error // while the network was queried
+	group.Go(func() {
+		network = probe.RunThrough(ctx, plan, start, probe.Network)
+		late = ctx.Err()
+	})
+	if c.PortForward {
+		group.Go(func() { forwarded, whyForward = forwardProbes(ctx, c, s, start) })
+	}
+	if c.Image != "" {
+		group.Go(func() { inPod, container, whyPod = containerProbes(ctx, c, s, servers) })
+	}
+	group.Wait()
+	s.Probes, s.Container = slices.Concat(network, forwarded, inPod), container
 	switch {
 	case len(plan) == 0:
-		s.Unread[doctor.Probes] = "no address of a DNS server is known: set --dns-server"
-	case ctx.Err() != nil:
+		s.Unread[doctor.Probes] = noServers
+	case late != nil:
 		s.Unread[doctor.Probes] = "not all DNS servers were queried in " + (c.Timeout / 4 * 3).String() + ": set --timeout"
+	}
+	for kind, why := range map[doctor.Kind]string{doctor.PortForward: whyForward, doctor.Ephemeral: whyPod} {
+		if why != "" {
+			s.Unread[kind] = why
+		}
 	}
 }

@@ -37,6 +37,7 @@ func TestOptions_Parse(t *testing.T) {
 		`--namespace "BAD ns": want a DNS label`:                            func(o *Options) { o.Pod, o.Scope.Namespace = "", "BAD ns" },
 		`--pod "../web": want NAMESPACE/NAME`:                               func(o *Options) { o.Pod = "../web" },
 		`--cluster-domain: "foo bar": want a domain such as`:                func(o *Options) { o.ClusterDomain = "foo bar" },
+		"--ephemeral-container: needs --pod":                                func(o *Options) { o.Pod, o.Image = "", "dnsconfigurer:v1" },
 		"--timeout and --max-objects: must be positive":                     func(o *Options) { o.Timeout = 0 },
 	} {
 		o := valid

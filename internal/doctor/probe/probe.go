@@ -20,24 +20,38 @@ import (
 )
 
 const (
-	// replyTime is how long a probe waits. The servers of CoreDNS wait two seconds for theirs.
-	replyTime = 3 * time.Second
+	// ReplyTime is how long a probe waits. The servers of CoreDNS wait two seconds for theirs.
+	ReplyTime = 3 * time.Second
 
-	// attempts is the number of queries for a question without a reply: one lost packet is
+	// Attempts is the number of queries for a question without a reply: one lost packet is
 	// not a finding.
-	attempts = 2
+	Attempts = 2
 )
 
-// Run sends the queries, those of different servers at the same time, and returns them in the
-// order of the plan. When ctx ends, the remaining ones have its error.
+// Exchange sends a query by its means and returns the reply.
+type Exchange func(context.Context, doctor.Query, *dns.Msg) (*dns.Msg, error)
+
+// Run sends the queries of a plan to their servers.
 func Run(ctx context.Context, plan []doctor.Query) []v1alpha1.DoctorProbe {
-	start := time.Now()
+	return RunThrough(ctx, plan, time.Now(), Network)
+}
+
+// Network sends a query through the network.
+func Network(ctx context.Context, q doctor.Query, query *dns.Msg) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, ReplyTime)
+	defer cancel()
+	return lookup.Exchange(ctx, q.Protocol, q.Server, query)
+}
+
+// RunThrough sends the queries, those of different servers at the same time, and returns them in the
+// order of the plan. When ctx ends, the remaining ones have its error. Their times count from start.
+func RunThrough(ctx context.Context, plan []doctor.Query, start time.Time, exchange Exchange) []v1alpha1.DoctorProbe {
 	results := make([][]v1alpha1.DoctorProbe, len(plan))
 	var servers sync.WaitGroup
 	for _, indexes := range byServer(plan) {
 		servers.Go(func() {
 			for _, i := range indexes {
-				results[i] = ask(ctx, plan[i], start)
+				results[i] = ask(ctx, plan[i], start, exchange)
 			}
 		})
 	}
@@ -59,9 +73,9 @@ func byServer(plan []doctor.Query) map[string][]int {
 }
 
 // ask sends a query, and again if there is no reply.
-func ask(ctx context.Context, q doctor.Query, start time.Time) (list []v1alpha1.DoctorProbe) {
-	for range attempts {
-		p := send(ctx, q, start)
+func ask(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) (list []v1alpha1.DoctorProbe) {
+	for range Attempts {
+		p := send(ctx, q, start, exchange)
 		list = append(list, p)
 		if p.RCode != "" || ctx.Err() != nil {
 			break
@@ -70,18 +84,16 @@ func ask(ctx context.Context, q doctor.Query, start time.Time) (list []v1alpha1.
 	return list
 }
 
-func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorProbe {
-	ctx, cancel := context.WithTimeout(ctx, replyTime)
-	defer cancel()
+func send(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) v1alpha1.DoctorProbe {
 	query := new(dns.Msg).SetQuestion(q.Name, dns.StringToType[q.Type])
 	sent := time.Now()
-	reply, err := lookup.Exchange(ctx, q.Protocol, q.Server, query)
+	reply, err := exchange(ctx, q, query)
 	p := v1alpha1.DoctorProbe{
-		Server: q.Server.String(), Role: q.Role, Protocol: q.Protocol, Name: q.Name, Type: q.Type, Answers: []string{},
+		Server: q.Server.String(), Role: q.Role, Means: q.Means, Protocol: q.Protocol, Name: q.Name, Type: q.Type, Answers: []string{},
 		StartMicros: sent.Sub(start).Microseconds(), Micros: time.Since(sent).Microseconds(),
 	}
 	switch {
-	case ctx.Err() != nil && reply == nil:
+	case reply == nil && (ctx.Err() != nil || isTimeout(err)):
 		p.Error = "timeout"
 	case err != nil:
 		p.Error = reason(err)
@@ -92,6 +104,11 @@ func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorP
 	return p
 }
 
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
+
 // reason returns why there is no reply, without the addresses of the sockets.
 func reason(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
@@ -100,12 +117,12 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// maxAnswers bounds the addresses of a reply that are kept.
-const maxAnswers = 20
+// MaxAnswers bounds the addresses of a reply that are kept.
+const MaxAnswers = 20
 
 func addresses(reply *dns.Msg) []string {
 	list := []string{}
-	for _, rr := range reply.Answer[:min(len(reply.Answer), maxAnswers)] {
+	for _, rr := range reply.Answer[:min(len(reply.Answer), MaxAnswers)] {
 		switch rr := rr.(type) {
 		case *dns.A:
 			list = append(list, rr.A.String())

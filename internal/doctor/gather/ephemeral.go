@@ -1,0 +1,290 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gather
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+)
+
+const (
+	// containerPrefix is the beginning of the name of an ephemeral container.
+	containerPrefix = "dnsconfigurer-doctor-"
+
+	// maxContainers is the number of ephemeral containers of a pod with the prefix. None can be
+	// removed, and each is a part of every later write of the pod.
+	maxContainers = 10
+
+	// containerPause is the time between two reads of the pod while the container runs.
+	containerPause = 500 * time.Millisecond
+
+	// maxLog is the size of a log of which more is not read: 32 queries with two attempts each
+	// have 16 KiB.
+	maxLog = 128 << 10
+
+	// containerUser is the user of the image, by its number: the pod may have another default.
+	containerUser = 65532
+)
+
+// podRun is a run of the command in a container that is added to a pod.
+type podRun struct {
+	api       rest.Interface
+	namespace string
+	pod       string
+	container string // "": none was added
+}
+
+// containerProbes has a container in the pod of the scope query the servers. container is its name, ""
+// if none was added; why is empty if each server was queried.
+func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers []doctor.Server) (
+	probes []v1alpha1.DoctorProbe, container, why string,
+) {
+	plan := doctor.PlanContainer(s, servers)
+	if len(plan) == 0 {
+		return nil, "", noServers
+	}
+	cfg := rest.CopyConfig(c.API)
+	client.LimitReplies(cfg, defaultLimits().page)
+	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	if err != nil {
+		return nil, "", err.Error()
+	}
+	r := podRun{api: api, namespace: s.Scope.Namespace, pod: s.Scope.PodName}
+	if probes, err = r.run(ctx, c.Image, plan); err != nil {
+		why = fmt.Sprintf("pod %s/%s: %v", r.namespace, r.pod, err)
+		if ctx.Err() != nil {
+			why += ": set --timeout"
+		}
+	}
+	return probes, r.container, why
+}
+
+// run adds the container, waits for its end, and returns its queries.
+func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]v1alpha1.DoctorProbe, error) {
+	pod, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuse(pod); err != nil {
+		return nil, err
+	}
+	if err := r.add(ctx, image, plan); err != nil {
+		return nil, fmt.Errorf("adding an ephemeral container: %w", err)
+	}
+	end, err := r.wait(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ephemeral container %s: %w", r.container, err)
+	}
+	text, err := r.log(ctx)
+	switch {
+	case end.ExitCode != 0:
+		return nil, fmt.Errorf("ephemeral container %s: exit code %d: %s", r.container, end.ExitCode,
+			cmp.Or(string(bytes.TrimSpace(text)), end.Message, end.Reason))
+	case err != nil:
+		return nil, fmt.Errorf("log of the ephemeral container %s: %w", r.container, err)
+	}
+	return readProbes(text, plan)
+}
+
+// read returns the pod. It lists, which the command may do in any case.
+func (r *podRun) read(ctx context.Context) (*corev1.Pod, error) {
+	var list corev1.PodList
+	err := r.api.Get().Namespace(r.namespace).Resource("pods").
+		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", r.pod).String()).Do(ctx).Into(&list)
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, errors.New("not found")
+	}
+	return &list.Items[0], nil
+}
+
+// refuse returns why a container in the pod would not show what the pod reaches, or not start.
+func refuse(p *corev1.Pod) error {
+	added := 0
+	for _, c := range p.Spec.EphemeralContainers {
+		if strings.HasPrefix(c.Name, containerPrefix) {
+			added++
+		}
+	}
+	switch {
+	case p.DeletionTimestamp != nil:
+		return errors.New("it is being deleted")
+	case p.Status.Phase != corev1.PodRunning:
+		return fmt.Errorf("its phase is %s: want Running", p.Status.Phase)
+	case kube.IsWindows(&p.Spec):
+		return errors.New("it is a Windows pod, and the image is for Linux")
+	case p.Spec.HostNetwork:
+		return errors.New("it has the network of its node: run doctor on the node")
+	case added >= maxContainers:
+		return fmt.Errorf("it has %d ephemeral containers of earlier runs: delete the pod, or choose another one", added)
+	}
+	return nil
+}
+
+// add adds the container.
+func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) error {
+	name := containerPrefix + strings.ToLower(rand.Text()[:5])
+	c := ephemeralContainer(name, image, plan)
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ephemeralContainers": []corev1.EphemeralContainer{c}}})
+	if err != nil {
+		return err
+	}
+	err = r.api.Patch(types.StrategicMergePatchType).Namespace(r.namespace).Resource("pods").Name(r.pod).
+		SubResource("ephemeralcontainers").Body(patch).Do(ctx).Error()
+	if err == nil {
+		r.container = name
+	}
+	return err
+}
+
+// ephemeralContainer returns a container that sends the queries. It conforms to the level restricted
+// of the Pod Security Standards.
+func ephemeralContainer(name, image string, plan []doctor.Query) corev1.EphemeralContainer {
+	yes, no, user := true, false, int64(containerUser)
+	args := []string{"doctor", "query"}
+	for _, q := range plan {
+		args = append(args, q.String())
+	}
+	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: name, Image: image, Args: args,
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
+			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}}
+}
+
+// neverStarts are the reasons of a container that waits, of which no later attempt differs. ErrImagePull
+// is missing: one failure of a registry passes.
+var neverStarts = []string{
+	"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+}
+
+// wait returns the end of the container.
+func (r *podRun) wait(ctx context.Context) (*corev1.ContainerStateTerminated, error) {
+	state := corev1.ContainerState{}
+	for {
+		pod, err := r.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("the time was over: %s", describe(state))
+		case err != nil:
+			return nil, err
+		}
+		state = r.state(pod)
+		switch {
+		case state.Terminated != nil:
+			return state.Terminated, nil
+		case pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil:
+			return nil, errors.New("the pod ended before it")
+		case state.Waiting != nil && slices.Contains(neverStarts, state.Waiting.Reason):
+			return nil, errors.New(describe(state))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(containerPause):
+		}
+	}
+}
+
+// describe returns what is known of a container that has not ended.
+func describe(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "it is running"
+	case s.Waiting != nil:
+		return "it is waiting: " + s.Waiting.Reason + ": " + s.Waiting.Message
+	}
+	return "it has not started"
+}
+
+// state returns the state of the container; the zero value: the kubelet has not reported one.
+func (r *podRun) state(p *corev1.Pod) corev1.ContainerState {
+	for _, status := range p.Status.EphemeralContainerStatuses {
+		if status.Name == r.container {
+			return status.State
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+// log returns what the container has written.
+func (r *podRun) log(ctx context.Context) ([]byte, error) {
+	body, err := r.api.Get().Namespace(r.namespace).Resource("pods").Name(r.pod).SubResource("log").
+		Param("container", r.container).Param("limitBytes", fmt.Sprint(maxLog+1)).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxLog+1))
+	if err == nil && len(text) > maxLog {
+		err = fmt.Errorf("more than %d bytes", maxLog)
+	}
+	return text, err
+}
+
+// readProbes returns the queries in a log, one a line. The image and the node control it: what was not
+// asked is an error.
+func readProbes(text []byte, plan []doctor.Query) (list []v1alpha1.DoctorProbe, err error) {
+	planned, sent := map[string]doctor.Query{}, map[string]int{}
+	for _, q := range plan {
+		planned[q.String()] = q
+	}
+	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
+		var p v1alpha1.DoctorProbe
+		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("the log of the container has an invalid line: is this the image of dnsconfigurer? %w", err)
+		}
+		key := strings.Join([]string{p.Protocol, p.Server, p.Type, p.Name}, ",")
+		q, ok := planned[key]
+		if sent[key]++; !ok || sent[key] > probe.Attempts || !isPlausible(p) {
+			return nil, errors.New("the log of the container has a line that is not about its queries: is this the image of dnsconfigurer?")
+		}
+		p.Role, p.Means, p.Error = q.Role, q.Means, excerpt.Text(p.Error, excerpt.MaxValue)
+		list = append(list, p)
+	}
+	if len(sent) != len(planned) {
+		return nil, fmt.Errorf("the log of the container has %d of %d queries", len(sent), len(planned))
+	}
+	return list, nil
+}
+
+// isPlausible reports whether a probe has the values of one that this program would write.
+func isPlausible(p v1alpha1.DoctorProbe) bool {
+	_, isCode := dns.StringToRcode[p.RCode]
+	return (isCode || p.RCode == "" && p.Error != "") && p.StartMicros >= 0 && p.Micros >= 0 && len(p.Answers) <= probe.MaxAnswers &&
+		!slices.ContainsFunc(p.Answers, func(text string) bool {
+			_, err := netip.ParseAddr(text)
+			return err != nil
+		})
+}

@@ -1,0 +1,277 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// healthyMeans are the queries of a healthy cluster through forwarded ports, and of the pod shop/db-0.
+func healthyMeans() (list []v1alpha1.DoctorProbe) {
+	for _, p := range healthyProbes() {
+		if p.Role == RoleEndpoint && p.Protocol == UDP {
+			p.Means, p.Protocol = MeansForward, TCP
+			list = append(list, p)
+		}
+	}
+	for _, p := range healthyProbes() {
+		if p.Name == apiName && p.Type == "A" {
+			p.Means = MeansContainer
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func silence(p *v1alpha1.DoctorProbe) { p.RCode, p.Answers, p.Error = "", nil, "timeout" }
+
+// TestRun_Means changes the replies by other means. Nothing replies to this machine, as outside of a
+// cluster.
+func TestRun_Means(t *testing.T) {
+	const overTCP = "over tcp through a port-forward: "
+	isForward := func(p *v1alpha1.DoctorProbe, server string) bool {
+		return p.Means == MeansForward && p.Server == server
+	}
+	inPod := func(p *v1alpha1.DoctorProbe) bool { return p.Means == MeansContainer }
+	tests := []struct {
+		name     string
+		finds    []string // none: no finding
+		message  string
+		evidence string
+		change   func(*v1alpha1.DoctorProbe)
+	}{
+		{"healthy", nil, "", "", func(*v1alpha1.DoctorProbe) {}},
+		{"a forwarded pod is silent", []string{"probe-forward-no-reply"}, "it does not reply through a port-forward",
+			apiName + " A @10.244.2.2:53 " + overTCP + "no reply after 0.9 ms: timeout", func(p *v1alpha1.DoctorProbe) {
+				if isForward(p, replica2) {
+					silence(p)
+				}
+			}},
+		{"a forwarded pod is slow, which may be the API server", nil, "", "", func(p *v1alpha1.DoctorProbe) {
+			if p.Means == MeansForward {
+				p.Micros = 700_000
+			}
+		}},
+		{"a forwarded pod is stale", []string{"probe-replicas-disagree", "probe-wrong-address"},
+			"it and 10.244.1.2:53 give different answers for " + webName,
+			webName + " A @10.244.2.2:53 " + overTCP + "NXDOMAIN, no records", func(p *v1alpha1.DoctorProbe) {
+				if isForward(p, replica2) && p.Name == webName {
+					p.RCode, p.Answers = rcodeNXDomain, nil
+				}
+			}},
+		{"forwarded pods resolve nothing outside", []string{"probe-external"},
+			"it resolves no name outside the cluster through a port-forward",
+			"example.com. A @10.244.1.2:53 " + overTCP + "SERVFAIL", func(p *v1alpha1.DoctorProbe) {
+				if p.Means == MeansForward && p.Name == otherName {
+					p.RCode, p.Answers = "SERVFAIL", nil
+				}
+			}},
+		{"the pod gets no reply of the Service", []string{"probe-no-reply"}, "it does not reply from the pod",
+			"@10.96.0.10:53 over tcp from the pod: no reply", func(p *v1alpha1.DoctorProbe) {
+				if inPod(p) && p.Server == service {
+					silence(p)
+				}
+			}},
+		{"the pod gets no reply over UDP", []string{"probe-udp"}, "it replies over TCP and not over UDP from the pod",
+			"@10.96.0.10:53 over udp from the pod: no reply", func(p *v1alpha1.DoctorProbe) {
+				if inPod(p) && p.Protocol == UDP {
+					silence(p)
+				}
+			}},
+		{"the pod gets no reply at all", []string{"probe-pod-no-reply"}, "it gets no reply from the cluster DNS",
+			"@10.244.1.2:53 over udp from the pod: no reply", func(p *v1alpha1.DoctorProbe) {
+				if inPod(p) {
+					silence(p)
+				}
+			}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, healthy(t))
+			permit(s)
+			s.Scope = Scope{Namespace: "shop", PodName: "db-0"}
+			for i := range s.Probes {
+				if p := &s.Probes[i]; p.Means == "" {
+					silence(p)
+				}
+				tt.change(&s.Probes[i])
+			}
+			r := Run(t.Context(), s)
+			if tt.finds == nil {
+				if len(r.Findings)+len(r.NotChecked) > 0 {
+					t.Errorf("%+v", r)
+				}
+				return
+			}
+			checkFault(t, r, tt.finds, tt.evidence)
+			if !slices.ContainsFunc(r.Findings, func(f v1alpha1.DoctorFinding) bool { return f.Message == tt.message }) {
+				t.Errorf("no finding %q: %+v", tt.message, r.Findings)
+			}
+		})
+	}
+}
+
+// notChecked returns the reason why a check did not run, "" if it ran.
+func notChecked(r v1alpha1.DoctorResult, code string) string {
+	for _, n := range r.NotChecked {
+		if slices.Contains(n.Checks, code) {
+			return n.Why
+		}
+	}
+	return ""
+}
+
+// TestRun_ForwardOnly: a forwarded port says nothing of the network.
+func TestRun_ForwardOnly(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	s.Probes = slices.DeleteFunc(healthyMeans(), func(p v1alpha1.DoctorProbe) bool { return p.Means != MeansForward })
+	r := Run(t.Context(), s)
+	for _, code := range []string{"probe-no-reply", "probe-ipv6", "probe-udp", "probe-tcp", "probe-slow"} {
+		if got := notChecked(r, code); got != noReplies {
+			t.Errorf("%s: not checked: %q", code, got)
+		}
+	}
+	for _, code := range []string{"probe-servfail", "probe-wrong-address", "probe-external", "probe-forward-no-reply"} {
+		if got := notChecked(r, code); got != "" {
+			t.Errorf("%s: not checked: %q", code, got)
+		}
+	}
+	if len(r.Findings) > 0 || strings.Contains(strings.Join(r.NotChecked[0].Checks, " "), "pod") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRun_ForwardNoReplies: without any reply, the forwarding may be what fails.
+func TestRun_ForwardNoReplies(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	for _, p := range healthyMeans() {
+		if p.Means == MeansForward {
+			silence(&p)
+			s.Probes = append(s.Probes, p)
+		}
+	}
+	r := Run(t.Context(), s)
+	want := "no pod of the cluster DNS replied through a port-forward: timeout"
+	if got := notChecked(r, "probe-forward-no-reply"); got != want || len(r.Findings) > 0 {
+		t.Errorf("%q, want %q; findings %+v", got, want, r.Findings)
+	}
+}
+
+// TestRun_NetworkPart: the queries of this machine are left out if the time was over before the last
+// one, and those of the pod are not.
+func TestRun_NetworkPart(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	for i := range s.Probes {
+		if s.Probes[i].Server == service {
+			silence(&s.Probes[i])
+		}
+	}
+	s.Probes = append(s.Probes, healthyMeans()...)
+	s.Unread[Probes] = "late"
+	r := Run(t.Context(), s)
+	if got := notChecked(r, "probe-no-reply"); got != "late" || len(r.Findings) > 0 {
+		t.Errorf("not checked: %q, findings %+v", got, r.Findings)
+	}
+	if got := notChecked(r, "probe-servfail"); got != "" {
+		t.Errorf("probe-servfail: %q", got)
+	}
+}
+
+// TestRun_Container: the user learns that the pod keeps the container, whatever became of it.
+func TestRun_Container(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	s.Scope = Scope{Namespace: "shop", PodName: "db-0"}
+	s.Container, s.Unread[Ephemeral] = "dnsconfigurer-doctor-abcde", "exit code 1"
+	r := Run(t.Context(), s)
+	const want = "the ephemeral container dnsconfigurer-doctor-abcde was added: it cannot be removed, and stays until the pod ends"
+	if r.Pod == nil || !slices.Contains(r.Pod.Notes, want) || notChecked(r, "probe-pod-no-reply") != "exit code 1" {
+		t.Errorf("%+v, not checked %+v", r.Pod, r.NotChecked)
+	}
+}
+
+// TestPlanForward: the same questions as over UDP, each pod once, also with endpoints of two families.
+func TestPlanForward(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	for i := range s.Slices {
+		if first := &s.Slices[i]; first.Labels[discoveryv1.LabelServiceName] == "kube-dns" {
+			second := *first.DeepCopy()
+			for j := range second.Endpoints {
+				second.Endpoints[j].Addresses = []string{"fd00::" + string(rune('1'+j))}
+			}
+			s.Slices = append(s.Slices, second)
+			break
+		}
+	}
+	forwards := Forwards(s)
+	if len(forwards) != 2 || forwards[0] != (Forward{"kube-system", "coredns-1", netip.MustParseAddrPort(replica1)}) {
+		t.Fatalf("%+v", forwards)
+	}
+	var got, want []string
+	for _, q := range PlanForward(s, forwards[:1], otherName, time.Now()) {
+		if q.Means != MeansForward || q.Role != RoleEndpoint {
+			t.Errorf("%+v", q)
+		}
+		got = append(got, q.String())
+	}
+	at := netip.MustParseAddrPort(replica1)
+	for _, q := range Plan(s, []Server{{UDP: at, TCP: at, Role: RoleEndpoint}}, otherName, time.Now()) {
+		if q.Protocol == UDP {
+			want = append(want, strings.Replace(q.String(), UDP, TCP, 1))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 4 {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestForwards_Bounded: each forwarded port is a connection through the API server and a kubelet.
+func TestForwards_Bounded(t *testing.T) {
+	for n, want := range map[int]int{maxForwards: maxForwards, maxForwards + 1: maxForwards} {
+		slice := discoveryv1.EndpointSlice{}
+		slice.Namespace, slice.Labels = "kube-system", map[string]string{discoveryv1.LabelServiceName: "kube-dns"}
+		for i := range n {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}).String()},
+				TargetRef: &corev1.ObjectReference{Name: "coredns-" + string(rune('a'+i))},
+			})
+		}
+		s := snapshotOf(t, healthy(t))
+		s.Slices = []discoveryv1.EndpointSlice{slice}
+		if got := len(Forwards(s)); got != want {
+			t.Errorf("%d pods: %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestParseQuery(t *testing.T) {
+	for _, text := range []string{
+		"udp,10.96.0.10:53,A,kubernetes.default.svc.cluster.local.", "tcp,[fd00::a]:53,AAAA,example.com.",
+	} {
+		q, err := ParseQuery(text)
+		if err != nil || q.String() != text {
+			t.Errorf("%s: %s, %v", text, q, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                        "want PROTOCOL,SERVER,TYPE,NAME",
+		"tls,10.96.0.10:53,A,a.":  `protocol "tls": want udp or tcp`,
+		"udp,10.96.0.10,A,a.":     `server "10.96.0.10": want IP:PORT`,
+		"udp,10.96.0.10:53,TXT,a": `type "TXT": want A or AAAA`,
+		"udp,10.96.0.10:53,A,a":   `name "a": want a domain name with a final dot`,
+	} {
+		if _, err := ParseQuery(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
