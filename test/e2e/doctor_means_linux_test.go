@@ -128,11 +128,7 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	c.run(t, "", "wait", "--for=create", "serviceaccount/default", "--namespace=restricted", "--timeout="+patience.String())
 	c.apply(t, podManifest)
 	c.run(t, "", "wait", "--for=condition=Ready", name, "--namespace=restricted", "--timeout="+patience.String())
-	t.Cleanup(func() {
-		if _, _, err := c.kubectl.Run(t.Context(), "", "delete", "namespace", "restricted", "--wait=false"); err != nil {
-			t.Log(err)
-		}
-	})
+	defer c.run(t, "", "delete", "namespace", "restricted", "--wait=false")
 	flags := []string{"--pod", "restricted/web", "--ephemeral-container", repository + ":" + c.imageTag(t)}
 	c.awaitDoctor(t, "a pod that reaches the cluster DNS", flags, func(r v1alpha1.DoctorResult) error {
 		probes, err := probesBy(r, "ephemeral-container")
