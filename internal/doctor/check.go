@@ -84,11 +84,17 @@ func needReplies(v *view) (string, bool) {
 
 // needNetwork is a reply that came through the network: a forwarded port says nothing of it.
 func needNetwork(v *view) (string, bool) {
-	return cmp.Or(v.Unread[Probes], noReplies), slices.ContainsFunc(v.usable, usedNetwork)
+	if why, ok := needReplies(v); !ok {
+		return why, false
+	}
+	return cmp.Or(v.Unread[Probes], noNetwork), slices.ContainsFunc(v.usable, usedNetwork)
 }
 
 const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server, " +
 	"--port-forward or --ephemeral-container"
+
+const noNetwork = "no DNS server of the cluster replied to this machine through the network, of which forwarded ports show nothing: " +
+	"run doctor in a pod or on a node, or set --dns-server or --ephemeral-container"
 
 const tooLate = "the time was over before the check ended: set --timeout"
 

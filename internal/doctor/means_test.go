@@ -138,7 +138,7 @@ func TestRun_ForwardOnly(t *testing.T) {
 	s.Probes = slices.DeleteFunc(healthyMeans(), func(p v1alpha1.DoctorProbe) bool { return p.Means != MeansForward })
 	r := Run(t.Context(), s)
 	for _, code := range []string{"probe-no-reply", "probe-ipv6", "probe-udp", "probe-tcp", "probe-slow"} {
-		if got := notChecked(r, code); got != noReplies {
+		if got := notChecked(r, code); got != noNetwork {
 			t.Errorf("%s: not checked: %q", code, got)
 		}
 	}

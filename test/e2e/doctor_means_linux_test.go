@@ -91,7 +91,7 @@ func (c *cluster) testPortForward(t *testing.T) {
 	pod.Namespace, pod.Labels = "kube-system", map[string]string{"k8s-app": "kube-dns"}
 	c.apply(t, string(encode(t, pod)))
 	c.awaitDoctor(t, "a forwarded port on which nothing listens", flags, func(r v1alpha1.DoctorResult) error {
-		return finding(r, "probe-forward-no-reply", "connection refused")
+		return finding(r, "probe-forward-no-reply", "in the pod: connection refused")
 	})
 	c.run(t, "", "delete", "pod", pod.Name, "--namespace", pod.Namespace)
 	c.awaitDoctor(t, "forwarded ports without that pod", flags, func(r v1alpha1.DoctorResult) error {
@@ -178,7 +178,7 @@ func dropUDP(t *testing.T, addresses []string) {
 			t.Errorf("nft: %v\n%s\n%s", err, out, rules)
 		}
 	}
-	rules := "table inet doctor {\n chain drop {\n  type filter hook prerouting priority raw\n"
+	rules := "table inet doctor {\n chain queries {\n  type filter hook prerouting priority raw\n"
 	for _, a := range addresses {
 		family := "ip"
 		if strings.Contains(a, ":") {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -20,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 )
@@ -155,7 +157,17 @@ func (c *forwardConn) receive(message io.Reader) ([]byte, error) {
 		return data[min(2, len(data)):], nil // the port
 	}
 	if channel == channelError && len(data) > 0 {
-		return nil, errors.New(string(data))
+		return nil, forwardError(string(data))
 	}
 	return data, nil
+}
+
+// forwardError returns the error of a container runtime. That of containerd has 400 bytes of names
+// before the reason.
+func forwardError(text string) error {
+	const refused = "connection refused"
+	if strings.Contains(text, refused) {
+		return errors.New("in the pod: " + refused)
+	}
+	return errors.New(excerpt.Text(text, excerpt.MaxValue))
 }

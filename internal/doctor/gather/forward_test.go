@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
@@ -75,7 +76,10 @@ func forwardTo(t *testing.T, ws *websocket.Conn, servers map[string]string) {
 	pod := strings.Split(ws.Request().URL.Path, "/")[6]
 	switch pod {
 	case "refused":
-		_ = send(1, []byte("error forwarding port 5353 to pod refused: connect: connection refused"))
+		_ = send(1, []byte("error forwarding to "+strings.Repeat("a", 400)+": dial tcp4 127.0.0.1:5353: connect: connection refused IPv6"))
+		return
+	case "long":
+		_ = send(1, []byte("error forwarding port 5353 to pod "+strings.Repeat("a", 400)))
 		return
 	case "closed":
 		return
@@ -176,7 +180,7 @@ func TestForwardProbes(t *testing.T) {
 func TestForwardProbes_Hostile(t *testing.T) {
 	c := forwardServer(t)
 	for pod, want := range map[string]string{
-		"refused": "connect: connection refused", "closed": "EOF", "channel": "a message of an unknown channel",
+		"refused": "in the pod: connection refused", "long": " bytes left out)", "closed": "EOF", "channel": "a message of an unknown channel",
 		"empty": "more than 1000 messages", "large": "more than 1048576 bytes",
 	} {
 		t.Run(pod, func(t *testing.T) {
@@ -185,7 +189,7 @@ func TestForwardProbes_Hostile(t *testing.T) {
 			if len(probes) != 4 || why != "" {
 				t.Fatalf("%+v, %s", probes, why)
 			}
-			if got := probes[0].Error; !strings.HasSuffix(got, want) || len(got) > 200 {
+			if got := probes[0].Error; !strings.HasSuffix(got, want) || len(got) > excerpt.MaxValue {
 				t.Errorf("%q, want %q", got, want)
 			}
 		})
