@@ -160,6 +160,7 @@ func (d *doctorTest) run(t *testing.T) {
 	defer upstream()()
 	d.waitHealthy(t)
 	t.Run("permissions", d.permissions)
+	t.Run("means", d.means)
 	t.Run("pod", d.pod)
 	t.Run("page", d.page)
 	t.Run("CoreDNS", d.coreDNS)
