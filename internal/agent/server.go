@@ -28,6 +28,9 @@ import (
 // ackTimeout limits the write of an acknowledgement: the relay waits less.
 const ackTimeout = time.Second
 
+// recordsSuffix is that of the file of records, after the path of the socket.
+const recordsSuffix = ".sandboxes"
+
 // Server is the agent of a node.
 type Server struct {
 	Source  *config.Source[config.Agent]
@@ -63,9 +66,12 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	if err != nil {
 		return err
 	}
+	s.agent.RecordsFile = config.SocketPath(c.Listen) + recordsSuffix // only the owner of the socket writes it
+	s.agent.LoadRecords()
 	group := daemon.Group{
 		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }, s.agent.Run},
-		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up and report
+		// Events that are handled look pods up, report, and change records.
+		Last: []daemon.Task{reloader.Run, s.agent.KeepRecords},
 	}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}

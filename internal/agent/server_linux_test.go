@@ -128,6 +128,53 @@ func TestServer_Refresh(t *testing.T) {
 	}
 }
 
+// TestServer_Restart: a pod that has not changed its file follows that of the host, which has changed
+// while no agent was running. A new pod confirms the node facts.
+func TestServer_Restart(t *testing.T) {
+	dir := shortDir(t)
+	files := map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostText,
+		"sandboxes/0/resolv.conf": hostText, "sandboxes/1/resolv.conf": otherHost,
+	}
+	for i := range 2 {
+		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(serverPod, i)
+	}
+	writeFiles(t, dir, files)
+	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
+	// run announces pods until their files have the text, and then ends the agent.
+	run := func(name string, pods int, text string) {
+		t.Run(name, func(t *testing.T) {
+			startServer(t, filepath.Join(dir, "agent.yaml"))
+			relay := dial(t, filepath.Join(dir, "agent.sock"))
+			defer relay.Close()
+			want, announced := resolvconf.Parse(text).Config(), time.Time{}
+			await(t, func() bool {
+				list, err := client.Pods(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				follow := 0
+				for _, p := range list.Pods {
+					if p.Outcome == "unchanged" && p.Drift == "" && resolvconf.Parse(p.Actual).Config().Equal(want) {
+						follow++
+					}
+				}
+				if follow < pods && time.Since(announced) > time.Second { // the agent has not read all manifests in time
+					announced = time.Now()
+					announce(t, relay, dir, pods)
+				}
+				return follow == pods
+			})
+		})
+	}
+	run("before", 1, hostText)
+	if info, err := os.Stat(filepath.Join(dir, "agent.sock.sandboxes")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of records: %v, %v", info, err)
+	}
+	writeFiles(t, dir, map[string]string{"resolv.conf": otherHost})
+	run("after", 2, otherHost)
+}
+
 const slowPod = `{"apiVersion": "v1", "kind": "Pod",
   "metadata": {"name": "0-node1", "namespace": "shop", "uid": "0"},
   "spec": {"nodeName": "node1", "dnsPolicy": "Default", "containers": [{"name": "c", "image": "i"}]}}`

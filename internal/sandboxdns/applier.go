@@ -87,13 +87,22 @@ type Applier struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 
+	// RecordsFile is the path of the file that keeps, over a restart, what is known about the files of
+	// sandboxes: see LoadRecords and KeepRecords. Other users must not be able to write to its
+	// directory.
+	RecordsFile string
+
 	settings atomic.Pointer[Settings]
 	tasks    sync.WaitGroup
 	queue    *queue // of files to refresh
 	facts    confirmation
 
-	mu        sync.Mutex
-	sandboxes map[string]*sandbox // by ID
+	changed chan struct{} // has a token when records have changed
+
+	mu          sync.Mutex
+	sandboxes   map[string]*sandbox // by ID
+	unannounced map[string]bool     // IDs of sandboxes from before a Reset
+	recalled    map[string]record   // of sandboxes that may be announced, by ID
 }
 
 // sandbox is the state of a sandbox.
@@ -112,7 +121,8 @@ type sandbox struct {
 	err      error // of the last lookup
 	reported cri.Outcome
 	finished bool // the outcome is final
-	observed bool // Settings.Observed was called
+	observed bool // Settings.Observed was called, or must not be
+	record   record
 
 	shim    bool     // a shim has forwarded the request of the sandbox
 	request *Request // of the sandbox; nil: not known
@@ -140,7 +150,7 @@ func (d *atomicDrift) Store(v events.Drift) { d.v.Store(v) }
 
 // New returns an Applier without sandboxes.
 func New(metrics *Metrics, log *slog.Logger) *Applier {
-	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
+	return &Applier{Metrics: metrics, Log: log, queue: newQueue(), changed: make(chan struct{}, 1)}
 }
 
 // SetSettings applies settings to every decision from now on. Pods that were decided before are
@@ -163,6 +173,8 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 	switch e.Kind {
 	case sandboxevent.Reset:
 		a.reset()
+	case sandboxevent.Synchronized:
+		a.removeUnannounced()
 	case sandboxevent.Started:
 		a.add(ctx, e.Sandbox, nil)
 	case sandboxevent.Creating:
@@ -182,24 +194,76 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 // Wait returns when all lookups and late writes have returned, after the end of their context.
 func (a *Applier) Wait() { a.tasks.Wait() }
 
+// reset keeps the sandboxes whose files follow changes until Synchronized: those that are announced
+// again have not changed. Of the others the records are kept, and their pods are looked up again.
 func (a *Applier) reset() {
+	unannounced := map[string]bool{}
+	for _, s := range a.list() {
+		if !s.isSettled() {
+			a.removeForNow(s)
+			continue
+		}
+		unannounced[s.ID] = true
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, s := range a.sandboxes {
-		s.cancel()
+	a.unannounced = unannounced
+}
+
+// isSettled reports whether the decision about s was made and its file follows changes.
+func (s *sandbox) isSettled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished && s.verified && !s.restored
+}
+
+// removeForNow removes a sandbox that is likely to be announced again.
+func (a *Applier) removeForNow(s *sandbox) {
+	s.mu.Lock()
+	r := s.record
+	r.reported, r.observed = s.reported, s.observed
+	s.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.removeLocked(s.ID)
+	a.recall(s.ID, r)
+}
+
+// removeUnannounced removes the sandboxes that were not announced since the last Reset, and the
+// records of others: the runtime has announced all.
+func (a *Applier) removeUnannounced() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.removeUnannouncedLocked()
+	a.recalled = nil
+	a.recordsChanged()
+}
+
+// removeUnannouncedLocked removes the sandboxes that were not announced since the last Reset. a.mu must
+// be held.
+func (a *Applier) removeUnannouncedLocked() {
+	for id := range a.unannounced {
+		a.removeLocked(id)
 	}
-	a.sandboxes = nil
-	a.Metrics.setSandboxes(0)
+	a.unannounced = nil
 }
 
 func (a *Applier) remove(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.removeLocked(id)
+}
+
+// removeLocked is remove with a.mu held.
+func (a *Applier) removeLocked(id string) {
 	if s := a.sandboxes[id]; s != nil {
 		s.cancel()
 		delete(a.sandboxes, id)
 	}
+	delete(a.unannounced, id)
+	delete(a.recalled, id)
 	a.Metrics.setSandboxes(len(a.sandboxes))
+	a.recordsChanged()
 }
 
 // add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
@@ -207,8 +271,15 @@ func (a *Applier) remove(id string) {
 func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox, synced <-chan struct{}) *sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	delete(a.unannounced, e.ID)
 	if s := a.sandboxes[e.ID]; s != nil {
-		return s
+		if s.UID == e.UID {
+			return s
+		}
+		a.removeLocked(e.ID) // the ID is that of another pod now
+	}
+	if len(a.sandboxes) >= maxSandboxes {
+		a.removeUnannouncedLocked() // an old relay sends no Synchronized
 	}
 	if len(a.sandboxes) >= maxSandboxes {
 		a.Log.Error("sandbox ignored: too many sandboxes", "limit", maxSandboxes)
@@ -219,6 +290,7 @@ func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox, synced <-chan
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &sandbox{Sandbox: e, cancel: cancel}
+	a.adoptRecord(s)
 	a.sandboxes[e.ID] = s
 	a.Metrics.setSandboxes(len(a.sandboxes))
 	a.runTask(s, func() {

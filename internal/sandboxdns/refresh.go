@@ -126,7 +126,7 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	if s.err == nil {
 		s.updateAnnotations(settings)
 	}
-	if c >= causePod && s.undecided() {
+	if c >= causeHost && s.undecided() {
 		s.finished = false
 		a.finish(s, a.write(settings, s, false))
 	}
@@ -139,7 +139,8 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	return result, detail
 }
 
-// undecided reports whether other settings or annotations may lead to the first write of the file.
+// undecided reports whether another host file, other settings or annotations may lead to the first
+// write of the file.
 func (s *sandbox) undecided() bool {
 	return s.path != "" && s.lookedUp && s.err == nil && (!s.verified || s.reported == cri.Observed)
 }
@@ -160,6 +161,12 @@ func (s *sandbox) ignored(c cause) string {
 	}
 	return ""
 }
+
+// Why a decision is not written.
+const (
+	unconfirmed = "no new pod has confirmed the node facts yet"
+	unreachable = "the host has nameservers on its loopback only, which the pod cannot reach"
+)
 
 // compare is refresh for a pod whose DNS the Applier decides.
 func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
@@ -190,13 +197,13 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	}
 	switch {
 	case r.Result == events.Unconfirmed:
-		r.Detail = "no new pod has confirmed the node facts yet"
+		r.Detail = unconfirmed
 	case (r.Result == events.Refreshed || r.Result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, &d):
-		r.Result, r.Detail = events.Refused, "the host has nameservers on its loopback only, which the pod cannot reach"
+		r.Result, r.Detail = events.Refused, unreachable
 	}
 	r.Drift = drift
 	if r.Result == events.Refreshed {
-		if err := rewrite(settings, s, f, r.DNS, host); err != nil {
+		if err := a.rewrite(settings, s, f, r.DNS, host); err != nil {
 			r.Result, r.Detail = events.Failed, err.Error()
 		}
 	}
@@ -249,7 +256,7 @@ func isUnreachable(pod *policy.Pod, d *policy.Decision) bool {
 }
 
 // rewrite writes the decision dns for s.
-func rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, host cri.HostFiles) (err error) {
+func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, host cri.HostFiles) (err error) {
 	if f.file == nil {
 		if f.file, err = sandboxfile.Create(settings.Directories, s.ID, s.path); err != nil {
 			return err
@@ -262,6 +269,7 @@ func rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, 
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
 		return err
 	}
+	a.noteWritten(s)
 	s.drift.Store("")
 	s.known, s.refreshed, s.restored = s.want, time.Now(), false
 	time.Sleep(touchDelay)
@@ -370,6 +378,7 @@ func (a *Applier) restore(s *sandbox) error {
 	if err := f.file.Restore(f.text, f.original); err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
+	a.noteWritten(s)
 	s.drift.Store("")
 	s.restored, s.known = true, resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)

@@ -37,7 +37,7 @@ func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 	if s.large.Load() { // the events of other pods do not wait for this one
 		a.runTask(s, func() {
 			s.mu.Lock()
-			s.seen(e, original)
+			a.seen(s, e, original)
 			s.mu.Unlock()
 			a.writeLate(s, e.Path)
 		})
@@ -45,7 +45,7 @@ func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen(e, original)
+	a.seen(s, e, original)
 	switch {
 	case !s.lookedUp, s.finished:
 	case s.large.Load(): // looked up meanwhile
@@ -57,10 +57,14 @@ func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 
 // seen records the path of the file of s, and the digest of its text before the first container.
 // s.mu must be held.
-func (s *sandbox) seen(e *sandboxevent.Event, original [sha256.Size]byte) {
+func (a *Applier) seen(s *sandbox, e *sandboxevent.Event, original [sha256.Size]byte) {
 	s.path = e.Path
-	if e.First && !s.finished {
-		s.original = original
+	if !e.First || s.finished {
+		return
+	}
+	s.original = original
+	if original != ([sha256.Size]byte{}) {
+		a.note(s, textAtStart, original)
 	}
 }
 
@@ -154,6 +158,7 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 		if hook.Problem != nil { // it is adopted with valid settings
 			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
 		}
+		a.noteWritten(s)
 		a.adopt(settings, s, host, text)
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
@@ -176,17 +181,15 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 	hook := settings.Hook
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
-	request.Unverified = sha256.Sum256(text) != s.original
+	sum := sha256.Sum256(text)
+	request.Unverified = sum != s.original
 	s.known = request.DNS
 	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {
 		s.observed = true
 		settings.Observed(s.pod, s.known)
 	}
-	r := hook.DecidePod(request, s.pod, s.err, host)
-	if r.Outcome == cri.FactsMismatch && request.Unverified {
-		r.Detail += notSeenAtStart
-	}
-	if s.acceptDecision(settings, host, &r); s.shim {
+	r := a.decide(settings, s, host, request, sum)
+	if s.shim {
 		return a.adoptRequest(settings, s, host, r)
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
@@ -201,6 +204,7 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 		s.verified = false
 		return s.failed(hook.Mode, err)
 	}
+	a.noteWritten(s)
 	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
 	if !first {
 		r.Outcome = cri.Late
@@ -208,6 +212,25 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 		if err := f.Touch(); err != nil {
 			r.Detail = err.Error()
 		}
+	}
+	return r
+}
+
+// decide returns the decision for the sandbox, whose file has the text of request with the digest sum,
+// and records what it shows about this text.
+func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox, sum [sha256.Size]byte) cri.Report {
+	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
+	if r.Outcome != cri.FactsMismatch {
+		a.noteOutcome(s, sum, r.Outcome)
+		return r
+	}
+	if s.record.permits(sum) {
+		return a.resume(settings, s, host, request)
+	}
+	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
+		a.note(s, textDecided, sum)
+	} else if request.Unverified {
+		r.Detail += notSeenAtStart
 	}
 	return r
 }

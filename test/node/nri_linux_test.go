@@ -117,6 +117,7 @@ func TestNRI(t *testing.T) {
 		n.await(t, relayAddress, "/readyz")
 		n.check(t, "after-containerd", func() {}, func() {})
 	})
+	t.Run("restarts and changes of the host", n.testRestarts)
 	t.Run("inferred node facts", n.testInferred)
 	n.printFaults(t)
 	for _, pid := range []string{n.relay, n.agent} {

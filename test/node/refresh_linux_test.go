@@ -153,3 +153,35 @@ func (n *nri) testRefresh(t *testing.T) {
 	output, _ = n.command(t, "status")
 	t.Logf("dnsconfigurer status:\n%s", output)
 }
+
+// testRestarts changes the host's file while the agent does not run and containerd is restarted. A pod
+// that was not changed follows as soon as a new pod has confirmed the node facts; a pod that has
+// changed its file keeps that.
+func (n *nri) testRestarts(t *testing.T) {
+	defer n.write(t, "etc/resolv.conf", hostResolvConf)
+	usesHost := corev1.PodSpec{DNSPolicy: corev1.DNSDefault}
+	start := func(name string) (container string) {
+		pod := nriPod(name, usesHost, "")
+		n.writeManifest(t, pod)
+		container = n.startPod(t, pod)
+		n.awaitPod(t, pod.Name, decided)
+		return container
+	}
+	older, changed := start("older"), start("changed-meanwhile")
+	n.end(t, n.agent, "TERM")
+	const own = "nameserver 203.0.113.66"
+	if _, err := n.exec(t.Context(), changed, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "etc/resolv.conf", secondHost)
+	n.killContainerd(t)
+	n.startContainerd(t)
+	n.startAgent(t)
+	n.await(t, relayAddress, "/readyz")
+	n.awaitConfig(t, older, configOf(hostResolvConf))
+	newer := start("newer")
+	n.awaitConfig(t, newer, configOf(secondHost))
+	n.awaitConfig(t, older, configOf(secondHost))
+	n.changeHost(t, thirdHost, map[string]resolvconf.Config{older: configOf(thirdHost), newer: configOf(thirdHost)})
+	n.awaitConfig(t, changed, configOf(own))
+}
