@@ -183,7 +183,9 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 			a.Metrics.observeCreate(time.Since(began))
 		}
 	case sandboxevent.Running:
-		if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
+		if isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
+			a.remove(e.Sandbox.ID)
+		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
 			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
 	case sandboxevent.Removed:

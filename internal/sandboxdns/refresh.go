@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
@@ -120,6 +121,10 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if isGone(s.ID, s.path) {
+		a.remove(s.ID)
+		return "", "the sandbox was removed"
+	}
 	if problem := settings.Hook.Problem; problem != nil {
 		return "", problem.Error()
 	}
@@ -180,7 +185,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	s.want = normalize(r.DNS)
 	f := openContent(settings, s)
 	defer f.close()
-	if s.isGone(f) {
+	if errors.Is(f.err, fs.ErrNotExist) && isGone(s.ID, s.path) { // meanwhile
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
 	}
@@ -312,13 +317,18 @@ func (c *content) close() {
 	}
 }
 
-// isGone reports whether the directory of the file does not exist: the runtime has removed the
-// sandbox. It does not announce that for sandboxes from before its restart.
-func (s *sandbox) isGone(c *content) bool {
-	if !errors.Is(c.err, fs.ErrNotExist) {
+// isGone reports whether the runtime has removed the sandbox with the file at path: its directory of
+// sandboxes exists, that of the sandbox does not. After a restart containerd does not announce the
+// removal of older sandboxes (https://github.com/containerd/containerd/issues/8426).
+func isGone(id, path string) bool {
+	i := strings.Index(path, "/"+id+"/")
+	if i <= 0 || id == "" {
 		return false
 	}
-	_, err := os.Lstat(filepath.Dir(s.path))
+	if _, err := os.Lstat(path[:i]); err != nil {
+		return false // not the directory of the runtime, or not mounted
+	}
+	_, err := os.Lstat(filepath.Dir(path))
 	return errors.Is(err, fs.ErrNotExist)
 }
 

@@ -288,14 +288,34 @@ func TestRefresh_Mismatch(t *testing.T) {
 	}
 }
 
-// TestRefresh_Gone: a sandbox whose directory was removed is forgotten, and not reported.
+// TestRefresh_Gone: a sandbox whose directory was removed is forgotten and not reported, whether its
+// file follows changes or not. It is not looked up when the relay still announces it.
 func TestRefresh_Gone(t *testing.T) {
-	a := newRefreshTest(t, policy.Default, hostText, nil)
-	if err := os.RemoveAll(filepath.Dir(a.path())); err != nil {
-		t.Fatal(err)
+	for _, text := range []string{hostText, ownText} {
+		a := newRefreshTest(t, policy.Default, text, nil)
+		if err := os.RemoveAll(filepath.Dir(a.path())); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.refreshNow(causeVerify); got != "" || len(a.refreshes) > 0 || len(a.Pods()) > 0 {
+			t.Errorf("got %q, %d reports, %d pods", got, len(a.refreshes), len(a.Pods()))
+		}
+		a.running()
+		a.Wait()
+		if len(a.reports) > 0 || len(a.Pods()) > 0 {
+			t.Errorf("announced: %d reports, %d pods", len(a.reports), len(a.Pods()))
+		}
 	}
-	if got := a.refreshNow(causeVerify); got != "" || len(a.refreshes) > 0 || len(a.Pods()) > 0 {
-		t.Errorf("got %q, %d reports, %d pods", got, len(a.refreshes), len(a.Pods()))
+}
+
+// TestRefresh_NotMounted: files in a directory that the agent does not have are not those of sandboxes
+// that were removed.
+func TestRefresh_NotMounted(t *testing.T) {
+	a := prepareRefreshTest(t, policy.Default, nil)
+	a.directory = filepath.Join(a.directory, "absent")
+	a.running()
+	a.Wait()
+	if r := <-a.reports; r.Outcome != cri.ForeignFile || len(a.Pods()) != 1 {
+		t.Errorf("%+v, %d pods", r, len(a.Pods()))
 	}
 }
 
