@@ -51,6 +51,10 @@ const (
 
 	// textDecided: it was the decision of that time. A shim has edited the request of the sandbox.
 	textDecided recordState = "decided"
+
+	// textRestored: it was not written by this program when the command restore was called, so no
+	// comment shows that it is to stay.
+	textRestored recordState = "restored"
 )
 
 // permits reports whether the file follows changes as long as it has the text with this digest.
@@ -128,8 +132,11 @@ func (a *Applier) adoptRecord(s *sandbox) {
 	if !ok || r.uid != s.UID {
 		r = record{uid: s.UID}
 	}
-	if r.state == textAtStart {
+	switch r.state {
+	case textAtStart:
 		s.original = r.sum
+	case textRestored:
+		s.restored = true
 	}
 	s.record, s.reported, s.observed = r, r.reported, r.observed
 }

@@ -24,7 +24,7 @@ const (
 
 	maxRecordName  = 255     // bytes of a sandbox's ID, which is the name of a directory, and of a UID
 	maxRecordLine  = 4 << 10 // bytes; both names may be escaped
-	maxRecordsFile = 4 << 20 // bytes; 8,192 sandboxes of containerd have 1.8 MiB
+	maxRecordsFile = 4 << 20 // bytes; 8,192 sandboxes of containerd have 1.7 MiB
 )
 
 // recordsHeader is the first line of the file of records. Each of the others is a recordLine.
@@ -156,9 +156,9 @@ func parseRecord(text []byte) (id string, r record, err error) {
 		return "", r, err
 	}
 	switch line.State {
-	case textAtStart, textComputed, textDue, textDecided:
+	case textAtStart, textComputed, textDue, textDecided, textRestored:
 	default:
-		return "", r, fmt.Errorf("state %q: want %s, %s, %s or %s", line.State, textAtStart, textComputed, textDue, textDecided)
+		return "", r, fmt.Errorf("state %q is not known", line.State)
 	}
 	sum, err := hex.DecodeString(line.SHA256)
 	switch {

@@ -439,6 +439,46 @@ func TestRecords_Due(t *testing.T) {
 	})
 }
 
+// TestRecords_Restored: a file that was never written is not written after the command restore, whatever
+// happens, until the command refresh.
+func TestRecords_Restored(t *testing.T) {
+	overridden := fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.Default})
+	a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) {
+		a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
+		a.settings.Hook.Lookup = overridden
+	})
+	a.host = resolvconf.Parse(otherHost)
+	a.write(clusterText)
+	a.start()
+	a.create(true)
+	if r := a.nextReport(); r.Outcome != cri.FactsMismatch {
+		t.Fatalf("%+v", r)
+	}
+	if results, err := a.RestorePods(t.Context(), "shop", "web"); err != nil || len(results) != 1 || results[0].Result != "restored" {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	a.host = resolvconf.Parse(hostText) // the node facts are those of the kubelet now
+	wantKept := func(a *refreshTest) {
+		t.Helper()
+		for c := causeVerify; c <= causeAll; c++ {
+			a.refreshNow(c)
+		}
+		if r := a.nextReport(); r.Outcome != cri.Restored || string(a.read()) != clusterText || !a.Pods()[0].Restored {
+			t.Errorf("%+v, and the file has\n%s", r, a.read())
+		}
+	}
+	wantKept(a)
+	a.announce()
+	next := a.restart()
+	next.settings.Hook.Lookup = overridden
+	next.announce()
+	wantKept(next)
+	next.refreshNow(causeCommand)
+	if r := next.nextReport(); r.Outcome != cri.Late || next.Pods()[0].Restored {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRecords_OfShim: a file with an earlier decision, which a shim has sent to the runtime, follows
 // changes, too. The kubelet's text is not known.
 func TestRecords_OfShim(t *testing.T) {

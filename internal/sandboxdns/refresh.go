@@ -6,6 +6,7 @@ package sandboxdns
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,6 +131,9 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	}
 	if s.err == nil {
 		s.updateAnnotations(settings)
+	}
+	if c == causeCommand && !s.verified {
+		s.restored = false
 	}
 	if c >= causeHost && s.undecided() {
 		s.finished = false
@@ -381,6 +385,7 @@ func (a *Applier) restore(s *sandbox) error {
 		return nil
 	case f.origin == sandboxfile.Runtime && !s.verified: // never written, and not to be
 		s.restored = true
+		a.note(s, textRestored, sha256.Sum256(f.text))
 		return nil
 	case f.original == nil:
 		return errNoOriginal

@@ -167,6 +167,9 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 		s.restored, s.verified = true, true
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
 	}
+	if s.restored { // before its first write
+		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
+	}
 	return a.replace(settings, s, host, f, text, first)
 }
 
