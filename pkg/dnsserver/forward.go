@@ -190,8 +190,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
 	case cache.Stale:
-		stale := q.cachedAnswer(&hit, fromStale, nil) // copied now: the hit refers to the packet, whose memory is reused
-		return s.sendLater(q, to, &stale)
+		return s.sendLater(q, to, q.staleAnswer(hit))
 	}
 	return s.sendLater(q, to, nil)
 }
@@ -205,8 +204,8 @@ func (q *query) cacheKey(searchKey []byte) cache.Question {
 }
 
 // sendLater returns the result of a query that must be sent to other servers: a function that waits.
-// stale is the answer if they fail, or nil.
-func (s *Server) sendLater(q *query, to destination, stale *answer) result {
+// stale returns the answer if they fail; nil: there is none.
+func (s *Server) sendLater(q *query, to destination, stale func() answer) result {
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, to)) }
 	return result{wait: wait, budgetKind: to.budgetFor(q.name), stale: stale}
 }
@@ -242,6 +241,17 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.size - q.optLen(&a),
 	})
 	return a
+}
+
+// staleAnswer returns a function that returns the answer of a stale hit. Over UDP it copies the answer
+// at once, because the hit refers to the packet, whose memory is reused. Over TCP it does not: an answer
+// may have 64 kB, and many queries may wait for the same name.
+func (q *query) staleAnswer(hit cache.Hit) func() answer {
+	if q.via == overTCP {
+		return func() answer { return q.cachedAnswer(&hit, fromStale, nil) }
+	}
+	a := q.cachedAnswer(&hit, fromStale, nil)
+	return func() answer { return a }
 }
 
 // ask sends q to other servers and caches their reply.

@@ -45,6 +45,9 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 		return s.sendLater(q, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
+	if len(noData.wire) > maxHeldDenial { // over TCP
+		noData = noData.withRecords().trimDenial()
+	}
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, noData.withRecords()) }
 	return result{wait: wait, budgetKind: to.budgetFor(q.name)}
 }
@@ -56,6 +59,7 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 	if !a.noData(q.qtype) || s.knowsOtherFamily(q, to) {
 		return a
 	}
+	a = a.trimDenial() // the records that are left out can be freed while the server waits
 	other := q.subquery(q.name, otherFamily(q.qtype))
 	other.noFamilyCheck = true
 	if o := s.forward(ctx, other, nil).await(ctx); o.failed() {

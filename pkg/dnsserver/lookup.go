@@ -116,7 +116,7 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 		return len(missing) > 0
 	}
 	addTypes()
-	if all.pending() == 0 {
+	if all.pending() == 0 || all.found(c.q.qtype) {
 		return all.combine(c.q.qtype), nil
 	}
 	return lookupResult{}, func(walkCtx context.Context) lookupResult {
@@ -146,7 +146,8 @@ func (all typeLookups) missingTypes(qtype uint16) (types []uint16) {
 }
 
 // await sends all pending subqueries for a candidate at once, and waits for their answers or until
-// walkCtx ends. The subqueries continue until ctx ends.
+// walkCtx ends. If the candidate owns records of the client's type, it does not wait for the other
+// types. The subqueries continue until ctx ends.
 func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, all typeLookups) {
 	type completed struct {
 		index  int
@@ -154,6 +155,7 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 	}
 	completions := make(chan completed, len(all)) // a late answer blocks no goroutine
 	pending := all.pending()
+	all.trim(c.q.qtype)
 	for i, l := range all {
 		if l.wait == nil {
 			continue
@@ -165,10 +167,11 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 		}
 		c.s.goTracked(ctx, func(ctx context.Context) { completions <- completed{i, wait(ctx).withRecords()} })
 	}
-	for ; pending > 0; pending-- {
+	for ; pending > 0 && !all.found(c.q.qtype); pending-- {
 		select {
 		case r := <-completions:
 			all[r.index].result = result{answer: r.answer}
+			all.trim(c.q.qtype)
 		case <-walkCtx.Done():
 			return
 		}
@@ -188,6 +191,26 @@ func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(c
 	c.forwarded.Add(1)
 	r.budgetKind = budgetSearch
 	return c.s.admit(c.q.client, r)
+}
+
+// found reports whether the candidate owns records of the client's type. The other types then do not
+// change the result.
+func (all typeLookups) found(qtype uint16) bool {
+	return slices.ContainsFunc(all, func(l typeLookup) bool { return l.qtype == qtype && l.owns() })
+}
+
+// trim removes records that combine does not need from the answers, so that they can be freed while
+// other subqueries wait. Of the records of another type than the client's one is enough.
+func (all typeLookups) trim(qtype uint16) {
+	for i := range all {
+		switch l := &all[i]; {
+		case l.wait != nil:
+		case !l.owns():
+			l.answer = l.answer.trimDenial()
+		case l.qtype != qtype:
+			l.answer = answer{source: l.source, answers: firstOfType(l.answer.answers, l.qtype, 1)}
+		}
+	}
 }
 
 // pending returns the number of subqueries without an answer.
@@ -226,16 +249,17 @@ func (all typeLookups) combine(qtype uint16) lookupResult {
 		return lookupResult{outcome: found, answer: lr.answer}
 	}
 	if a := &all[0]; a.nxdomain() {
-		return lookupResult{outcome: nxdomain, answer: a.answer, ttl: a.denialTTL()}
+		return lookupResult{outcome: nxdomain, answer: a.trimDenial(), ttl: a.denialTTL()}
 	}
 	for i := range all {
 		l := &all[i]
 		if l.failed() {
-			return lookupResult{outcome: unresolved, answer: l.answer}
+			return lookupResult{outcome: unresolved, answer: l.trimDenial()}
 		}
 		lr.ttl = min(lr.ttl, l.denialTTL())
 	}
-	return lr // also for a CNAME whose target does not exist: it proves that the name exists
+	lr.answer = lr.answer.trimDenial() // the walk may hold it while it waits for other candidates
+	return lr                          // also for a CNAME whose target does not exist: it proves that the name exists
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.

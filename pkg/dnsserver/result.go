@@ -21,7 +21,7 @@ type result struct {
 	// caller of wait must hold a slot of the budget. A subquery uses the slot of its query.
 	wait       func(context.Context) answer
 	budgetKind budgetKind
-	stale      *answer // from the cache, if wait fails or takes too long; nil: there is none
+	stale      func() answer // from the cache, if wait fails or takes too long; nil: there is none
 }
 
 // then applies f to the answer, now or when it is available.
@@ -31,8 +31,7 @@ func (r result) then(f func(answer) answer) result {
 	}
 	next := result{budgetKind: r.budgetKind, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
 	if r.stale != nil {
-		stale := f(*r.stale)
-		next.stale = &stale
+		next.stale = func() answer { return f(r.stale()) }
 	}
 	return next
 }
@@ -132,6 +131,46 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 	r.Rcode, r.Truncated = a.rcode, a.truncated
 	r.Answer, r.Ns, r.Extra = a.answers, a.authority, a.additional
 	return r
+}
+
+// maxHeldDenial is the longest denial, in octets, whose records are all held while the server waits
+// for other servers. A denial with SOA, NSEC3 and RRSIG records has about a thousand. Without a limit
+// each waiting query for a name in a hostile domain could hold a message of 64 kB: 4,000 records take
+// 340 kB of memory (TestForward_HeldRecords).
+const maxHeldDenial = 4 << 10
+
+// trimDenial returns a negative answer that may be held. A longer one than maxHeldDenial keeps only
+// what a client needs: the aliases and the SOA record.
+func (a answer) trimDenial() answer {
+	if !longerThan(maxHeldDenial, a.answers, a.authority, a.additional) {
+		return a
+	}
+	a.answers = firstOfType(a.answers, dns.TypeCNAME, maxAliases)
+	a.authority = firstOfType(a.authority, dns.TypeSOA, 1)
+	a.additional = nil
+	return a
+}
+
+// longerThan reports whether the records together are longer than limit octets.
+func longerThan(limit int, sections ...[]dns.RR) bool {
+	for _, section := range sections {
+		for _, rr := range section {
+			if limit -= dns.Len(rr); limit < 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// firstOfType returns a new slice with the first records of a type, at most limit.
+func firstOfType(records []dns.RR, rrtype uint16, limit int) (first []dns.RR) {
+	for _, rr := range records {
+		if rr.Header().Rrtype == rrtype && len(first) < limit {
+			first = append(first, rr)
+		}
+	}
+	return first
 }
 
 // failed reports whether the rcode is an error other than NXDOMAIN, such as SERVFAIL or

@@ -127,7 +127,7 @@ func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context
 	}
 	refused := s.refuse(r.budgetKind, reason)
 	if r.stale != nil {
-		return *r.stale, nil
+		return r.stale(), nil
 	}
 	return refused, nil
 }
@@ -154,7 +154,7 @@ func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer 
 	case <-delay.C:
 	case <-ctx.Done():
 	}
-	return *r.stale
+	return r.stale()
 }
 
 // awaitInSlot waits for r until the slot is replaced, and releases it.
