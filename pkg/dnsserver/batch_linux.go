@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,7 +59,8 @@ type mmsghdr struct {
 	length uint32
 }
 
-func newBatch(conn *net.UDPConn) (*batch, error) {
+// newBatch returns a batch for a socket. waits counts how often send finds the send buffer full.
+func newBatch(conn *net.UDPConn, waits prometheus.Counter) (*batch, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -78,7 +80,11 @@ func newBatch(conn *net.UDPConn) (*batch, error) {
 	}
 	b.write = func(fd uintptr) bool {
 		b.n, b.err = callMmsg(unix.SYS_SENDMMSG, fd, b.outgoing[b.sent:b.replies])
-		return b.err != unix.EAGAIN
+		if b.err == unix.EAGAIN {
+			waits.Inc()
+			return false
+		}
+		return true
 	}
 	return b, nil
 }

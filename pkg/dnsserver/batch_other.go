@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination
@@ -23,7 +25,9 @@ type batch struct {
 	answer []byte
 }
 
-func newBatch(conn *net.UDPConn) (*batch, error) { return &batch{conn: conn}, nil }
+func newBatch(conn *net.UDPConn, _ prometheus.Counter) (*batch, error) {
+	return &batch{conn: conn}, nil
+}
 
 func (b *batch) receive() (n int, err error) {
 	b.answer = nil

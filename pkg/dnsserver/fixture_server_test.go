@@ -25,9 +25,10 @@ type testServer struct {
 	registry *prometheus.Registry
 
 	// Set by serveOn.
-	addr   netip.AddrPort
-	stop   context.CancelFunc
-	result chan error // of Run
+	sockets *Sockets
+	addr    netip.AddrPort
+	stop    context.CancelFunc
+	result  chan error // of Run
 }
 
 // newTestServer returns a server without sockets, of the zone cluster.local with the objects
@@ -84,7 +85,7 @@ func (s *testServer) serveOn(t testing.TB, addr string) {
 		t.Fatal(err)
 	}
 	s.result = make(chan error, 1)
-	s.addr = sockets.Addrs()[0]
+	s.sockets, s.addr = sockets, sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	go func() { s.result <- s.Run(ctx, sockets) }()

@@ -40,6 +40,7 @@ type metrics struct {
 	panics       prometheus.Counter
 	dropped      prometheus.Counter
 	partial      prometheus.Counter
+	sendWaits    prometheus.Counter
 	cacheLookups [cache.Failing + 1]prometheus.Counter
 	refusals     [numBudgetKinds][numRefusals]prometheus.Counter
 	autopath     autopathMetrics
@@ -139,6 +140,10 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 			Name: "dnsconfigurer_dns_zone_cut_total",
 			Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
 		}),
+		sendWaits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_udp_send_waits_total",
+			Help: "Times that replies over UDP waited for room in the send buffer of the socket.",
+		}),
 		autopath: newAutopathMetrics(),
 	}
 	for from := range numSources {
@@ -153,7 +158,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		}
 	}
 	if r != nil {
-		r.MustRegister(m.queries, duration, m.panics, m.dropped, lookups, refusals)
+		r.MustRegister(m.queries, duration, m.panics, m.dropped, m.sendWaits, lookups, refusals)
 		r.MustRegister(slotStats(all)...)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)

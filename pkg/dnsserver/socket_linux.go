@@ -17,6 +17,14 @@ import (
 // net.core.rmem_max.
 const receiveBuffer = 4 << 20
 
+// sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles. Without
+// CAP_NET_ADMIN the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while the kernel
+// looks for the link-layer address of its client, 3 s by default, up to 208 KiB for each neighbor
+// (unres_qlen_bytes in arp(7)). With the kernel's default size, also 208 KiB, 256 queries from one
+// address that does not answer ARP stop the replies to all clients for 3 s. This size has room for 39
+// such addresses.
+const sendBufferUDP = 4 << 20
+
 // listenUDP opens a socket. A socket with a wildcard address also receives the destination
 // address of each packet.
 func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) (*net.UDPConn, error) {
@@ -39,6 +47,9 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) 
 // messages with the destination address of each packet.
 func setOptions(fd int, network string, wildcard bool) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // best effort
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBufferUDP); err != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBufferUDP) // best effort
+	}
 	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies: attackers
 	// can replace single fragments (RFC 9715 section 3.1). A dual-stack socket needs the option
 	// of both families. A socket for IPv6 alone may reject the option of IPv4, so that this

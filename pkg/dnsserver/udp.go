@@ -91,7 +91,7 @@ type reader struct {
 }
 
 func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
-	b, err := newBatch(conn)
+	b, err := newBatch(conn, s.metrics.sendWaits)
 	return &reader{server: s, conn: conn, batch: b, query: new(query)}, err
 }
 
