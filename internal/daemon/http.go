@@ -21,8 +21,8 @@ import (
 
 // HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its status page at /.
 type HTTP struct {
-	Metrics prometheus.Gatherer
-	Log     *slog.Logger // of the server, from [NewLogger] or a [LogWriter]
+	Metrics *prometheus.Registry // it gets the metrics of the connections, too
+	Log     *slog.Logger         // of the server, from [NewLogger] or a [LogWriter]
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
 	// error, and with ?verbose.
@@ -34,6 +34,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second
 	replyTimeout   = 30 * time.Second // from the end of the header
+	pageTimeout    = 20 * time.Second // to build a page, and for those of other clients before it
 	idleTimeout    = 2 * time.Minute  // longer than the usual intervals of Prometheus, up to a minute
 	maxHeaderBytes = 16 << 10
 )
@@ -50,25 +51,46 @@ func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves until ctx ends, with a bounded number of connections. It closes l.
+// Serve serves until ctx ends, with a bounded number of connections. It closes l. Serve or KeepServing
+// must be called once.
 func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
+	return h.serve(ctx, l, newHTTPMetrics(h.Metrics))
+}
+
+func (h HTTP) serve(ctx context.Context, l net.Listener, metrics httpMetrics) error {
+	building := make(chan struct{}, 1)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", buildOne(building, promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
-	mux.Handle("GET /{$}", &statuspage.Page{
+	mux.Handle("GET /{$}", buildOne(building, &statuspage.Page{
 		Metrics: h.Metrics, Ready: h.Ready, Problems: statuspage.ProblemsOf(h.Log), Started: time.Now(),
-	})
+	}))
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(&limitedListener{Listener: l}); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(&limitedListener{Listener: l, metrics: metrics}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics and health: %w", err)
 	}
 	return nil
+}
+
+// buildOne returns a handler of pages with metrics. Only the goroutine that has put an element into
+// building, whose capacity is one, builds a page. A page takes some milliseconds: many clients at once
+// would take all processors from the work of the server. TimeoutHandler keeps the page in memory, so
+// that a client that does not read it delays no other one.
+func buildOne(building chan struct{}, page http.Handler) http.Handler {
+	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case building <- struct{}{}:
+			defer func() { <-building }()
+			page.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}), pageTimeout, "too many pages are requested at the same time")
 }
 
 func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
@@ -93,11 +115,11 @@ const httpRetry = 10 * time.Second
 // KeepServing is Serve for servers that must not stop if metrics and health cannot be served.
 // It retries after an error, and logs each error once while it repeats.
 func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
-	logged := ""
+	logged, metrics := "", newHTTPMetrics(h.Metrics)
 	for ctx.Err() == nil {
 		l, err := listen(ctx)
 		if err == nil {
-			err = h.Serve(ctx, l)
+			err = h.serve(ctx, l, metrics)
 		}
 		if err == nil || ctx.Err() != nil {
 			return nil

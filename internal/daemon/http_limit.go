@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits of the connections for metrics and health: of all clients together, and of one client, which
@@ -23,9 +25,32 @@ const (
 // one of this client. At the limit of all it replaces the oldest one of the client that has the most.
 type limitedListener struct {
 	net.Listener
+	metrics httpMetrics
 
 	mu   sync.Mutex
 	open []*limitedConn // the oldest first
+}
+
+// httpMetrics are the metrics of the connections.
+type httpMetrics struct {
+	connections             prometheus.Gauge
+	closedClient, closedAll prometheus.Counter // by the limit that was reached
+}
+
+// newHTTPMetrics returns the metrics, registered with r.
+func newHTTPMetrics(r prometheus.Registerer) httpMetrics {
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_http_closed_total",
+		Help: "Connections for metrics and health that were closed for a new one, by limit: client (of one client) or all.",
+	}, []string{"limit"})
+	m := httpMetrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_http_connections", Help: "Open connections for metrics and health.",
+		}),
+		closedClient: closed.WithLabelValues("client"), closedAll: closed.WithLabelValues("all"),
+	}
+	r.MustRegister(m.connections, closed)
+	return m
 }
 
 // limitedConn is a connection of a limitedListener.
@@ -64,8 +89,10 @@ func (l *limitedListener) add(c *limitedConn) (replaced *limitedConn) {
 	replace := -1
 	switch {
 	case counts[c.client] >= maxHTTPClientConnections:
+		l.metrics.closedClient.Inc()
 		replace = slices.IndexFunc(l.open, func(o *limitedConn) bool { return o.client == c.client })
 	case len(l.open) >= maxHTTPConnections:
+		l.metrics.closedAll.Inc()
 		replace = slices.IndexFunc(l.open, func(o *limitedConn) bool { return counts[o.client] == most })
 	}
 	if replace >= 0 {
@@ -73,6 +100,7 @@ func (l *limitedListener) add(c *limitedConn) (replaced *limitedConn) {
 		l.open = slices.Delete(l.open, replace, replace+1)
 	}
 	l.open = append(l.open, c)
+	l.metrics.connections.Set(float64(len(l.open)))
 	return replaced
 }
 
@@ -81,6 +109,7 @@ func (c *limitedConn) Close() error {
 	l := c.listener
 	l.mu.Lock()
 	l.open = slices.DeleteFunc(l.open, func(o *limitedConn) bool { return o == c })
+	l.metrics.connections.Set(float64(len(l.open)))
 	l.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -7,16 +7,20 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // pipeListener accepts connections in memory.
@@ -76,7 +80,19 @@ func isOpen(c net.Conn) bool {
 func TestLimitedListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes := newPipeListener()
-		l := &limitedListener{Listener: pipes}
+		l := &limitedListener{Listener: pipes, metrics: newHTTPMetrics(prometheus.NewRegistry())}
+		expectCounts := func(open, closedClient, closedAll float64) {
+			t.Helper()
+			for name, metric := range map[string]prometheus.Collector{
+				fmt.Sprintf("%v open", open):                                    l.metrics.connections,
+				fmt.Sprintf("%v closed at the limit of a client", closedClient): l.metrics.closedClient,
+				fmt.Sprintf("%v closed at the limit of all", closedAll):         l.metrics.closedAll,
+			} {
+				if got := fmt.Sprint(testutil.ToFloat64(metric)); got != strings.Fields(name)[0] {
+					t.Errorf("the metric says %s, want %s", got, name)
+				}
+			}
+		}
 		var accepted []net.Conn
 		open := func(client int) net.Conn {
 			t.Helper()
@@ -97,25 +113,30 @@ func TestLimitedListener(t *testing.T) {
 		if !isOpen(greedy[0]) {
 			t.Fatal("closed at the limit")
 		}
+		expectCounts(1+maxHTTPClientConnections, 0, 0)
 		greedy = append(greedy, open(2))
 		if isOpen(greedy[0]) || !isOpen(greedy[1]) || !isOpen(modest) {
 			t.Errorf("above the limit of a client: open are %t, %t and %t of another one, want the second and that",
 				isOpen(greedy[0]), isOpen(greedy[1]), isOpen(modest))
 		}
+		expectCounts(1+maxHTTPClientConnections, 1, 0)
 		for client := 100; len(l.open) < maxHTTPConnections; client++ {
 			open(client)
 		}
 		if !isOpen(greedy[1]) {
 			t.Fatal("closed at the limit of all")
 		}
+		expectCounts(maxHTTPConnections, 1, 0)
 		last := open(3)
 		if isOpen(greedy[1]) || !isOpen(greedy[2]) || !isOpen(modest) || !isOpen(last) {
 			t.Errorf("above the limit of all: open are %t, %t and %t, %t of others, want all but the first",
 				isOpen(greedy[1]), isOpen(greedy[2]), isOpen(modest), isOpen(last))
 		}
+		expectCounts(maxHTTPConnections, 1, 1)
 		for _, c := range accepted {
 			c.Close()
 		}
+		expectCounts(0, 1, 1)
 		if len(l.open) != 0 {
 			t.Errorf("%d connections are counted after all are closed", len(l.open))
 		}
@@ -166,4 +187,66 @@ func TestHTTP_Timeouts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// collector is a collector that takes a second, and records how many calls it has at the same time.
+type collector struct {
+	prometheus.Gauge
+	mu            sync.Mutex
+	running, most int
+}
+
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	c.add(1)
+	time.Sleep(time.Second)
+	c.add(-1)
+	c.Gauge.Collect(to)
+}
+
+func (c *collector) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running += n
+	c.most = max(c.most, c.running)
+}
+
+// TestHTTP_OnePage: pages are built one after the other. A client that does not read its page keeps no
+// other one waiting.
+func TestHTTP_OnePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes, slow := newPipeListener(), &collector{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slow"})}
+		h := HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Ready: func() ([]string, error) { return nil, nil }}
+		h.Metrics.MustRegister(slow)
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { ended <- h.Serve(ctx, pipes) }()
+		begin := time.Now()
+		var clients []net.Conn
+		for i, path := range []string{"/metrics", "/", "/metrics", "/"} {
+			c := pipes.connect(i, func() {})
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+			synctest.Wait() // it is the next one to be built
+			clients = append(clients, c)
+		}
+		for i, c := range clients[1:] { // the first one does not read
+			reply, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || reply.StatusCode != http.StatusOK {
+				t.Fatalf("got %v, %v", reply, err)
+			}
+			if took, want := time.Since(begin), time.Duration(i+2)*time.Second; took != want {
+				t.Errorf("page %d is complete after %v, want %v", i+2, took, want)
+			}
+		}
+		if slow.most != 1 {
+			t.Errorf("%d pages were built at the same time, want 1", slow.most)
+		}
+		for _, c := range clients {
+			c.Close()
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -64,10 +64,12 @@ func TestHTTP_KeepServingEnds(t *testing.T) {
 		stop()
 		return nil, errors.New("in use")
 	}
-	if err := (daemon.HTTP{Log: slog.New(slog.DiscardHandler)}).KeepServing(ctx, listen); err != nil || opened != 1 {
+	h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	if err := h.KeepServing(ctx, listen); err != nil || opened != 1 {
 		t.Errorf("opened %d times, want 1; %v", opened, err)
 	}
-	if err := (daemon.HTTP{Log: slog.New(slog.DiscardHandler)}).KeepServing(ctx, listen); err != nil || opened != 1 {
+	h.Metrics = prometheus.NewRegistry()
+	if err := h.KeepServing(ctx, listen); err != nil || opened != 1 {
 		t.Errorf("opened %d times after the end, want 1; %v", opened, err)
 	}
 }

@@ -30,7 +30,7 @@ var sections = []section{
 	{"Pods", []string{"sandbox_", "agent_", "nri_", "cri_", "runtime_", "draining_", "handovers_"}},
 	{"Admission", []string{"admission_", "webhook_"}},
 	{"Queries", []string{"dns_queries_", "dns_query_", "dns_refusals_", "dns_dropped_", "dns_panics_"}},
-	{"Limits", []string{"dns_slots_", "dns_tcp_", "dns_udp_"}},
+	{"Limits", []string{"dns_slots_", "dns_tcp_", "dns_udp_", "http_"}},
 	{"Names of the cluster", []string{"dns_objects", "dns_zone_", "dns_api_", "dns_programming_", "dns_snapshot_"}},
 	{"Cache", []string{"dns_cache_"}},
 	{"Upstream servers", []string{"dns_upstream_", "nodecache_"}},
