@@ -235,6 +235,29 @@ type DNSLimits struct {
 	// MaxClientConnections is the number of TCP connections of one address that may be open,
 	// at most 65535. 0: 128.
 	MaxClientConnections int `json:"maxClientConnections,omitempty"`
+
+	// MaxTCPQueries is the number of queries over TCP that may wait for their reply, 100 to
+	// 65535. One client gets 38 % of them at most. 0: 2048.
+	MaxTCPQueries int `json:"maxTCPQueries,omitempty"`
+
+	// MaxConnectionQueries is the number of these queries of one connection, at most 65535. The
+	// next one is read after a reply. A node cache with "tcp://" servers sends 64. 0: 64.
+	MaxConnectionQueries int `json:"maxConnectionQueries,omitempty"`
+
+	// MaxReplyMiB is the memory for replies over TCP that wait until their clients read them, in
+	// mebibytes, at most 1024. 0: 16.
+	MaxReplyMiB int `json:"maxReplyMiB,omitempty"`
+
+	// MaxClientReplyMiB is the part of MaxReplyMiB that one address may use, in mebibytes, at
+	// most 1024. 0: 1.
+	MaxClientReplyMiB int `json:"maxClientReplyMiB,omitempty"`
+
+	// MaxCacheEntries is the number of answers of other servers in the cache, 100 to 1000000.
+	// 0: 20000.
+	MaxCacheEntries int `json:"maxCacheEntries,omitempty"`
+
+	// MaxCacheMiB is the memory of these answers in mebibytes, at most 1024. 0: 16.
+	MaxCacheMiB int `json:"maxCacheMiB,omitempty"`
 }
 
 // DNSLocalNames selects names outside the cluster that a cluster DNS server answers itself.
@@ -364,6 +387,29 @@ type NodeCacheLimits struct {
 	// MaxClientConnections is the number of TCP connections of one address that may be open,
 	// at most 65535. 0: 128.
 	MaxClientConnections int `json:"maxClientConnections,omitempty"`
+
+	// MaxTCPQueries is the number of queries over TCP that may wait for their reply, 100 to
+	// 65535. One client gets 38 % of them at most. 0: 2048.
+	MaxTCPQueries int `json:"maxTCPQueries,omitempty"`
+
+	// MaxConnectionQueries is the number of these queries of one connection, at most 65535. The
+	// next one is read after a reply. 0: 64.
+	MaxConnectionQueries int `json:"maxConnectionQueries,omitempty"`
+
+	// MaxReplyMiB is the memory for replies over TCP that wait until their clients read them, in
+	// mebibytes, at most 1024. 0: 16.
+	MaxReplyMiB int `json:"maxReplyMiB,omitempty"`
+
+	// MaxClientReplyMiB is the part of MaxReplyMiB that one address may use, in mebibytes, at
+	// most 1024. 0: 1.
+	MaxClientReplyMiB int `json:"maxClientReplyMiB,omitempty"`
+
+	// MaxCacheEntries is the number of answers of other servers in the cache, 100 to 1000000.
+	// 0: 20000.
+	MaxCacheEntries int `json:"maxCacheEntries,omitempty"`
+
+	// MaxCacheMiB is the memory of these answers in mebibytes, at most 1024. 0: 16.
+	MaxCacheMiB int `json:"maxCacheMiB,omitempty"`
 }
 
 // NodeCacheLocalNames selects names that a node cache answers itself.

@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -42,8 +43,10 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 		Limits: dnsserver.Limits{
 			MaxConcurrent: c.Limits.MaxConcurrent, ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
 			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
+			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
+			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
 		},
-	}, registry, s.Log)
+	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, registry, s.Log)
 	if err != nil {
 		return err
 	}

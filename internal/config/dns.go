@@ -215,6 +215,12 @@ var dnsFields = []Field[DNS]{
 	limitField(limitSearchBurst, func(c *DNS) *int { return &c.Limits.SearchBurst }, nil),
 	limitField(limitConnections, func(c *DNS) *int { return &c.Limits.MaxConnections }, nil),
 	limitField(limitClient, func(c *DNS) *int { return &c.Limits.MaxClientConnections }, nil),
+	limitField(limitTCP, func(c *DNS) *int { return &c.Limits.MaxTCPQueries }, nil),
+	limitField(limitStream, func(c *DNS) *int { return &c.Limits.MaxConnectionQueries }, nil),
+	limitField(limitReplies, func(c *DNS) *int { return &c.Limits.MaxReplyMiB }, nil),
+	limitField(limitUnread, func(c *DNS) *int { return &c.Limits.MaxClientReplyMiB }, nil),
+	limitField(limitEntries, func(c *DNS) *int { return &c.Limits.MaxCacheEntries }, nil),
+	limitField(limitCache, func(c *DNS) *int { return &c.Limits.MaxCacheMiB }, nil),
 	{
 		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *DNS) any { return &c.Lameduck },
 		Usage: "`TIME` for which queries are answered after SIGTERM",

@@ -8,14 +8,25 @@ import (
 	"fmt"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
 // maxConnections is the most TCP connections that a server may have open. Each takes 10 kB and
 // a file descriptor.
 const maxConnections = 65535
 
+// mebibyte is the unit of the limits of memory.
+const mebibyte = 1 << 20
+
 // maxRate is the highest limit of queries per second: more than a server answers.
 const maxRate = 1_000_000
+
+// The smallest and the largest cache. An eviction may visit all entries.
+const (
+	minCacheEntries = 100
+	maxCacheEntries = 1_000_000
+	maxCacheMiB     = 1024
+)
 
 // A limit describes a number in the section "limits".
 type limit struct {
@@ -34,6 +45,12 @@ var (
 	limitSearchBurst = limit{"searchBurst", dnsserver.DefaultSearchBurst, dnsserver.MinSearchBurst, maxRate}
 	limitConnections = limit{"maxConnections", dnsserver.DefaultMaxConnections, 1, maxConnections}
 	limitClient      = limit{"maxClientConnections", dnsserver.DefaultMaxClientConnections, 1, maxConnections}
+	limitTCP         = limit{"maxTCPQueries", dnsserver.DefaultMaxTCPQueries, dnsserver.MinConcurrent, dnsserver.MaxConcurrent}
+	limitStream      = limit{"maxConnectionQueries", dnsserver.DefaultMaxConnectionQueries, 1, dnsserver.MaxConcurrent}
+	limitReplies     = limit{"maxReplyMiB", dnsserver.DefaultMaxReplyOctets / mebibyte, 1, dnsserver.MaxReplyOctets / mebibyte}
+	limitUnread      = limit{"maxClientReplyMiB", dnsserver.DefaultMaxClientReplyOctets / mebibyte, 1, dnsserver.MaxReplyOctets / mebibyte}
+	limitEntries     = limit{"maxCacheEntries", cache.DefaultMaxEntries, minCacheEntries, maxCacheEntries}
+	limitCache       = limit{"maxCacheMiB", cache.DefaultMaxBytes / mebibyte, 1, maxCacheMiB}
 )
 
 // limitField returns the row of a limit. check checks it with other fields; nil: it needs no

@@ -151,6 +151,12 @@ var nodeCacheFields = []Field[NodeCache]{
 	limitField(limitSearchBurst, func(c *NodeCache) *int { return &c.Limits.SearchBurst }, nil),
 	limitField(limitConnections, func(c *NodeCache) *int { return &c.Limits.MaxConnections }, nil),
 	limitField(limitClient, func(c *NodeCache) *int { return &c.Limits.MaxClientConnections }, nil),
+	limitField(limitTCP, func(c *NodeCache) *int { return &c.Limits.MaxTCPQueries }, nil),
+	limitField(limitStream, func(c *NodeCache) *int { return &c.Limits.MaxConnectionQueries }, nil),
+	limitField(limitReplies, func(c *NodeCache) *int { return &c.Limits.MaxReplyMiB }, nil),
+	limitField(limitUnread, func(c *NodeCache) *int { return &c.Limits.MaxClientReplyMiB }, nil),
+	limitField(limitEntries, func(c *NodeCache) *int { return &c.Limits.MaxCacheEntries }, nil),
+	limitField(limitCache, func(c *NodeCache) *int { return &c.Limits.MaxCacheMiB }, nil),
 	logFormatField(func(c *NodeCache) *string { return &c.LogFormat }),
 }
 

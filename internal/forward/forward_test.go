@@ -89,7 +89,7 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 // TestServer_ReplacedForwarder has the host's file change while its forwarder is replaced:
 // the cached replies are dropped for a change of the present forwarder only.
 func TestServer_ReplacedForwarder(t *testing.T) {
-	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")},
+	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, cache.Config{},
 		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -120,5 +120,24 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 		if got := server.cache.Stats().Entries; got != tt.want {
 			t.Errorf("after a change of %s the cache has %d replies, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestNew_CacheSize: the cache has the size of the configuration.
+func TestNew_CacheSize(t *testing.T) {
+	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, cache.Config{MaxEntries: 1},
+		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	generation := server.cache.Clear()
+	for _, name := range []string{"a.example.", "b.example."} {
+		query := new(dns.Msg).SetQuestion(name, dns.TypeA)
+		question, _ := cache.NewQuestion(query, nil)
+		server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(),
+			cache.PutOptions{Generation: generation})
+	}
+	if got := server.cache.Stats(); got.Entries != 1 || got.Evictions != 1 {
+		t.Errorf("got %+v, want one reply and one that is evicted", got)
 	}
 }

@@ -38,9 +38,10 @@ type Server struct {
 	forwarder *forwarder // for applied
 }
 
-// New returns a server with this configuration. It forwards nothing before Apply is called.
-func New(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (*Server, error) {
-	replies, err := cache.New(cache.Config{})
+// New returns a server with this configuration and a cache of this size. It forwards nothing before
+// Apply is called.
+func New(c dnsserver.Config, size cache.Config, register prometheus.Registerer, log *slog.Logger) (*Server, error) {
+	replies, err := cache.New(size)
 	if err != nil {
 		return nil, err
 	}

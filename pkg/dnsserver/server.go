@@ -53,7 +53,7 @@ type Config struct {
 	// DefaultMaxClientConnections.
 	MaxClientConnections int
 
-	// Limits bound the queries that wait for other servers. The zero value: the defaults.
+	// Limits bound what clients can use of the server. The zero value: the defaults.
 	Limits Limits
 
 	// DetectProbe reports whether this server has sent the question to an upstream server, as
@@ -142,7 +142,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
-		slots: newSlots(cfg.Limits), streamLimits: newStreamLimits(cfg.Register), nodeCache: nodeCache,
+		slots: newSlots(cfg.Limits), streamLimits: newStreamLimits(cfg.Limits, cfg.Register), nodeCache: nodeCache,
 		local:        newLocalZones(cfg.LocalNames),
 		subqueryRate: newSubqueryRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
 	}

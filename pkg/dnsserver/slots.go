@@ -57,8 +57,8 @@ const (
 	MaxShares = 90
 )
 
-// Limits bound the queries that wait for other servers. A query above a limit gets SERVFAIL at
-// once. Zero values select the defaults.
+// Limits bound the queries that wait for other servers, and the queries over TCP. Zero values select
+// the defaults. A query to other servers above a limit gets SERVFAIL at once.
 type Limits struct {
 	// MaxConcurrent is the number of queries of all kinds that may wait at a time, from
 	// MinConcurrent to the constant MaxConcurrent.
@@ -74,6 +74,19 @@ type Limits struct {
 	// of one client may cause. SearchBurst is the number that they may cause at once, at
 	// least MinSearchBurst.
 	SearchRate, SearchBurst int
+
+	// MaxTCPQueries is the number of queries over TCP of all clients that may be in flight:
+	// they wait for their answer, or for their client to read it. From MinConcurrent to the
+	// constant MaxConcurrent. MaxConnectionQueries is the number of those of one connection.
+	// Above a limit the next query of the connection is not read. If a client has its share of
+	// MaxTCPQueries for 5 s, its connection is closed.
+	MaxTCPQueries, MaxConnectionQueries int
+
+	// MaxReplyOctets is the number of octets of the replies over TCP that may wait for their
+	// clients to read them, and MaxClientReplyOctets the number of those of one client. From
+	// MinReplyOctets to the constant MaxReplyOctets. A connection with a reply that has no room
+	// for 5 s is closed.
+	MaxReplyOctets, MaxClientReplyOctets int
 }
 
 // setDefaults validates l and replaces zero values.
@@ -96,8 +109,31 @@ func (l *Limits) setDefaults(nodeCache bool) error {
 		return fmt.Errorf("ClusterShare %d, ReverseShare %d, SearchShare %d: want percentages from 1, with a sum of at most %d",
 			l.ClusterShare, l.ReverseShare, l.SearchShare, MaxShares)
 	}
+	if err := l.setStreamDefaults(); err != nil {
+		return err
+	}
 	if l.SearchRate < 1 || l.SearchBurst < MinSearchBurst {
 		return fmt.Errorf("SearchRate %d, SearchBurst %d: want at least 1 and %d", l.SearchRate, l.SearchBurst, MinSearchBurst)
+	}
+	return nil
+}
+
+// setStreamDefaults validates the limits for TCP and replaces zero values.
+func (l *Limits) setStreamDefaults() error {
+	for _, v := range []struct {
+		field                     string
+		value                     *int
+		defaultValue, least, most int
+	}{
+		{"MaxTCPQueries", &l.MaxTCPQueries, DefaultMaxTCPQueries, MinConcurrent, MaxConcurrent},
+		{"MaxConnectionQueries", &l.MaxConnectionQueries, DefaultMaxConnectionQueries, 1, MaxConcurrent},
+		{"MaxReplyOctets", &l.MaxReplyOctets, DefaultMaxReplyOctets, MinReplyOctets, MaxReplyOctets},
+		{"MaxClientReplyOctets", &l.MaxClientReplyOctets, DefaultMaxClientReplyOctets, MinReplyOctets, MaxReplyOctets},
+	} {
+		*v.value = cmp.Or(*v.value, v.defaultValue)
+		if *v.value < v.least || *v.value > v.most {
+			return fmt.Errorf("%s %d: want %d to %d", v.field, *v.value, v.least, v.most)
+		}
 	}
 	return nil
 }

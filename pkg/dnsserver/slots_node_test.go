@@ -112,7 +112,9 @@ func TestNodeCache_SlowNamesOverTCP(t *testing.T) {
 	for i := range 10 {
 		slow.send(t, s.Server, clientAddr(i), 10, fmt.Sprint("n", i, "-"), "in-addr.arpa.", dns.TypePTR)
 	}
-	poll.Until(t, "slow queries at the cluster DNS", func() bool { return cluster.streamLimits.queries.inUse() >= streamQueries })
+	poll.Until(t, "slow queries at the cluster DNS", func() bool {
+		return cluster.streamLimits.queries.inUse() >= DefaultMaxConnectionQueries
+	})
 	web := <-sendQuery(t, s.Server, otherPod, parseQuery("web.shop.svc.cluster.local. A", true))
 	if got := addresses(web); got != "10.96.0.7" {
 		t.Errorf("a name of the cluster: got %s, want 10.96.0.7", got)

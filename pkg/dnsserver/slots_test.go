@@ -421,6 +421,18 @@ func TestNew_Limits(t *testing.T) {
 		{Limits{ReverseShare: -1}, ""},
 		{Limits{SearchShare: -1}, ""},
 		{Limits{ClusterShare: -1}, ""},
+		{Limits{MaxTCPQueries: MinConcurrent, MaxConnectionQueries: 1}, "[819 512 204 512]"},
+		{Limits{MaxTCPQueries: MaxConcurrent, MaxConnectionQueries: MaxConcurrent}, "[819 512 204 512]"},
+		{Limits{MaxTCPQueries: MinConcurrent - 1}, ""},
+		{Limits{MaxTCPQueries: MaxConcurrent + 1}, ""},
+		{Limits{MaxConnectionQueries: -1}, ""},
+		{Limits{MaxConnectionQueries: MaxConcurrent + 1}, ""},
+		{Limits{MaxReplyOctets: MinReplyOctets, MaxClientReplyOctets: MinReplyOctets}, "[819 512 204 512]"},
+		{Limits{MaxReplyOctets: MaxReplyOctets, MaxClientReplyOctets: MaxReplyOctets}, "[819 512 204 512]"},
+		{Limits{MaxReplyOctets: MinReplyOctets - 1}, ""},
+		{Limits{MaxReplyOctets: MaxReplyOctets + 1}, ""},
+		{Limits{MaxClientReplyOctets: MinReplyOctets - 1}, ""},
+		{Limits{MaxClientReplyOctets: MaxReplyOctets + 1}, ""},
 	} {
 		got := ""
 		if err := tt.limits.setDefaults(true); err == nil {

@@ -17,10 +17,6 @@ import (
 
 // Limits of a TCP connection (RFC 7766 section 6.2).
 const (
-	// streamQueries is the largest number of queries of one connection that wait for their
-	// reply.
-	streamQueries = 64
-
 	// streamIdle is how long a connection may be idle between two queries.
 	streamIdle = 10 * time.Second
 
@@ -106,7 +102,7 @@ type stream struct {
 func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	st := &stream{
 		server: s, conn: c, client: remoteAddr(c),
-		queries: make(semaphore, streamQueries), writing: make(semaphore, 1),
+		queries: make(semaphore, s.streamLimits.connectionQueries), writing: make(semaphore, 1),
 	}
 	var pending sync.WaitGroup
 	defer pending.Wait()
@@ -166,7 +162,7 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 }
 
 // admit waits until the connection may have another query: until no reply waits for its socket,
-// the connection has less than streamQueries queries, and the client has less than its share of
+// the connection has less than Limits.MaxConnectionQueries queries, and the client has less than its share of
 // the budget. If the client has its share for longer than streamMessage, admit closes the
 // connection and returns false.
 func (st *stream) admit(ctx context.Context) (grant, bool) {

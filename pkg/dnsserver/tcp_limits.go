@@ -11,19 +11,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of all TCP connections together.
+// Defaults of Limits for TCP.
 const (
-	// maxStreamQueries is the largest number of queries over TCP that wait for their answer,
-	// or for their client to read it. A budget gives one client at most 38 % of them.
-	maxStreamQueries = 2048
+	// DefaultMaxTCPQueries is the default of Limits.MaxTCPQueries. A budget gives one client at
+	// most 38 % of them.
+	DefaultMaxTCPQueries = 2048
 
-	// maxReplyOctets bounds the packed replies that wait for their clients to read them, and
-	// maxClientReplyOctets those of one client, in octets. Without these bounds 100
-	// connections that do not read 62 kB replies take 200 MB. The bounds are not
-	// configurable: 256 of the longest replies fit into maxReplyOctets, and a client that
-	// reads needs one at a time for each of its connections.
-	maxReplyOctets       = 16 << 20
-	maxClientReplyOctets = 1 << 20
+	// DefaultMaxConnectionQueries is the default of Limits.MaxConnectionQueries, and as large
+	// as the number of queries that a node cache sends over one connection.
+	DefaultMaxConnectionQueries = 64
+
+	// DefaultMaxReplyOctets and DefaultMaxClientReplyOctets are the defaults of
+	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds 100 connections
+	// that do not read 62 kB replies take 200 MB. 256 of the longest replies fit into
+	// DefaultMaxReplyOctets, and a client that reads needs one at a time for each of its
+	// connections.
+	DefaultMaxReplyOctets       = 16 << 20
+	DefaultMaxClientReplyOctets = 1 << 20
+)
+
+// Bounds of Limits for TCP.
+const (
+	// MinReplyOctets is the smallest Limits.MaxReplyOctets and MaxClientReplyOctets: the longest
+	// reply fits.
+	MinReplyOctets = 1 << 20
+
+	// MaxReplyOctets is the largest Limits.MaxReplyOctets and MaxClientReplyOctets.
+	MaxReplyOctets = 1 << 30
 )
 
 // maxHeldAnswer is the longest reply whose answer stream.send holds while the socket of the
@@ -53,7 +67,10 @@ func (s semaphore) tryAcquire() bool {
 type streamLimits struct {
 	queries *budget // that were read and whose reply is not written
 	octets  *budget // of packed replies
-	closed  [numCloseReasons]prometheus.Counter
+
+	connectionQueries int // the largest number of queries of a connection
+
+	closed [numCloseReasons]prometheus.Counter
 
 	connections  prometheus.Gauge
 	acceptErrors prometheus.Counter
@@ -75,10 +92,14 @@ func (r closeReason) String() string {
 	return [...]string{"connections", "queries", "octets", "slow"}[r]
 }
 
-// newStreamLimits returns the budgets. Their metrics are registered with r unless that is nil.
-func newStreamLimits(r prometheus.Registerer) streamLimits {
-	l := streamLimits{queries: newBudget(maxStreamQueries), octets: newBudget(maxReplyOctets)}
-	l.octets.clientLimit = maxClientReplyOctets
+// newStreamLimits returns the budgets for valid limits. Their metrics are registered with r unless
+// that is nil.
+func newStreamLimits(limits Limits, r prometheus.Registerer) streamLimits {
+	l := streamLimits{
+		queries: newBudget(limits.MaxTCPQueries), octets: newBudget(limits.MaxReplyOctets),
+		connectionQueries: limits.MaxConnectionQueries,
+	}
+	l.octets.clientLimit = int64(limits.MaxClientReplyOctets)
 	l.connections = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dnsconfigurer_dns_tcp_connections", Help: "Open TCP connections of clients.",
 	})

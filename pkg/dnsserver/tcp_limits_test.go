@@ -53,7 +53,7 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 			}
 			var conns connections
 			defer func() { conns.close() }()
-			queries := bytes.Repeat(frame(mustPack(t, large)), streamQueries)
+			queries := bytes.Repeat(frame(mustPack(t, large)), DefaultMaxConnectionQueries)
 			for i := range 100 {
 				c := s.dialFrom(t, netip.AddrFrom4([4]byte{127, 0, 2, byte(1 + i%clients)}))
 				c.(*net.TCPConn).SetReadBuffer(4096)
@@ -66,12 +66,12 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 				octets.mu.Lock()
 				defer octets.mu.Unlock()
 				highest = max(highest, int(octets.used))
-				if octets.used > maxReplyOctets {
-					t.Errorf("%d octets wait, want at most %d", octets.used, maxReplyOctets)
+				if octets.used > DefaultMaxReplyOctets {
+					t.Errorf("%d octets wait, want at most %d", octets.used, DefaultMaxReplyOctets)
 				}
 				for client, n := range octets.clients {
-					if n > maxClientReplyOctets {
-						t.Errorf("%d octets of %v wait, want at most %d", n, client, maxClientReplyOctets)
+					if n > DefaultMaxClientReplyOctets {
+						t.Errorf("%d octets of %v wait, want at most %d", n, client, DefaultMaxClientReplyOctets)
 					}
 				}
 			}
@@ -121,7 +121,7 @@ func TestServeStream_Pipelining(t *testing.T) {
 				c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
 				defer c.Close()
 				var queries []byte
-				for i := range streamQueries {
+				for i := range DefaultMaxConnectionQueries {
 					name := fmt.Sprintf("%s%d.example.", prefix, i)
 					if i == 0 && round == "upstream" {
 						name = prefix + "slow.example."
@@ -132,14 +132,14 @@ func TestServeStream_Pipelining(t *testing.T) {
 				}
 				c.Write(queries)
 				seen := map[uint16]bool{}
-				for i := range streamQueries {
+				for i := range DefaultMaxConnectionQueries {
 					c.SetReadDeadline(time.Now().Add(time.Minute))
 					m, err := readReply(c)
 					if err != nil || m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 || seen[m.Id] {
 						t.Fatalf("%s, reply %d: got %v, %v", round, i+1, m, err)
 					}
 					seen[m.Id] = true
-					if i == streamQueries-2 && round == "upstream" {
+					if i == DefaultMaxConnectionQueries-2 && round == "upstream" {
 						if seen[0] {
 							t.Error("the slow query was answered before the others")
 						}
@@ -147,8 +147,8 @@ func TestServeStream_Pipelining(t *testing.T) {
 					}
 				}
 			}
-			if n := arrived.Load(); n > 2*streamQueries {
-				t.Errorf("%d queries to upstream servers for %d names", n, streamQueries+1)
+			if n := arrived.Load(); n > 2*DefaultMaxConnectionQueries {
+				t.Errorf("%d queries to upstream servers for %d names", n, DefaultMaxConnectionQueries+1)
 			}
 		})
 	}
@@ -177,7 +177,7 @@ func TestServeStream_Backpressure(t *testing.T) {
 		})
 		written := atomic.Int32{}
 		serving.Go(func() {
-			for i := range streamQueries {
+			for i := range DefaultMaxConnectionQueries {
 				if _, err := client.Write(frame(mustPack(t, parseQuery(fmt.Sprintf("n%d.example. A", i), false)))); err != nil {
 					return
 				}
@@ -251,6 +251,68 @@ func TestServeStream_NoRoom(t *testing.T) {
 	}
 }
 
+// TestServeStream_QueriesLimited: a connection has MaxConnectionQueries in flight at most, and a client
+// its share of MaxTCPQueries. The rest is answered after them.
+func TestServeStream_QueriesLimited(t *testing.T) {
+	const queries = 100
+	for _, tt := range []struct {
+		limits Limits
+		want   int // in flight
+	}{
+		{Limits{}, DefaultMaxConnectionQueries},
+		{Limits{MaxConnectionQueries: 2}, 2},
+		{Limits{MaxConnectionQueries: queries}, queries},
+		{Limits{MaxConnectionQueries: queries, MaxTCPQueries: MinConcurrent}, clientShare(MinConcurrent)},
+	} {
+		t.Run(fmt.Sprintf("%+v", tt.limits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				waiting := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+					<-release
+					return newReply(t, q, validAddr), nil
+				}
+				s := newTestServer(t, smallCluster, Config{Limits: tt.limits, Upstream: waiting})
+				server, client := net.Pipe()
+				var serving sync.WaitGroup
+				serving.Go(func() {
+					defer server.Close()
+					s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
+				})
+				serving.Go(func() {
+					for i := range queries {
+						if _, err := client.Write(frame(mustPack(t, parseQuery(fmt.Sprintf("n%d.example. A", i), false)))); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				synctest.Wait()
+				if n := s.slots[budgetPlain].inUse(); n != tt.want {
+					t.Errorf("%d queries are in flight, want %d", n, tt.want)
+				}
+				close(release)
+				for i := range queries {
+					if m, err := readReply(client); err != nil || m.Rcode != dns.RcodeSuccess {
+						t.Fatalf("reply %d: %v, %v", i+1, m, err)
+					}
+				}
+				client.Close()
+				serving.Wait()
+			})
+		})
+	}
+}
+
+// TestNewStreamLimits: the budget of replies has the limits of the configuration.
+func TestNewStreamLimits(t *testing.T) {
+	for _, want := range []Limits{{MaxReplyOctets: DefaultMaxReplyOctets, MaxClientReplyOctets: DefaultMaxClientReplyOctets},
+		{MaxReplyOctets: 2 * MinReplyOctets, MaxClientReplyOctets: MinReplyOctets}} {
+		octets := newServer(t, smallCluster, Config{Limits: want}).streamLimits.octets
+		if octets.limit != int64(want.MaxReplyOctets) || octets.clientLimit != int64(want.MaxClientReplyOctets) {
+			t.Errorf("got %d and %d of a client, want %+v", octets.limit, octets.clientLimit, want)
+		}
+	}
+}
+
 // TestServeStream_GreedyClient: one client with 40 connections of 64 slow queries each does not
 // stop the queries of another one over TCP.
 func TestServeStream_GreedyClient(t *testing.T) {
@@ -268,7 +330,7 @@ func TestServeStream_GreedyClient(t *testing.T) {
 		c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
 		conns = append(conns, c)
 		var queries []byte
-		for j := range streamQueries {
+		for j := range DefaultMaxConnectionQueries {
 			queries = append(queries, frame(mustPack(t, parseQuery(fmt.Sprintf("slow%d-%d.example. A", i, j), false)))...)
 		}
 		c.Write(queries)
