@@ -22,6 +22,8 @@ type Edit struct {
 	Created bool   `json:"created,omitempty"`
 	Before  string `json:"before,omitempty"`
 	After   string `json:"after"`
+
+	CreatedDirectory bool `json:"createdDirectory,omitempty"` // of Path
 }
 
 // hunk returns the lines that e replaces, those that it writes, and the number of lines before
@@ -121,8 +123,9 @@ func (e Edit) reverse(r Root) (*Edit, error) {
 	}
 }
 
-// undo reverses e. A file that e created, and that is empty now, is removed with its directory
-// if that is empty, too.
+// undo reverses e. A file that e created, and that is empty now, is removed, and so is its directory if
+// e created that and it is empty, too. A directory that existed stays: a kubelet does not start without
+// that of its flag --config-dir (mergeKubeletConfigurations in cmd/kubelet/app).
 func (e Edit) undo(r Root) error {
 	back, err := e.reverse(r)
 	if err != nil || back == nil {
@@ -138,6 +141,8 @@ func (e Edit) undo(r Root) error {
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(path)) // fails if it has other files
+	if e.CreatedDirectory {
+		_ = os.Remove(filepath.Dir(path)) // fails if it has other files
+	}
 	return nil
 }

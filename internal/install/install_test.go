@@ -318,6 +318,38 @@ func TestInstall_Systemctl(t *testing.T) {
 	}
 }
 
+// TestUninstall_Directory: the directory of --config-dir stays if it existed, because the kubelet does
+// not start without it, and is removed if install has created it.
+func TestUninstall_Directory(t *testing.T) {
+	for name, exists := range map[string]bool{"existed": true, "created": false} {
+		t.Run(name, func(t *testing.T) {
+			root := plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").write(t)
+			dir := filepath.Join(string(root), "etc/kubelet.d")
+			if exists {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			i := installer(root)
+			if err := i.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "90-dnsconfigurer.conf")); err != nil {
+				t.Error(err)
+			}
+			if _, err := i.Uninstall(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(dir); exists != (err == nil) {
+				t.Errorf("the directory: %v", err)
+			}
+			if _, err := os.Stat(filepath.Join(string(root), "etc/systemd/system/kubelet.service.d")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the directory of the unit's drop-ins, which install has created: %v", err)
+			}
+		})
+	}
+}
+
 // TestUninstall_Systemctl: if the units cannot be disabled, the kubelet stays configured without the
 // shim, and another call completes the removal.
 func TestUninstall_Systemctl(t *testing.T) {

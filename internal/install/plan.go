@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -64,7 +65,9 @@ func (k *Kubelet) withUnit(other Edit, unitText string) ([]Edit, error) {
 func (r Root) edit(path, text string) (Edit, error) {
 	old, err := r.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Edit{Path: path, Created: true, After: text}, nil
+		dir, err := r.Path(filepath.Dir(path))
+		_, statErr := os.Stat(dir)
+		return Edit{Path: path, Created: true, CreatedDirectory: errors.Is(statErr, fs.ErrNotExist), After: text}, err
 	}
 	return Edit{Path: path, Before: old, After: text}, err
 }
