@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
 
+	var unknown error
+	usage.CheckHelp(root, &unknown)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, unknown)
 	usageErr, isUsage := errors.AsType[usage.Error](err)
 	if isUsage {
 		err = usageErr
@@ -86,10 +90,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // rootCommand returns the command with its subcommands. args is the command line.
 func rootCommand(args []string) *cobra.Command {
+	printVersion := false
 	root := &cobra.Command{
 		Use:           "dnsconfigurer",
 		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
-		Version:       version(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -97,14 +101,18 @@ func rootCommand(args []string) *cobra.Command {
 			if len(args) > 0 {
 				return usage.UnknownCommand(cmd, args[0])
 			}
+			if printVersion {
+				return writeVersion(cmd.OutOrStdout(), "text")
+			}
 			return cmd.Help()
 		},
 	}
-	root.SetVersionTemplate(newVersion().String())
+	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for dnsconfigurer")
 	root.SetHelpCommand(usage.HelpCommand())
 	root.AddCommand(
 		renderCommand(), validateCommand(), lookupCommand(), doctorCommand(),
-		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(), statusCommand(),
+		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(),
+		statusCommand(),
 		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
 		dnsCommand(), nodeCacheCommand(),
 		webhookCommand(), policiesCommand(),
@@ -113,10 +121,14 @@ func rootCommand(args []string) *cobra.Command {
 	return root
 }
 
-// requireShell makes cobra's command completion require one of its subcommands, as others do.
+// requireShell makes cobra's command completion require one of its subcommands, and no more, as
+// others do.
 func requireShell(root *cobra.Command, args []string) {
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.Args, c.RunE = cobra.ArbitraryArgs, usage.RequireCommand
+		for _, shell := range c.Commands() {
+			shell.Args = usage.NoArguments
+		}
 	}
 }

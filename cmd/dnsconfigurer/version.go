@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -22,27 +23,28 @@ func versionCommand() *cobra.Command {
 		Short:   "Print the version of this binary",
 		Example: "  dnsconfigurer version -o json",
 		Args:    usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := usage.CheckFormat(format, "text", "json"); err != nil {
 				return err
 			}
-			if format == "json" {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(newVersion())
-			} else {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), newVersion())
-			}
-			if err != nil {
-				return fmt.Errorf("writing the result: %w", err)
-			}
-			return nil
+			return writeVersion(cmd.OutOrStdout(), format)
 		},
 	}
 	usage.FormatFlag(cmd, &format, "`FORMAT`: text or json", "text", "json")
 	return cmd
 }
 
-func newVersion() v1alpha1.VersionResult {
-	return v1alpha1.VersionResult{Version: version(), GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+func writeVersion(out io.Writer, format string) (err error) {
+	v := v1alpha1.VersionResult{Version: version(), GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if format == "json" {
+		err = json.NewEncoder(out).Encode(v)
+	} else {
+		_, err = fmt.Fprint(out, v)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
 }
 
 // version returns the version of the module, or "(devel)" and the revision if it was built without

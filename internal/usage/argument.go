@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArguments accepts no arguments.
-func NoArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Errorf("unexpected argument %q", args[0])
+// NoArguments accepts no arguments. An argument of a command with subcommands is an unknown command.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasAvailableSubCommands():
+		return UnknownCommand(cmd, args[0])
 	}
-	return nil
+	return Errorf("unexpected argument %q", args[0])
 }
 
 // OneArgument accepts one argument, which is called name in errors.

@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,8 +20,12 @@ func RequireCommand(cmd *cobra.Command, args []string) error {
 	return Errorf("command missing: want %s", joinOr(commandNames(cmd)))
 }
 
-// UnknownCommand returns the error about a subcommand that parent does not have.
+// UnknownCommand returns the error about a subcommand that parent does not have, or that comes
+// after --.
 func UnknownCommand(parent *cobra.Command, name string) error {
+	if slices.Contains(commandNames(parent), name) {
+		return Errorf("command %q after --: leave -- out", name)
+	}
 	return Errorf("unknown command %q%s", name, didYouMean(name, "", commandNames(parent)))
 }
 
@@ -50,6 +55,19 @@ func joinOr(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// CheckHelp makes --help report an unknown command below root in *unknown, for which cobra prints the
+// help of its parent.
+func CheckHelp(root *cobra.Command, unknown *error) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if names := cmd.Flags().Args(); len(names) > 0 && cmd.HasAvailableSubCommands() {
+			*unknown = UnknownCommand(cmd, names[0])
+			return
+		}
+		help(cmd, args)
+	})
 }
 
 // HelpCommand returns the command help. That of cobra prints the help of the program for a

@@ -4,8 +4,10 @@
 package usage_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,7 @@ func TestArguments(t *testing.T) {
 		{usage.AtMostOnePod, []string{"/web"}, `"/web" is not NAMESPACE/NAME`},
 		{usage.AtMostOnePod, []string{"a/b", "c/d"}, "want one NAMESPACE/NAME, got 2 arguments"},
 	} {
-		expect(t, fmt.Sprint(tt.args), tt.accept(nil, tt.args), tt.want)
+		expect(t, fmt.Sprint(tt.args), tt.accept(&cobra.Command{}, tt.args), tt.want)
 	}
 	expect(t, "-o xml", usage.CheckFormat("xml", "text", "json"), `-o "xml": want text, json`)
 	expect(t, "-o json", usage.CheckFormat("json", "text", "json"), "")
@@ -80,6 +82,13 @@ func TestExecute(t *testing.T) {
 		{[]string{"sub", "one", "--fromat", "x"}, "unknown flag: --fromat: did you mean --format?"},
 		{[]string{"sub", "one", "--watch=x"}, `--watch: "x": want true or false`},
 		{[]string{"help", "sub", "three"}, `unknown command "three"`},
+		{[]string{"sbu", "--help"}, `unknown command "sbu": did you mean sub?`},
+		{[]string{"--help", "sbu"}, `unknown command "sbu": did you mean sub?`},
+		{[]string{"sub", "oen", "-h"}, `unknown command "oen": did you mean one?`},
+		{[]string{"sub", "--help", "oen"}, `unknown command "oen": did you mean one?`},
+		{[]string{"sub", "--", "one"}, `command "one" after --: leave -- out`},
+		{[]string{"sub", "one", "x", "--help"}, ""},
+		{[]string{"sub", "--help"}, ""},
 		{[]string{"sub", "one", "-o", "jsonl"}, ""},
 	} {
 		format := ""
@@ -89,11 +98,15 @@ func TestExecute(t *testing.T) {
 		usage.FormatFlag(one, &format, "`FORMAT`", "text", "json")
 		sub := &cobra.Command{Use: "sub", Args: cobra.ArbitraryArgs, RunE: usage.RequireCommand}
 		sub.AddCommand(one, &cobra.Command{Use: "two", RunE: func(*cobra.Command, []string) error { return nil }})
-		root := &cobra.Command{Use: "program", SilenceErrors: true, SilenceUsage: true}
+		root := &cobra.Command{Use: "program", Args: cobra.ArbitraryArgs, RunE: usage.RequireCommand,
+			SilenceErrors: true, SilenceUsage: true}
 		root.SetHelpCommand(usage.HelpCommand())
 		root.SetFlagErrorFunc(usage.FlagError)
 		root.AddCommand(sub)
 		root.SetArgs(tt.args)
-		expect(t, fmt.Sprint(tt.args), root.Execute(), tt.want)
+		root.SetOut(io.Discard)
+		var unknown error
+		usage.CheckHelp(root, &unknown)
+		expect(t, fmt.Sprint(tt.args), cmp.Or(root.Execute(), unknown), tt.want)
 	}
 }
