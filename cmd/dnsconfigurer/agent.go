@@ -40,7 +40,7 @@ once on SIGHUP. If the configuration is invalid, the agent keeps the previous on
 	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
 	completeValues(cmd, source)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := source.Load()
+		c, err := load(cmd.Context(), source)
 		if err != nil {
 			return err
 		}

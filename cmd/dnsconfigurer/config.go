@@ -20,7 +20,7 @@ func configCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  usage.RequireCommand,
 	}
-	cmd.AddCommand(configDefaultsCommand(), configCheckCommand())
+	cmd.AddCommand(configDefaultsCommand(), interruptible(configCheckCommand()))
 	return cmd
 }
 

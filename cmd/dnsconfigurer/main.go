@@ -110,15 +110,24 @@ func rootCommand(args []string) *cobra.Command {
 	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for dnsconfigurer")
 	root.SetHelpCommand(usage.HelpCommand())
 	root.AddCommand(
-		renderCommand(), validateCommand(), lookupCommand(), doctorCommand(),
-		shimCommand(args), handoverCommand(), installCommand(), uninstallCommand(), bypassCommand(),
-		statusCommand(),
+		interruptible(renderCommand()), interruptible(validateCommand()), interruptible(lookupCommand()), interruptible(doctorCommand()),
+		shimCommand(args), interruptible(handoverCommand()), installCommand(), uninstallCommand(), bypassCommand(),
+		interruptible(statusCommand()),
 		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
 		dnsCommand(), nodeCacheCommand(),
-		webhookCommand(), policiesCommand(),
+		webhookCommand(), interruptible(policiesCommand()),
 		configCommand(), versionCommand(),
 	)
 	return root
+}
+
+// interruptible makes cmd, which changes no file, end when it is interrupted, whatever it reads.
+func interruptible(cmd *cobra.Command) *cobra.Command {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return daemon.Interruptible(cmd.Context(), func() error { return run(cmd, args) })
+	}
+	return cmd
 }
 
 // requireShell makes cobra's command completion require one of its subcommands, and no more, as

@@ -18,7 +18,7 @@ import (
 // serve loads the configuration and runs a server until SIGINT or SIGTERM.
 func serve[C any](cmd *cobra.Command, source *config.Source[C], format func(C) string,
 	run func(ctx context.Context, c C, reload <-chan os.Signal, log *slog.Logger) error) error {
-	c, err := source.Load()
+	c, err := load(cmd.Context(), source)
 	if err != nil {
 		return err
 	}
@@ -33,6 +33,19 @@ func serve[C any](cmd *cobra.Command, source *config.Source[C], format func(C) s
 		return daemon.Failure{Err: err, Format: format(c)}
 	}
 	return nil
+}
+
+// load loads the configuration of a server that has not started yet.
+func load[C any](ctx context.Context, source *config.Source[C]) (C, error) {
+	var loaded, none C
+	err := daemon.Interruptible(ctx, func() (err error) {
+		loaded, err = source.Load()
+		return err
+	})
+	if err != nil {
+		return none, err // loaded may still be written
+	}
+	return loaded, nil
 }
 
 // logFormat returns the value of the flag --log-format, "" if cmd has none.

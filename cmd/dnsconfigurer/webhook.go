@@ -41,7 +41,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
   dnsconfigurer webhook manifests --cert-manager-issuer selfsigned | kubectl apply -f -`,
 		Args: usage.NoArguments,
 	}
-	cmd.AddCommand(webhookManifestsCommand())
+	cmd.AddCommand(interruptible(webhookManifestsCommand()))
 	source := config.WebhookFlags(cmd.Flags())
 	completeValues(cmd, source)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

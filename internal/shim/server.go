@@ -67,7 +67,7 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 			sandboxes: sandboxes, version: s.Version, log: s.Log},
 	}
 	r.register(registry)
-	endpoints, err := s.open(r, h)
+	endpoints, err := s.open(ctx, r, h)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,15 @@ func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
 }
 
 // open opens the socket and applies the first settings.
-func (s *Server) open(r *reloader, h *handovers) (config.Endpoints, error) {
-	files := r.load()
+func (s *Server) open(ctx context.Context, r *reloader, h *handovers) (config.Endpoints, error) {
+	var files settings
+	load := func() error {
+		files = r.load()
+		return nil
+	}
+	if err := daemon.Interruptible(ctx, load); err != nil {
+		return config.Endpoints{}, err
+	}
 	if h.previous != nil {
 		if files.err != nil {
 			return config.Endpoints{}, fmt.Errorf("invalid configuration: %w", files.err)

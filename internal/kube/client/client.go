@@ -39,25 +39,37 @@ func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 // for $KUBECONFIG, ~/.kube/config or the pod's service account, the first that exists. context is a
 // context of the kubeconfig, or "" for the current one.
 func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		if err := checkFile(kubeconfig); err != nil {
-			return nil, err
-		}
-		if _, err := clientcmd.LoadFromFile(kubeconfig); err != nil {
-			return nil, describeError(kubeconfig, err)
-		}
-	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	if kubeconfig != "" {
+		return loadFile(kubeconfig, rules, overrides, userAgent)
+	}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	switch {
-	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
+	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no kubeconfig found in $KUBECONFIG and ~/.kube/config")
-	case err != nil && kubeconfig == "":
-		return nil, fmt.Errorf("kubeconfig: %w", err)
 	case err != nil:
-		return nil, describeError(kubeconfig, err)
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg.UserAgent = userAgent
+	return cfg, nil
+}
+
+// loadFile reads a kubeconfig once, because it may be a pipe.
+func loadFile(path string, access clientcmd.ConfigAccess, overrides *clientcmd.ConfigOverrides, userAgent string) (*rest.Config, error) {
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
+	loaded, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, describeError(path, err)
+	}
+	if err := clientcmd.ResolveLocalPaths(loaded); err != nil {
+		return nil, describeError(path, err)
+	}
+	cfg, err := clientcmd.NewNonInteractiveClientConfig(*loaded, "", overrides, access).ClientConfig()
+	if err != nil {
+		return nil, describeError(path, err)
 	}
 	cfg.UserAgent = userAgent
 	return cfg, nil
