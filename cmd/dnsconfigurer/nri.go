@@ -4,8 +4,6 @@
 package main
 
 import (
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -27,7 +25,7 @@ It connects again when the runtime or the agent has restarted. Restart it rarely
 plugin registers, containerd first waits for containers that are being stopped, and starts
 no pod meanwhile.`,
 		Example: `  dnsconfigurer nri
-  dnsconfigurer nri --socket /var/run/nri/nri.sock --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
+  dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
 	}
 	server := relay.Server{Version: version()}
@@ -38,10 +36,8 @@ no pod meanwhile.`,
 	logFormat := flags.String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
 	usage.Complete(cmd, "log-format", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for flag, path := range map[string]string{"socket": server.Socket, "agent": server.Agent} {
-			if !filepath.IsAbs(path) {
-				return usage.Errorf("--%s: %q is not an absolute path", flag, path)
-			}
+		if err := server.CheckFlags(); err != nil {
+			return err
 		}
 		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
 		if err != nil {

@@ -18,7 +18,7 @@ func httpField[C any](at func(*C) *string) Field[C] {
 	return Field[C]{
 		Path: "http", Flag: "http", Restart: true, At: func(c *C) any { return at(c) },
 		Usage: "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none",
-		Check: func(c *C) error { return checkAddress(*at(c)) },
+		Check: func(c *C) error { return CheckAddress(*at(c)) },
 	}
 }
 

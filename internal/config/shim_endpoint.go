@@ -56,7 +56,7 @@ func LoadEndpoints(s *Source[Shim], others ...Endpoints) (Endpoints, error) {
 	for _, o := range others {
 		c.Listen, c.RuntimeEndpoint, c.HTTP = cmp.Or(c.Listen, o.Listen), cmp.Or(c.RuntimeEndpoint, o.Runtime), cmp.Or(c.HTTP, o.HTTP)
 	}
-	if checkAddress(c.HTTP) != nil {
+	if CheckAddress(c.HTTP) != nil {
 		c.HTTP = ""
 	}
 	if err := parseSocket(&c.Listen, v1alpha1.DefaultShimListen); err != nil {

@@ -157,8 +157,8 @@ func parsePositiveDuration(text *string, defaultText string) (time.Duration, err
 	return d, err
 }
 
-// checkAddress checks an address for TCP. Its host may be empty or a name; "" is valid.
-func checkAddress(addr string) error {
+// CheckAddress checks an address for TCP. Its host may be empty or a name; "" is valid.
+func CheckAddress(addr string) error {
 	if addr == "" {
 		return nil
 	}

@@ -119,7 +119,7 @@ var webhookFields = []Field[Webhook]{
 		Usage: "`ADDR:PORT` for admission reviews, over HTTPS",
 		Check: func(c *Webhook) error {
 			c.Listen = cmp.Or(c.Listen, v1alpha1.DefaultWebhookListen)
-			return checkAddress(c.Listen)
+			return CheckAddress(c.Listen)
 		},
 	},
 	httpField(func(c *Webhook) *string { return &c.HTTP }),

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -56,8 +57,12 @@ func (n *Node) runsSystemd() bool {
 	return err == nil
 }
 
-// endpoints returns the endpoints of the shim.
+// endpoints returns the endpoints of the shim. Without the root directory it is an error: a command
+// would create one.
 func (n *Node) endpoints() (config.Endpoints, error) {
+	if info, err := os.Stat(n.Root); err != nil || !info.IsDir() {
+		return config.Endpoints{}, usage.Errorf("--root: %q is not a directory", n.Root)
+	}
 	path, err := n.ConfigPath()
 	if err != nil {
 		return config.Endpoints{}, err

@@ -10,12 +10,15 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 const (
@@ -41,6 +44,19 @@ type Server struct {
 	Writer  *daemon.LogWriter // writes Log
 
 	plugin *plugin
+}
+
+// CheckFlags returns an error that names an invalid flag of the command nri.
+func (s *Server) CheckFlags() error {
+	for _, f := range []struct{ flag, path string }{{"socket", s.Socket}, {"agent", s.Agent}} {
+		if !filepath.IsAbs(f.path) {
+			return usage.Errorf("--%s: %q is not an absolute path", f.flag, f.path)
+		}
+	}
+	if err := config.CheckAddress(s.HTTP); err != nil {
+		return usage.Errorf("--http: %w", err)
+	}
+	return nil
 }
 
 // errStuck ends the process, see configureTimeout.

@@ -14,6 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // ReportBypass sends an event about the bypass of the shim on its node. The credentials are those
@@ -23,7 +24,7 @@ func ReportBypass(ctx context.Context, file, state, version, reason, message str
 	if err != nil {
 		var lastErr error
 		if c, lastErr = lastGood(filepath.Join(state, stateFile)).load(); lastErr != nil {
-			return fmt.Errorf("sending an event about the node: %w", errors.Join(err, lastErr))
+			return multierr.Prefix("sending an event about the node", errors.Join(err, lastErr))
 		}
 	}
 	if c.Kubeconfig == "" {

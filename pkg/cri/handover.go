@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -26,6 +28,9 @@ const (
 // its program. It returns nil when the new process serves. If the handover fails, or ctx ends before
 // it is complete, it returns the reason, and the shim continues to serve.
 func RequestHandover(ctx context.Context, path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // gRPC would try it for 20 seconds
+		return fmt.Errorf("handover of the shim at %s: no such socket: start the shim", path)
+	}
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 	if err != nil {
