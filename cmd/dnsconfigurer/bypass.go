@@ -23,7 +23,7 @@ const eventTimeout = 15 * time.Second
 func bypassCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bypass",
-		Short: "Turn on or off the bypass, with which the kubelet uses the container runtime without the shim",
+		Short: "Let the kubelet use the container runtime without the shim, or end that",
 		Long: `Let the kubelet use the container runtime without the shim, until "dnsconfigurer bypass off".
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs

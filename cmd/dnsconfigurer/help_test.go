@@ -7,7 +7,29 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
+
+// TestHelp_Width checks that no line of any help is wider than a terminal of 100 columns.
+func TestHelp_Width(t *testing.T) {
+	checkHelpWidth(t, rootCommand(nil))
+}
+
+func checkHelpWidth(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	var help bytes.Buffer
+	run(t.Context(), append(strings.Fields(c.CommandPath())[1:], "--help"), nil, &help, &help)
+	for line := range strings.Lines(help.String()) {
+		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
+			t.Errorf("%s --help: %d columns: %s", c.CommandPath(), width, line)
+		}
+	}
+	for _, sub := range c.Commands() {
+		checkHelpWidth(t, sub)
+	}
+}
 
 // TestHelp_ExamplesWork runs the examples that use the files of the repository. An example
 // may find errors in its files (exit code 1), but must write a result. One that needs a cluster, as

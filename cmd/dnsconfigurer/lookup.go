@@ -50,7 +50,8 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
   dnsconfigurer lookup -f examples/ --pod shop/web --libc musl db-0.db A -o json
   dnsconfigurer lookup -f examples/ --pod shop/web --compare payments.shop
   dnsconfigurer lookup --kubeconfig ~/.kube/config --pod shop/web-0 payments
-  kubectl get pods,services,endpointslices -A -o yaml | dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV`,
+  kubectl get pods,services,endpointslices -A -o yaml | \
+    dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {
 				return usage.Errorf("want NAME [TYPE], got %d arguments", len(args))

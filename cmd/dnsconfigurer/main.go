@@ -109,6 +109,7 @@ func rootCommand(args []string) *cobra.Command {
 	}
 	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for dnsconfigurer")
 	root.SetHelpCommand(usage.HelpCommand())
+	usage.WrapFlags(root)
 	root.AddCommand(
 		interruptible(renderCommand()), interruptible(validateCommand()), interruptible(lookupCommand()), interruptible(doctorCommand()),
 		shimCommand(args), interruptible(handoverCommand()), installCommand(), uninstallCommand(), bypassCommand(),

@@ -32,7 +32,8 @@ SERVFAIL, never NXDOMAIN.
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the cache keeps the previous one.`,
 		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --interface dnsconfigurer
-  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 --listen [fd00:20::10]:53 --http 127.0.0.1:9353
+  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 \
+    --listen [fd00:20::10]:53 --http 127.0.0.1:9353
   dnsconfigurer nodecache --cluster-dns 127.0.0.1:1053 --listen 127.0.0.1:2053
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
 		Args: usage.NoArguments,

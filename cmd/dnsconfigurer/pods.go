@@ -24,7 +24,7 @@ func podsCommand() *cobra.Command {
 	client, format, watch := nodestatus.Client{}, "", false
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
-		Short: "Print the pods of this node, their DNS policy, and whether their resolv.conf is as decided",
+		Short: "Print the pods of this node, and whether their resolv.conf is as decided",
 		Long: `Print the pods of this node with the decisions of the agent or the shim: the policy and its
 source (the specification or the annotation dnsconfigurer.dev/policy), the outcome, how the
 resolv.conf differs from the decision, and when it was last rewritten.

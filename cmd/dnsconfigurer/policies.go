@@ -18,7 +18,7 @@ func policiesCommand() *cobra.Command {
 	p := policiesFlags{}
 	cmd := &cobra.Command{
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
-		Short: "Print the admission policies that validate the DNS of pods, or check that they are enforced",
+		Short: "Print or check the admission policies that validate the DNS of pods",
 		Long: `Print the ValidatingAdmissionPolicies and their bindings, for Kubernetes 1.35 and later. The
 rules are those of "dnsconfigurer validate"; docs/admission.md lists them.
 
@@ -30,7 +30,7 @@ node.allowedOverrides of the agents and shims.
 With --check the command creates a known-bad Pod, ReplicaSet and Job in --namespace as a dry
 run, and prints which policies acted on them. Exit code 1: no policy acted, or the API server
 refused an object for another reason.`,
-		Example: `  dnsconfigurer policies --cluster-domain cluster.local --cluster-dns 10.96.0.10 | kubectl apply -f -
+		Example: `  dnsconfigurer policies --cluster-domain cluster.local --cluster-dns 10.96.0.10 > policies.yaml
   dnsconfigurer policies --check
   dnsconfigurer policies | kubectl delete -f -`,
 		Args: usage.NoArguments,

@@ -28,8 +28,10 @@ With --self-signed the server issues its certificate. With --cert-manager-issuer
 cert-manager issues it. With --ca-file you issue it: FILE has the CA certificate, and you
 create the Secret dnsconfigurer-webhook-tls with tls.key and tls.crt, for the name
 dnsconfigurer-webhook.NAMESPACE.svc.`,
-		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
-  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal --image registry.example/dnsconfigurer:v0.1.0
+		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | \
+    kubectl apply -f -
+  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal \
+    --image registry.example/dnsconfigurer:v0.1.0
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
   dnsconfigurer webhook manifests --self-signed --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,

@@ -6,6 +6,7 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +32,14 @@ func (f *formatValue) Set(text string) error {
 	}
 	*f = formatValue(text)
 	return nil
+}
+
+// helpWidth is the number of columns of help.
+const helpWidth = 100
+
+// WrapFlags wraps the descriptions of flags in the help of root and of its subcommands.
+func WrapFlags(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 }
 
 // CheckUnset returns an error if one of the flags is set. reason says why the flag has no effect, and
