@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -58,7 +59,11 @@ func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, p
 
 func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
 	if path != "-" {
-		return config.ReadFile(path)
+		f, err := config.ReadFile(path)
+		if errors.Is(err, syscall.EISDIR) {
+			err = fmt.Errorf("%w: name one file", err)
+		}
+		return f, err
 	}
 	text, err := manifest.ReadLimited(ctx, stdin, config.MaxFile+1)
 	switch {

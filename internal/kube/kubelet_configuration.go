@@ -47,7 +47,11 @@ func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 		return KubeletConfiguration{}, err
 	}
 	if want := (objectType{KubeletAPIVersion, KubeletKind}); c.objectType != want {
-		return KubeletConfiguration{}, fmt.Errorf("is %q, must be %q", c.objectType, want)
+		err = fmt.Errorf("is %q, must be %q", c.objectType, want)
+		if c.objectType == (objectType{"v1", "ConfigMap"}) {
+			err = fmt.Errorf("%w: write the data of its key kubelet into a file", err)
+		}
+		return KubeletConfiguration{}, err
 	}
 	var keys map[string]rawObject
 	if err := document.Decode(js, &keys); err != nil {

@@ -209,7 +209,7 @@ func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 			p.doc = &d
 			switch {
 			case err != nil:
-				p.failAll(err, templateHint(d.text))
+				p.failAll(err, syntaxHint(d.text))
 			case string(js) != "null" && !yield(p.doc):
 				return
 			}
@@ -217,10 +217,17 @@ func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 	}
 }
 
-// templateHint returns a hint for a document that is not YAML if it is a template.
-func templateHint(text []byte) string {
-	if bytes.Contains(text, []byte("{{")) {
+// syntaxHint returns a hint for a document that is not YAML: it is a template, it is cut off, or it
+// has tabs. "" if the reason is another one.
+func syntaxHint(text []byte) string {
+	trimmed := bytes.TrimSpace(text)
+	switch {
+	case bytes.Contains(text, []byte("{{")):
 		return "the file is a template: render the chart first, as with helm template"
+	case bytes.HasPrefix(trimmed, []byte("{")) && !bytes.HasSuffix(trimmed, []byte("}")):
+		return "the file begins as JSON and does not end as JSON: write it again, it may be cut off"
+	case bytes.HasPrefix(text, []byte("\t")) || bytes.Contains(text, []byte("\n\t")):
+		return "indent with spaces: YAML allows no tabs"
 	}
 	return ""
 }

@@ -76,7 +76,7 @@ func (o *Options) Parse(args []string) (Config, error) {
 	if len(args) == 2 {
 		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]
 		if !ok || qtype == dns.TypeNone {
-			return c, usage.Errorf("unknown record type %q", args[1])
+			return c, usage.Errorf("unknown record type %q: want one such as A, AAAA, SRV or PTR", args[1])
 		}
 		c.Question.Type = qtype
 	}

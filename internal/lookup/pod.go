@@ -4,6 +4,7 @@
 package lookup
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -124,15 +125,13 @@ const maxOthers = 5
 // others are the names that there are.
 func notFound(what, name string, others []string) error {
 	hint := ""
-	_, short, _ := strings.Cut(name, "/")
-	for _, o := range others {
-		if _, other, _ := strings.Cut(o, "/"); other == short {
-			hint = "did you mean " + o + "?"
-		}
+	if meant := closest(name, others); meant != "" {
+		hint = "did you mean " + meant + "?"
 	}
-	if closest, ok := spelling.Closest(name, others); ok && hint == "" {
-		hint = "did you mean " + closest + "?"
-	}
+	namespace, _, _ := strings.Cut(name, "/")
+	slices.SortStableFunc(others, func(a, b string) int { // those of the namespace first
+		return cmp.Compare(distance(a, namespace), distance(b, namespace))
+	})
 	list := strings.Join(others[:min(len(others), maxOthers)], ", ")
 	if more := len(others) - maxOthers; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
@@ -142,6 +141,32 @@ func notFound(what, name string, others []string) error {
 		err = fmt.Errorf("no %s %s: found none", what, name)
 	}
 	return &kube.InputError{Err: err, Hint: hint}
+}
+
+// distance returns 0 for a name in a namespace, and 1 for another one.
+func distance(name, namespace string) int {
+	if strings.HasPrefix(name, namespace+"/") {
+		return 0
+	}
+	return 1
+}
+
+// closest returns the NAMESPACE/NAME that name probably means: the name in another namespace, a
+// similar one, or a pod whose name begins with that of its workload. "": there is none.
+func closest(name string, others []string) string {
+	_, short, _ := strings.Cut(name, "/")
+	for _, o := range others {
+		if _, other, _ := strings.Cut(o, "/"); other == short {
+			return o
+		}
+	}
+	if similar, ok := spelling.Closest(name, others); ok {
+		return similar
+	}
+	if i := slices.IndexFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"-") }); i >= 0 {
+		return others[i]
+	}
+	return ""
 }
 
 // etcHosts returns the names that the kubelet writes into the pod's /etc/hosts. The pod's

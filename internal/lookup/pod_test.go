@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -34,8 +35,8 @@ func TestFindPod(t *testing.T) {
 		{"shop/db-01", "",
 			"no pod or workload shop/db-01: found only shop/db, default/web0, " +
 				"default/web1, default/web2, default/web3 and 3 more", ""},
-		{"db", "", "no pod or workload default/db: found only shop/db, default/web0, " +
-			"default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
+		{"db", "", "no pod or workload default/db: found only default/web0, default/web1, " +
+			"default/web2, default/web3, default/web4 and 3 more", "did you mean shop/db?"},
 		{"shpo/db", "", "no pod or workload shpo/db: found only shop/db, " +
 			"default/web0, default/web1, default/web2, default/web3 and 3 more", "did you mean shop/db?"},
 	} {
@@ -46,6 +47,30 @@ func TestFindPod(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*kube.InputError](err); ok && tt.hint != "" && e.Hint != tt.hint {
 			t.Errorf("%s: hint %q, want %q", tt.name, e.Hint, tt.hint)
+		}
+	}
+}
+
+// TestFindPod_Workload: the list of a cluster has the pods of a workload, not the workload.
+func TestFindPod_Workload(t *testing.T) {
+	text := ""
+	for _, pod := range []string{"shop/db-0", "shop/web-6b7c9d-x2x4z", "bank/web-55d8f7-q9k2l", "shop/webs-0"} {
+		namespace, name, _ := strings.Cut(pod, "/")
+		text += fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}}\n", name, namespace)
+	}
+	m, err := kube.ParseManifest("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]kube.InputError{
+		"bank/web": {Hint: "did you mean bank/web-55d8f7-q9k2l?", Err: errors.New("no pod or workload bank/web: " +
+			"found only bank/web-55d8f7-q9k2l, shop/db-0, shop/web-6b7c9d-x2x4z, shop/webs-0")},
+		"deployment/web": {Hint: "did you mean shop/web-6b7c9d-x2x4z?", Err: errors.New("no Deployment shop/web: " +
+			"found only shop/db-0, shop/web-6b7c9d-x2x4z, shop/webs-0, bank/web-55d8f7-q9k2l")},
+	} {
+		_, err := lookup.FindPod(m.Workloads, name, "shop", "")
+		if e, ok := errors.AsType[*kube.InputError](err); !ok || e.Error() != want.Error() || e.Hint != want.Hint {
+			t.Errorf("%s: %v, %+v; want %v, %s", name, err, e, want.Err, want.Hint)
 		}
 	}
 }
