@@ -36,9 +36,7 @@ once on SIGHUP. If the configuration is invalid, the agent keeps the previous on
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 		Args: usage.NoArguments,
 	}
-	kind := config.AgentKind()
-	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
-	completeValues(cmd, source)
+	source := addConfigFlags(cmd, config.AgentKind())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := load(cmd.Context(), source)
 		if err != nil {

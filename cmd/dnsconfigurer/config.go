@@ -28,8 +28,8 @@ func configDefaultsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "defaults KIND",
 		Short: "Print a configuration file with every field at its default",
-		Long: "Print a configuration file with every field at its default, and comments. KIND is one of\n" +
-			strings.Join(v1alpha1.Kinds(), ", ") + ".",
+		Long: "Print a configuration file with every field at its default, and comments. KIND is:\n\n  " +
+			strings.Join(v1alpha1.Kinds(), "\n  "),
 		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
 		ValidArgs: v1alpha1.Kinds(),
 		Args:      usage.OneArgument("KIND"),

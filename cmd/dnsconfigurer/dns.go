@@ -35,9 +35,7 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
   dnsconfigurer dns --manifests examples/ --stub-domain corp.example=192.0.2.1,192.0.2.2`,
 		Args: usage.NoArguments,
 	}
-	kind := config.DNSKind()
-	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
-	completeValues(cmd, source)
+	source := addConfigFlags(cmd, config.DNSKind())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return serve(cmd, source, func(c config.DNS) string { return c.LogFormat },
 			func(ctx context.Context, c config.DNS, reload <-chan os.Signal, log *slog.Logger) error {

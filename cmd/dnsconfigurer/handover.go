@@ -29,8 +29,7 @@ one. Other flags, and changes of the systemd unit, take effect after a restart.`
   dnsconfigurer handover --config /etc/dnsconfigurer/shim.yaml`,
 		Args: usage.NoArguments,
 	}
-	kind := config.SocketKind()
-	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
+	source := addConfigFlags(cmd, config.SocketKind())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		endpoints, err := config.LoadEndpoints(source)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup/live"
@@ -18,7 +17,7 @@ import (
 )
 
 func lookupCommand() *cobra.Command {
-	o, nodeFlags, kubeconfig, kubeContext := lookup.Options{}, config.NodeFlags{}, "", ""
+	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "lookup -f FILE|DIR|- | --kubeconfig FILE --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, with every query",
@@ -61,8 +60,8 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	}
 	flags := cmd.Flags()
 	addManifestFlags(flags, &o.Input)
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
-	flags.StringVar(&kubeContext, "context", "",
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
+	flags.StringVar(&o.Context, "context", "",
 		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig that of kubectl")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
 	flags.StringVar(&o.Pod, "pod", "",
@@ -80,15 +79,14 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	nodeFlags.Register(flags)
 	usage.Complete(cmd, "libc", lookup.Libraries()...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.Live = kubeconfig != "" || kubeContext != ""
 		c, err := o.Parse(args)
 		if err != nil {
 			return err
 		}
-		if err := checkLookupInput(cmd, o.Live); err != nil {
+		if err := checkLookupInput(cmd, o.Live()); err != nil {
 			return err
 		}
-		node, err := loadLookupNode(cmd.Context(), kubeconfig, kubeContext, &o, &nodeFlags, &c)
+		node, err := lookupNode(cmd.Context(), &o, &nodeFlags, &c)
 		if err != nil {
 			return err
 		}
@@ -106,23 +104,10 @@ func checkLookupInput(cmd *cobra.Command, live bool) error {
 	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
 }
 
-// loadLookupNode returns the configuration of the node of the pod. Of a live cluster, it also sets the
-// objects of c.
-func loadLookupNode(ctx context.Context, kubeconfig, kubeContext string,
-	o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
-	if !o.Live {
-		return flags.Load()
+// lookupNode returns the node of the pod. Of a live cluster, it also sets the objects of c.
+func lookupNode(ctx context.Context, o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
+	if o.Live() {
+		return live.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)
 	}
-	api, err := client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-lookup/"+version())
-	if err != nil {
-		return config.Node{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	cluster, err := live.Read(ctx, api, o.PodNamespace())
-	if err != nil {
-		return config.Node{}, err
-	}
-	c.Manifest, c.Complete = cluster.Manifest, true
-	return flags.LoadFor(cluster.ClusterDNS, cluster.ClusterDomain)
+	return flags.Load()
 }

@@ -51,7 +51,7 @@ func reported(passed bool, err error) error {
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(args)
-	requireShell(root, args)
+	usage.RequireShell(root, args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -129,16 +129,4 @@ func interruptible(cmd *cobra.Command) *cobra.Command {
 		return daemon.Interruptible(cmd.Context(), func() error { return run(cmd, args) })
 	}
 	return cmd
-}
-
-// requireShell makes cobra's command completion require one of its subcommands, and no more, as
-// others do.
-func requireShell(root *cobra.Command, args []string) {
-	root.InitDefaultCompletionCmd(args...)
-	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
-		c.Args, c.RunE = cobra.ArbitraryArgs, usage.RequireCommand
-		for _, shell := range c.Commands() {
-			shell.Args = usage.NoArguments
-		}
-	}
 }

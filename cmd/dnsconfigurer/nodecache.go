@@ -38,9 +38,7 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
 		Args: usage.NoArguments,
 	}
-	kind := config.NodeCacheKind()
-	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
-	completeValues(cmd, source)
+	source := addConfigFlags(cmd, config.NodeCacheKind())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return serve(cmd, source, func(c config.NodeCache) string { return c.LogFormat },
 			func(ctx context.Context, c config.NodeCache, reload <-chan os.Signal, log *slog.Logger) error {

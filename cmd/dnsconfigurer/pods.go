@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
-
-// watchInterval is the pause between two outputs of --watch.
-const watchInterval = 2 * time.Second
 
 func podsCommand() *cobra.Command {
 	client, format, watch := nodestatus.Client{}, "", false
@@ -46,7 +42,7 @@ Run it as root on the node, while dnsconfigurer agent runs, or a shim with a sta
 		if err := usage.CheckFormat(format, "text", "json"); err != nil {
 			return err
 		}
-		return printPods(cmd, watch, func(ctx context.Context, out io.Writer) error {
+		write := func(ctx context.Context, out io.Writer) error {
 			pod := strings.Join(args, "")
 			pods, err := client.Pods(ctx, pod)
 			if err != nil {
@@ -56,29 +52,11 @@ Run it as root on the node, while dnsconfigurer agent runs, or a shim with a sta
 				return fmt.Errorf("writing the result: %w", err)
 			}
 			return nil
-		})
+		}
+		if watch {
+			return output.Watch(cmd.Context(), cmd.OutOrStdout(), write)
+		}
+		return write(cmd.Context(), cmd.OutOrStdout())
 	}
 	return cmd
-}
-
-// printPods calls print, and again after each interval if watch is set, until the command is
-// interrupted.
-func printPods(cmd *cobra.Command, watch bool, print func(context.Context, io.Writer) error) error {
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	if !watch {
-		return print(ctx, out)
-	}
-	for ctx.Err() == nil {
-		if output.IsTerminal(out) {
-			fmt.Fprint(out, "\x1b[H\x1b[2J") // ECMA-48: cursor to the first line, erase the page
-		}
-		if err := print(ctx, out); err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-time.After(watchInterval):
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

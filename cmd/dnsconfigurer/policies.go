@@ -4,18 +4,14 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 func policiesCommand() *cobra.Command {
-	p := policiesFlags{}
+	o, probe, check := policies.Options{}, policies.Probe{}, false
 	cmd := &cobra.Command{
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
 		Short: "Print or check the admission policies that validate the DNS of pods",
@@ -34,83 +30,41 @@ refused an object for another reason.`,
   dnsconfigurer policies --check
   dnsconfigurer policies | kubectl delete -f -`,
 		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if check {
+				err := usage.CheckUnset(cmd, "with --check: leave it out",
+					"cluster-domain", "cluster-dns", "allowed-overrides", "exclude-namespace")
+				if err != nil {
+					return err
+				}
+				return probe.Run(cmd.Context(), "dnsconfigurer/"+version(), cmd.OutOrStdout())
+			}
+			if err := usage.CheckUnset(cmd, "without --check: leave it out, or set --check", "kubeconfig", "namespace"); err != nil {
+				return err
+			}
+			c, err := o.Parse()
+			if err != nil {
+				return usage.Error{Err: err}
+			}
+			text, err := c.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.options.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
-	f.StringSliceVar(&p.options.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	f.StringSliceVar(&p.options.AllowedOverrides, "allowed-overrides", nil,
+	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	f.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
 		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
-	f.StringSliceVar(&p.options.ExcludedNamespaces, "exclude-namespace", nil,
+	f.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
 		"`NAMESPACE,..` whose objects are not checked, like those of kube-system; empty: no other")
-	f.BoolVar(&p.check, "check", false, "report what a cluster enforces, instead of printing the policies")
-	f.StringVar(&p.kubeconfig, "kubeconfig", "",
+	f.BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
+	f.StringVar(&probe.Kubeconfig, "kubeconfig", "",
 		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
-	f.StringVarP(&p.namespace, "namespace", "n", "default",
+	f.StringVarP(&probe.Namespace, "namespace", "n", "default",
 		"`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
 	return cmd
-}
-
-type policiesFlags struct {
-	options    policies.Options
-	check      bool
-	kubeconfig string
-	namespace  string
-}
-
-func (p *policiesFlags) run(cmd *cobra.Command) error {
-	if err := p.checkFlags(cmd); err != nil {
-		return usage.Error{Err: err}
-	}
-	if p.check {
-		return p.report(cmd)
-	}
-	c, err := p.options.Parse()
-	if err != nil {
-		return usage.Error{Err: err}
-	}
-	text, err := c.YAML()
-	if err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(text)
-	return err
-}
-
-// checkFlags returns an error for flags that cannot be combined, and for an invalid namespace.
-func (p *policiesFlags) checkFlags(cmd *cobra.Command) error {
-	excluded := []string{"kubeconfig", "namespace"} // without --check
-	if p.check {
-		excluded = []string{"cluster-domain", "cluster-dns", "allowed-overrides", "exclude-namespace"}
-	}
-	for _, name := range excluded {
-		switch changed := cmd.Flags().Changed(name); {
-		case changed && p.check:
-			return fmt.Errorf("--%s: cannot be combined with --check", name)
-		case changed:
-			return fmt.Errorf("--%s: only for --check", name)
-		}
-	}
-	if p.check && (fqdn.LabelProblems(p.namespace) != nil || p.namespace == "kube-system") {
-		return fmt.Errorf("--namespace: %q: want a namespace other than kube-system", p.namespace)
-	}
-	return nil
-}
-
-// report prints what the cluster does with known-bad objects.
-func (p *policiesFlags) report(cmd *cobra.Command) error {
-	cfg, err := client.LoadUserConfig(p.kubeconfig, "", "dnsconfigurer/"+version())
-	switch {
-	case err != nil && p.kubeconfig == "":
-		return fmt.Errorf("%w: set --kubeconfig", err)
-	case err != nil:
-		return err
-	}
-	outcomes, failed := policies.Check(cmd.Context(), cfg, p.namespace)
-	for _, o := range outcomes {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), o); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	return failed
 }

@@ -36,6 +36,22 @@ agent runs, or a shim with a statusSocket.`,
 	return cmd
 }
 
+func restoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore NAMESPACE/NAME | --all",
+		Short: "Restore the kubelet's resolv.conf in running pods of this node",
+		Long: `Write the text that the kubelet computed into the resolv.conf of a pod of this node, or of
+all pods. A restored file is not rewritten, not even after a restart of the agent or the shim,
+until "dnsconfigurer refresh" is run for the pod. A new sandbox of the pod gets a new decision.
+
+Exit code 1 if a file cannot be restored, for example because the pod has changed it. Run it
+as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,
+		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
+	}
+	runForPods(cmd, nodestatus.Client.Restore)
+	return cmd
+}
+
 // podsFunc calls the agent or the shim for a pod, NAMESPACE/NAME. The empty string means all pods.
 type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 

@@ -56,6 +56,13 @@ func logFormat(cmd *cobra.Command) string {
 	return ""
 }
 
+// addConfigFlags adds the flags of the fields of a configuration, with their completions.
+func addConfigFlags[C any](cmd *cobra.Command, kind *config.Kind[C]) *config.Source[C] {
+	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
+	completeValues(cmd, source)
+	return source
+}
+
 // completeValues registers the shell completions of flags that have a fixed set of values.
 func completeValues[C any](cmd *cobra.Command, source *config.Source[C]) {
 	for flag, values := range source.Completions() {

@@ -41,11 +41,9 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 	}
-	kind := config.ShimKind()
-	source := kind.FromFlags(cmd.Flags(), kind.Defaults())
+	source := addConfigFlags(cmd, config.ShimKind())
 	logFormats := []string{"text", "json"}
 	logFormat := cmd.Flags().String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
-	completeValues(cmd, source)
 	usage.Complete(cmd, "log-format", logFormats...)
 	run := func(cmd *cobra.Command, problem error) error {
 		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)

@@ -37,9 +37,12 @@ type Options struct {
 	Server   string   // ADDR[:PORT]; "": Config.Server is not set
 	Upstream []string // as of upstream.ParseServer
 
-	Live    bool          // the objects are those of a cluster, instead of Input
-	Timeout time.Duration // of reading the cluster
+	Kubeconfig, Context string        // of a live cluster, whose objects are used instead of Input; "": none
+	Timeout             time.Duration // of reading the cluster
 }
+
+// Live reports whether the objects are those of a cluster.
+func (o *Options) Live() bool { return o.Kubeconfig != "" || o.Context != "" }
 
 // Libraries returns the values of Options.Library.
 func Libraries() (list []string) {
@@ -60,15 +63,15 @@ func (o *Options) Parse(args []string) (Config, error) {
 	}
 	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
 	switch {
-	case len(o.Input.Paths) == 0 && !o.Live:
+	case len(o.Input.Paths) == 0 && !o.Live():
 		return c, usage.Errorf("no manifests: set -f, or --kubeconfig for a live cluster")
-	case len(o.Input.Paths) > 0 && o.Live:
+	case len(o.Input.Paths) > 0 && o.Live():
 		return c, usage.Errorf("--kubeconfig and -f: set one of them")
-	case o.Live && o.Timeout <= 0:
+	case o.Live() && o.Timeout <= 0:
 		return c, usage.Errorf("--timeout: must be positive")
 	case o.Pod == "":
 		return c, usage.Errorf("no pod: set --pod")
-	case o.Live && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API
+	case o.Live() && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API
 		return c, usage.Errorf("namespace %q of the pod: want a DNS label such as shop", o.PodNamespace())
 	case !slices.Contains(libc.Libraries(), c.Question.Library):
 		return c, usage.Errorf("--libc %q: want one of %s", o.Library, strings.Join(Libraries(), ", "))
@@ -137,7 +140,7 @@ func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 	}
 	output.WriteFindings(stderr, findings)
 	var readErr error
-	if !o.Live {
+	if !o.Live() {
 		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
 		output.WriteNotes(stderr, c.Manifest)
 	}

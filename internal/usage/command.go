@@ -20,6 +20,18 @@ func RequireCommand(cmd *cobra.Command, args []string) error {
 	return Errorf("command missing: want %s", joinOr(commandNames(cmd)))
 }
 
+// RequireShell makes cobra's command completion require one of its subcommands, and no more, as
+// others do. args is the command line.
+func RequireShell(root *cobra.Command, args []string) {
+	root.InitDefaultCompletionCmd(args...)
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		c.Args, c.RunE = cobra.ArbitraryArgs, RequireCommand
+		for _, shell := range c.Commands() {
+			shell.Args = NoArguments
+		}
+	}
+}
+
 // UnknownCommand returns the error about a subcommand that parent does not have, or that comes
 // after --.
 func UnknownCommand(parent *cobra.Command, name string) error {

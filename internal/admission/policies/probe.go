@@ -1,0 +1,41 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// A Probe is a check of a cluster: the values of the flags of the command.
+type Probe struct {
+	Kubeconfig string // file; "": as kubectl
+	Namespace  string // of the objects
+}
+
+// Run writes what the cluster does with the objects of [Check].
+func (p Probe) Run(ctx context.Context, userAgent string, out io.Writer) error {
+	if fqdn.LabelProblems(p.Namespace) != nil || p.Namespace == "kube-system" {
+		return usage.Errorf("--namespace: %q: want a namespace other than kube-system", p.Namespace)
+	}
+	cfg, err := client.LoadUserConfig(p.Kubeconfig, "", userAgent)
+	switch {
+	case err != nil && p.Kubeconfig == "":
+		return fmt.Errorf("%w: set --kubeconfig", err)
+	case err != nil:
+		return err
+	}
+	outcomes, failed := Check(ctx, cfg, p.Namespace)
+	for _, o := range outcomes {
+		if _, err := fmt.Fprintln(out, o); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return failed
+}
