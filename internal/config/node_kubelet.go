@@ -64,7 +64,7 @@ func readDropIns(f *files, dir string) (dropIns []kube.KubeletDropIn, err error)
 	}
 	paths, err := f.list(dir, kube.KubeletDropInExtension)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", err)
+		return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", unreadable(dir, err))
 	}
 	for _, path := range paths {
 		data, err := f.read(path)

@@ -119,6 +119,9 @@ func (r *Result) remarks() (list []string) {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
 	}
 	list = r.appendProblem(list)
+	if reverse, err := dns.ReverseAddr(r.question.Name); err == nil && r.question.Type == dns.TypePTR {
+		list = append(list, "the PTR record of an address has another name: look up "+reverse)
+	}
 	unknown := false
 	for _, a := range r.absences {
 		unknown = unknown || a.unknown
@@ -181,6 +184,8 @@ func (q Question) problem() string {
 		return "a name has no port: look up the part before the colon"
 	case long >= 0:
 		return fmt.Sprintf("label %d has %d characters, %d is the limit", long+1, len(labels[long]), maxLabel)
+	case q.Name == "":
+		return "the name is empty"
 	case slices.Contains(labels, ""):
 		return "a label is empty"
 	case len(q.Name) > maxName:
