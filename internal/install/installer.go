@@ -205,15 +205,12 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 		}
 	}
 	undo = nil
-	if !i.Root.IsThisMachine() || i.RestartKubelet || !found { // otherwise the kubelet uses the shim until it is restarted
+	stopped = !i.Root.IsThisMachine() || i.RestartKubelet || !found // otherwise the kubelet uses the shim until it is restarted
+	if stopped {
 		if err := i.stop(ctx); err != nil {
 			return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
 				"run dnsconfigurer uninstall again: %w", err)
 		}
-		stopped = true
 	}
-	if err := (record{}).save(i.Root); err != nil {
-		return false, err
-	}
-	return stopped, nil
+	return stopped, record{}.save(i.Root)
 }

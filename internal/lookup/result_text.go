@@ -132,6 +132,17 @@ func (r *Result) remarks() (list []string) {
 	if unknown {
 		list = append(list, "set --complete if the manifests are the whole cluster")
 	}
+	if why := r.unasked(); why != "" {
+		list = append(list, "not asked, "+why)
+	}
+	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
+		list = append(list, "synthetic, not in the manifests: "+join(synthetic))
+	}
+	return list
+}
+
+// unasked returns why a server was not asked and what to do, or "" if all were.
+func (r *Result) unasked() string {
 	var others []netip.Addr
 	for _, q := range r.Queries {
 		if errors.Is(q.Err, errNotAsked) && !slices.Contains(r.cluster, q.Server) {
@@ -140,14 +151,11 @@ func (r *Result) remarks() (list []string) {
 	}
 	switch {
 	case len(others) > 0:
-		list = append(list, "not asked, not the cluster DNS: "+join(others)+": set --server to replace it")
+		return "not the cluster DNS: " + join(others) + ": set --server to replace it"
 	case r.forwarded > 0 && len(r.upstream) == 0:
-		list = append(list, "not asked, no upstream server: set --upstream or --server")
+		return "no upstream server: set --upstream or --server"
 	}
-	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
-		list = append(list, "synthetic, not in the manifests: "+join(synthetic))
-	}
-	return list
+	return ""
 }
 
 // isOpen reports whether the result depends on a.

@@ -202,13 +202,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
 		r.Result, r.Detail = events.Failed, f.err.Error()
 	default:
-		r.Result = a.permit(settings, s, &d, f, c)
-	}
-	switch {
-	case r.Result == events.Unconfirmed:
-		r.Detail = unconfirmed
-	case (r.Result == events.Refreshed || r.Result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, &d):
-		r.Result, r.Detail = events.Refused, unreachable
+		r.Result, r.Detail = a.judge(settings, s, &d, f, c)
 	}
 	r.Drift = drift
 	if r.Result == events.Refreshed {
@@ -221,6 +215,19 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 		settings.Report(r)
 	}
 	return r.Result, r.Detail
+}
+
+// judge returns Refreshed if the file f of s may be rewritten, or why not, and the reason for the pod's
+// author.
+func (a *Applier) judge(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) (events.RefreshResult, string) {
+	switch result := a.permit(settings, s, d, f, c); {
+	case result == events.Unconfirmed:
+		return result, unconfirmed
+	case (result == events.Refreshed || result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, d):
+		return events.Refused, unreachable
+	default:
+		return result, ""
+	}
 }
 
 // permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one

@@ -180,8 +180,8 @@ func TestForwardProbes(t *testing.T) {
 func TestForwardProbes_Hostile(t *testing.T) {
 	c := forwardServer(t)
 	for pod, want := range map[string]string{
-		"refused": "in the pod: connection refused", "long": " bytes left out)", "closed": "EOF", "channel": "a message of an unknown channel",
-		"empty": "more than 1000 messages", "large": "more than 1048576 bytes",
+		"refused": "in the pod: connection refused", "long": " bytes left out)", "closed": "EOF",
+		"channel": "a message of an unknown channel", "empty": "more than 1000 messages", "large": "more than 1048576 bytes",
 	} {
 		t.Run(pod, func(t *testing.T) {
 			t.Parallel()
