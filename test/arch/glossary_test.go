@@ -49,7 +49,7 @@ func TestGlossary(t *testing.T) {
 var renamed = map[string]string{
 	"asked": "question or queryType", "crowd": "fullBatch", "restTime": "batchDelay", "rushTime": "batchWindow",
 	"elsewhere": "forward", "atHand": "lookupCache", "spelled": "withOwnerCase", "aliased": "withTarget", "walked": "walkAnswer",
-	"vouched": "withSOA", "inquire": "await", "inquiry": "lookups", "refusal": "rejectCode",
+	"vouched": "withSOA", "inquire": "await", "inquiry": "lookups", "refusal": "rejected",
 	"ours": "replyOPT", "poor": "fallback",
 	"ofStranger": "reasonSource", "ofNoSense": "reasonMalformed", "sentSilent": "sentIgnored", "NotThere": "NXDomain",
 	"disown": "removeOwner", "ignorance": "privateRanges", "asker": "client", "Asker": "Client", "judge": "classify",
