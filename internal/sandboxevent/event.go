@@ -25,8 +25,8 @@ const (
 	// Reset is the first event of a connection: all sandboxes follow, as Started or Running.
 	Reset Kind = "reset"
 
-	// Synchronized follows the sandboxes if they are those of the container runtime. Without
-	// it the relay has no connection to the runtime. It has no sandbox.
+	// Synchronized follows the sandboxes if they are those of the container runtime: there are no
+	// others. Without it the relay has no connection to the runtime. It has no sandbox.
 	Synchronized Kind = "synchronized"
 
 	// Started: the sandbox exists and has no container.
