@@ -56,6 +56,7 @@ func doctorResult() v1alpha1.DoctorResult {
 			{
 				Server:   "10.96.0.10:53",
 				Role:     "service",
+				Means:    "network",
 				Protocol: "udp",
 				Name:     "example.com.",
 				Type:     "A",
@@ -66,6 +67,7 @@ func doctorResult() v1alpha1.DoctorResult {
 			{
 				Server:      "10.96.0.10:53",
 				Role:        "service",
+				Means:       "ephemeral-container",
 				Protocol:    "tcp",
 				Name:        "example.com.",
 				Type:        "A",
@@ -118,6 +120,19 @@ func TestWriteDoctor_JSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(doctorResult(), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestWriteDoctor_Means: the page says by which means a server was queried.
+func TestWriteDoctor_Means(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteDoctor(&b, formatHTML, doctorResult()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
 		r.Result, r.Detail = events.Failed, f.err.Error()
 	default:
-		r.Result, r.Detail = a.judge(settings, s, &d, f, c)
+		r.Result, r.Detail = a.classify(settings, s, &d, f, c)
 	}
 	r.Drift = drift
 	if r.Result == events.Refreshed {
@@ -217,9 +217,9 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	return r.Result, r.Detail
 }
 
-// judge returns Refreshed if the file f of s may be rewritten, or why not, and the reason for the pod's
+// classify returns Refreshed if the file f of s may be rewritten, or why not, and the reason for the pod's
 // author.
-func (a *Applier) judge(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) (events.RefreshResult, string) {
+func (a *Applier) classify(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) (events.RefreshResult, string) {
 	switch result := a.permit(settings, s, d, f, c); {
 	case result == events.Unconfirmed:
 		return result, unconfirmed

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,6 +204,20 @@ func TestForwarder_Silent(t *testing.T) {
 	_, err := f.exchange(t.Context(), doctor.Query{}, new(dns.Msg).SetQuestion("a.", dns.TypeA))
 	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() || f.failed != nil {
 		t.Errorf("%v, failed: %v", err, f.failed)
+	}
+}
+
+// TestForwarder_Failed: a port that cannot be forwarded is tried once, not once for each query.
+func TestForwarder_Failed(t *testing.T) {
+	var requests atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(api.Close)
+	_, why := forwardProbes(t.Context(), Config{API: &rest.Config{Host: api.URL, QPS: -1}}, clusterWith("p"), time.Now())
+	if n := requests.Load(); n != 1 || !strings.Contains(why, "502 Bad Gateway") {
+		t.Errorf("%d requests, %s", n, why)
 	}
 }
 
