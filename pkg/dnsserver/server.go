@@ -107,6 +107,7 @@ type Server struct {
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
 
+	receiveDrops receiveDrops
 	subqueryRate *subqueryRate
 	replies      replyCache
 	local        localZones
@@ -147,6 +148,9 @@ func New(cfg Config) (*Server, error) {
 		subqueryRate: newSubqueryRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
 	}
 	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slots, nodeCache)
+	if cfg.Register != nil {
+		cfg.Register.MustRegister(s.receiveDrops.collector())
+	}
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
@@ -160,6 +164,7 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 
 	errs := make(chan error, len(sockets.udp)+len(sockets.tcp))
 	var serving sync.WaitGroup
+	s.receiveDrops.watch(sockets.udp)
 	for _, conn := range sockets.udp {
 		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}

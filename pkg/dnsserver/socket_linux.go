@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,6 +96,28 @@ func takeOver(c syscall.Conn) error {
 		return fmt.Errorf("taking over from another instance: %w", err)
 	}
 	return nil
+}
+
+// socketDrops returns the number of packets that the kernel has dropped for a socket (SO_MEMINFO in
+// linux/sock_diag.h).
+func socketDrops(conn *net.UDPConn) (n uint32, err error) {
+	const drops, fields = 8, 9 // SK_MEMINFO_DROPS, SK_MEMINFO_VARS
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = withDescriptor(raw, func(fd int) error {
+		var info [fields]uint32
+		length := uint32(unsafe.Sizeof(info))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
+		if errno != 0 {
+			return errno
+		}
+		n = info[drops]
+		return nil
+	})
+	return n, err
 }
 
 // withDescriptor calls f with the file descriptor of c and returns its error.

@@ -27,3 +27,5 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) 
 func share(string, string, syscall.RawConn) error { return errNotShared }
 
 func takeOver(syscall.Conn) error { return errNotShared }
+
+func socketDrops(*net.UDPConn) (uint32, error) { return 0, nil }
