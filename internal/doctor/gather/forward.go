@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -50,8 +51,12 @@ func forwardProbes(ctx context.Context, c Config, s *doctor.Snapshot, start time
 	lists, errs := each(ctx, pods, func(ctx context.Context, pod doctor.Forward) ([]v1alpha1.DoctorProbe, error) {
 		f := forwarder{api: c.API, pod: pod}
 		own := slices.DeleteFunc(slices.Clone(plan), func(q doctor.Query) bool { return q.Server != pod.Server })
-		list := probe.RunThrough(ctx, own, start, f.exchange)
-		if err := cmp.Or(f.failed, ctx.Err()); err != nil {
+		first := min(1, len(own)) // where the port cannot be forwarded, it is tried once
+		list := probe.RunThrough(ctx, own[:first], start, f.exchange)
+		if f.failure() == nil {
+			list = append(list, probe.RunThrough(ctx, own[first:], start, f.exchange)...)
+		}
+		if err := cmp.Or(f.failure(), ctx.Err()); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: port-forward: %w", pod.Namespace, pod.Pod, err)
 		}
 		return list, nil
@@ -66,17 +71,30 @@ func forwardProbes(ctx context.Context, c Config, s *doctor.Snapshot, start time
 type forwarder struct {
 	api    *rest.Config
 	pod    doctor.Forward
+	mu     sync.Mutex
 	failed error // the first failure to forward the port: there was no query
+}
+
+func (f *forwarder) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+func (f *forwarder) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = cmp.Or(f.failed, err)
 }
 
 // exchange sends a query over a connection of its own, as a client does that has just started.
 func (f *forwarder) exchange(ctx context.Context, q doctor.Query, query *dns.Msg) (*dns.Msg, error) {
-	if f.failed != nil {
-		return nil, f.failed
+	if err := f.failure(); err != nil {
+		return nil, err
 	}
 	conn, err := dialForward(ctx, f.api, f.pod)
 	if err != nil {
-		f.failed = err
+		f.fail(err)
 		return nil, err
 	}
 	defer conn.Close()

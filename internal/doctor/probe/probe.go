@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ const (
 	Attempts = 2
 )
 
-// Exchange sends a query by its means and returns the reply.
+// Exchange sends a query by its means and returns the reply. It may be called by several goroutines.
 type Exchange func(context.Context, doctor.Query, *dns.Msg) (*dns.Msg, error)
 
 // Run sends the queries of a plan to their servers.
@@ -43,33 +44,17 @@ func Network(ctx context.Context, q doctor.Query, query *dns.Msg) (*dns.Msg, err
 	return lookup.Exchange(ctx, q.Protocol, q.Server, query)
 }
 
-// RunThrough sends the queries, those of different servers at the same time, and returns them in the
-// order of the plan. When ctx ends, the remaining ones have its error. Their times count from start.
+// RunThrough sends the queries, all at the same time, and returns them in the order of the plan: one
+// after the other, those to a server that drops them would take most of a minute. When ctx ends, the
+// remaining ones have its error. Their times count from start.
 func RunThrough(ctx context.Context, plan []doctor.Query, start time.Time, exchange Exchange) []v1alpha1.DoctorProbe {
 	results := make([][]v1alpha1.DoctorProbe, len(plan))
-	var servers sync.WaitGroup
-	for _, indexes := range byServer(plan) {
-		servers.Go(func() {
-			for _, i := range indexes {
-				results[i] = ask(ctx, plan[i], start, exchange)
-			}
-		})
-	}
-	servers.Wait()
-	var all []v1alpha1.DoctorProbe
-	for _, r := range results {
-		all = append(all, r...)
-	}
-	return all
-}
-
-// byServer returns the indexes of the queries of each server.
-func byServer(plan []doctor.Query) map[string][]int {
-	indexes := map[string][]int{}
+	var queries sync.WaitGroup
 	for i, q := range plan {
-		indexes[q.Server.String()] = append(indexes[q.Server.String()], i)
+		queries.Go(func() { results[i] = ask(ctx, q, start, exchange) })
 	}
-	return indexes
+	queries.Wait()
+	return slices.Concat(results...)
 }
 
 // ask sends a query, and again if there is no reply.
@@ -77,11 +62,17 @@ func ask(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange
 	for range Attempts {
 		p := send(ctx, q, start, exchange)
 		list = append(list, p)
-		if p.RCode != "" || ctx.Err() != nil {
+		if p.RCode != "" || hasEnded(ctx) {
 			break
 		}
 	}
 	return list
+}
+
+// hasEnded reports whether ctx has ended, or its deadline has passed, which a socket notices earlier.
+func hasEnded(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func send(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) v1alpha1.DoctorProbe {

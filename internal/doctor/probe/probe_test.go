@@ -5,7 +5,10 @@ package probe
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +58,34 @@ func TestRun(t *testing.T) {
 }
 
 // TestRun_Cancelled: the end of the context ends the probes.
+// TestRun_Parallel has a server that replies after it has got all questions once: a question does not
+// wait for the reply to another.
+func TestRun_Parallel(t *testing.T) {
+	var plan []doctor.Query
+	var mutex sync.Mutex
+	waiting := map[string]bool{}
+	for i := range 7 {
+		waiting[fmt.Sprintf("n%d.example.", i)] = true
+	}
+	names := slices.Sorted(maps.Keys(waiting))
+	server := dnstest.Start(t, func(network string, q *dns.Msg) []dnstest.Message {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if len(waiting) > 0 {
+			delete(waiting, q.Question[0].Name)
+			return nil
+		}
+		return dnstest.Reply(dnstest.Records(t, q.Question[0].Name+" 5 IN A 192.0.2.1"))(network, q)
+	})
+	for _, name := range names {
+		plan = append(plan, doctor.Query{Server: server.Addr, Protocol: doctor.UDP, Name: name, Type: "A"})
+	}
+	first := Run(t.Context(), plan)[:2] // the second query for the first question has a reply
+	if first[0].RCode != "" || first[1].RCode != "NOERROR" || first[1].Name != plan[0].Name {
+		t.Errorf("%+v", first)
+	}
+}
+
 func TestRun_Cancelled(t *testing.T) {
 	silent := dnstest.Start(t, func(string, *dns.Msg) []dnstest.Message { return nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
