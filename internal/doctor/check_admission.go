@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -153,25 +154,25 @@ func findVersionSkew(v *view) []hit {
 	for _, d := range v.DaemonSets {
 		all = append(all, component{object{"DaemonSet", d.Namespace, d.Name}, d.Spec.Template})
 	}
-	versions := map[string]bool{}
+	versions := map[string][]object{}
 	var evidence []string
-	var last object
 	for _, c := range all {
 		for _, container := range c.template.Spec.Containers {
 			version, ok := ownVersion(container.Image)
 			if !ok {
 				continue
 			}
-			last = c.object
 			evidence = append(evidence, fmt.Sprintf("%s: %s", c.object, container.Image))
-			versions[version] = true
+			versions[version] = append(versions[version], c.object)
 		}
 	}
 	if len(versions) < 2 {
 		return nil
 	}
-	message := "the components have the versions " + strings.Join(slices.Sorted(maps.Keys(versions)), ", ")
-	return []hit{{object: last, message: message, evidence: evidence}}
+	names := slices.Sorted(maps.Keys(versions))
+	rarest := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(len(versions[a]), len(versions[b])) })
+	message := "the components have the versions " + strings.Join(names, ", ")
+	return []hit{{object: versions[rarest][0], message: message, evidence: evidence}}
 }
 
 // ownVersion returns the tag of an image of dnsconfigurer; ok is false for other images, and

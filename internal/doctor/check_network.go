@@ -43,9 +43,11 @@ func networkChecks() []Check {
 	}
 }
 
-// needEndpoints are endpoints of the cluster DNS and their pods, which the peers of a policy
-// select; their absence is a finding of its own.
-func needEndpoints(v *view) (string, bool) { return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 }
+// needEndpoints are endpoints of the cluster DNS with the right ports, and their pods, which the peers
+// of a policy select; their absence is a finding of its own.
+func needEndpoints(v *view) (string, bool) {
+	return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 && len(findServicePort(v)) == 0
+}
 
 func podLabels(p *corev1.Pod) k8slabels.Set { return p.Labels }
 

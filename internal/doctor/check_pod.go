@@ -85,17 +85,17 @@ func podChecks() []Check {
 
 // eventsOf returns the events with a reason that are about pods in the scope which exist.
 func (v *view) eventsOf(reason string) (list []*corev1.Event) {
-	exists := map[string]bool{}
+	pods := map[string]*corev1.Pod{}
 	for i := range v.Pods {
 		if v.Scope.hasPod(&v.Pods[i]) {
-			exists[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = true
+			pods[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = &v.Pods[i]
 		}
 	}
 	seen := map[string]bool{}
 	for i := range v.Events {
 		e := &v.Events[i]
 		pod := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		if e.Reason == reason && e.InvolvedObject.Kind == "Pod" && exists[pod] && !seen[pod] {
+		if e.Reason == reason && e.InvolvedObject.Kind == "Pod" && isAbout(e, pods[pod]) && !seen[pod] {
 			seen[pod] = true
 			list = append(list, e)
 		}
@@ -103,18 +103,32 @@ func (v *view) eventsOf(reason string) (list []*corev1.Event) {
 	return list
 }
 
+// isAbout reports whether an event is about a pod, which may be nil, and not about an earlier one with
+// the same name, as the pods of a StatefulSet have: events stay for an hour.
+func isAbout(e *corev1.Event, p *corev1.Pod) bool {
+	return p != nil && (e.InvolvedObject.UID == "" || e.InvolvedObject.UID == p.UID)
+}
+
 func eventHit(e *corev1.Event, message string) hit {
+	text := strings.TrimPrefix(e.Message, "Failed to create pod sandbox: ") // as the reason says; a line is limited
 	return hit{
 		object: object{"Pod", e.InvolvedObject.Namespace, e.InvolvedObject.Name}, message: message,
 		evidence: []string{
-			fmt.Sprintf("event %s: %s", e.Reason, e.Message),
+			fmt.Sprintf("event %s: %s", e.Reason, text),
 			fmt.Sprintf("%d times, last %s", max(1, e.Count), timeText(e.LastTimestamp.Time)),
 		},
 	}
 }
 
 func findSandbox(v *view) (hits []hit) {
+	ready := map[string]bool{}
+	for i := range v.Pods {
+		ready[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = isReady(&v.Pods[i])
+	}
 	for _, e := range v.eventsOf(reasonSandbox) {
+		if ready[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name] {
+			continue // the kubelet has created it since, as when the node's resolv.conf was missing for a while
+		}
 		for _, part := range []string{"FQDN", "Hostname", "Subdomain", "resolv.conf", "nameserver"} {
 			if strings.Contains(e.Message, part) {
 				hits = append(hits, eventHit(e, "the kubelet cannot create the sandbox of the pod"))

@@ -213,30 +213,32 @@ func isIPv6(server string) bool {
 
 func isAny(v1alpha1.DoctorProbe) bool { return true }
 
-// silent returns the servers without any reply through the network, with their probes.
-func (v *view) silent(which func(target) bool) (hits []hit) {
+// silent returns the servers without any reply through the network, with their probes. which gets one
+// probe of each.
+func (v *view) silent(which func(v1alpha1.DoctorProbe) bool) (hits []hit) {
 	servers, all := probesBy(v.usable, targetOf)
 	for _, s := range servers {
-		if s.means != MeansForward && which(s) && !slices.ContainsFunc(all[s], replied) {
+		if s.means != MeansForward && which(all[s][0]) && !slices.ContainsFunc(all[s], replied) {
 			hits = append(hits, s.hit("it does not reply", lines(all[s], isAny)))
 		}
 	}
 	return hits
 }
 
-// repliesOverIPv4 reports whether a server with an IPv4 address replied.
-func (v *view) repliesOverIPv4(means string) bool {
-	return slices.ContainsFunc(v.usable, func(p v1alpha1.DoctorProbe) bool {
-		return p.Means == means && replied(p) && !isIPv6(p.Server)
+// repliesOverIPv4 reports whether a server with an IPv4 address, in the role of that of p and by the same
+// means, replied.
+func (v *view) repliesOverIPv4(p v1alpha1.DoctorProbe) bool {
+	return slices.ContainsFunc(v.usable, func(other v1alpha1.DoctorProbe) bool {
+		return other.Means == p.Means && other.Role == p.Role && replied(other) && !isIPv6(other.Server)
 	})
 }
 
 func findNoReply(v *view) []hit {
-	return v.silent(func(s target) bool { return !isIPv6(s.server) || !v.repliesOverIPv4(s.means) })
+	return v.silent(func(p v1alpha1.DoctorProbe) bool { return !isIPv6(p.Server) || !v.repliesOverIPv4(p) })
 }
 
 func findIPv6(v *view) []hit {
-	return v.silent(func(s target) bool { return isIPv6(s.server) && v.repliesOverIPv4(s.means) })
+	return v.silent(func(p v1alpha1.DoctorProbe) bool { return isIPv6(p.Server) && v.repliesOverIPv4(p) })
 }
 
 // silentProtocol returns the servers that reply over one protocol only.

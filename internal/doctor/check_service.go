@@ -51,6 +51,12 @@ func serviceChecks() []Check {
 			needs: []need{needDNS}, find: func(v *view) []hit { return v.missingPort(corev1.ProtocolTCP) },
 		},
 		{
+			Code: "dns-service-port", Severity: policy.SeverityError, What: "the DNS Service leads to a port that its pods do not have",
+			cause: "targetPort of the Service and the ports of the DNS pods differ: the endpoints are ready, and no query reaches a server",
+			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.ports}'; correct targetPort",
+			needs: []need{needDNS, read(Slices, Pods)}, find: findServicePort,
+		},
+		{
 			Code: "dns-no-endpoints", Severity: policy.SeverityError, What: "no endpoint of the DNS Service is ready",
 			cause: "no pod of the cluster DNS is ready: every lookup in the cluster fails",
 			next:  "kubectl -n $NS get pods -o wide; kubectl -n $NS get endpointslices -l kubernetes.io/service-name=$NAME",
@@ -159,6 +165,61 @@ func (v *view) missingPort(protocol corev1.Protocol) []hit {
 	return []hit{{object: serviceObject(v.dns), message: fmt.Sprintf("port 53/%s is missing", protocol), evidence: evidence}}
 }
 
+// findServicePort compares the ports of the endpoints with those that the pods declare for DNS. A
+// pod that declares none may listen anywhere.
+func findServicePort(v *view) (hits []hit) {
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+		if len(v.missingPort(protocol)) > 0 {
+			continue // a finding of its own
+		}
+		for _, e := range v.endpoints {
+			port, declared := e.udp, dnsPorts(v.dnsPodNames[e.pod], protocol)
+			if protocol == corev1.ProtocolTCP {
+				port = e.tcp
+			}
+			if !e.ready || len(declared) == 0 || slices.Contains(declared, port) {
+				continue
+			}
+			message := fmt.Sprintf("53/%s leads to port %d, which the pods do not have", protocol, port)
+			if port == 0 {
+				message = fmt.Sprintf("53/%s leads to no port of the pods", protocol)
+			}
+			hits = append(hits, hit{object: serviceObject(v.dns), message: message, evidence: []string{
+				fmt.Sprintf("spec.ports: 53/%s, targetPort %s", protocol, v.targetPort(protocol)),
+				fmt.Sprintf("Pod %s has the ports %v for DNS over %s", e.pod, declared, protocol),
+			}})
+			break // the other pods have the same template
+		}
+	}
+	return hits
+}
+
+// dnsPorts returns the ports of a pod that are for DNS; p may be nil.
+func dnsPorts(p *corev1.Pod, protocol corev1.Protocol) (ports []int32) {
+	if p == nil {
+		return nil
+	}
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			isDNS := port.ContainerPort == dnsPort || strings.HasPrefix(port.Name, "dns")
+			if isDNS && cmp.Or(port.Protocol, corev1.ProtocolTCP) == protocol {
+				ports = append(ports, port.ContainerPort)
+			}
+		}
+	}
+	return ports
+}
+
+// targetPort returns the port of the pods to which the Service leads from port 53.
+func (v *view) targetPort(protocol corev1.Protocol) string {
+	for _, p := range v.dns.Spec.Ports {
+		if p.Port == dnsPort && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
+			return p.TargetPort.String()
+		}
+	}
+	return ""
+}
+
 func findNoEndpoints(v *view) []hit {
 	if slices.ContainsFunc(v.endpoints, func(e endpoint) bool { return e.ready }) {
 		return nil
@@ -190,8 +251,11 @@ func (v *view) endpointLines() (lines []string) {
 // podLine describes the state of a pod in one line.
 func podLine(p *corev1.Pod) string {
 	line := fmt.Sprintf("Pod %s is %s", p.Name, p.Status.Phase)
-	if isReady(p) {
+	switch {
+	case isReady(p):
 		line += ", ready"
+	case p.Status.Phase == corev1.PodRunning:
+		line += ", not ready"
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {

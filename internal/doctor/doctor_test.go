@@ -176,6 +176,9 @@ func TestRun_Faults(t *testing.T) {
 			}
 			r := Run(t.Context(), snapshotOf(t, objects))
 			checkFault(t, r, f.Finds, f.Evidence)
+			if f.Object != "" && !slices.ContainsFunc(r.Findings, func(d v1alpha1.DoctorFinding) bool { return d.Object == f.Object }) {
+				t.Errorf("no finding is about %s: %+v", f.Object, r.Findings)
+			}
 		})
 	}
 }
@@ -266,6 +269,15 @@ func TestRun_Probes(t *testing.T) {
 		{"one slow reply", nil, "", func(p *v1alpha1.DoctorProbe) {
 			if p.Protocol == TCP {
 				p.Micros = 350_000
+			}
+		}},
+		{"both addresses of the Service are silent", []string{"probe-no-reply"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {
+			switch {
+			case p.Server == service:
+				silence(p)
+			case p.Server == replica2:
+				p.Server, p.Role = "[fd00::10]:53", RoleService
+				silence(p)
 			}
 		}},
 		{"IPv6 is silent", []string{"probe-ipv6"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {

@@ -71,10 +71,8 @@ func Servers(s *Snapshot) (servers []Server) {
 	}
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < maxServers {
-			servers = append(servers, Server{
-				netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.udp, dnsPort))),
-				netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.tcp, dnsPort))), RoleEndpoint,
-			})
+			udp, tcp := v.queryPort(e, e.udp, corev1.ProtocolUDP), v.queryPort(e, e.tcp, corev1.ProtocolTCP)
+			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint})
 		}
 	}
 	return servers
@@ -87,11 +85,21 @@ func Forwards(s *Snapshot) (list []Forward) {
 	for _, e := range v.endpoints {
 		if e.ready && !seen[e.pod] && len(list) < maxForwards {
 			seen[e.pod] = true // a pod has an endpoint for each family
-			at := netip.AddrPortFrom(e.addr, uint16(cmp.Or(e.tcp, dnsPort)))
+			at := netip.AddrPortFrom(e.addr, v.queryPort(e, e.tcp, corev1.ProtocolTCP))
 			list = append(list, Forward{Namespace: v.dns.Namespace, Pod: e.pod, Server: at})
 		}
 	}
 	return list
+}
+
+// queryPort returns the port at which to query an endpoint: that of the Service; if the Service does
+// not have the protocol, or leads to no port of the pods, which are findings of their own, that of the
+// pod, which would be blamed otherwise.
+func (v *view) queryPort(e endpoint, port int32, protocol corev1.Protocol) uint16 {
+	if declared := dnsPorts(v.dnsPodNames[e.pod], protocol); port == 0 && len(declared) > 0 {
+		port = declared[0]
+	}
+	return uint16(cmp.Or(port, e.port(protocol), dnsPort))
 }
 
 // Plan returns the questions for servers: names of the cluster, over UDP and TCP, and one

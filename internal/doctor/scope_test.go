@@ -262,12 +262,16 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	live, err := dnsfaults.LoadLive()
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := map[string]bool{}
-	for _, f := range faults {
+	for _, f := range append(faults, live...) {
 		if row := fmt.Sprintf("\n| %s | %s | ", f.Name, f.Finds[0]); !f.Refused && !strings.Contains(string(text), row) {
 			t.Errorf("docs/doctor.md lacks the row%s", row)
 		}
-		for _, code := range append(f.Finds, f.Probes...) {
+		for _, code := range slices.Concat(f.Finds, f.Probes, f.Follows) {
 			if !seen[code] {
 				t.Errorf("%s: there is no check %s", f.Name, code)
 			}

@@ -113,7 +113,7 @@ func (d *doctorTest) coreDNS(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, exit := d.waitFindings(t, tt.finds)
-		d.checkResult(t, r, exit, tt.name, tt.finds, tt.evidence)
+		d.checkResult(t, r, exit, dnsfaults.Fault{Name: tt.name, Evidence: tt.evidence}, tt.finds)
 		d.replicas[1].Kill()
 		d.replace(t, []string{coreDNSConfig}, objects, base)
 		if err := good.Start(); err != nil {
@@ -124,8 +124,9 @@ func (d *doctorTest) coreDNS(t *testing.T) {
 	}
 	finds := []string{"probe-aaaa-nxdomain"}
 	r, exit := d.waitFindings(t, finds, "--external-name", brokenName)
-	d.checkResult(t, r, exit, "CoreDNS: the servers outside the cluster answer AAAA with NXDOMAIN", finds,
-		brokenName+". AAAA @10.96.0.10:53")
+	d.checkResult(t, r, exit, dnsfaults.Fault{
+		Name: "CoreDNS: the servers outside the cluster answer AAAA with NXDOMAIN", Evidence: brokenName + ". AAAA @10.96.0.10:53",
+	}, finds)
 }
 
 // waitFindings runs the command with flags until it finds these codes, and nothing else, and

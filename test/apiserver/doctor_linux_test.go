@@ -14,14 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 	"k8s.io/client-go/rest"
 
@@ -156,7 +154,7 @@ func (d *doctorTest) run(t *testing.T) {
 	t.Run("faults", d.faults)
 	t.Run("servers", d.servers)
 	stop()
-	d.check(t, "the servers outside the cluster are down", []string{"probe-external"}, "SERVFAIL")
+	d.check(t, dnsfaults.Fault{Name: "the servers outside the cluster are down", Evidence: "SERVFAIL"}, []string{"probe-external"})
 	defer upstream()()
 	d.waitHealthy(t)
 	t.Run("permissions", d.permissions)
@@ -216,53 +214,30 @@ func (d *doctorTest) waitHealthy(t *testing.T) {
 
 // hasFindings reports whether the findings of a result have these codes.
 func hasFindings(r v1alpha1.DoctorResult, codes []string) bool {
-	return slices.Equal(codesOf(r), slices.Sorted(slices.Values(codes)))
-}
-
-func codesOf(r v1alpha1.DoctorResult) (codes []string) {
-	for _, f := range r.Findings {
-		codes = append(codes, f.Code)
-	}
-	slices.Sort(codes)
-	return slices.Compact(codes)
+	return slices.Equal(dnsfaults.Codes(r), slices.Sorted(slices.Values(codes)))
 }
 
 // check runs the command and compares the codes of its findings. It repeats that, because a busy
 // machine loses and delays replies of the servers.
-func (d *doctorTest) check(t *testing.T, name string, want []string, evidence string) {
+func (d *doctorTest) check(t *testing.T, f dnsfaults.Fault, want []string) {
 	t.Helper()
 	r, exit := d.doctor(t)
 	for tries := 1; tries < 5 && !hasFindings(r, want); tries++ {
 		r, exit = d.doctor(t)
 	}
-	d.checkResult(t, r, exit, name, want, evidence)
+	d.checkResult(t, r, exit, f, want)
 }
 
 // checkResult compares the codes of the findings in a result, and records the fault.
-func (d *doctorTest) checkResult(t *testing.T, r v1alpha1.DoctorResult, exit int, name string, want []string, evidence string) {
+func (d *doctorTest) checkResult(t *testing.T, r v1alpha1.DoctorResult, exit int, f dnsfaults.Fault, want []string) {
 	t.Helper()
-	hasError, found := false, ""
-	for _, f := range r.Findings {
-		hasError = hasError || f.Severity == "error"
-		for _, e := range f.Evidence {
-			if f.Code == want[0] && found == "" && strings.Contains(e, evidence) {
-				found = e
-			}
-		}
-	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), codesOf(r)); diff != "" || found == "" || hasError != (exit == 1) {
-		t.Errorf("%s: exit %d, codes (-want +got)\n%s%+v", name, exit, diff, r.Findings)
+	row, err := f.Found(r, exit, want)
+	if err != nil {
+		t.Error(err)
 		return
 	}
-	d.table = append(d.table, fmt.Sprintf("| %s | %s | %s |", name, want[0], withoutTimes(found)))
+	d.table = append(d.table, row)
 }
-
-// withoutTimes replaces what differs between runs: times, ports and names that are not cached.
-func withoutTimes(evidence string) string {
-	return changing.ReplaceAllString(evidence, "${1}N")
-}
-
-var changing = regexp.MustCompile(`(after |^n)\d+(\.\d ms)?`)
 
 // faults applies each fault, one after the other.
 func (d *doctorTest) faults(t *testing.T) {
@@ -283,7 +258,7 @@ func (d *doctorTest) faults(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.replace(t, f.Changed(), base, objects)
-		d.check(t, f.Name, append(slices.Clone(f.Finds), f.Probes...), f.Evidence)
+		d.check(t, f, slices.Concat(f.Finds, f.Probes))
 		d.replace(t, f.Changed(), objects, base)
 	}
 	d.waitHealthy(t)
@@ -297,7 +272,7 @@ func (d *doctorTest) replace(t *testing.T, keys []string, old, objects dnsfaults
 			d.request(
 				t,
 				http.MethodDelete,
-				collection(o)+"/"+nameOf(o),
+				o.Path(),
 				dnsfaults.Object{"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0},
 			)
 		}
@@ -312,30 +287,12 @@ func (d *doctorTest) replace(t *testing.T, keys []string, old, objects dnsfaults
 // create creates an object, and sets its status.
 func (d *doctorTest) create(t *testing.T, o dnsfaults.Object) {
 	t.Helper()
-	created := d.request(t, http.MethodPost, collection(o), o)
+	created := d.request(t, http.MethodPost, o.Collection(), o)
 	if o["status"] == nil {
 		return
 	}
 	created["status"] = o["status"]
-	d.request(t, http.MethodPut, collection(o)+"/"+nameOf(o)+"/status", created)
-}
-
-func nameOf(o dnsfaults.Object) string { return fmt.Sprint(o["metadata"].(map[string]any)["name"]) }
-
-// collection returns the path of the objects of a kind.
-func collection(o dnsfaults.Object) string {
-	path := "/apis/" + fmt.Sprint(o["apiVersion"])
-	if o["apiVersion"] == "v1" {
-		path = "/api/v1"
-	}
-	if namespace, ok := o["metadata"].(map[string]any)["namespace"]; ok {
-		path += fmt.Sprintf("/namespaces/%v", namespace)
-	}
-	resource := strings.ToLower(fmt.Sprint(o["kind"])) + "s"
-	if before, ok := strings.CutSuffix(resource, "ys"); ok {
-		resource = before + "ies"
-	}
-	return path + "/" + resource
+	d.request(t, http.MethodPut, o.Path()+"/status", created)
 }
 
 func (d *doctorTest) request(t *testing.T, method, path string, body dnsfaults.Object) (reply dnsfaults.Object) {
@@ -434,7 +391,7 @@ dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
 		if tt.server != nil {
 			stop = serveAt(t, dnsReplica2, tt.server)
 		}
-		d.check(t, tt.name, tt.finds, tt.evidence)
+		d.check(t, dnsfaults.Fault{Name: tt.name, Evidence: tt.evidence}, tt.finds)
 		stop()
 	}
 	if err := d.replicas[1].Start(); err != nil {

@@ -167,7 +167,7 @@ var imports = map[string][]string{
 	"test/certs":     {"std"},
 	"test/commits":   {"std"},
 	"test/debian":    {"std"},
-	"test/dnsfaults": {"std", "sigs.k8s.io/yaml"},
+	"test/dnsfaults": {"std", "api/v1alpha1", "sigs.k8s.io/yaml"},
 	"test/dnstest":   {"std", "github.com/miekg/dns"},
 	"test/e2e":       nil,
 	"test/hostile":   nil,

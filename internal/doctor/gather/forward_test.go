@@ -76,6 +76,11 @@ func forwardTo(t *testing.T, ws *websocket.Conn, servers map[string]string) {
 	}
 	pod := strings.Split(ws.Request().URL.Path, "/")[6]
 	switch pod {
+	case "refused", "long", "closed": // a connection that is closed with unread data is reset
+		var query []byte
+		_ = websocket.Message.Receive(ws, &query)
+	}
+	switch pod {
 	case "refused":
 		_ = send(1, []byte("error forwarding to "+strings.Repeat("a", 400)+": dial tcp4 127.0.0.1:5353: connect: connection refused IPv6"))
 		return
