@@ -82,7 +82,7 @@ node,system:node:` + nodeName + `,node,system:nodes
 // startCluster returns when the node is ready for pods. All ends with the process.
 func startCluster(t *testing.T, p programs) *cluster {
 	t.Helper()
-	c := &cluster{programs: p}
+	c := &cluster{programs: p, observed: map[string]map[string]observation{}}
 	c.serveOutside(t)
 	c.startContainerd(t)
 	c.startControlPlane(t)
@@ -246,6 +246,7 @@ www.example.com.       300 IN A 198.51.100.1
 www.example.com.       300 IN AAAA 2001:db8::1
 intranet.corp.example. 300 IN A 198.51.100.2
 hosted.node.example.   300 IN A 198.51.100.3
+*.names.example.com.   300 IN A 198.51.100.4
 `
 
 // serveOutside runs the DNS server of names outside the cluster.

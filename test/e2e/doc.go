@@ -15,6 +15,10 @@
 // address of its Service, the node cache, and the admission policies. The shim has the
 // command line of its systemd unit.
 //
+// The first test breaks the DNS of the cluster in many ways, and has the command doctor find each.
+// CoreDNS runs in pods for that, each with a fault, and the Service of the cluster DNS selects one
+// after the other.
+//
 // Then the kubelet is connected to containerd directly, and the chart installs agent and
 // NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and CoreDNS serves the
 // cluster: the same pods get the same DNS again. At last the commands of docs/quick-start.md are

@@ -30,19 +30,20 @@ func testCluster(t *testing.T, p programs) {
 		name string
 		run  func(*testing.T)
 	}{
+		{"faults", c.testFaults},
 		{"service", c.testService},
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},
 		{"doctor", c.testDoctor},
 		{"means of doctor", c.testDoctorMeans},
+		{"observation", func(t *testing.T) { c.observed["the shim"] = c.observe(t) }},
+		{"watchers", c.startWatchers},
+		{"upgrade", c.testUpgrade},
+		{"outage of the control plane", c.testOutage},
+		{"agent", c.testAgent},
 	} {
 		t.Run(test.name, test.run)
 	}
-	c.observed = map[string]map[string]observation{"the shim": c.observe(t)}
-	c.startWatchers(t)
-	t.Run("upgrade", c.testUpgrade)
-	t.Run("outage of the control plane", c.testOutage)
-	t.Run("agent", c.testAgent)
 }
 
 // logPods adds the ends of the logs of the system's pods to a failed test. It needs no API server.
