@@ -48,7 +48,7 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong with the DNS of a cluster, with evidence",
-		Long: doctorHelp,
+		Long:  doctorHelp,
 		Example: `  dnsconfigurer doctor
   dnsconfigurer doctor --context staging -o html > dns.html
   dnsconfigurer doctor --pod shop/web-0 --exec
