@@ -13,8 +13,9 @@ import (
 )
 
 // Limits of the connections for metrics and health: of all clients together, and of one client, which
-// is an address. An open connection takes 20 kB: without a limit 12,000 connections of one pod, each idle after a
-// request, exceed the memory limit of the cluster DNS server. Prometheus and the kubelet have one each.
+// is an address. An open connection takes 20 kB: without a limit 12,000 connections of one pod, each
+// idle after a request, exceed the memory limit of the cluster DNS server. Prometheus and the kubelet
+// have one each.
 const (
 	maxHTTPConnections       = 256
 	maxHTTPClientConnections = 16
