@@ -27,7 +27,7 @@ func bypassCommand() *cobra.Command {
 		Long: `Let the kubelet use the container runtime without the shim, until "dnsconfigurer bypass off".
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
-bypass on when the shim has failed five times in a minute.`,
+"dnsconfigurer bypass on" after the shim has failed five times in a minute.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: usage.RequireCommand,
 	}
@@ -44,14 +44,11 @@ func bypassOnCommand() *cobra.Command {
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began, err := n.StartBypass(cmd.Context(), reason)
-			if err != nil {
-				return err
-			}
 			if began {
 				reportBypass(cmd, &n, events.ReasonBypassBegan,
 					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
-			return nil
+			return err
 		},
 	}
 	addNodeFlags(cmd.Flags(), &n)
@@ -72,10 +69,13 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 		Example: `  dnsconfigurer bypass off --restart-kubelet`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := n.EndBypass(cmd.Context()); err != nil {
+			ended, err := n.EndBypass(cmd.Context())
+			if err != nil {
 				return err
 			}
-			reportBypass(cmd, &n, events.ReasonBypassEnded, "the kubelet uses the shim again")
+			if ended {
+				reportBypass(cmd, &n, events.ReasonBypassEnded, "the shim serves again, and the kubelet uses it after its next restart")
+			}
 			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
@@ -86,8 +86,12 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 	return cmd
 }
 
-// reportBypass sends an event about the node. A failure is a warning: the node works.
+// reportBypass sends an event about the node if it is this machine. A failure is a warning: the node
+// works.
 func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
+	if !n.IsThisMachine() {
+		return // the credentials of this machine are not those of an image
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
 	defer cancel()
 	file, err1 := n.ConfigPath()

@@ -65,12 +65,9 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			if c.API, err = client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-doctor/"+version()); err != nil {
-				if kubeconfig == "" {
-					err = fmt.Errorf("%w: set --kubeconfig", err)
-				}
 				return err
 			}
-			c.API.QPS = -1                                    // no limit: doctor sends some twenty requests
+			c.API.QPS = -1                                    // no limit: about twenty requests, and by flag at most 16 at a time
 			klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the result reports these errors as not checked
 			ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
 			defer cancel()

@@ -203,10 +203,10 @@ func (n *Node) StartBypass(ctx context.Context, reason string) (began bool, err 
 }
 
 // EndBypass calls [Switch.Off].
-func (n *Node) EndBypass(ctx context.Context) error {
+func (n *Node) EndBypass(ctx context.Context) (ended bool, err error) {
 	s, err := n.bypassSwitch()
 	if err != nil {
-		return err
+		return false, err
 	}
 	return s.Off(ctx)
 }

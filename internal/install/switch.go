@@ -18,38 +18,38 @@ type Switch struct {
 	Check     func(context.Context) error // returns an error unless the shim forwards calls
 }
 
-// On begins the bypass and stops the shim. began is false if the bypass was on before.
+// On begins the bypass and stops the shim. began is false if the bypass was on before. If the units
+// cannot be stopped, it has begun nevertheless.
 func (s *Switch) On(ctx context.Context, reason string) (began bool, err error) {
 	active, _ := s.Bypass.Active() // Begin reports the error
 	if err := s.Bypass.Begin(reason); err != nil {
 		return false, err
 	}
 	if s.Systemd {
-		if err := s.Systemctl.runUnits(ctx, runningUnits, "stop"); err != nil {
-			return false, err
-		}
+		err = s.Systemctl.runUnits(ctx, runningUnits, "stop")
 	}
-	return active == nil, nil
+	return active == nil, err
 }
 
-// Off starts the shim and ends the bypass. If the shim does not serve, the bypass stays.
-func (s *Switch) Off(ctx context.Context) error {
+// Off starts the shim and ends the bypass. If the shim does not serve, the bypass stays. ended is false
+// if the bypass was off before.
+func (s *Switch) Off(ctx context.Context) (ended bool, err error) {
 	record, err := s.Bypass.Active()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := s.Bypass.End(); err != nil || !s.Systemd || record == nil {
-		return err
+		return err == nil && record != nil, err
 	}
 	err = s.start(ctx)
 	if err == nil {
-		return nil
+		return true, nil
 	}
 	if again := s.Bypass.Begin(record.Reason); again != nil {
-		return fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
+		return false, fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
 	}
 	_ = s.Systemctl.runUnits(context.WithoutCancel(ctx), runningUnits, "stop") // the link matters, not the unit
-	return fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
+	return false, fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
 }
 
 // start starts the units of the shim, and checks that it serves.

@@ -51,9 +51,9 @@ func TestSwitch_Off(t *testing.T) {
 			if err != nil || !began {
 				t.Fatalf("began %v, %v", began, err)
 			}
-			err = s.Off(t.Context())
-			if !errors.Is(err, test.check) {
-				t.Errorf("%v", err)
+			ended, err := s.Off(t.Context())
+			if !errors.Is(err, test.check) || ended != (test.check == nil) {
+				t.Errorf("ended %v, %v", ended, err)
 			}
 			record, err := s.Bypass.Active()
 			if err != nil || (record != nil) != (test.check != nil) {
@@ -86,8 +86,25 @@ func TestSwitch_Twice(t *testing.T) {
 	if record, err := s.Bypass.Active(); err != nil || !strings.Contains(record.Reason, "first") {
 		t.Errorf("%v, %v", record, err)
 	}
-	if err := s.Off(t.Context()); err != nil {
-		t.Error(err)
+	for i := range 2 {
+		if ended, err := s.Off(t.Context()); err != nil || ended != (i == 0) {
+			t.Errorf("ended %v, %v", ended, err)
+		}
+	}
+}
+
+// TestSwitch_OnFails: the bypass has begun if its link exists, also if the units cannot be stopped. The
+// caller reports both, once.
+func TestSwitch_OnFails(t *testing.T) {
+	dir := t.TempDir()
+	s := install.Switch{
+		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
+		Systemctl: install.Systemctl{Program: "false"}, Systemd: true,
+	}
+	for i := range 2 {
+		if began, err := s.On(t.Context(), "test"); err == nil || began != (i == 0) {
+			t.Errorf("began %v, %v", began, err)
+		}
 	}
 }
 
@@ -115,8 +132,8 @@ func TestNode_Links(t *testing.T) {
 			t.Errorf("%s is not on the image: %v", name, read(t, root))
 		}
 	}
-	if err := n.EndBypass(t.Context()); err != nil {
-		t.Fatal(err)
+	if ended, err := n.EndBypass(t.Context()); err != nil || !ended {
+		t.Fatalf("ended %v, %v", ended, err)
 	}
 	for _, name := range []string{"shim.sock", "bypass.json"} {
 		if _, ok := read(t, root)[filepath.Join(outside, name)]; ok {

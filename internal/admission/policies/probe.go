@@ -25,10 +25,7 @@ func (p Probe) Run(ctx context.Context, userAgent string, out io.Writer) error {
 		return usage.Errorf("--namespace: %q: want a namespace other than kube-system", p.Namespace)
 	}
 	cfg, err := client.LoadUserConfig(p.Kubeconfig, "", userAgent)
-	switch {
-	case err != nil && p.Kubeconfig == "":
-		return fmt.Errorf("%w: set --kubeconfig", err)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	outcomes, failed := Check(ctx, cfg, p.Namespace)

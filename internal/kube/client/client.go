@@ -47,7 +47,7 @@ func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error)
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no kubeconfig found in $KUBECONFIG and ~/.kube/config")
+		return nil, errors.New("no kubeconfig found in $KUBECONFIG and ~/.kube/config: set --kubeconfig")
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
