@@ -29,8 +29,8 @@ The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are req
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
 lead to another DNS configuration than the kubelet computed, the file stays as it is.
 
-Flags override the configuration file. The files are read again when they change, and at
-once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
+Flags override the configuration file. It is read again when it or a file that it names changes, and
+at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
 		Example: `  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml
   dnsconfigurer agent --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,

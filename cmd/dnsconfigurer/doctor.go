@@ -41,7 +41,7 @@ ends.
 
 docs/doctor.md lists the checks and the permissions.
 
-Exit code 1: there is a finding of severity error.`
+Exit code 1: there is a finding of severity error, or the API server cannot be reached.`
 
 func doctorCommand() *cobra.Command {
 	o, format, kubeconfig, kubeContext := gather.Options{}, "", "", ""
@@ -110,8 +110,8 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// maxQueries is the number of arguments of doctor query: more than two for each server that doctor
-// queries.
+// maxQueries is the limit of the arguments of doctor query: doctor plans fewer, two for each address of
+// the cluster DNS.
 const maxQueries = 100
 
 // doctorQueryCommand returns the command that runs in the container of --ephemeral-container.
@@ -119,7 +119,7 @@ func doctorQueryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "query PROTOCOL,SERVER,TYPE,NAME...",
 		Short:  "Send DNS queries and print each reply as a line of JSON",
-		Hidden: true, // not for people: lookup is
+		Hidden: true, // --ephemeral-container calls it; users run lookup
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > maxQueries {
 				return usage.Errorf("want 1 to %d queries, got %d", maxQueries, len(args))

@@ -19,7 +19,7 @@ import (
 func lookupCommand() *cobra.Command {
 	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
-		Use:   "lookup -f FILE|DIR|- | --kubeconfig FILE --pod NAMESPACE/NAME NAME [TYPE]",
+		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE | --context CONTEXT) --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, with every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
 queries of its C library or of Go, and print each query with its reply, the program's result and
@@ -62,7 +62,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	addManifestFlags(flags, &o.Input)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
 	flags.StringVar(&o.Context, "context", "",
-		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig that of kubectl")
+		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig, of the kubeconfig that kubectl uses")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
@@ -95,7 +95,8 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 	return cmd
 }
 
-// checkLookupInput returns an error about a flag that only the other input has.
+// checkLookupInput returns an error if a flag is set that has no effect on the input: a live cluster, or
+// manifests.
 func checkLookupInput(cmd *cobra.Command, live bool) error {
 	if live {
 		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
@@ -104,7 +105,7 @@ func checkLookupInput(cmd *cobra.Command, live bool) error {
 	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
 }
 
-// lookupNode returns the node of the pod. Of a live cluster, it also sets the objects of c.
+// lookupNode returns the node of the pod. For a live cluster, it also stores the cluster's objects in c.
 func lookupNode(ctx context.Context, o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
 	if o.Live() {
 		return live.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)

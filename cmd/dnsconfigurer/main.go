@@ -122,7 +122,8 @@ func rootCommand(args []string) *cobra.Command {
 	return root
 }
 
-// interruptible makes cmd, which changes no file, end when it is interrupted, whatever it reads.
+// interruptible lets cmd end on an interrupt even while a read blocks. cmd must not change files: its
+// goroutine is abandoned.
 func interruptible(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

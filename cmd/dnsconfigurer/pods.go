@@ -36,7 +36,7 @@ Run it as root on the node, while dnsconfigurer agent runs, or a shim with a sta
 	}
 	registerSocket(cmd, &client)
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "`FORMAT`: text or json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the pods again every 2 seconds, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the pods again every 2 seconds, until interrupted or an error")
 	usage.Complete(cmd, "output", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := usage.CheckFormat(format, "text", "json"); err != nil {

@@ -60,7 +60,7 @@ refused an object for another reason.`,
 	f.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
 		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
 	f.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not checked, like those of kube-system; empty: no other")
+		"`NAMESPACE,..` whose objects are not checked; empty: only kube-system, which is always among them")
 	f.BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
 	f.StringVar(&probe.Kubeconfig, "kubeconfig", "",
 		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")

@@ -15,7 +15,7 @@ import (
 func renderCommand() *cobra.Command {
 	o, nodeFlags := rendering.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
-		Use:   "render FILE|DIR|-...",
+		Use:   "render (FILE|DIR|-)...",
 		Short: "Print the resolv.conf and the hostname that pods get",
 		Long: `Print the resolv.conf and the hostname that a node gives to each Pod and to the pods of
 each template (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,

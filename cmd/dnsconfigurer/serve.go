@@ -43,7 +43,7 @@ func load[C any](ctx context.Context, source *config.Source[C]) (C, error) {
 		return err
 	})
 	if err != nil {
-		return none, err // loaded may still be written
+		return none, err // after an interrupt, the goroutine may still write loaded
 	}
 	return loaded, nil
 }

@@ -31,7 +31,7 @@ The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are req
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
 lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged.
 
-Flags override the configuration file. The files are read again when they change, and
+Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.
 
 If the configuration is invalid when the shim starts, the shim uses the last valid one, which it
@@ -59,8 +59,8 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
 		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
 		return server.Run(cmd.Context())
 	}
-	// The shim also runs with an invalid command line, and reports the error: without it no pod could
-	// start. After a rollback the unit may have a flag that this version does not know.
+	// The shim also runs with an invalid command line, and reports the error: without the shim no pod
+	// could start. After a rollback the unit may have a flag that this version does not know.
 	cmd.RunE = func(cmd *cobra.Command, rest []string) error { return run(cmd, usage.NoArguments(cmd, rest)) }
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		parseKnownFlags(cmd.Flags(), args)

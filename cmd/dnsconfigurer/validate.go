@@ -17,7 +17,7 @@ import (
 func validateCommand() *cobra.Command {
 	o, nodeFlags := validation.Options{Output: output.Validation{Version: version()}}, config.NodeFlags{}
 	cmd := &cobra.Command{
-		Use:   "validate FILE|DIR|-...",
+		Use:   "validate (FILE|DIR|-)...",
 		Short: "Check the DNS configuration and the hostnames of pods before they are applied",
 		Long: `Check the DNS configuration and the hostnames of each Pod and each template
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,

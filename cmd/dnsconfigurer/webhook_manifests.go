@@ -57,9 +57,9 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 	f := cmd.Flags()
 	f.StringVarP(&o.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
 	f.BoolVar(&o.CreateNamespace, "create-namespace", true,
-		"write the Namespace; false for one that exists, which must outlive the webhook")
+		"print the Namespace, too; false keeps kubectl delete from deleting one that has other objects")
 	f.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not reviewed, like those of kube-system and of the server's namespace; empty: no other")
+		"`NAMESPACE,..` whose objects are not reviewed; empty: only kube-system and the server's, which are always among them")
 	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
 	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil,
 		"`IP,..` of the cluster DNS; empty: unknown, they do not count for the limit of nameservers")
