@@ -189,7 +189,7 @@ func (b *batch) oob(i int) []byte {
 		return control[:unix.CmsgSpace(unix.SizeofInet4Pktinfo)]
 	case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
 		info := (*unix.Inet6Pktinfo)(unsafe.Pointer(&data[0]))
-		if !netip.AddrFrom16(info.Addr).IsLinkLocalUnicast() {
+		if local := netip.AddrFrom16(info.Addr); local.Is4In6() || !local.IsLinkLocalUnicast() {
 			info.Ifindex = 0
 		}
 		return control[:unix.CmsgSpace(unix.SizeofInet6Pktinfo)]

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -177,15 +178,15 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		hit.State = cache.Stale // the servers reply again: do not wait for the end of the retry interval
 	}
 	s.metrics.cacheLookups[hit.State].Inc()
+	if hit.State == cache.Expiring {
+		copied := q.clone()
+		s.prefetch(ctx, q.client, to.budgetFor(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
+	}
 	if hit.NoData() && !s.knowsOtherFamily(q, to) {
 		return s.confirmLater(q, to, &hit)
 	}
 	switch hit.State {
-	case cache.Fresh:
-		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
-	case cache.Expiring:
-		copied := q.clone()
-		s.prefetch(ctx, q.client, to.budgetFor(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
+	case cache.Fresh, cache.Expiring:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
 	case cache.Failing:
 		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
@@ -262,6 +263,9 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	}
 	m, begin, kind := q.message(), time.Now(), to.budgetFor(q.name)
 	reply, err := exchange(ctx, m)
+	if reason, ok := errors.AsType[refusalReason](err); ok { // of an expansion, which has counted it
+		return refusedAnswer(reason)
+	}
 	if reason := refusalOf(err); reason != granted {
 		return s.refuse(kind, reason)
 	}
@@ -292,6 +296,9 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	a := answerOf(reply, fromUpstream)
+	if a.rcode > maskRcode { // about the OPT record that this server sent, not about the client's query
+		a.rcode = dns.RcodeServerFailure
+	}
 	a.answers = withOwnerCase(a.answers, q.owner())
 	return a
 }

@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -41,14 +42,24 @@ func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 // confirmLater returns the result for a cache hit with NODATA while nothing is cached for the other
 // address family. It ignores a stale hit: the other family has no stale answer.
 func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
-	if hit.State != cache.Fresh && hit.State != cache.Expiring {
+	switch {
+	case hit.State == cache.Failing && q.received.Sub(hit.FailedAt) < cache.FailureTTL:
+		return result{answer: otherFamilyFailure(fromStale)} // as a failure that is cached
+	case hit.State == cache.Failing, hit.State == cache.Stale:
 		return s.sendLater(q, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
-	if len(noData.wire) > maxHeldDenial { // over TCP
+	isLong := len(noData.wire) > maxHeldDenial
+	if isLong { // over TCP
 		noData = noData.withRecords().trimDenial()
 	}
-	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, noData.withRecords()) }
+	wait := func(ctx context.Context) answer {
+		a := s.confirmNoData(ctx, q, to, noData.withRecords())
+		if isLong && !a.failed() {
+			return s.untrimmed(q, to, a)
+		}
+		return a
+	}
 	return result{wait: wait, budgetKind: to.budgetFor(q.name)}
 }
 
@@ -59,11 +70,35 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 	if !a.noData(q.qtype) || s.knowsOtherFamily(q, to) {
 		return a
 	}
-	a = a.trimDenial() // the records that are left out can be freed while the server waits
+	isLong := a.exceedsHeld()
+	if isLong {
+		a = a.trimDenial() // the records that are left out can be freed while the server waits
+	}
 	other := q.subquery(q.name, otherFamily(q.qtype))
 	other.noFamilyCheck = true
 	if o := s.forward(ctx, other, nil).await(ctx); o.failed() {
-		return failure(o.source, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
+		return otherFamilyFailure(o.source)
+	}
+	if isLong {
+		return s.untrimmed(q, to, a)
+	}
+	return a
+}
+
+func otherFamilyFailure(from source) answer {
+	return failure(from, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
+}
+
+// untrimmed returns the answer to q of which trimDenial has left a, for a client that validates: it needs
+// the proof of the denial. The answer was cached before the wait. If the cache has evicted it, untrimmed
+// returns a.
+func (s *Server) untrimmed(q *query, to destination, a answer) answer {
+	if !q.do {
+		return a
+	}
+	now := time.Now()
+	if hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), now); hit.State == cache.Fresh && hit.NoData() {
+		return q.cachedAnswer(&hit, a.source, nil).withRecords()
 	}
 	return a
 }

@@ -164,3 +164,65 @@ func TestNodeCache_Families(t *testing.T) {
 		}
 	}
 }
+
+// countByType counts the queries that servers get, by type.
+type countByType struct {
+	families
+	mu      sync.Mutex
+	queries map[uint16]int
+}
+
+func (c *countByType) exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+	c.mu.Lock()
+	if c.queries == nil {
+		c.queries = map[uint16]int{}
+	}
+	c.queries[q.Question[0].Qtype]++
+	c.mu.Unlock()
+	return c.families.exchange(ctx, q)
+}
+
+func (c *countByType) count(qtype uint16) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queries[qtype]
+}
+
+// TestForward_FamiliesPrefetch: NODATA that is about to expire is prefetched, also if the other address
+// family has to be looked up before the reply.
+func TestForward_FamiliesPrefetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := countByType{families: families{dns.TypeA: {record: "www.example. 0 IN A 192.0.2.1"}, dns.TypeAAAA: empty}}
+		s := newServer(t, "loaded", Config{Upstream: servers.exchange})
+		for range 4 {
+			exchangeDirect(t, s, newQuery("www.example.", dns.TypeAAAA))
+		}
+		time.Sleep(285 * time.Second) // of 300
+		exchangeDirect(t, s, newQuery("www.example.", dns.TypeAAAA))
+		synctest.Wait()
+		if n := servers.count(dns.TypeAAAA); n != 2 {
+			t.Errorf("%d queries for AAAA, want 2", n)
+		}
+	})
+}
+
+// TestForward_FamiliesRetry: while no server replies, a name with stale NODATA is not looked up again
+// for each query.
+func TestForward_FamiliesRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := countByType{families: families{dns.TypeA: {record: "www.example. 0 IN A 192.0.2.1"}, dns.TypeAAAA: empty}}
+		s := newServer(t, "loaded", Config{Upstream: servers.exchange})
+		expectFamilies(t, s, "A", "NOERROR")
+		servers.families = families{dns.TypeA: {rcode: silent}, dns.TypeAAAA: {rcode: silent}}
+		time.Sleep(10 * time.Minute)
+		for range 4 { // within the time for which a failure is cached
+			if m := exchangeDirect(t, s, newQuery("www.example.", dns.TypeAAAA)); m.Rcode != dns.RcodeServerFailure {
+				t.Errorf("got %v", m)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := servers.count(dns.TypeAAAA); n != 2 {
+			t.Errorf("%d queries for AAAA, want one before the outage and one in it", n)
+		}
+	})
+}

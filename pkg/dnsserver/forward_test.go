@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -225,4 +226,36 @@ func TestForward_PanicInPrefetch(t *testing.T) {
 		up.err = nil
 		expect("192.0.2.2")
 	})
+}
+
+// TestForward_ExtendedRcode: an rcode of more than four bits is about the OPT record of this server. A
+// client without EDNS would read NOERROR.
+func TestForward_ExtendedRcode(t *testing.T) {
+	s := newServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		return new(dns.Msg).SetRcode(q, dns.RcodeBadVers).SetEdns0(1232, false), nil
+	}})
+	for _, from := range []string{"upstream", "cache"} {
+		if m := exchangeDirect(t, s, parseQuery("www.example. A", false)); m.Rcode != dns.RcodeServerFailure {
+			t.Errorf("%s: %s", from, dns.RcodeToString[m.Rcode])
+		}
+	}
+}
+
+// TestForward_RefusedExpansion: a refusal that the expansion of a search list has counted is not counted
+// again.
+func TestForward_RefusedExpansion(t *testing.T) {
+	s := newTestServer(t, smallCluster, Config{})
+	q := &query{client: podAddr, received: time.Now()}
+	if !q.parse(mustPack(t, parseQuery("www.example. A", true))) {
+		t.Fatal("not a query")
+	}
+	to := destination{forwarding: new(Forwarding), exchange: func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedClient }}
+	if a := s.ask(t.Context(), q, to); a.refused != refusedClient || a.rcode != dns.RcodeServerFailure {
+		t.Errorf("%+v", a)
+	}
+	for kind, counts := range s.metrics.refusals {
+		if n := testutil.ToFloat64(counts[refusedClient]); n > 0 {
+			t.Errorf("%v: counted %v times", budgetKind(kind), n)
+		}
+	}
 }

@@ -72,10 +72,7 @@ func isRefusal(reply *dns.Msg) bool {
 // refusalOf returns the reason if err says that no query was sent. Otherwise it returns granted:
 // err is then nil, or the error of a server.
 func refusalOf(err error) refusalReason {
-	var r refusalReason
 	switch {
-	case errors.As(err, &r):
-		return r
 	case errors.Is(err, upstream.ErrLoop):
 		return refusedLoop
 	case errors.Is(err, upstream.ErrNoServers):
@@ -89,6 +86,11 @@ func refusalOf(err error) refusalReason {
 // refuse counts a refused query and returns the answer.
 func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
 	s.metrics.refusals[kind][r].Inc()
+	return refusedAnswer(r)
+}
+
+// refusedAnswer returns the answer to a query that was refused for r.
+func refusedAnswer(r refusalReason) answer {
 	code := dns.ExtendedErrorCodeOther
 	switch r {
 	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream, refusedResources:

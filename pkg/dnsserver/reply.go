@@ -45,7 +45,7 @@ func (q *query) reply(a answer, buf []byte) reply {
 // estimateLen estimates the length of the reply with the answer, in octets, before it is packed.
 // The reply is never longer, because the estimate counts names without compression.
 func (q *query) estimateLen(a *answer) int {
-	n := q.optLen(a)
+	n := q.optLen(a) + len(q.tsig)
 	if a.wire != nil {
 		return min(n+len(a.wire), q.size)
 	}

@@ -142,13 +142,18 @@ const maxHeldDenial = 4 << 10
 // trimDenial returns a negative answer that may be held. A longer one than maxHeldDenial keeps only
 // what a client needs: the aliases and the SOA record.
 func (a answer) trimDenial() answer {
-	if !longerThan(maxHeldDenial, a.answers, a.authority, a.additional) {
+	if !a.exceedsHeld() {
 		return a
 	}
 	a.answers = firstOfType(a.answers, dns.TypeCNAME, maxAliases)
 	a.authority = firstOfType(a.authority, dns.TypeSOA, 1)
 	a.additional = nil
 	return a
+}
+
+// exceedsHeld reports whether the answer, a denial, is longer than maxHeldDenial.
+func (a *answer) exceedsHeld() bool {
+	return longerThan(maxHeldDenial, a.answers, a.authority, a.additional)
 }
 
 // longerThan reports whether the records together are longer than limit octets.

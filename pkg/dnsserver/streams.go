@@ -128,7 +128,8 @@ func (s *streams) update(c net.Conn, change func(*streamState)) {
 	}
 }
 
-// stopReading ends all reads, now and later. Replies can still be sent.
+// stopReading ends all reads, now and later, except those of a message whose first octet was read: these
+// end within streamMessage. Replies can still be sent.
 func (s *streams) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

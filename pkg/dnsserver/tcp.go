@@ -172,7 +172,7 @@ func (st *stream) admit(ctx context.Context) (grant, bool) {
 	held, ok := acquireWithin(ctx, st.server.streamLimits.queries, st.client, 1)
 	if !ok {
 		st.queries.release()
-		st.server.streamLimits.closed[closedQueries].Inc()
+		st.countClosed(ctx, closedQueries)
 		st.conn.Close()
 	}
 	return held, ok
@@ -206,7 +206,7 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 		}
 		var ok bool
 		if held, ok = acquireWithin(ctx, octets, st.client, size); !ok {
-			st.close(closedOctets)
+			st.close(ctx, closedOctets)
 			return
 		}
 	}
@@ -215,7 +215,7 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 		var excess grant
 		var ok bool
 		if a, excess, ok = st.answerAgain(ctx, q, size); !ok {
-			st.close(closedOctets)
+			st.close(ctx, closedOctets)
 			return
 		}
 		defer excess.release()
@@ -230,7 +230,9 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 // the reply may be longer now, answerAgain acquires the excess. ok is false if the budget is
 // exhausted.
 func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
-	a, wait := st.server.answer(ctx, q, nil)
+	again := *q
+	again.received = time.Now() // the TTLs of now; the duration counts from q.received
+	a, wait := st.server.answer(ctx, &again, nil)
 	if wait != nil {
 		a = wait(ctx)
 	}
@@ -243,10 +245,18 @@ func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer
 }
 
 // close closes the connection. The caller holds st.writing.
-func (st *stream) close(reason closeReason) {
-	st.server.streamLimits.closed[reason].Inc()
+func (st *stream) close(ctx context.Context, reason closeReason) {
+	st.countClosed(ctx, reason)
 	st.broken = true
 	st.conn.Close()
+}
+
+// countClosed counts a connection that is closed at a limit. At the end of the server, which is that of
+// ctx, all are closed.
+func (st *stream) countClosed(ctx context.Context, reason closeReason) {
+	if ctx.Err() == nil {
+		st.server.streamLimits.closed[reason].Inc()
+	}
 }
 
 // remoteAddr returns the address of the client, or the zero Addr if it is unknown.

@@ -90,7 +90,7 @@ func (a answer) withTarget(target answer) answer {
 			"no server answered for the target of the ExternalName Service")
 	}
 	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
-	a.answers = append(a.answers, target.answers...)
+	a.answers = slices.Concat(a.answers, target.answers)  // a is shared by the fresh and the stale answer
 	a.authority, a.extended = target.authority, target.extended
 	return a
 }
