@@ -164,7 +164,9 @@ func TestForward_HeldProof(t *testing.T) {
 		m.Ns = []dns.RR{&dns.SOA{Hdr: header("example.", dns.TypeSOA, 300), Ns: ".", Mbox: ".", Minttl: 300}}
 		for i := range signatures {
 			text := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(i)}, signature))
-			m.Ns = append(m.Ns, &dns.RRSIG{Hdr: header("example.", dns.TypeRRSIG, 300), TypeCovered: dns.TypeSOA, SignerName: "example.", Signature: text})
+			m.Ns = append(m.Ns, &dns.RRSIG{
+				Hdr: header("example.", dns.TypeRRSIG, 300), TypeCovered: dns.TypeSOA, SignerName: "example.", Signature: text,
+			})
 		}
 		return m, nil
 	}

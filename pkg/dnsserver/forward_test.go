@@ -249,7 +249,8 @@ func TestForward_RefusedExpansion(t *testing.T) {
 	if !q.parse(mustPack(t, parseQuery("www.example. A", true))) {
 		t.Fatal("not a query")
 	}
-	to := destination{forwarding: new(Forwarding), exchange: func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedClient }}
+	refuse := func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedClient }
+	to := destination{forwarding: new(Forwarding), exchange: refuse}
 	if a := s.ask(t.Context(), q, to); a.refused != refusedClient || a.rcode != dns.RcodeServerFailure {
 		t.Errorf("%+v", a)
 	}
