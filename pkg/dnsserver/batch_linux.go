@@ -26,8 +26,9 @@ const batchSize = 64
 // packet, in octets: a unix.Cmsghdr and a unix.Inet6Pktinfo take 40.
 const controlLen = 64
 
-// batch holds the packets that one recvmmsg(2) has read, and the replies to them: 350 kB of
-// address space, of which a quiet server touches a part.
+// batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB of
+// address space, of which 274 kB are resident from the start (mincore(2)): newBatch writes to each of
+// the packetBuffers.
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]packetBuffers

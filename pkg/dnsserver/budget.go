@@ -44,17 +44,17 @@ type grant struct {
 // acquire acquires n units for a client, or returns why it acquires none. n is at least 1. Work
 // without a client has the zero Addr.
 func (b *budget) acquire(client netip.Addr, n int) (grant, refusalReason) {
-	return b.take(client, int64(n), b.limit)
+	return b.acquireUpTo(client, int64(n), b.limit)
 }
 
 // acquireSpare is acquire for work that no client waits for, such as a prefetch. It leaves
 // half of the units to clients.
 func (b *budget) acquireSpare(client netip.Addr, n int) (grant, refusalReason) {
-	return b.take(client, int64(n), b.limit/2)
+	return b.acquireUpTo(client, int64(n), b.limit/2)
 }
 
-// take acquires n units if at most limit units are then in use.
-func (b *budget) take(client netip.Addr, n, limit int64) (grant, refusalReason) {
+// acquireUpTo acquires n units if at most limit units are then in use.
+func (b *budget) acquireUpTo(client netip.Addr, n, limit int64) (grant, refusalReason) {
 	client = client.Unmap()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@
 //	      |
 //	  reply.go       the reply, within the size that the client accepts
 //	      |
-//	udp.go, tcp.go   sent and counted
+//	udp.go, tcp.go   counted and sent
 //
 // A source never blocks. It returns a result: an answer in wire form, an answer as
 // records, or a function that waits for other servers. The server calls that function in
@@ -54,10 +54,11 @@
 // # Goroutines and limits
 //
 // New starts no goroutine. Run owns all goroutines and waits for them: one to eight readers
-// for each UDP socket, one for each TCP listener and connection, and one for each query that
-// waits for other servers. Clients cannot make their number grow without bound: slots.go limits
-// the waiting queries by kind, tcp_limits.go the connections and their replies, search_limit.go
-// the queries that search lists cause, and budget.go the share of one client.
+// for each UDP socket, one for each TCP listener and connection, and one or more for each query
+// that waits for other servers (its candidates, subqueries and stale answer) and for each
+// prefetch. Clients cannot make their number grow without bound: slots.go limits the waiting
+// queries by kind, tcp_limits.go the connections and their replies, search_limit.go the queries
+// that search lists cause, and budget.go the share of one client.
 //
 // The API of this package may change in any release.
 package dnsserver

@@ -96,14 +96,14 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 	}
 }
 
-// destination is the server that queries for a name are forwarded to.
+// destination describes where queries for a name are forwarded.
 type destination struct {
 	exchange   Exchange // nil: queries are refused
 	outage     *outage
 	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
-	forwarding *Forwarding // that exchange is from
+	forwarding *Forwarding // the Forwarding that has this exchange
 }
 
 // destinationOf returns the destination of queries for a name. Autopath names are sent to the

@@ -40,7 +40,8 @@ func (s *Server) knowsOtherFamily(q *query, to destination) bool {
 }
 
 // confirmLater returns the result for a cache hit with NODATA while nothing is cached for the other
-// address family. It ignores a stale hit: the other family has no stale answer.
+// address family. A stale NODATA is not used: if the servers fail, the other family gets SERVFAIL,
+// because it has no stale answer.
 func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 	switch {
 	case hit.State == cache.Failing && q.received.Sub(hit.FailedAt) < cache.FailureTTL:

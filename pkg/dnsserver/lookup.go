@@ -116,7 +116,7 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 		return len(missing) > 0
 	}
 	addTypes()
-	if all.pending() == 0 || all.found(c.q.qtype) {
+	if all.pending() == 0 || all.ownsType(c.q.qtype) {
 		return all.combine(c.q.qtype), nil
 	}
 	return lookupResult{}, func(walkCtx context.Context) lookupResult {
@@ -167,7 +167,7 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 		}
 		c.s.goTracked(ctx, func(ctx context.Context) { completions <- completed{i, wait(ctx).withRecords()} })
 	}
-	for ; pending > 0 && !all.found(c.q.qtype); pending-- {
+	for ; pending > 0 && !all.ownsType(c.q.qtype); pending-- {
 		select {
 		case r := <-completions:
 			all[r.index].result = result{answer: r.answer}
@@ -185,7 +185,7 @@ func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(c
 	switch {
 	case !c.isCluster(name) && c.outside.Add(1) > maxSubqueries:
 		return c.s.refuse(budgetSearch, refusedSubqueries), nil
-	case !c.s.subqueryRate.take(c.q.client):
+	case !c.s.subqueryRate.removeToken(c.q.client):
 		return c.s.refuse(budgetSearch, refusedRate), nil
 	}
 	c.forwarded.Add(1)
@@ -193,14 +193,14 @@ func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(c
 	return c.s.admit(c.q.client, r)
 }
 
-// found reports whether the candidate owns records of the client's type. The other types then do not
+// ownsType reports whether the candidate owns records of the client's type. The other types then do not
 // change the result.
-func (all typeLookups) found(qtype uint16) bool {
+func (all typeLookups) ownsType(qtype uint16) bool {
 	return slices.ContainsFunc(all, func(l typeLookup) bool { return l.qtype == qtype && l.owns() })
 }
 
 // trim removes records that combine does not need from the answers, so that they can be freed while
-// other subqueries wait. Of the records of another type than the client's one is enough.
+// other subqueries wait. If the type is not the client's, a single record is kept.
 func (all typeLookups) trim(qtype uint16) {
 	for i := range all {
 		switch l := &all[i]; {

@@ -136,6 +136,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bo
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
+		// It counts partial RRsets. In RFC 9499 a zone cut is the border of two zones. The name stays for
+		// existing alerts.
 		partial: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_zone_cut_total",
 			Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",

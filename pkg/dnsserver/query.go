@@ -82,7 +82,7 @@ type query struct {
 	size     int    // the longest reply that the client accepts, in octets
 	rejected int    // the rcode of the reply to a query for which no source is tried; NOERROR: not rejected
 
-	noFamilyCheck bool // the caller looks up both address families itself, see knowsOtherFamily
+	noFamilyCheck bool // NODATA is returned without an answer for the other address family, see knowsOtherFamily
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown

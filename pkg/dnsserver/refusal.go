@@ -12,8 +12,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// refusalReason is the reason for which the server does not send a query to other servers, or granted.
-// The answer to a refused query says nothing about the name, and is not cached.
+// refusalReason is the reason for which a query got no answer from other servers, or granted: it was not
+// sent, lost its slot, or was refused by the cluster DNS. The answer to a refused query says nothing about
+// the name, and is not cached.
 type refusalReason uint8
 
 const (
@@ -31,15 +32,16 @@ const (
 	numRefusals
 )
 
-// String returns the reason as a label of metrics.
+// String returns the reason as a label of metrics. The label of refusedSubqueries is older than the
+// constant, and stays for existing alerts.
 func (r refusalReason) String() string {
 	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
 		"upstream", "resources"}[r]
 }
 
 // fallsBack reports whether a client that can try the candidates of a search list itself should do
-// so after a refusal. After refusedSubqueries it should not: the limit of the client is the same, so
-// that it would repeat the queries for the same result.
+// so after a refusal. After refusedSubqueries it should not: a node cache has the same maxSubqueries,
+// and would be refused as well.
 func (r refusalReason) fallsBack() bool { return r != granted && r != refusedSubqueries }
 
 // Error returns the text for clients.
@@ -53,11 +55,11 @@ func (r refusalReason) Error() string {
 	}[r]
 }
 
-// extendedLimit is the extended error of a reply without an answer because of a limit for all names of
-// the client, or of all clients. A node cache that gets it from the cluster DNS does not cache the reply:
-// for the cluster DNS all pods of a node are one client, of which one pod may use up the share. From the
-// servers of other names it means nothing: their owners could keep failures out of the cache. The code
-// is for private use (RFC 8914 section 5.2), and the same as autopath.DefaultOption.
+// extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A
+// node cache does not cache such a reply from the cluster DNS: all pods of a node are one client there, and
+// one pod may use up the share. In replies to queries of budgetPlain the code is ignored: the owner of a
+// zone could use it to prevent the caching of failures. The code is for private use (RFC 8914 section
+// 5.2), and the same as autopath.DefaultOption.
 const extendedLimit = 65313
 
 // isRefusal reports whether a server of this package refused the query at a limit.
@@ -69,8 +71,8 @@ func isRefusal(reply *dns.Msg) bool {
 	})
 }
 
-// refusalOf returns the reason if err says that no query was sent. Otherwise it returns granted:
-// err is then nil, or the error of a server.
+// refusalOf returns the reason if err is a refusal. Otherwise it returns granted: err is then nil,
+// or the error of a server.
 func refusalOf(err error) refusalReason {
 	switch {
 	case errors.Is(err, upstream.ErrLoop):

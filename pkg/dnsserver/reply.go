@@ -200,9 +200,9 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 // first, which does not set TC (RFC 2181 section 9). It then sets TC, and removes the authority
 // records and as many answer records as necessary.
 func truncate(m *dns.Msg, size int) {
-	candidates := m.Answer[:min(len(m.Answer), size/minRecordLen)] // the rest cannot fit, and would make Len slow
-	partial := len(candidates) < len(m.Answer)
-	m.Answer = candidates
+	answers := m.Answer[:min(len(m.Answer), size/minRecordLen)] // the rest cannot fit, and would make Len slow
+	partial := len(answers) < len(m.Answer)
+	m.Answer = answers
 	if !partial && m.Len() <= size {
 		return
 	}
@@ -211,9 +211,9 @@ func truncate(m *dns.Msg, size int) {
 		return
 	}
 	m.Truncated, m.Ns = true, nil
-	fit := sort.Search(len(candidates), func(n int) bool {
-		m.Answer = candidates[:n+1]
+	fit := sort.Search(len(answers), func(n int) bool {
+		m.Answer = answers[:n+1]
 		return m.Len() > size
 	})
-	m.Answer = candidates[:fit]
+	m.Answer = answers[:fit]
 }

@@ -18,7 +18,8 @@ type result struct {
 	answer
 
 	// wait is nil if the answer is complete. Otherwise it waits for other servers. The
-	// caller of wait must hold a slot of the budget. A subquery uses the slot of its query.
+	// caller of wait must hold a slot. Subqueries for an alias target or the other address
+	// family use the same slot. Those of an expansion have their own.
 	wait       func(context.Context) answer
 	budgetKind budgetKind
 	stale      func() answer // from the cache, if wait fails or takes too long; nil: there is none
@@ -48,7 +49,7 @@ func (r result) await(ctx context.Context) answer {
 // without records.
 type answer struct {
 	source  source
-	refused refusalReason // why no query was sent: the answer then says nothing about the name; granted: not refused
+	refused refusalReason // granted: not refused; otherwise the answer says nothing about the name
 	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
@@ -88,10 +89,10 @@ func (a answer) withRecords() answer {
 	if err != nil {
 		return failure(a.source, dns.ExtendedErrorCodeOther, "a cached reply is malformed")
 	}
-	records := answerOf(m, a.source)
-	records.authoritative, records.echo = m.Authoritative, a.echo
-	records.extended, records.cachedFailure = a.extended, a.cachedFailure
-	return records
+	unpacked := answerOf(m, a.source)
+	unpacked.authoritative, unpacked.echo = m.Authoritative, a.echo
+	unpacked.extended, unpacked.cachedFailure = a.extended, a.cachedFailure
+	return unpacked
 }
 
 // answerOf returns the answer in a reply of another server or of the cache: everything except

@@ -41,7 +41,7 @@ type Autopath struct {
 
 	// NodeCaches is the Service of the node caches. The option is ignored unless the client
 	// is one of its endpoints, because a query with a search list costs as much as many
-	// queries. The zero value: none.
+	// queries. The zero value refers to no Service.
 	NodeCaches Service
 
 	// Allowed are the networks of the clients that may use the option, instead of the
@@ -49,7 +49,7 @@ type Autopath struct {
 	Allowed []netip.Prefix
 }
 
-// Service is the name of a Service. The zero value names none.
+// Service is the name of a Service. The zero value refers to no Service.
 type Service struct{ Namespace, Name string }
 
 // setDefaults sets the defaults, validates the configuration and returns the autopath zone.
@@ -73,13 +73,13 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	return autopath.NewZone(a.Suffix, domain)
 }
 
-// How a query requests an expansion: values of the label by.
+// How a query requests an expansion: values of the metric label "by".
 const (
 	byName   = "name"   // its name is below the autopath domain
 	byOption = "option" // it has the option SearchPaths
 )
 
-// Why the option SearchPaths of a query was ignored: values of the label reason.
+// Why the option SearchPaths of a query was ignored: values of the metric label "reason".
 const (
 	reasonSource    = "source"    // the client may not use the option
 	reasonMalformed = "malformed" // the value is invalid, or there are several options
@@ -180,9 +180,9 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 }
 
 // expandOption answers a query that has the search list in its option. The client is a node cache.
-// The reply echoes the option: without the echo the node cache tries the candidates itself. If a
-// subquery is refused, the reply has no echo, because the node cache can divide its share of
-// the budget among its pods.
+// The reply echoes the option: without the echo the node cache expands the list itself, within the
+// shares of its pods. The reply has no echo if a subquery is refused, except after refusedSubqueries,
+// see refusalReason.fallsBack.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
@@ -199,7 +199,7 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 }
 
 // denialAuthority returns the authority section of the negative answer for the bare name, from the
-// zone or the cache. It sends no query, because the walk has just queried the other servers: the
+// zone or the cache. It waits for no query, because the walk has just queried the other servers: the
 // section is empty if neither zone nor cache has the answer.
 func (s *Server) denialAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)

@@ -13,14 +13,14 @@ import (
 // maxSubqueries is the largest number of queries for names outside the cluster zone that one
 // expansion causes: one for each of MaxHostSuffixes, one for the bare name, and one for the other
 // type of the name that is found. More are refused. Only an expansion with names that exist without
-// addresses would need more.
+// addresses, or a query for a third type and a name that has only AAAA records, would need more.
 const maxSubqueries = MaxHostSuffixes + 2
 
 // MinSearchBurst is the smallest Limits.SearchBurst: one expansion.
 const MinSearchBurst = maxSubqueries
 
-// The defaults of Limits.SearchRate and Limits.SearchBurst. A node with 110
-// pods, each of which looks up ten names a second that are not cached, needs the rate.
+// The defaults of Limits.SearchRate and Limits.SearchBurst. A rate of 1000 suffices for a node with 100
+// pods, each of which looks up ten uncached names a second with one query each.
 const (
 	DefaultSearchRate  = 1000
 	DefaultSearchBurst = 2000
@@ -53,8 +53,8 @@ func newSubqueryRate(rate, burst int) *subqueryRate {
 	return &subqueryRate{rate: float64(rate), burst: float64(burst), buckets: map[netip.Addr]bucket{}}
 }
 
-// take removes a token from the bucket of the client. It reports whether there was one.
-func (r *subqueryRate) take(client netip.Addr) bool {
+// removeToken removes a token from the bucket of the client. It reports whether there was one.
+func (r *subqueryRate) removeToken(client netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()

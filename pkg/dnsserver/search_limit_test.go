@@ -24,7 +24,7 @@ func TestSubqueryRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSubqueryRate(10, 20)
 		takeAll := func(client netip.Addr) (n int) {
-			for r.take(client) {
+			for r.removeToken(client) {
 				n++
 			}
 			return n
@@ -36,7 +36,7 @@ func TestSubqueryRate(t *testing.T) {
 			t.Error("the IPv4-mapped address is another client")
 		}
 		time.Sleep(99 * time.Millisecond)
-		if r.take(podAddr) {
+		if r.removeToken(podAddr) {
 			t.Error("a token after 99 ms, want one every 100 ms")
 		}
 		for _, step := range []struct {
@@ -60,11 +60,11 @@ func TestSubqueryRate_Clients(t *testing.T) {
 		}
 		r := newSubqueryRate(10, 20)
 		for range 20 {
-			r.take(client(0))
+			r.removeToken(client(0))
 		}
 		time.Sleep(time.Second) // client 0 has 10 tokens then
 		for i := range 2 * maxRateClients {
-			if !r.take(client(i)) && i < maxRateClients {
+			if !r.removeToken(client(i)) && i < maxRateClients {
 				t.Fatalf("client %d has no token", i)
 			}
 		}
@@ -80,7 +80,7 @@ func TestSubqueryRate_Clients(t *testing.T) {
 			t.Errorf("a new client has no bucket, %d are left", len(r.buckets))
 		}
 		tokens := 0
-		for r.take(client(0)) {
+		for r.removeToken(client(0)) {
 			tokens++
 		}
 		if tokens != 19 {

@@ -15,7 +15,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// The results of sending a search list to the cluster DNS server: values of the label result.
+// The results of sending a search list to the cluster DNS server: values of the metric label
+// "result".
 const (
 	sentExpanded = "expanded" // the reply echoes the option
 	sentIgnored  = "silent"   // the reply is for the bare name alone
@@ -51,7 +52,10 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 		s.recordIgnored(reply)
 	}
 	sub := q.subquery(q.name, q.qtype)
-	sub.question, sub.via = q.question, overUDP // the answer may then be truncated, which ask handles
+	sub.question = q.question
+	// overUDP: ask returns a truncated reply of a subquery as it is. The outer ask turns it into a
+	// failure if q came over TCP.
+	sub.via = overUDP
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
 	if a.refused != granted {
 		return nil, a.refused

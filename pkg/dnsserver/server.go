@@ -200,8 +200,8 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 
 // handle returns the reply to a packet, or a function that waits for the reply. A reply without
 // octets is not sent. It writes the reply into buf if the capacity suffices. The caller sets via,
-// client and received of q beforehand, and calls wait, because the query holds a slot until wait
-// returns. The caller must detach q before it reuses the packet's memory.
+// client and received of q beforehand, and must call wait, which releases the slot of the query.
+// The caller must detach q before it reuses the packet's memory.
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
@@ -219,9 +219,9 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	}
 }
 
-// answer tries the sources in the order documented on Server. It never blocks: if the answer
-// depends on other servers, it returns a function that waits for them, and holds a slot until it
-// returns. Goroutines that answer starts may run until ctx ends.
+// answer tries the sources in the order documented on Server. It never blocks. If the answer depends
+// on other servers, it acquires a slot and returns wait, see admit. Goroutines that answer starts
+// may run until ctx ends.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
 	if q.rejected != dns.RcodeSuccess {
 		return answer{source: fromServer, rcode: q.rejected}, nil

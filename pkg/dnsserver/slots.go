@@ -58,7 +58,8 @@ const (
 )
 
 // Limits bound the queries that wait for other servers, and the queries over TCP. Zero values select
-// the defaults. A query to other servers above a limit gets SERVFAIL at once.
+// the defaults. Above MaxConcurrent or SearchRate a query gets SERVFAIL or a stale answer at once, or
+// its search list is not expanded. The limits for TCP delay the client, or close its connection.
 type Limits struct {
 	// MaxConcurrent is the number of queries of all kinds that may wait at a time, from
 	// MinConcurrent to the constant MaxConcurrent.
@@ -84,8 +85,8 @@ type Limits struct {
 
 	// MaxReplyOctets is the number of octets of the replies over TCP that may wait for their
 	// clients to read them, and MaxClientReplyOctets the number of those of one client. From
-	// MinReplyOctets to the constant MaxReplyOctets. A connection with a reply that has no room
-	// for 5 s is closed.
+	// MinReplyOctets to the constant MaxReplyOctets. If there is no room for a reply for 5 s, its
+	// connection is closed.
 	MaxReplyOctets, MaxClientReplyOctets int
 }
 
@@ -211,12 +212,12 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 // prefetch calls ask in the background, unless the other servers are busy with the queries
 // of clients.
 func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, ask func(context.Context)) {
-	slot, reason := s.slots[kind].acquireSpare(client, 1)
+	g, reason := s.slots[kind].acquireSpare(client, 1)
 	if reason != granted {
 		return
 	}
 	s.goTracked(ctx, func(ctx context.Context) {
-		defer slot.release()
+		defer g.release()
 		ask(ctx)
 	})
 }

@@ -22,10 +22,10 @@ const (
 	pinnedDivisor = 4
 
 	// replacerDivisor is the divisor for the number of slots below which a client may replace
-	// queries of others: limit/replacerDivisor. A client below this number gets a free slot
-	// without that, as long as more than a quarter of the slots is free (see budget). The
-	// other clients that hold the rest are at least 12 if each holds the same number, and at
-	// least 5 if one after the other takes all it can.
+	// queries of others: limit/replacerDivisor. While more than a quarter of the slots is free,
+	// the budget grants such a client a slot anyway. It replaces a query only when other clients
+	// hold three quarters of the slots: at least 12 clients with equal numbers, or at least 5
+	// that one after the other take as many as the budget grants.
 	replacerDivisor = 16
 
 	// replaceChoices is the number of queries among which the one to replace is chosen: those
@@ -39,10 +39,10 @@ const (
 	lossCost             = 4
 )
 
-// slotPool is a budget whose units are slots of queries that wait for other servers. If no slot is
-// free, a query of a client with few slots replaces a query that has waited for a long time. Many
-// clients may query names whose servers do not reply, and take all slots. Most other names need a
-// slot for milliseconds only.
+// slotPool is a budget whose units are slots of queries that wait for other servers. Many clients may
+// query names whose servers do not reply, and hold all slots. Most other names need a slot for
+// milliseconds. Therefore, if the budget grants no slot to a client with few slots, its query replaces
+// one that has waited for a long time.
 //
 // Some servers reply, but take longer than replaceAfter. Queries to them should keep their slots,
 // although they wait as long as queries without a reply. So the slot is taken from the client with

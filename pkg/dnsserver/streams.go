@@ -108,16 +108,16 @@ func (s *streams) begin(c net.Conn) {
 	s.update(c, func(state *streamState) { state.pending++; state.active = time.Now() })
 }
 
-// answered records that the reply to a query is available. The idle time of the connection begins
-// here, before the reply is written, so that a client that has read the reply always sends its next
-// query later.
-func (s *streams) answered(c net.Conn) {
+// recordAnswer records the time at which the reply to a query is available, before the reply is
+// written. Otherwise this connection could look more recently used than one that the client uses
+// after it has read the reply.
+func (s *streams) recordAnswer(c net.Conn) {
 	s.update(c, func(state *streamState) { state.active = time.Now() })
 }
 
-// written records that the reply to a query was written, or that the write failed. Without other
+// recordWrite records that the reply to a query was written, or that the write failed. Without other
 // pending queries the connection is idle.
-func (s *streams) written(c net.Conn) { s.update(c, func(state *streamState) { state.pending-- }) }
+func (s *streams) recordWrite(c net.Conn) { s.update(c, func(state *streamState) { state.pending-- }) }
 
 // update changes the state of a connection. It is a no-op if add has closed the connection.
 func (s *streams) update(c net.Conn, change func(*streamState)) {

@@ -67,7 +67,7 @@ func TestStreams_Eviction(t *testing.T) {
 		if open(modest) != nil {
 			t.Error("a connection with a pending query was closed")
 		}
-		all.written(pending)
+		all.recordWrite(pending)
 		if open(modest) == nil || !closed(pending) {
 			t.Error("the idle connection was not closed")
 		}

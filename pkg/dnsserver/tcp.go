@@ -26,12 +26,13 @@ const (
 	streamMessage = 5 * time.Second
 
 	// sendBuffer and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
-	// in octets. The kernel uses half of a buffer for its own data. The buffers count for the
-	// memory limit of the pod and for no budget here, and the kernel's defaults are megabytes.
-	// A connection whose client does not read takes 33 to 48 kB (skmem of ss -tm, Linux 6),
-	// because the kernel exceeds sendBuffer by a packet. With a sendBuffer of 128 kB it takes
-	// 133 to 145 kB. A longer reply stays in the octet budget until the client reads it.
-	// 100 queries fit into receiveBufferTCP.
+	// in octets. The kernel uses half of a buffer for its own data. The memory of these buffers
+	// counts for the limit of the pod, not for a budget of this package, and the kernel's
+	// defaults are megabytes. A connection whose client does not read takes 33 to 48 kB (skmem
+	// of ss -tm, Linux 6), because the kernel exceeds sendBuffer by a packet. With a sendBuffer
+	// of 128 kB it takes 133 to 145 kB. A reply that does not fit into sendBuffer stays in the
+	// octet budget until the client has read enough of it. 100 queries fit into
+	// receiveBufferTCP.
 	sendBuffer       = 32 << 10
 	receiveBufferTCP = 32 << 10
 
@@ -44,7 +45,7 @@ const (
 
 // serveTCP answers the queries of connections to l until its deadline passes, and waits for
 // the connections to end.
-func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams) error {
+func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, conns *streams) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	var loggedAt time.Time // the last log message about a failure of Accept
@@ -64,7 +65,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 			}
 			time.Sleep(acceptErrorPause)
 			continue
-		case !all.add(c, remoteAddr(c)):
+		case !conns.add(c, remoteAddr(c)):
 			s.streamLimits.closed[closedConnections].Inc()
 			c.Close()
 			continue
@@ -73,9 +74,9 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, all *streams)
 		s.streamLimits.connections.Inc()
 		serving.Go(func() {
 			defer s.streamLimits.connections.Dec()
-			defer all.remove(c)
+			defer conns.remove(c)
 			defer c.Close()
-			s.serveStream(ctx, c, all)
+			s.serveStream(ctx, c, conns)
 		})
 	}
 }
@@ -92,14 +93,14 @@ type stream struct {
 	server  *Server
 	conn    net.Conn
 	client  netip.Addr
-	queries semaphore // that were read and whose reply is not written
+	queries semaphore // one unit for each query that was read and whose reply is not yet written
 	writing semaphore // one unit: held while a reply is written
 	broken  bool      // guarded by writing: the connection is closed, and replies are dropped
 }
 
 // serveStream answers the queries of one connection, each as soon as its answer is
 // available (RFC 7766 section 6.2.1.1).
-func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
+func (s *Server) serveStream(ctx context.Context, c net.Conn, conns *streams) {
 	st := &stream{
 		server: s, conn: c, client: remoteAddr(c),
 		queries: make(semaphore, s.streamLimits.connectionQueries), writing: make(semaphore, 1),
@@ -108,14 +109,14 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 	defer pending.Wait()
 	for {
 		c.SetReadDeadline(time.Now().Add(streamIdle))
-		if all.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
+		if conns.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
 		packet, err := readMessage(c)
 		if err != nil {
 			return
 		}
-		all.begin(c)
+		conns.begin(c)
 		held, ok := st.admit(ctx)
 		if !ok { // the connection is closed, and serveTCP removes it with its pending query
 			return
@@ -124,7 +125,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		done := func() {
 			held.release()
 			st.queries.release()
-			all.written(c)
+			conns.recordWrite(c)
 			pending.Done()
 		}
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
@@ -133,7 +134,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 		case !isQuery:
 			done()
 		case wait == nil:
-			all.answered(c)
+			conns.recordAnswer(c)
 			st.send(ctx, q, a)
 			done()
 		default:
@@ -141,7 +142,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, all *streams) {
 				defer done()
 				defer s.recoverPanic()
 				a := wait(ctx)
-				all.answered(c)
+				conns.recordAnswer(c)
 				st.send(ctx, q, a)
 			})
 		}

@@ -23,9 +23,9 @@ const (
 
 	// DefaultMaxReplyOctets and DefaultMaxClientReplyOctets are the defaults of
 	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds 100 connections
-	// that do not read 62 kB replies take 200 MB. 256 of the longest replies fit into
-	// DefaultMaxReplyOctets, and a client that reads needs one at a time for each of its
-	// connections.
+	// that do not read 62 kB replies take 200 MB. DefaultMaxReplyOctets has room for 256 of the
+	// longest replies. A client has at most one packed reply for each of its connections, see
+	// stream.send.
 	DefaultMaxReplyOctets       = 16 << 20
 	DefaultMaxClientReplyOctets = 1 << 20
 )
@@ -65,8 +65,8 @@ func (s semaphore) tryAcquire() bool {
 
 // streamLimits are the budgets that TCP clients share.
 type streamLimits struct {
-	queries *budget // that were read and whose reply is not written
-	octets  *budget // of packed replies
+	queries *budget // one unit for each query that was read and whose reply is not yet written
+	octets  *budget // one unit for each octet of the packed replies
 
 	connectionQueries int // the largest number of queries of a connection
 

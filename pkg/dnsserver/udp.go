@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// fullBatch is the number of packets in a batch from which on a reader wakes another
-	// reader. On Linux it is half of batchSize.
+	// A reader that receives at least fullBatch packets wakes another reader. On Linux fullBatch
+	// is half of batchSize.
 	fullBatch = 32
 
 	// maxPacked is the number of packed replies after which a reader sends the replies that
@@ -98,7 +98,7 @@ func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
 // run reads and answers batches until a batch has fewer than least packets. It returns an error
 // when the read deadline has passed and no packet is queued, or when the socket is closed. A
 // flood never empties the queue: run also returns when ctx ends. It wakes another reader when a
-// batch is full.
+// batch has at least fullBatch packets.
 func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error {
 	var last time.Time // end of the previous batch
 	for ctx.Err() == nil {

@@ -35,7 +35,8 @@ const (
 	unresolved // no server could answer
 )
 
-// String returns the outcome as a label of metrics.
+// String returns the outcome as a label of metrics. The labels are older than the constants, and stay
+// for existing alerts.
 func (o outcome) String() string { return [...]string{"absent", "nodata", "found", "failed"}[o] }
 
 // noLimit is a TTL that bounds nothing.
@@ -75,8 +76,9 @@ const waveTime = time.Second
 // walk is one expansion: it tries the candidates of a search list:
 //
 //   - the first one that is found is the result;
-//   - NODATA is passed over and remembered: glibc does so, and the name of a namespace, an
-//     empty non-terminal below svc, must not hide a host of the same name;
+//   - NODATA is passed over, as in glibc: the name of a namespace is an empty non-terminal below
+//     svc, and must not hide a host of the same name. If no candidate is found or unresolved, the
+//     result is NODATA;
 //   - an unresolved name of the cluster is the result;
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed;
@@ -129,7 +131,7 @@ func (w *walk) advance() bool {
 // complete reports whether the result of the walk is known: all candidates up to the first final
 // one, or all candidates if none is final, have a result.
 func (w *walk) complete() bool {
-	if w.refused() != nil {
+	if w.firstRefusal() != nil {
 		return true
 	}
 	for i := range w.steps {
@@ -143,8 +145,8 @@ func (w *walk) complete() bool {
 	return len(w.steps) == len(w.candidates)
 }
 
-// refused returns the result of the refused candidate that ends the walk, or nil.
-func (w *walk) refused() *lookupResult {
+// firstRefusal returns the result of the refused candidate that ends the walk, or nil.
+func (w *walk) firstRefusal() *lookupResult {
 	if !w.fallsBack {
 		return nil
 	}
@@ -233,7 +235,7 @@ func (w *walk) waitsForCluster() bool {
 
 // conclude returns the result of a complete walk.
 func (w *walk) conclude() lookupResult {
-	if lr := w.refused(); lr != nil {
+	if lr := w.firstRefusal(); lr != nil {
 		return *lr
 	}
 	r := lookupResult{ttl: noLimit}

@@ -35,6 +35,7 @@ func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r re
 		a.rcode = dns.RcodeNameError
 		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
 	case status != zone.Exists || node.Alias != "":
+		// zoneRecords answers below: the zone is not loaded, or the name is an alias.
 	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
 		if a.wire = s.rrsetReply(q, buf, &node); a.wire == nil {
 			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
@@ -114,8 +115,8 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 	return b, n < len(addrs)
 }
 
-// maxSampled is one more than the number of A records that fit into a reply over UDP. Fewer AAAA
-// records fit.
+// maxSampled is more than the number of A records that fit into a reply over UDP, so that a partial
+// RRset is detected. Fewer AAAA records fit.
 const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
 
 // sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
