@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	nextEdit     = "kubectl -n $NS edit configmap $NAME"
-	nextLogs     = "kubectl -n $NS logs -l k8s-app=kube-dns --all-containers --prefix"
+	nextEdit      = "kubectl -n $NS edit configmap $NAME"
+	nextLogs      = "kubectl -n $NS logs -l k8s-app=kube-dns --all-containers --prefix"
+	causeLoopback = "in a pod a loopback address is the pod itself: each query returns to the server until it fails"
+
 	stubResolver = "/run/systemd/resolve/stub-resolv.conf" // its only server is 127.0.0.53
 )
 
@@ -46,9 +48,8 @@ func corefileChecks() []Check {
 		},
 		{
 			Code: "corefile-loop", Severity: policy.SeverityError, What: "the cluster DNS forwards to itself or to a loopback address",
-			cause: "each query for a name outside the cluster returns to the server until it fails: " +
-				"in a pod a loopback address is the pod itself",
-			next: nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
+			cause: "each query for a name outside the cluster returns to the server until it fails",
+			next:  nextEdit + "; forward to the servers of the network", needs: append(needs, read(Services)), find: findLoop,
 		},
 		{
 			Code: "corefile-stub-resolver", Severity: policy.SeverityError,
@@ -71,7 +72,7 @@ func corefileChecks() []Check {
 		},
 		{
 			Code: "corefile-domain", Severity: policy.SeverityError,
-			What:  "the cluster DNS serves another domain than the kubelets give pods to search",
+			What:  "the cluster domain of the Corefile differs from that in the search list of pods",
 			cause: "the short names of Services do not resolve",
 			next:  nextEdit, needs: append(needs, needKubelet), find: findDomain,
 		},
@@ -215,7 +216,9 @@ func findLoop(v *view) (hits []hit) {
 			addr, isAddr := addressOf(to)
 			switch {
 			case isAddr && addr.IsLoopback():
-				hits = append(hits, v.corefileHit("it forwards to the loopback address "+addr.String(), f.evidence()))
+				h := v.corefileHit("it forwards to the loopback address "+addr.String(), f.evidence())
+				h.cause = causeLoopback
+				hits = append(hits, h)
 			case isAddr && slices.Contains(own, addr):
 				hits = append(
 					hits,

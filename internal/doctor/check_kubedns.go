@@ -51,7 +51,7 @@ func kubeDNSChecks() []Check {
 		},
 		{
 			Code: "kube-dns-loop", Severity: policy.SeverityError, What: "kube-dns forwards to itself",
-			cause: "each query for such a name returns to the server until it fails: in a pod a loopback address is the pod itself",
+			cause: "each query that it forwards there returns to it until it fails",
 			next:  nextEdit, needs: needs, find: findKubeDNSLoop,
 		},
 	}
@@ -177,10 +177,14 @@ func (k *kubeDNSConfig) object() object {
 // findKubeDNSLoop returns the servers that are kube-dns itself.
 func findKubeDNSLoop(v *view) []hit {
 	var evidence []string
+	cause := "" // that of the check
 	check := func(what string, servers []string) {
 		for _, server := range servers {
 			if addr, ok := serverAddress(server); ok && (addr.IsLoopback() || slices.Contains(v.ownAddresses(), addr)) {
 				evidence = append(evidence, fmt.Sprintf("data.%s: %s", what, server))
+				if addr.IsLoopback() {
+					cause = causeLoopback
+				}
 			}
 		}
 	}
@@ -192,5 +196,5 @@ func findKubeDNSLoop(v *view) []hit {
 		return nil
 	}
 	evidence = append(evidence, "spec.clusterIPs: "+strings.Join(v.dns.Spec.ClusterIPs, ", "))
-	return []hit{{object: v.kubeDNS.object(), message: "it forwards to the cluster DNS itself", evidence: evidence}}
+	return []hit{{object: v.kubeDNS.object(), message: "it forwards to the cluster DNS itself", evidence: evidence, cause: cause}}
 }

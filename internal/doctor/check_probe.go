@@ -90,7 +90,8 @@ func probeChecks() []Check {
 			needs: needs, find: findExternal,
 		},
 		{
-			Code: "probe-slow", Severity: policy.SeverityWarning, What: "a name of the cluster takes more than 200 ms",
+			Code: "probe-slow", Severity: policy.SeverityWarning,
+			What:  "each reply of a DNS server about names of the cluster takes more than 200 ms",
 			cause: "the server is overloaded or throttled, or the way to it loses packets",
 			next:  "kubectl -n kube-system top pods", needs: needsNetwork, whole: networkProbes, find: findSlow,
 		},

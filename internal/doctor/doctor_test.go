@@ -201,6 +201,38 @@ func checkFault(t *testing.T, r v1alpha1.DoctorResult, finds []string, evidence 
 	}
 }
 
+// TestRun_LoopCauses: the cause explains the server of the evidence. Only a loopback address is the pod
+// itself.
+func TestRun_LoopCauses(t *testing.T) {
+	corefile := func(server string) *Snapshot {
+		objects := healthy(t)
+		data := objects["ConfigMap kube-system/coredns"]["data"].(map[string]any)
+		data["Corefile"] = strings.Replace(data["Corefile"].(string), "forward . /etc/resolv.conf", "forward . "+server, 1)
+		return snapshotOf(t, objects)
+	}
+	kubeDNS := func(server string) *Snapshot {
+		return withKubeDNSData(t, map[string]any{keyUpstreams: `["` + server + `"]`})
+	}
+	tests := []struct {
+		name     string
+		snapshot *Snapshot
+		loopback bool
+	}{
+		{"Corefile: the Service", corefile("10.96.0.10"), false},
+		{"Corefile: a loopback address", corefile("127.0.0.53"), true},
+		{"kube-dns: the Service", kubeDNS("10.96.0.10"), false},
+		{"kube-dns: a loopback address", kubeDNS("127.0.0.53"), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Run(t.Context(), tt.snapshot)
+			if len(r.Findings) != 1 || strings.Contains(r.Findings[0].Cause, "loopback") != tt.loopback {
+				t.Errorf("want one finding, whose cause has a loopback address: %t: %+v", tt.loopback, r.Findings)
+			}
+		})
+	}
+}
+
 // TestRun_Probes changes the replies of the servers of the healthy cluster.
 func TestRun_Probes(t *testing.T) {
 	tests := []struct {
