@@ -111,6 +111,7 @@ type sandbox struct {
 	cancel context.CancelFunc // of the lookup
 	large  atomic.Bool        // the pod is decided in a turn; without mu, which is held meanwhile
 	drift  atomicDrift        // why the file differs; without mu, which a file system can hold for long
+	record atomicRecord       // changed with mu, read without
 
 	mu       sync.Mutex
 	current  map[string]string // the annotations of now; nil: those of Sandbox
@@ -122,7 +123,6 @@ type sandbox struct {
 	reported cri.Outcome
 	finished bool // the outcome is final
 	observed bool // Settings.Observed was called, or must not be
-	record   record
 
 	shim    bool     // a shim has forwarded the request of the sandbox
 	request *Request // of the sandbox; nil: not known
@@ -147,6 +147,18 @@ func (d *atomicDrift) Load() events.Drift {
 }
 
 func (d *atomicDrift) Store(v events.Drift) { d.v.Store(v) }
+
+// atomicRecord is a record for several goroutines. It is the zero value at first.
+type atomicRecord struct{ v atomic.Pointer[record] }
+
+func (r *atomicRecord) Load() record {
+	if v := r.v.Load(); v != nil {
+		return *v
+	}
+	return record{}
+}
+
+func (r *atomicRecord) Store(v record) { r.v.Store(&v) }
 
 // New returns an Applier without sandboxes.
 func New(metrics *Metrics, log *slog.Logger) *Applier {
@@ -201,8 +213,8 @@ func (a *Applier) Wait() { a.tasks.Wait() }
 func (a *Applier) reset() {
 	unannounced := map[string]bool{}
 	for _, s := range a.list() {
-		if !s.isSettled() {
-			a.removeForNow(s)
+		if r, ok := s.unsettled(); ok {
+			a.removeForNow(s, r)
 			continue
 		}
 		unannounced[s.ID] = true
@@ -212,19 +224,21 @@ func (a *Applier) reset() {
 	a.unannounced = unannounced
 }
 
-// isSettled reports whether the decision about s was made and its file follows changes.
-func (s *sandbox) isSettled() bool {
-	s.mu.Lock()
+// unsettled returns the record of s if the decision about it was not made, or its file does not follow
+// changes. While s is being decided or written, ok is false: this ends with s as it is, and the events
+// of other pods do not wait for a file system.
+func (s *sandbox) unsettled() (r record, ok bool) {
+	if !s.mu.TryLock() {
+		return record{}, false
+	}
 	defer s.mu.Unlock()
-	return s.finished && s.verified && !s.restored
+	r = s.record.Load()
+	r.reported, r.observed = s.reported, s.observed
+	return r, !s.finished || !s.verified || s.restored
 }
 
-// removeForNow removes a sandbox that is likely to be announced again.
-func (a *Applier) removeForNow(s *sandbox) {
-	s.mu.Lock()
-	r := s.record
-	r.reported, r.observed = s.reported, s.observed
-	s.mu.Unlock()
+// removeForNow removes a sandbox that is likely to be announced again, with the record r.
+func (a *Applier) removeForNow(s *sandbox, r record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.removeLocked(s.ID)

@@ -58,7 +58,7 @@ const (
 )
 
 // permits reports whether the file follows changes as long as it has the text with this digest.
-func (r *record) permits(sum [sha256.Size]byte) bool {
+func (r record) permits(sum [sha256.Size]byte) bool {
 	switch r.state {
 	case textComputed, textDue, textDecided:
 		return r.sum == sum
@@ -68,10 +68,13 @@ func (r *record) permits(sum [sha256.Size]byte) bool {
 
 // note records what is known about the text of s. s.mu must be held.
 func (a *Applier) note(s *sandbox, state recordState, sum [sha256.Size]byte) {
-	if s.record.state != state || s.record.sum != sum {
-		s.record.state, s.record.sum = state, sum
-		a.recordsChanged()
+	r := s.record.Load()
+	if r.state == state && r.sum == sum {
+		return
 	}
+	r.state, r.sum = state, sum
+	s.record.Store(r)
+	a.recordsChanged()
 }
 
 // noteWritten records that the file of s has a text of this program. s.mu must be held.
@@ -91,7 +94,8 @@ func (a *Applier) noteOutcome(s *sandbox, sum [sha256.Size]byte, o cri.Outcome) 
 // earlier time. The file follows changes from now on, as before. Only a decision that is due is
 // written at once, when the node facts are confirmed. s.mu must be held.
 func (a *Applier) resume(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox) cri.Report {
-	s.edited = s.edited || s.record.state == textDecided
+	state := s.record.Load().state
+	s.edited = s.edited || state == textDecided
 	request.DNS, request.HasDNS = resolvconf.Config{}, false // the node facts of now do not give it
 	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
 	if r.Outcome != cri.Edited && r.Outcome != cri.Observed {
@@ -102,7 +106,7 @@ func (a *Applier) resume(settings *Settings, s *sandbox, host hostFiles, request
 	case normalize(r.DNS).Equal(s.known):
 		r.Outcome = cri.Unchanged
 	case r.Outcome == cri.Observed:
-	case s.record.state != textDue:
+	case state != textDue:
 		r.Outcome = cri.Unchanged
 		a.queue.push(s.ID, causeVerify)
 	case isUnreachable(&s.pod, &d):
@@ -138,7 +142,8 @@ func (a *Applier) adoptRecord(s *sandbox) {
 	case textRestored:
 		s.restored = true
 	}
-	s.record, s.reported, s.observed = r, r.reported, r.observed
+	s.record.Store(r)
+	s.reported, s.observed = r.reported, r.observed
 }
 
 // recordsChanged lets KeepRecords write the file.
@@ -150,7 +155,7 @@ func (a *Applier) recordsChanged() {
 }
 
 // records returns the records of all sandboxes, and those of an earlier process whose sandboxes were
-// not announced yet.
+// not announced yet. It does not wait for a sandbox whose file is written.
 func (a *Applier) records() map[string]record {
 	list := a.list()
 	a.mu.Lock()
@@ -160,9 +165,7 @@ func (a *Applier) records() map[string]record {
 		records = map[string]record{}
 	}
 	for _, s := range list {
-		s.mu.Lock()
-		records[s.ID] = s.record
-		s.mu.Unlock()
+		records[s.ID] = s.record.Load()
 	}
 	return records
 }

@@ -195,6 +195,46 @@ func TestRecords_ResetGone(t *testing.T) {
 	}
 }
 
+// TestRecords_ResetBusy: while the file of a pod is written, as on a file system that hangs, a relay that
+// connects again and the records of other pods do not wait for it. The pod stays, and is written.
+func TestRecords_ResetBusy(t *testing.T) {
+	a := oldPod(t, nil)
+	a.follow()
+	a.facts.confirm(nodeFacts)
+	waits, proceed := make(chan struct{}), make(chan struct{})
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		close(waits)
+		<-proceed
+		return cri.HostFiles{Pods: a.host, Kubelet: a.host}
+	}
+	refreshed := make(chan events.RefreshResult)
+	go func() { refreshed <- a.refreshNow(causeHost) }()
+	<-waits
+	handled := make(chan int)
+	go func() {
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
+		handled <- len(a.records())
+	}()
+	records := 0
+	select {
+	case records = <-handled:
+		close(proceed)
+	case <-time.After(time.Minute):
+		t.Error("the relay and the records wait for a file")
+		close(proceed)
+		records = <-handled
+	}
+	if got := <-refreshed; got != events.Refreshed || records != 1 {
+		t.Errorf("got %s, %d records", got, records)
+	}
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
+	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Synchronized})
+	a.Wait()
+	if n := len(a.list()); n != 1 || len(a.reports) != 0 {
+		t.Errorf("%d sandboxes, %d more reports", n, len(a.reports))
+	}
+}
+
 // TestRecords_ResetLimit: sandboxes that are not announced again make room for others, also with a relay
 // that does not say when it has announced all.
 func TestRecords_ResetLimit(t *testing.T) {

@@ -227,7 +227,7 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 		a.noteOutcome(s, sum, r.Outcome)
 		return r
 	}
-	if s.record.permits(sum) {
+	if s.record.Load().permits(sum) {
 		return a.resume(settings, s, host, request)
 	}
 	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
