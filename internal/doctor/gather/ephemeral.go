@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -281,10 +280,9 @@ func readProbes(text []byte, plan []doctor.Query) (list []v1alpha1.DoctorProbe, 
 
 // isPlausible reports whether a probe has the values of one that this program would write.
 func isPlausible(p v1alpha1.DoctorProbe) bool {
-	_, isCode := dns.StringToRcode[p.RCode]
-	return (isCode || p.RCode == "" && p.Error != "") && p.StartMicros >= 0 && p.Micros >= 0 && len(p.Answers) <= probe.MaxAnswers &&
-		!slices.ContainsFunc(p.Answers, func(text string) bool {
-			_, err := netip.ParseAddr(text)
-			return err != nil
-		})
+	return (probe.IsRCode(p.RCode) || p.RCode == "" && p.Error != "") && p.StartMicros >= 0 && p.Micros >= 0 &&
+		len(p.Answers) <= probe.MaxAnswers && !slices.ContainsFunc(p.Answers, func(text string) bool {
+		addr, err := netip.ParseAddr(text)
+		return err != nil || addr.Zone() != "" // a zone may be any text
+	})
 }

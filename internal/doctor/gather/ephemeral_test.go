@@ -140,6 +140,8 @@ func TestContainerProbes(t *testing.T) {
 	}{
 		{"replies", podAPI{state: done, log: udpReply + tcpSilence + tcpSilence}, nil,
 			[]string{"udp NOERROR", "tcp timeout", "tcp timeout"}, ""},
+		{"a code without a name", podAPI{state: done, log: strings.Replace(udpReply, "NOERROR", "12", 1) + tcpSilence}, nil,
+			[]string{"udp 12", "tcp timeout"}, ""},
 		{"an old image", podAPI{state: ended(2, "Error"), log: "unexpected argument \"query\"\n"}, nil, nil,
 			`ephemeral container NAME: exit code 2: unexpected argument "query"`},
 		{"an image without the program", podAPI{state: ended(128, "StartError")}, nil, nil,
@@ -153,6 +155,8 @@ func TestContainerProbes(t *testing.T) {
 		{"a query too many", podAPI{state: done, log: udpReply + udpReply + udpReply}, nil, nil, other},
 		{"a query to another server", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.10", "10.96.0.11", 1)}, nil, nil, other},
 		{"an answer that is not an address", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.1\"]", "<b>\"]", 1)}, nil, nil,
+			other},
+		{"an address with a zone", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.1\"]", "fe80::1%<b>\"]", 1)}, nil, nil,
 			other},
 		{"an unknown code", podAPI{state: done, log: strings.Replace(udpReply, "NOERROR", "OK", 1)}, nil, nil, other},
 		{"a log that is too large", podAPI{state: done, log: strings.Repeat("\n", maxLog+1)}, nil, nil,

@@ -42,7 +42,9 @@ func (o *Options) Parse() (Config, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Servers = append(c.Servers, doctor.Server{UDP: at, TCP: at, Role: doctor.RoleFlag})
+		if s := (doctor.Server{UDP: at, TCP: at, Role: doctor.RoleFlag}); !slices.Contains(c.Servers, s) {
+			c.Servers = append(c.Servers, s)
+		}
 	}
 	for flag, name := range map[string]string{"--external-name": c.ExternalName, "--cluster-domain": c.ClusterDomain} {
 		if _, err := fqdn.ParseName(name); name != "" && err != nil {

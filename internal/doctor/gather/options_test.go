@@ -20,7 +20,7 @@ import (
 func TestOptions_Parse(t *testing.T) {
 	valid := Options{
 		Config: Config{Scope: doctor.Scope{Namespace: "shop"}, ExternalName: "example.com", Timeout: time.Minute, MaxObjects: 1},
-		Pod:    "shop/web", DNSServers: []string{"10.96.0.10", "[fd00::10]", "[fd00::10]:5353"},
+		Pod:    "shop/web", DNSServers: []string{"10.96.0.10", "[fd00::10]", "[fd00::10]:5353", "10.96.0.10:53"}, // the last is the first
 	}
 	c, err := valid.Parse()
 	if err != nil || c.Scope.PodName != "web" || c.ExternalName != "example.com." || len(c.Servers) != 3 ||

@@ -89,10 +89,25 @@ func send(ctx context.Context, q doctor.Query, start time.Time, exchange Exchang
 	case err != nil:
 		p.Error = reason(err)
 	default:
-		p.RCode = cmp.Or(dns.RcodeToString[reply.Rcode], strconv.Itoa(reply.Rcode))
+		p.RCode = rcodeText(reply.Rcode)
 		p.Answers = addresses(reply)
 	}
 	return p
+}
+
+// maxRCode is the largest rcode of a reply: 12 bits (RFC 6891 section 6.1.3).
+const maxRCode = 1<<12 - 1
+
+// rcodeText returns the name of an rcode, or its number if it has none, as 12 to 15.
+func rcodeText(code int) string { return cmp.Or(dns.RcodeToString[code], strconv.Itoa(code)) }
+
+// IsRCode reports whether text is the rcode of a probe with a reply.
+func IsRCode(text string) bool {
+	if _, ok := dns.StringToRcode[text]; ok {
+		return true
+	}
+	code, err := strconv.Atoi(text)
+	return err == nil && code >= 0 && code <= maxRCode && rcodeText(code) == text
 }
 
 func isTimeout(err error) bool {
@@ -111,14 +126,20 @@ func reason(err error) string {
 // MaxAnswers bounds the addresses of a reply that are kept.
 const MaxAnswers = 20
 
+// addresses returns the addresses of a reply. A record without data, which package dns accepts, has
+// none.
 func addresses(reply *dns.Msg) []string {
 	list := []string{}
 	for _, rr := range reply.Answer[:min(len(reply.Answer), MaxAnswers)] {
+		var ip net.IP
 		switch rr := rr.(type) {
 		case *dns.A:
-			list = append(list, rr.A.String())
+			ip = rr.A
 		case *dns.AAAA:
-			list = append(list, rr.AAAA.String())
+			ip = rr.AAAA
+		}
+		if len(ip) > 0 {
+			list = append(list, ip.String())
 		}
 	}
 	return list

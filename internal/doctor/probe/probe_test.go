@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,7 +58,35 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRun_Cancelled: the end of the context ends the probes.
+// TestRun_OddReplies: an rcode without a name is its number, and a record without data has no address.
+// An rcode of the log of a container is one that a probe can have.
+func TestRun_OddReplies(t *testing.T) {
+	var code atomic.Int32
+	server := dnstest.Start(t, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+		r := new(dns.Msg).SetRcode(q, int(code.Load()))
+		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+			empty := dns.TypeToRR[qtype]()
+			*empty.Header() = dns.RR_Header{Name: "a.", Rrtype: qtype, Class: dns.ClassINET}
+			r.Answer = append(r.Answer, empty)
+		}
+		return r
+	}))
+	plan := []doctor.Query{{Server: server.Addr, Protocol: doctor.UDP, Name: "a.", Type: "A"}}
+	for n := range int32(16) {
+		code.Store(n)
+		got := Run(t.Context(), plan)
+		if len(got) != 1 || !IsRCode(got[0].RCode) || len(got[0].Answers) != 0 {
+			t.Errorf("rcode %d: %+v", n, got)
+		}
+	}
+	for text, want := range map[string]bool{"NXDOMAIN": true, "12": true, "4095": true,
+		"4096": false, "-1": false, "012": false, "+12": false, "0": false, "": false, "OK": false} {
+		if got := IsRCode(text); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}
+
 // TestRun_Parallel has a server that replies after it has got all questions once: a question does not
 // wait for the reply to another.
 func TestRun_Parallel(t *testing.T) {
@@ -86,6 +115,7 @@ func TestRun_Parallel(t *testing.T) {
 	}
 }
 
+// TestRun_Cancelled: the end of the context ends the probes.
 func TestRun_Cancelled(t *testing.T) {
 	silent := dnstest.Start(t, func(string, *dns.Msg) []dnstest.Message { return nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
