@@ -41,30 +41,39 @@ const (
 )
 
 // forwardProbes queries the ready pods of the cluster DNS through forwarded ports. why is empty if
-// each of them was queried.
+// each of them was queried. Of a pod to which forwarding fails later, the replies until then are kept.
 func forwardProbes(ctx context.Context, c Config, s *doctor.Snapshot, start time.Time) (probes []v1alpha1.DoctorProbe, why string) {
 	pods := doctor.Forwards(s)
 	if len(pods) == 0 {
 		return nil, cmp.Or(s.Unread[doctor.Services], s.Unread[doctor.Slices], "the cluster DNS has no ready pod")
 	}
 	plan := doctor.PlanForward(s, pods, c.ExternalName, start)
-	lists, errs := each(ctx, pods, func(ctx context.Context, pod doctor.Forward) ([]v1alpha1.DoctorProbe, error) {
-		f := forwarder{api: c.API, pod: pod}
+	runs, _ := each(ctx, pods, func(ctx context.Context, pod doctor.Forward) (forwardRun, error) {
 		own := slices.DeleteFunc(slices.Clone(plan), func(q doctor.Query) bool { return q.Server != pod.Server })
-		first := min(1, len(own)) // where the port cannot be forwarded, it is tried once
-		list := probe.RunThrough(ctx, own[:first], start, f.exchange)
-		if f.failure() == nil {
-			list = append(list, probe.RunThrough(ctx, own[first:], start, f.exchange)...)
-		}
-		if err := cmp.Or(f.failure(), ctx.Err()); err != nil {
-			return nil, fmt.Errorf("pod %s/%s: port-forward: %w", pod.Namespace, pod.Pod, err)
-		}
-		return list, nil
+		f := forwarder{api: c.API, pod: pod}
+		return f.run(ctx, own, start), nil
 	})
-	if len(errs) > 0 {
-		why = fmt.Sprintf("%d of %d pods not queried: %v", len(errs), len(pods), errs[0])
+	var errs []error
+	extent := "" // of those that failed
+	for _, r := range runs {
+		probes = append(probes, r.probes...)
+		if r.err != nil {
+			errs = append(errs, r.err)
+			if len(r.probes) > 0 {
+				extent = "completely "
+			}
+		}
 	}
-	return slices.Concat(lists...), why
+	if len(errs) > 0 {
+		why = fmt.Sprintf("%d of %d pods not %squeried: %v", len(errs), len(pods), extent, errs[0])
+	}
+	return probes, why
+}
+
+// forwardRun is the result of one pod.
+type forwardRun struct {
+	probes []v1alpha1.DoctorProbe
+	err    error // why queries are missing
 }
 
 // forwarder queries one pod.
@@ -73,6 +82,21 @@ type forwarder struct {
 	pod    doctor.Forward
 	mu     sync.Mutex
 	failed error // the first failure to forward the port: there was no query
+}
+
+// run sends the queries of a plan. If the port cannot be forwarded, some were not sent, and a missing
+// reply shows nothing about the pod: only the replies are kept.
+func (f *forwarder) run(ctx context.Context, plan []doctor.Query, start time.Time) (r forwardRun) {
+	first := min(1, len(plan)) // where the port cannot be forwarded, it is tried once
+	r.probes = probe.RunThrough(ctx, plan[:first], start, f.exchange)
+	if f.failure() == nil {
+		r.probes = append(r.probes, probe.RunThrough(ctx, plan[first:], start, f.exchange)...)
+	}
+	if err := cmp.Or(f.failure(), ctx.Err()); err != nil {
+		r.err = fmt.Errorf("pod %s/%s: port-forward: %w", f.pod.Namespace, f.pod.Pod, err)
+		r.probes = slices.DeleteFunc(r.probes, func(p v1alpha1.DoctorProbe) bool { return p.RCode == "" })
+	}
+	return r
 }
 
 func (f *forwarder) failure() error {

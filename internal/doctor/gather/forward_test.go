@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -179,6 +181,34 @@ func TestForwardProbes(t *testing.T) {
 				t.Errorf("%q, why %q\nwant %q, %q", got, why, tt.want, tt.why)
 			}
 		})
+	}
+}
+
+// TestForwardProbes_Partial: the replies of a pod are kept when a later connection to it fails.
+func TestForwardProbes_Partial(t *testing.T) {
+	c := forwardServer(t)
+	server, err := url.Parse(c.API.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int32
+	proxy := httputil.NewSingleHostReverseProxy(server)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+	c.API = &rest.Config{Host: api.URL, QPS: -1}
+	probes, why := forwardProbes(t.Context(), c, clusterWith("good"), time.Now())
+	if len(probes) != 1 || !slices.Equal(probes[0].Answers, []string{"10.96.0.1"}) {
+		t.Errorf("%+v", probes)
+	}
+	const want = "1 of 1 pods not completely queried: pod kube-system/good: port-forward: "
+	if !strings.HasPrefix(why, want) || !strings.Contains(why, "502 Bad Gateway") {
+		t.Errorf("why %q\nwant %q", why, want)
 	}
 }
 
