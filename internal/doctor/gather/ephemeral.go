@@ -12,12 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -54,8 +56,13 @@ type podRun struct {
 	api       rest.Interface
 	namespace string
 	pod       string
-	container string // "": none was added
+	uid       types.UID // of the pod when it was read first; "": not read yet
+	container string    // "": none was added
 }
+
+// errReplaced is the error of a pod that ended while another one with its name was created, as those of a
+// StatefulSet: the container is not in this one.
+var errReplaced = errors.New("the pod was replaced by another one with this name: run doctor again")
 
 // containerProbes has a container in the pod of the scope query the servers. container is its name, ""
 // if none was added; why is empty if each server was queried.
@@ -96,7 +103,11 @@ func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]
 	}
 	end, err := r.wait(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ephemeral container %s: %w", r.container, err)
+		err = fmt.Errorf("ephemeral container %s: %w", r.container, err)
+		if errors.Is(err, errReplaced) {
+			r.container = "" // it ended with its pod
+		}
+		return nil, err
 	}
 	text, err := r.log(ctx)
 	switch {
@@ -109,7 +120,7 @@ func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]
 	return readProbes(text, plan)
 }
 
-// read returns the pod. It lists, which the command may do in any case.
+// read returns the pod, the same each time. It lists, which the command may do in any case.
 func (r *podRun) read(ctx context.Context) (*corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.api.Get().Namespace(r.namespace).Resource("pods").
@@ -120,7 +131,11 @@ func (r *podRun) read(ctx context.Context) (*corev1.Pod, error) {
 	if len(list.Items) != 1 {
 		return nil, errors.New("not found")
 	}
-	return &list.Items[0], nil
+	pod := &list.Items[0]
+	if r.uid = cmp.Or(r.uid, pod.UID); pod.UID != r.uid {
+		return nil, errReplaced
+	}
+	return pod, nil
 }
 
 // refuse returns why a container in the pod would not show what the pod reaches, or not start.
@@ -146,18 +161,27 @@ func refuse(p *corev1.Pod) error {
 	return nil
 }
 
-// add adds the container.
+// add adds the container. The API server refuses to change the UID, and so the patch of another pod. A
+// container whose request has no reply may have been added.
 func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) error {
 	name := containerPrefix + strings.ToLower(rand.Text()[:5])
 	c := ephemeralContainer(name, image, plan)
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ephemeralContainers": []corev1.EphemeralContainer{c}}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": r.uid},
+		"spec":     map[string]any{"ephemeralContainers": []corev1.EphemeralContainer{c}},
+	})
 	if err != nil {
 		return err
 	}
 	err = r.api.Patch(types.StrategicMergePatchType).Namespace(r.namespace).Resource("pods").Name(r.pod).
 		SubResource("ephemeralcontainers").Body(patch).Do(ctx).Error()
-	if err == nil {
+	switch status := apierrors.APIStatus(nil); {
+	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError: // a timeout of the API server
 		r.container = name
+	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
+		if _, readErr := r.read(ctx); errors.Is(readErr, errReplaced) {
+			return errReplaced
+		}
 	}
 	return err
 }

@@ -28,9 +28,12 @@ import (
 type podAPI struct {
 	t      *testing.T
 	refuse string // why a container is not added; "": it is
+	silent bool   // a container is added without a reply
 	state  corev1.ContainerState
 	log    string
 	onRead func() // is called at the end of each request after a container was added
+
+	beforePatch func()
 
 	mu  sync.Mutex
 	pod corev1.Pod
@@ -56,15 +59,27 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				Reason: metav1.StatusReasonForbidden, Message: a.refuse, Code: http.StatusForbidden})
 			return
 		}
+		if a.beforePatch != nil {
+			a.beforePatch()
+		}
 		var patch corev1.Pod
 		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || len(patch.Spec.EphemeralContainers) != 1 ||
 			r.Header.Get("Content-Type") != "application/strategic-merge-patch+json" {
 			a.t.Errorf("%v, %+v, %v", err, patch, r.Header)
 			return
 		}
+		if patch.UID != a.pod.UID { // an API server does not change it
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			a.reply(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+				Reason: metav1.StatusReasonInvalid, Message: "metadata.uid: field is immutable", Code: http.StatusUnprocessableEntity})
+			return
+		}
 		c := patch.Spec.EphemeralContainers[0]
 		a.pod.Spec.EphemeralContainers = append(a.pod.Spec.EphemeralContainers, c)
 		a.pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: a.state}}
+		if a.silent {
+			panic(http.ErrAbortHandler)
+		}
 		a.reply(w, a.pod)
 	case "GET /api/v1/namespaces/shop/pods/web/log":
 		last := a.pod.Spec.EphemeralContainers[len(a.pod.Spec.EphemeralContainers)-1]
@@ -206,6 +221,36 @@ func TestContainerProbes_Bounded(t *testing.T) {
 		if why != want {
 			t.Errorf("%d containers: %q, want %q", n, why, want)
 		}
+	}
+}
+
+// TestContainerProbes_Replaced: another pod with the name of the first one, before and after the container
+// is added.
+func TestContainerProbes_Replaced(t *testing.T) {
+	first := func(p *corev1.Pod) { p.UID = "1" }
+	var a podAPI
+	replace := func() {
+		a.pod.UID = "2"
+		a.pod.Spec.EphemeralContainers, a.pod.Status.EphemeralContainerStatuses = nil, nil
+	}
+	const replaced = "the pod was replaced by another one with this name: run doctor again"
+	a = podAPI{beforePatch: replace}
+	if _, added, why := a.run(t.Context(), t, first); added || len(a.pod.Spec.EphemeralContainers) != 0 ||
+		why != "pod shop/web: adding an ephemeral container: "+replaced {
+		t.Errorf("before: added %t, %q", added, why)
+	}
+	a = podAPI{onRead: replace}
+	if _, added, why := a.run(t.Context(), t, first); added || !strings.HasSuffix(why, ": "+replaced) ||
+		!strings.HasPrefix(why, "pod shop/web: ephemeral container "+containerPrefix) {
+		t.Errorf("after: added %t, %q", added, why)
+	}
+}
+
+// TestContainerProbes_Silent: a container that was added is named, also if the API server did not reply.
+func TestContainerProbes_Silent(t *testing.T) {
+	a := podAPI{silent: true}
+	if _, added, why := a.run(t.Context(), t, nil); !added || !strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") {
+		t.Errorf("added %t, %q", added, why)
 	}
 }
 
