@@ -16,7 +16,7 @@ func Write(path string, write func(io.Writer) error) error { return WriteMode(pa
 // WriteMode is Write for a file with another mode.
 func WriteMode(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	f, err := os.CreateTemp(dir, temporaryPrefix(filepath.Base(path))+"*")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -18,6 +19,9 @@ import (
 // recordsInterval is the time between two writes of the file of records: a node that starts its pods
 // writes it a few times.
 const recordsInterval = time.Second
+
+// recordsRetry is the time after which a write that failed is tried again, as on a full disk.
+const recordsRetry = 30 * time.Second
 
 // record is what is known about the text of the runtime in the file of a sandbox, and cannot be read
 // from it: after a change of the host's resolv.conf the kubelet computes another text, and the old one
@@ -170,10 +174,14 @@ func (a *Applier) records() map[string]record {
 	return records
 }
 
-// LoadRecords reads the file of records. It is called before Handle. A file that is missing, invalid
+// LoadRecords reads the file of records, and removes what an agent that was killed has left beside it. It
+// is called before Handle. A file that is missing, invalid
 // or of another version is as one without records: the files of these sandboxes are compared with
 // the node facts of now.
 func (a *Applier) LoadRecords() {
+	if err := atomicfile.RemoveLeftovers(a.RecordsFile); err != nil {
+		a.Log.Warn("temporary files not removed", "file", a.RecordsFile, "error", err)
+	}
 	records, err := readRecords(a.RecordsFile)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -195,8 +203,13 @@ func (a *Applier) KeepRecords(ctx context.Context) error {
 	f := recordsFile{path: a.RecordsFile, log: a.Log}
 	for {
 		ended := false
+		var retry <-chan time.Time
+		if f.failed {
+			retry = time.After(recordsRetry)
+		}
 		select {
 		case <-a.changed:
+		case <-retry:
 		case <-ctx.Done():
 			ended = true
 		}

@@ -629,6 +629,53 @@ func TestRecords_Bounded(t *testing.T) {
 	}
 }
 
+// TestRecords_Retry: a write that fails is tried again without another change, and logged once.
+func TestRecords_Retry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRecordsTest(t)
+		log := a.logTo()
+		a.recall("5e1f", record{uid: "u", state: textDue})
+		directory := filepath.Dir(a.RecordsFile)
+		if err := os.Remove(directory); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.KeepRecords(ctx) }()
+		a.recordsChanged()
+		time.Sleep(4 * recordsRetry)
+		synctest.Wait()
+		if n := strings.Count(log.String(), "records of sandboxes not written"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log)
+		}
+		if err := os.Mkdir(directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(recordsRetry + recordsInterval)
+		synctest.Wait()
+		if _, err := os.Stat(a.RecordsFile); err != nil {
+			t.Errorf("not written again: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRecords_Leftover: the temporary file of an agent that was killed during a write is removed.
+func TestRecords_Leftover(t *testing.T) {
+	a := newRecordsTest(t)
+	directory, name := filepath.Split(a.RecordsFile)
+	if err := os.WriteFile(filepath.Join(directory, "."+name+".1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.LoadRecords()
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
 // TestRecords_Write: many changes are few writes, and a write that fails is tried again at the next
 // change, and logged once.
 func TestRecords_Write(t *testing.T) {

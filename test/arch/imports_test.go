@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"internal/bypass":   {"std", "internal/atomicfile"},
 	"internal/install": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass",
 		"internal/config", "internal/document", "internal/kube", "internal/multierr", "internal/nodestatus", "internal/usage", "pkg/cri"},
-	"internal/atomicfile": {"io", "os", "path/filepath"},
+	"internal/atomicfile": {"errors", "io", "io/fs", "os", "path/filepath", "strings"},
 	"internal/multierr":   {"errors", "fmt"},
 	"internal/usage":      {"values", "internal/spelling", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"internal/config": {"std", "api/v1alpha1", "internal/admission", "internal/document",
