@@ -66,6 +66,8 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	if err != nil {
 		return err
 	}
+	// The next agent must not read its records before this one has written them.
+	defer listener.HoldLock()()
 	s.agent.RecordsFile = config.SocketPath(c.Listen) + recordsSuffix // only the owner of the socket writes it
 	s.agent.LoadRecords()
 	group := daemon.Group{

@@ -115,7 +115,7 @@ func (s *Shim) Run(ctx context.Context) error {
 		panic("cri: second call of Shim.Run")
 	}
 	if l, ok := s.Listener.(*Listener); ok {
-		defer l.holdLock()() // a second shim must not start while this one drains
+		defer l.HoldLock()() // a second shim must not start while this one drains
 	}
 	runtime, err := dial(s.Runtime, grpc.WithContextDialer(s.dialRuntime))
 	if err != nil {

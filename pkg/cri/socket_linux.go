@@ -246,8 +246,8 @@ func newListener(l *net.UnixListener, lock *os.File, removes bool) *Listener {
 // Accepting returns a channel that is closed when Accept is called for the first time.
 func (l *Listener) Accepting() <-chan struct{} { return l.accepting }
 
-// holdLock makes Close keep the lock, until release is called.
-func (l *Listener) holdLock() (release func()) {
+// HoldLock makes Close keep the lock, until release is called.
+func (l *Listener) HoldLock() (release func()) {
 	l.held.Store(true)
 	return func() { _ = l.lock.Close() }
 }

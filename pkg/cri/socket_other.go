@@ -51,8 +51,10 @@ func (*Listener) Handoff() (Handoff, error) {
 // Accepting is implemented on Linux only, like Listen.
 func (*Listener) Accepting() <-chan struct{} { return nil }
 
-func (*Listener) holdLock() (release func()) { return func() {} }
-func (*Listener) awaitServed()               {}
+// HoldLock is implemented on Linux only, like Listen.
+func (*Listener) HoldLock() (release func()) { return func() {} }
+
+func (*Listener) awaitServed() {}
 
 // KeepSocket is implemented on Linux only, like Listen.
 func (*Listener) KeepSocket() {}
