@@ -479,6 +479,33 @@ func TestRecords_Due(t *testing.T) {
 	})
 }
 
+// TestRecords_FailedForce: a text that only mode Force replaces, in which a write has failed, is not replaced
+// in mode Generate: it was not compared with what the kubelet computes.
+func TestRecords_FailedForce(t *testing.T) {
+	a := prepareRefreshTest(t, policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Force })
+	a.write(ownText)
+	host := a.settings.Hook.HostFiles
+	a.settings.Hook.HostFiles = func() cri.HostFiles { // between the read and the write of the file
+		a.write(ownText + "# changed\n")
+		return host()
+	}
+	a.start()
+	a.create(true)
+	if r := a.nextReport(); r.Outcome != cri.PodChanged {
+		t.Fatalf("%+v", r)
+	}
+	a.write(ownText)
+	a.facts.confirm(nodeFacts)
+	next := a.settings
+	next.Hook = &cri.Hook{Engine: a.settings.Hook.Engine, Mode: cri.Generate, HostFiles: host,
+		Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report}
+	a.SetSettings(&next)
+	a.refreshNow(causeSettings)
+	if r := a.nextReport(); r.Outcome != cri.FactsMismatch || string(a.read()) != ownText {
+		t.Errorf("%+v, and the file has\n%s", r, a.read())
+	}
+}
+
 // TestRecords_Restored: a file that was never written is not written after the command restore, whatever
 // happens, until the command refresh.
 func TestRecords_Restored(t *testing.T) {

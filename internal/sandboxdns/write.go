@@ -223,7 +223,11 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 // and records what it shows about this text.
 func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox, sum [sha256.Size]byte) cri.Report {
 	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
-	if r.Outcome != cri.FactsMismatch {
+	switch compared := r.Mode != cri.Force || request.Unverified; {
+	case r.Outcome == cri.FactsMismatch:
+	case r.Outcome == cri.Edited && !compared:
+		return r // the text may be none that the kubelet computes: no other mode replaces it
+	default:
 		a.noteOutcome(s, sum, r.Outcome)
 		return r
 	}
