@@ -98,6 +98,7 @@ type Applier struct {
 	facts    confirmation
 
 	changed chan struct{} // has a token when records have changed
+	deleted atomic.Bool   // a directory of sandboxes was removed, which is logged
 
 	mu          sync.Mutex
 	sandboxes   map[string]*sandbox // by ID
@@ -195,7 +196,7 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 			a.Metrics.observeCreate(time.Since(began))
 		}
 	case sandboxevent.Running:
-		if isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
+		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
 			a.remove(e.Sandbox.ID)
 		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
 			a.runTask(s, func() { a.writeLate(s, e.Path) })

@@ -122,7 +122,7 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isGone(s.ID, s.path) {
+	if a.isGone(s.ID, s.path) {
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
 	}
@@ -189,7 +189,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	s.want = normalize(r.DNS)
 	f := openContent(settings, s)
 	defer f.close()
-	if errors.Is(f.err, fs.ErrNotExist) && isGone(s.ID, s.path) { // meanwhile
+	if errors.Is(f.err, fs.ErrNotExist) && a.isGone(s.ID, s.path) { // meanwhile
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
 	}
@@ -330,16 +330,22 @@ func (c *content) close() {
 
 // isGone reports whether the runtime has removed the sandbox with the file at path: its directory of
 // sandboxes exists, that of the sandbox does not. After a restart containerd does not announce the
-// removal of older sandboxes (https://github.com/containerd/containerd/issues/8426).
-func isGone(id, path string) bool {
+// removal of older sandboxes (https://github.com/containerd/containerd/issues/8426). If the directory of
+// sandboxes itself was removed, those of the new one look the same, which is logged once.
+func (a *Applier) isGone(id, path string) bool {
 	i := strings.Index(path, "/"+id+"/")
 	if i <= 0 || id == "" {
 		return false
 	}
-	if _, err := os.Lstat(path[:i]); err != nil {
+	directory, err := os.Lstat(path[:i])
+	if err != nil {
 		return false // not the directory of the runtime, or not mounted
 	}
-	_, err := os.Lstat(filepath.Dir(path))
+	if isDeleted(directory) && !a.deleted.Swap(true) {
+		a.Log.Error("directory of sandboxes is mounted, and was removed on the node: the agent does not see the files of pods, "+
+			"which keep the kubelet's DNS: restart the pod of the agent", "directory", path[:i])
+	}
+	_, err = os.Lstat(filepath.Dir(path))
 	return errors.Is(err, fs.ErrNotExist)
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 const (
@@ -304,6 +306,33 @@ func TestRefresh_Gone(t *testing.T) {
 		if len(a.reports) > 0 || len(a.Pods()) > 0 {
 			t.Errorf("announced: %d reports, %d pods", len(a.reports), len(a.Pods()))
 		}
+	}
+}
+
+// TestRefresh_DeletedDirectory: a directory of sandboxes that was removed while it is mounted, as with
+// rm -rf /var/lib/containerd, is logged once with what to do. The directory of a process stays for it, as
+// a mount does.
+func TestRefresh_DeletedDirectory(t *testing.T) {
+	a := prepareRefreshTest(t, policy.Default, nil)
+	log := new(logbuffer.Buffer)
+	a.Log = slog.New(slog.NewTextHandler(log, nil))
+	t.Chdir(a.directory)
+	announce := func() (logged int) {
+		for i := range 3 {
+			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Path: fmt.Sprintf("./%d/resolv.conf", i),
+				Sandbox: sandboxevent.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: "web", UID: "u"}})
+		}
+		return strings.Count(log.String(), "restart the pod of the agent")
+	}
+	a.SetSettings(&a.settings)
+	if n := announce(); n != 0 {
+		t.Errorf("sandboxes that were removed are logged %d times:\n%s", n, log)
+	}
+	if err := os.Remove(a.directory); err != nil {
+		t.Fatal(err)
+	}
+	if n := announce(); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, log)
 	}
 }
 
