@@ -56,8 +56,9 @@ With - it reads standard input, in which relative paths start at the working dir
 FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
 checked as with --no-files, because its paths are those of a container.
 
-For a ShimConfiguration, also check the paths of the sockets of shim and runtime, the directory of the
-shim's socket, the kubeconfig with its certificates, and that the path of the manifests exists.
+For a ShimConfiguration, also check the paths of the sockets of shim and runtime, the directory
+of the shim's socket, the kubeconfig with its certificates, and that the path of the manifests
+exists.
 
 For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
 resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
@@ -66,9 +67,9 @@ With --no-files, check the fields of the file alone. This is for files of anothe
 and for files whose missing fields are flags of the server.
 
 With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
-AgentConfiguration change, and how (docs/node-rules.md). The files with the facts of the node are then read even with
---no-files. They are not read for a ConfigMap: facts that it does not set have their defaults, and
-the node has no resolv.conf.
+AgentConfiguration change, and how (docs/node-rules.md). The files with the facts of the node
+are then read even with --no-files. They are not read for a ConfigMap: facts that it does not
+set have their defaults, and the node has no resolv.conf.
 
 Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml

@@ -19,7 +19,7 @@ import (
 func lookupCommand() *cobra.Command {
 	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
-		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE | --context CONTEXT) --pod NAMESPACE/NAME NAME [TYPE]",
+		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE) --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, with every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
 queries of its C library or of Go, and print each query with its reply, the program's result and

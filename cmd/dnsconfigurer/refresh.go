@@ -20,13 +20,14 @@ func refreshCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refresh NAMESPACE/NAME | --all",
 		Short: "Rewrite the resolv.conf of running pods of this node",
-		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf
-in place. The command ignores the fields refresh, refreshRate and refreshDryRun of the configuration
-and the annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has changed. A file that
-"dnsconfigurer restore" has restored is refreshed again from then on, like other files.
+		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf in
+place. The command ignores the fields refresh, refreshRate and refreshDryRun of the
+configuration and the annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has
+changed. A file that "dnsconfigurer restore" has restored is refreshed again from then on, like
+other files.
 
-It rewrites nothing in mode Observe (not_permitted), without a decision for the pod (refused), and for
-pods with dnsconfigurer.dev/skip or a file that was never recognized (skipped).
+It rewrites nothing in mode Observe (not_permitted), without a decision for the pod (refused),
+and for pods with dnsconfigurer.dev/skip or a file that was never recognized (skipped).
 
 With --all, rewrite the files that differ, except restored files, files that the pod has changed,
 and files of pods with dnsconfigurer.dev/refresh: never.
@@ -47,8 +48,9 @@ func restoreCommand() *cobra.Command {
 all pods. A restored file is not rewritten, not even after a restart of the agent or the shim,
 until "dnsconfigurer refresh" is run for the pod. A new sandbox of the pod gets a new decision.
 
-Exit code 1 if a file cannot be restored, for example because the pod has changed it, or because the
-shim has restarted since the pod started. Run it as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,
+Exit code 1 if a file cannot be restored, for example because the pod has changed it, or because
+the shim has restarted since the pod started. Run it as root on the node, while dnsconfigurer
+agent runs, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
 	runForPods(cmd, nodestatus.Client.Restore)
