@@ -36,15 +36,8 @@ func (o *Options) Parse() (Config, error) {
 	if c.Scope, err = o.scope(); err != nil {
 		return c, err
 	}
-	c.Servers = nil
-	for _, text := range o.DNSServers {
-		at, err := parseServer(text)
-		if err != nil {
-			return c, err
-		}
-		if s := (doctor.Server{UDP: at, TCP: at, Role: doctor.RoleFlag}); !slices.Contains(c.Servers, s) {
-			c.Servers = append(c.Servers, s)
-		}
+	if c.Servers, err = parseServers(o.DNSServers); err != nil {
+		return c, err
 	}
 	for flag, name := range map[string]string{"--external-name": c.ExternalName, "--cluster-domain": c.ClusterDomain} {
 		if _, err := fqdn.ParseName(name); name != "" && err != nil {
@@ -84,6 +77,20 @@ func (o *Options) scope() (doctor.Scope, error) {
 	}
 	s.Namespace, s.PodName = namespace, name
 	return s, nil
+}
+
+// parseServers returns the servers of the addresses, each once.
+func parseServers(texts []string) (servers []doctor.Server, err error) {
+	for _, text := range texts {
+		at, err := parseServer(text)
+		if err != nil {
+			return nil, err
+		}
+		if s := (doctor.Server{UDP: at, TCP: at, Role: doctor.RoleFlag}); !slices.Contains(servers, s) {
+			servers = append(servers, s)
+		}
+	}
+	return servers, nil
 }
 
 // parseServer parses an address with or without a port.
