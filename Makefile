@@ -52,11 +52,11 @@ demo: build ## show the product in two minutes
 # lint and test-unit measure no time, and test-faults waits for the timeouts of C libraries: it needs
 # 8 s of a CPU in its three minutes. The attacks of test-hostile have fixed rates, so it runs alone. The
 # soak takes ten minutes and little of the machine: the suites of test-real build beside it. When it
-# ends, most is built, and these wait for kubelets more than they work: two suites that measure no time
-# follow it.
+# ends, most is built, and these wait for servers and kubelets more than they work: the other suites that
+# measure no time follow it, about as many minutes.
 EARLY  := lint test-unit test-faults test-hostile
-BESIDE := test-soak test-leaks test-release
-REAL   := test-cluster test-kubelet test-apiserver test-dns test-chart test-e2e
+BESIDE := test-soak test-leaks test-release test-dns test-chart test-kubelet
+REAL   := test-cluster test-apiserver test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
 	@$(MAKE) --no-print-directory -k -j3 -Otarget lint test-unit test-faults; \
@@ -65,7 +65,7 @@ test: ## run all suites; a failure does not stop the others, a skip on root Linu
 	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) $(BESIDE); status=$$?; \
 	echo "all suites took $$((SECONDS / 60)) minutes"; exit $$status
 
-test-real: ## run the suites with real components, one after another because their builds need the machine
+test-real: ## run the longest suites with real components, one after another because their builds need the machine
 	+@$(call each,$(REAL))
 
 test-beside: ## run the suites that can run beside test-real
@@ -111,13 +111,13 @@ test-dns: ## compare the cluster DNS server with CoreDNS and the specification
 test-release: ## build image, packages and archives twice, compare and check them
 	@$(SUITE) -v $(GO) -C release $(TEST) -timeout 60m ./...
 
-# helm is built here: about two minutes the first time. After test-apiserver, which has built
-# kube-apiserver.
+# helm is built here: about two minutes the first time. kube-apiserver is built by then: test-apiserver
+# began before.
 test-chart: ## render and check the Helm chart with helm, and install it on a real API server
 	@$(SUITE) -v $(GO) -C test/chart $(TEST) -timeout 60m ./...
 
-# After test-cluster, test-apiserver, test-dns and test-chart, which have built most of its
-# programs. Five minutes on two cores; the limit is for a machine that is ten times slower.
+# After test-cluster and test-apiserver, which have built most of its programs. Ten minutes on two
+# cores; the limit is for a machine that is several times slower.
 test-e2e: ## run a cluster of one node with all components installed from image, chart and unit, and look up names in its pods
 	@$(SUITE) -v $(GO) $(TEST) -timeout 60m -count 1 ./test/e2e
 
