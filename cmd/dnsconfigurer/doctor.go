@@ -90,7 +90,8 @@ func doctorCommand() *cobra.Command {
 	f.StringVar(&o.Pod, "pod", "", "check the pod `NAMESPACE/NAME`, and print the resolv.conf that it should have")
 	f.StringVar(&o.Scope.Node, "node", "", "check pods of the node `NAME`; empty: all")
 	f.StringVarP(&format, "output", "o", "text", "`FORMAT`: text, json or html")
-	f.StringArrayVar(&o.DNSServers, "dns-server", nil, "`IP[:PORT]` of a DNS server to query instead of those of the cluster; repeatable")
+	f.StringArrayVar(&o.DNSServers, "dns-server", nil,
+		"`IP[:PORT]` of a DNS server to query instead of those of the cluster; repeatable, at most 16")
 	f.StringVar(&o.ExternalName, "external-name", "example.com", "`NAME` outside the cluster to query; empty: none")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", "",
 		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
@@ -110,9 +111,8 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// maxQueries is the limit of the arguments of doctor query: doctor plans fewer, two for each address of
-// the cluster DNS.
-const maxQueries = 100
+// maxQueries is the limit of the arguments of doctor query: doctor plans two for each server.
+const maxQueries = 2 * doctor.MaxServers
 
 // doctorQueryCommand returns the command that runs in the container of --ephemeral-container.
 func doctorQueryCommand() *cobra.Command {

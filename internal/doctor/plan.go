@@ -27,10 +27,13 @@ const (
 	MeansContainer = "ephemeral-container" // a container in the pod of the scope sends it to the server
 )
 
+// MaxServers is the largest number of servers that are queried. A cluster with more replicas has its
+// findings with these.
+const MaxServers = 16
+
 const (
-	maxServers   = 16 // queried; a cluster with more replicas has findings with these
-	maxForwards  = 8  // pods to which a port is forwarded
-	maxNewest    = 2  // Services whose names are queried, the newest: a stale server lacks them
+	maxForwards  = 8 // pods to which a port is forwarded
+	maxNewest    = 2 // Services whose names are queried, the newest: a stale server lacks them
 	settledAfter = time.Minute
 )
 
@@ -70,7 +73,7 @@ func Servers(s *Snapshot) (servers []Server) {
 		}
 	}
 	for _, e := range v.endpoints {
-		if e.ready && len(servers) < maxServers {
+		if e.ready && len(servers) < MaxServers {
 			udp, tcp := v.queryPort(e, e.udp, corev1.ProtocolUDP), v.queryPort(e, e.tcp, corev1.ProtocolTCP)
 			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint})
 		}
@@ -139,8 +142,7 @@ func PlanForward(s *Snapshot, forwards []Forward, external string, now time.Time
 	return queries
 }
 
-// PlanContainer returns the questions that show whether a pod reaches servers. They are few: with
-// two attempts each, silent servers take twelve seconds.
+// PlanContainer returns the questions that show whether a pod reaches servers: one over each protocol.
 func PlanContainer(s *Snapshot, servers []Server) (queries []Query) {
 	v := newView(s)
 	if !v.hasValidDomain() {

@@ -90,6 +90,9 @@ func parseServers(texts []string) (servers []doctor.Server, err error) {
 			servers = append(servers, s)
 		}
 	}
+	if len(servers) > doctor.MaxServers { // their queries are sent at the same time
+		return nil, usage.Errorf("--dns-server: %d servers: want at most %d", len(servers), doctor.MaxServers)
+	}
 	return servers, nil
 }
 

@@ -17,6 +17,14 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
+// servers returns n values of --dns-server.
+func servers(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("10.96.0.%d", i))
+	}
+	return list
+}
+
 func TestOptions_Parse(t *testing.T) {
 	valid := Options{
 		Config: Config{Scope: doctor.Scope{Namespace: "shop"}, ExternalName: "example.com", Timeout: time.Minute, MaxObjects: 1},
@@ -27,11 +35,17 @@ func TestOptions_Parse(t *testing.T) {
 		c.Servers[0].UDP.String() != "10.96.0.10:53" || c.Servers[1].TCP.String() != "[fd00::10]:53" || c.Servers[2].UDP.Port() != 5353 {
 		t.Errorf("%+v, %v", c, err)
 	}
+	most := valid
+	most.DNSServers = servers(doctor.MaxServers)
+	if c, err := most.Parse(); err != nil || len(c.Servers) != doctor.MaxServers {
+		t.Errorf("%d servers, %v", len(c.Servers), err)
+	}
 	for want, change := range map[string]func(*Options){
 		`--pod "web": want NAMESPACE/NAME`:                                  func(o *Options) { o.Pod = "web" },
 		`--pod "/web": want NAMESPACE/NAME`:                                 func(o *Options) { o.Pod = "/web" },
 		"--namespace: cannot be combined with a --pod of another namespace": func(o *Options) { o.Pod = "bank/web" },
 		`--dns-server "dns": want IP[:PORT]`:                                func(o *Options) { o.DNSServers = []string{"dns"} },
+		"--dns-server: 17 servers: want at most 16":                         func(o *Options) { o.DNSServers = servers(17) },
 		`--external-name: "a..b" `:                                          func(o *Options) { o.ExternalName = "a..b" },
 		`--cluster-domain: "a..b" `:                                         func(o *Options) { o.ClusterDomain = "a..b" },
 		`--namespace "BAD ns": want a DNS label`:                            func(o *Options) { o.Pod, o.Scope.Namespace = "", "BAD ns" },
