@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -82,15 +81,7 @@ func TestRefresh_Blocked(t *testing.T) {
 	a := newRefreshTest(t, policy.Default, hostText, nil)
 	registry := prometheus.NewRegistry()
 	a.RegisterDrift(registry)
-	waits, proceed := make(chan struct{}), make(chan struct{})
-	a.settings.Hook.HostFiles = func() cri.HostFiles {
-		close(waits)
-		<-proceed
-		return cri.HostFiles{Pods: a.host, Kubelet: a.host}
-	}
-	refreshed := make(chan events.RefreshResult)
-	go func() { refreshed <- a.refreshNow(causeHost) }()
-	<-waits
+	proceed, refreshed := a.blockRefresh()
 	reported := make(chan error)
 	go func() {
 		_, err := registry.Gather()

@@ -80,6 +80,20 @@ func (a *refreshTest) refreshNow(c cause) events.RefreshResult {
 	return result
 }
 
+// blockRefresh begins a refresh that waits until proceed is closed, as on a file system that hangs.
+// refreshed gets its result.
+func (a *refreshTest) blockRefresh() (proceed chan<- struct{}, refreshed <-chan events.RefreshResult) {
+	waits, proceeds, results := make(chan struct{}), make(chan struct{}), make(chan events.RefreshResult)
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		close(waits)
+		<-proceeds
+		return cri.HostFiles{Pods: a.host, Kubelet: a.host}
+	}
+	go func() { results <- a.refreshNow(causeHost) }()
+	<-waits
+	return proceeds, results
+}
+
 func (a *refreshTest) read() []byte {
 	text, err := os.ReadFile(a.path())
 	if err != nil {
