@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -43,8 +42,7 @@ type Server struct {
 	pods   *decision.Metrics
 	taints *startuptaint.Metrics
 	facts  atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
-	relays atomic.Int32                       // connections
-	synced atomic.Int32                       // connections with the sandboxes of the runtime
+	relays relays
 
 	mu           sync.Mutex // held while settings are applied
 	applied      int        // number of configurations that were applied
@@ -76,7 +74,7 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 		Last: []daemon.Task{reloader.Run, s.agent.KeepRecords},
 	}
 	if c.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.relays.ready() }}
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, c.HTTP) }
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
@@ -100,21 +98,14 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 // status describes the agent.
 func (s *Server) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
-	a.Component, a.Version, a.Relays = "agent", s.Version, int(s.relays.Load())
+	a.Component, a.Version, a.Relays = "agent", s.Version, s.relays.connected()
 	if a.NodeFacts = s.facts.Load(); a.NodeFacts == nil {
 		a.Problems = append(a.Problems, errFactsUnknown.Error())
 	}
-	if err := s.ready(); err != nil {
+	if err := s.relays.ready(); err != nil {
 		a.Problems = append(a.Problems, err.Error())
 	}
 	return a
-}
-
-func (s *Server) ready() error {
-	if s.relays.Load() == 0 {
-		return errors.New("the NRI relay is not connected: run dnsconfigurer nri")
-	}
-	return nil
 }
 
 // apply applies c. The background task keeps pods and the host's file up to date.
@@ -207,17 +198,17 @@ func (s *Server) applyFacts(c config.Agent, lookups *decision.Lookups, source st
 func (s *Server) newRemover(c config.Agent, lookups *decision.Lookups) *startuptaint.Remover {
 	return &startuptaint.Remover{
 		Client: lookups.Client(), Node: c.Node.Name, Taint: c.Taint,
-		Ready: func() bool { return s.synced.Load() > 0 }, Metrics: s.taints, Log: s.Log,
+		Ready: s.relays.isSynchronized, Metrics: s.taints, Log: s.Log,
 	}
 }
 
 // serve serves relays until ctx ends.
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var relays sync.WaitGroup
+	var connections sync.WaitGroup
 	defer func() {
 		cancel()
-		relays.Wait()
+		connections.Wait()
 		s.agent.Wait()
 	}()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
@@ -230,7 +221,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 		case err != nil:
 			return err
 		}
-		relays.Go(func() { s.serveRelay(ctx, conn) })
+		connections.Go(func() { s.serveRelay(ctx, conn) })
 	}
 }
 
@@ -239,22 +230,13 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	s.relays.Add(1)
+	s.relays.add(conn)
 	s.agent.Metrics.AddConnections(1)
 	defer s.agent.Metrics.AddConnections(-1)
-	defer s.relays.Add(-1)
+	defer s.relays.remove(conn)
 	s.Log.Info("relay connected")
-	synced := false
-	defer func() {
-		if synced {
-			s.synced.Add(-1)
-		}
-	}()
 	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {
-		if e.Kind == sandboxevent.Synchronized && !synced {
-			synced = true
-			s.synced.Add(1)
-		}
+		s.relays.report(conn, e.Kind)
 		s.agent.Handle(ctx, e)
 		if e.Sequence == 0 {
 			return nil

@@ -314,6 +314,56 @@ func TestServer_StartupTaint(t *testing.T) {
 	await(t, func() bool { return patches.Load() > 0 })
 }
 
+// TestServer_RuntimeLost: an agent whose relay has lost the runtime says so, and keeps what it knows about
+// the sandboxes.
+func TestServer_RuntimeLost(t *testing.T) {
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{
+		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostText,
+		"manifests/0.yaml": fmt.Sprintf(serverPod, 0), "sandboxes/0/resolv.conf": hostText,
+	})
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
+	defer relay.Close()
+	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
+	report := func(kind sandboxevent.Kind) {
+		t.Helper()
+		if err := sandboxevent.Write(relay, sandboxevent.Event{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// awaitProblems waits until the agent has this number of problems, and one pod, which is decided.
+	awaitProblems := func(problems int) {
+		t.Helper()
+		announced := time.Now()
+		await(t, func() bool {
+			status, err := client.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := client.Pods(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			decided := len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
+			if !decided && time.Since(announced) > time.Second { // the agent has not read the manifest in time
+				announced = time.Now()
+				announce(t, relay, dir, 1)
+				report(sandboxevent.Synchronized)
+			}
+			return decided && len(status.Problems) == problems
+		})
+	}
+	announce(t, relay, dir, 1)
+	report(sandboxevent.Synchronized)
+	awaitProblems(0)
+	report(sandboxevent.Unsynchronized)
+	awaitProblems(1)
+	announce(t, relay, dir, 1)
+	report(sandboxevent.Synchronized)
+	awaitProblems(0)
+}
+
 // TestServer_HostFileEvents: an unusable resolv.conf of the host, and its end, are events on the node.
 func TestServer_HostFileEvents(t *testing.T) {
 	var unusable, usable atomic.Int32

@@ -66,6 +66,15 @@ func accept(t *testing.T, l net.Listener) agent {
 	return agent{conn, json.NewDecoder(conn)}
 }
 
+// acceptWithoutRuntime is accept for a relay that no runtime has called. It reads the first events.
+func acceptWithoutRuntime(t *testing.T, l net.Listener) agent {
+	t.Helper()
+	a := accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	a.next(t, sandboxevent.Unsynchronized)
+	return a
+}
+
 // next returns the next event, which has this kind.
 func (a agent) next(t *testing.T, kind sandboxevent.Kind) (e sandboxevent.Event) {
 	t.Helper()
@@ -99,8 +108,7 @@ func container(sandbox, source string) *api.Container {
 // TestPlugin_Events passes the life of a sandbox.
 func TestPlugin_Events(t *testing.T) {
 	p, l := newRelay(t)
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	a := acceptWithoutRuntime(t, l)
 	ctx := t.Context()
 	if err := p.RunPodSandbox(ctx, pod("a")); err != nil {
 		t.Fatal(err)
@@ -143,8 +151,7 @@ func TestPlugin_Events(t *testing.T) {
 // beside its successor. Sandboxes of other pods are.
 func TestPlugin_Predecessor(t *testing.T) {
 	p, l := newRelay(t)
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	a := acceptWithoutRuntime(t, l)
 	successor := pod("b")
 	successor.Uid = "u-a"
 	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a"), successor, pod("c")}, []*api.Container{
@@ -166,6 +173,36 @@ func TestPlugin_Predecessor(t *testing.T) {
 	}
 }
 
+// TestPlugin_Lost: the agent learns once that the runtime is lost. A call of the lost connection that
+// ends later does not tell it the opposite, and neither is an agent told that connects then.
+func TestPlugin_Lost(t *testing.T) {
+	p, l := newRelay(t)
+	a := acceptWithoutRuntime(t, l)
+	p.lose() // a connection that was never synchronized
+	connection, end := context.WithCancel(t.Context())
+	synchronize := func() {
+		t.Helper()
+		if _, err := p.Synchronize(connection, []*api.PodSandbox{pod("a")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.next(t, sandboxevent.Reset)
+		a.next(t, sandboxevent.Started)
+	}
+	synchronize()
+	a.next(t, sandboxevent.Synchronized)
+	end()
+	p.lose()
+	p.lose() // an attempt to connect that failed
+	a.next(t, sandboxevent.Unsynchronized)
+	synchronize()
+	a.next(t, sandboxevent.Unsynchronized)
+	a.Close()
+	a = accept(t, l)
+	a.next(t, sandboxevent.Reset)
+	a.next(t, sandboxevent.Started)
+	a.next(t, sandboxevent.Unsynchronized)
+}
+
 // TestPlugin_Exited: the first container of a sandbox that is older than the connection is not
 // announced as the first one. Others may have exited, which runtimes do not list.
 func TestPlugin_Exited(t *testing.T) {
@@ -181,8 +218,7 @@ func TestPlugin_Exited(t *testing.T) {
 // TestPlugin_Reconnect: each agent gets all sandboxes.
 func TestPlugin_Reconnect(t *testing.T) {
 	p, l := newRelay(t)
-	first := accept(t, l)
-	first.next(t, sandboxevent.Reset)
+	first := acceptWithoutRuntime(t, l)
 	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, []*api.Container{
 		container("a", "/x/a/userdata/resolv.conf"), container("unknown", "/x/unknown/userdata/resolv.conf"),
 	}); err != nil {
@@ -203,8 +239,7 @@ func TestPlugin_Reconnect(t *testing.T) {
 // end the connection to the agent, which serves all pods of the node.
 func TestPlugin_ManyAnnotations(t *testing.T) {
 	p, l := newRelay(t)
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	a := acceptWithoutRuntime(t, l)
 	hostile := pod("hostile")
 	hostile.Annotations = map[string]string{}
 	for i := range 1000 {
@@ -225,8 +260,7 @@ func TestPlugin_ManyAnnotations(t *testing.T) {
 // agent does not reply.
 func TestLink_Late(t *testing.T) {
 	p, l := newRelay(t)
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	a := acceptWithoutRuntime(t, l)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if got := p.link.ask(ended, sandboxevent.Event{Kind: sandboxevent.Creating}); got != timedOut {
@@ -253,8 +287,7 @@ func TestLink_Slow(t *testing.T) {
 	ask := func() result {
 		return p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating, First: true})
 	}
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	a := acceptWithoutRuntime(t, l)
 	if got := ask(); got != timedOut {
 		t.Errorf("no reply: %s", got)
 	}
@@ -293,8 +326,7 @@ func TestLink_Slow(t *testing.T) {
 // TestLink_Full: an agent that does not read gets another connection with all sandboxes.
 func TestLink_Full(t *testing.T) {
 	p, l := newRelay(t)
-	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
+	acceptWithoutRuntime(t, l)
 	big := sandboxevent.Event{Kind: sandboxevent.Started,
 		Sandbox: sandboxevent.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
 	for range 2 * queueSize {

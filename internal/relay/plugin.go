@@ -25,7 +25,7 @@ type plugin struct {
 	log     *slog.Logger
 
 	configured   chan struct{} // has a token after Configure
-	synchronized atomic.Bool
+	synchronized atomic.Bool   // changed with mu, read without
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -51,7 +51,7 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 }
 
 // Synchronize replaces all sandboxes.
-func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.recoverPanic("Synchronize")
 	sandboxes := map[string]*sandbox{}
 	for _, pod := range pods {
@@ -66,13 +66,25 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	withoutPredecessors(sandboxes)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.sandboxes = sandboxes
-	p.mu.Unlock()
-	p.synchronized.Store(true)
-	for _, e := range p.replay() {
+	if ctx.Err() == nil { // the connection has not ended meanwhile, see lose
+		p.synchronized.Store(true)
+	}
+	for _, e := range p.replayLocked() {
 		p.link.send(e)
 	}
 	return nil, nil
+}
+
+// lose tells the agent that the connection to the runtime has ended, if it was synchronized. The
+// context of its calls must have ended: one that still runs must not report the opposite later.
+func (p *plugin) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.synchronized.Swap(false) {
+		p.link.send(sandboxevent.Event{Kind: sandboxevent.Unsynchronized})
+	}
 }
 
 // RunPodSandbox is called when a sandbox has started.
@@ -160,11 +172,16 @@ func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
 	return sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s.Sandbox, Path: path, First: first}
 }
 
-// replay returns the events that describe all sandboxes, Reset first. While the runtime is
-// connected, Synchronized is the last.
+// replay returns the events that describe all sandboxes, Reset first. The last one reports whether
+// the runtime is connected.
 func (p *plugin) replay() []sandboxevent.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.replayLocked()
+}
+
+// replayLocked is replay with p.mu held.
+func (p *plugin) replayLocked() []sandboxevent.Event {
 	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
 	for _, s := range p.sandboxes {
 		kind := sandboxevent.Started
@@ -173,10 +190,11 @@ func (p *plugin) replay() []sandboxevent.Event {
 		}
 		events = append(events, sandboxevent.Event{Kind: kind, Sandbox: s.Sandbox, Path: s.path})
 	}
+	last := sandboxevent.Unsynchronized
 	if p.synchronized.Load() {
-		events = append(events, sandboxevent.Event{Kind: sandboxevent.Synchronized})
+		last = sandboxevent.Synchronized
 	}
-	return events
+	return append(events, sandboxevent.Event{Kind: last})
 }
 
 // recoverPanic contains a panic: an error or a crash would fail the container.

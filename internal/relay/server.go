@@ -96,7 +96,7 @@ func (s *Server) runPlugin(ctx context.Context) error {
 	logged := ""
 	for ctx.Err() == nil {
 		err := s.connect(ctx)
-		s.plugin.synchronized.Store(false)
+		s.plugin.lose()
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -114,8 +114,11 @@ func (s *Server) runPlugin(ctx context.Context) error {
 	return nil
 }
 
-// connect registers the plugin and returns when the connection has ended.
+// connect registers the plugin and returns when the connection and the context of its calls have
+// ended.
 func (s *Server) connect(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	p := s.plugin
 	select {
 	case <-p.configured: // of a connection that ended at once

@@ -4,75 +4,101 @@
 package relay
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/containerd/nri/pkg/net/multiplex"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 )
 
-// serveRegistration replies to the registration of a plugin, and calls nothing.
-func serveRegistration(conn net.Conn) error {
-	mux := multiplex.Multiplex(conn)
-	defer mux.Close()
-	c, err := mux.Open(multiplex.RuntimeServiceConn)
+// newServer returns a relay, and the listeners of its runtime and of its agent.
+func newServer(t *testing.T) (s *Server, runtime, agent net.Listener) {
+	t.Helper()
+	directory := t.TempDir()
+	listen := func(name string) net.Listener {
+		l, err := net.Listen("unix", filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	runtime, agent = listen("n.sock"), listen("a.sock")
+	log, err := daemon.NewLogWriter(t.Output(), "text")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	r := bufio.NewReaderSize(c, 64<<10) // c refuses reads that are shorter than a message
-	// The header of github.com/containerd/ttrpc: length, stream, type and flags.
-	header := make([]byte, 10)
-	if _, err := io.ReadFull(r, header); err != nil {
-		return err
-	}
-	if _, err := r.Discard(int(binary.BigEndian.Uint32(header))); err != nil {
-		return err
-	}
-	binary.BigEndian.PutUint32(header, 0) // a message without fields
-	header[8] = 2                         // a response
-	if _, err := c.Write(header); err != nil {
-		return err
-	}
-	_, err = r.ReadByte() // until the relay ends
-	return err
+	t.Cleanup(log.Start())
+	return &Server{Socket: runtime.Addr().String(), Agent: agent.Addr().String(), Log: log.Logger(), Writer: log}, runtime, agent
 }
 
 // TestServer_NotConfigured: a relay whose registration the runtime has accepted, and which it does not
 // configure, ends, so that it is started again. It would wait for ever.
 func TestServer_NotConfigured(t *testing.T) {
 	t.Parallel()
-	directory := t.TempDir()
-	listener, err := net.Listen("unix", filepath.Join(directory, "nri.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	s, listener, _ := newServer(t)
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			_ = serveRegistration(conn) // it ends with an error
+			_, _ = acceptPlugin(conn) // the relay may have ended
 		}
 	}()
-	log, err := daemon.NewLogWriter(t.Output(), "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Start()()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	s := &Server{Socket: listener.Addr().String(), Agent: filepath.Join(directory, "agent.sock"), Log: log.Logger(), Writer: log}
 	if err := s.Run(ctx); !errors.Is(err, errStuck) {
 		t.Errorf("got %v, want %v", err, errStuck)
+	}
+}
+
+// TestServer_RuntimeLost: the agent learns when the runtime, such as one that restarts, has no
+// connection to the relay, and when it has one again.
+func TestServer_RuntimeLost(t *testing.T) {
+	t.Parallel()
+	s, runtimes, agents := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	a := accept(t, agents)
+	if err := a.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	a.next(t, sandboxevent.Reset)
+	a.next(t, sandboxevent.Unsynchronized)
+	for range 2 {
+		conn, err := runtimes.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := acceptPlugin(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.synchronize(pod("a")); err != nil {
+			t.Fatal(err)
+		}
+		a.next(t, sandboxevent.Reset)
+		a.next(t, sandboxevent.Started)
+		a.next(t, sandboxevent.Synchronized)
+		if err := s.ready(); err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+		a.next(t, sandboxevent.Unsynchronized)
+		if s.ready() == nil {
+			t.Error("ready without the runtime")
+		}
 	}
 }

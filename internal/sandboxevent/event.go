@@ -22,12 +22,18 @@ type Kind string
 
 // The kinds.
 const (
-	// Reset is the first event of a connection: all sandboxes follow, as Started or Running.
+	// Reset is the first event of a connection: all sandboxes follow, as Started or Running, and
+	// then Synchronized or Unsynchronized.
 	Reset Kind = "reset"
 
 	// Synchronized follows the sandboxes if they are those of the container runtime: there are no
-	// others. Without it the relay has no connection to the runtime. It has no sandbox.
+	// others. It has no sandbox. The oldest relays do not send it.
 	Synchronized Kind = "synchronized"
+
+	// Unsynchronized: the relay has no connection to the container runtime, or no longer.
+	// Sandboxes may start and end without an event until Synchronized. It has no sandbox. Older
+	// relays do not send it, and older agents ignore it.
+	Unsynchronized Kind = "unsynchronized"
 
 	// Started: the sandbox exists and has no container.
 	Started Kind = "started"

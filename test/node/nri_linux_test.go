@@ -113,8 +113,10 @@ func TestNRI(t *testing.T) {
 	t.Run("hostile", n.testHostile)
 	t.Run("restart of containerd", func(t *testing.T) {
 		n.killContainerd(t)
+		n.awaitRuntimeLost(t)
 		n.startContainerd(t)
 		n.await(t, relayAddress, "/readyz")
+		n.await(t, agentAddress, "/readyz")
 		n.check(t, "after-containerd", func() {}, func() {})
 	})
 	t.Run("restarts and changes of the host", n.testRestarts)
@@ -207,6 +209,21 @@ func (n *nri) startRelay(t testing.TB) {
 func (n *nri) await(t testing.TB, address, path string) {
 	t.Helper()
 	if err := poll(func() error { _, err := get(&n.http, "http://"+address+path); return err }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitRuntimeLost waits until the agent reports that its relay has no runtime.
+func (n *nri) awaitRuntimeLost(t testing.TB) {
+	t.Helper()
+	if err := poll(func() error {
+		const want = "the NRI relay is not connected to the container runtime"
+		_, err := get(&n.http, "http://"+agentAddress+"/readyz")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("the agent without a runtime: %v, want %q", err, want)
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,83 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+)
+
+// relays are the connections of relays. The zero value is ready to use.
+type relays struct {
+	mu sync.Mutex
+	// last is what each has reported last about the runtime: Synchronized, Unsynchronized, or
+	// Reset for neither. The oldest relays report neither, older ones no Unsynchronized.
+	last map[net.Conn]sandboxevent.Kind
+}
+
+// add adds a relay that has reported nothing.
+func (r *relays) add(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[net.Conn]sandboxevent.Kind{}
+	}
+	r.last[conn] = sandboxevent.Reset
+}
+
+// report notes what an event of a relay says about the runtime.
+func (r *relays) report(conn net.Conn, kind sandboxevent.Kind) {
+	switch kind {
+	case sandboxevent.Reset, sandboxevent.Synchronized, sandboxevent.Unsynchronized:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last[conn] = kind
+	}
+}
+
+func (r *relays) remove(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, conn)
+}
+
+// count returns the number of relays that have reported one of kinds last.
+func (r *relays) count(kinds ...sandboxevent.Kind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, last := range r.last {
+		if slices.Contains(kinds, last) {
+			n++
+		}
+	}
+	return n
+}
+
+// connected returns the number of relays.
+func (r *relays) connected() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.last)
+}
+
+// isSynchronized reports whether a relay has announced the sandboxes of the runtime, and is still
+// connected to it.
+func (r *relays) isSynchronized() bool { return r.count(sandboxevent.Synchronized) > 0 }
+
+// ready returns an error if no relay is connected, or none of them to the runtime. A relay that has not
+// reported whether it is, as the oldest ones, is taken to be.
+func (r *relays) ready() error {
+	switch {
+	case r.connected() == 0:
+		return errors.New("the NRI relay is not connected: run dnsconfigurer nri")
+	case r.count(sandboxevent.Reset, sandboxevent.Synchronized) == 0:
+		return errors.New("the NRI relay is not connected to the container runtime: new pods get the kubelet's DNS: " +
+			"the log of the relay has the reason")
+	}
+	return nil
+}
