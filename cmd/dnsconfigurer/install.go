@@ -25,8 +25,9 @@ changes a file in the kubelet's --config-dir, or the kubelet's --config. If a fl
 overrides all of these, the command changes nothing, and the error names the file and line of the
 flag.
 
-If a step fails, the steps before are undone. A second call changes nothing. The kubelet reads
-its configuration when it starts: restart it, or set --restart-kubelet.`,
+If a step fails, the steps before are undone. A second call changes no file. The kubelet reads
+its configuration when it starts: restart it, or set --restart-kubelet, which restarts a kubelet
+that has not been restarted since the command configured it.`,
 		Example: `  dnsconfigurer install --dry-run
   dnsconfigurer install --restart-kubelet`,
 		Args: usage.NoArguments,
@@ -47,10 +48,11 @@ func uninstallCommand() *cobra.Command {
 		Long: `Restore the kubelet's configuration as it was before dnsconfigurer install. Lines that
 were changed since then are kept.
 
-The shim serves until the kubelet is restarted. With --restart-kubelet the command restarts the
-kubelet, and then disables and stops the units of the shim. Without it, restart the kubelet and
-run the command again, which stops the shim. If a step fails, the steps before are undone; if the
-shim cannot be stopped, the kubelet stays configured without it: run the command again.`,
+The kubelet uses the shim until the kubelet is restarted, and the command does not stop the shim
+before. With --restart-kubelet the command restarts the kubelet, and then disables and stops the
+units of the shim. Without it, restart the kubelet and run the command again. If a step fails, the
+steps before are undone; if the shim cannot be stopped, the kubelet stays configured without it:
+run the command again.`,
 		Example: `  dnsconfigurer uninstall --dry-run
   dnsconfigurer uninstall --restart-kubelet`,
 		Args: usage.NoArguments,

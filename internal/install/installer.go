@@ -19,7 +19,8 @@ type Installer struct {
 	Listen      string // endpoint of the shim
 	Runtime     string // endpoint of the container runtime
 
-	Systemctl      Systemctl                   // used if Root is this machine's
+	Running        bool // the node is this machine: its units are started and stopped, too
+	Systemctl      Systemctl
 	RestartKubelet bool                        // the kubelet reads its configuration when it starts
 	Check          func(context.Context) error // returns an error unless the shim forwards calls
 }
@@ -61,7 +62,8 @@ func (s steps) undoOn(err error) error {
 }
 
 // Install starts the shim, checks that it forwards calls, and configures the kubelet. If a step
-// fails, the steps before are undone.
+// fails, the steps before are undone. If the kubelet is configured with the shim already, it is
+// restarted only if it has not been restarted since.
 func (i *Installer) Install(ctx context.Context) (err error) {
 	edits, err := i.Plan()
 	if err != nil {
@@ -80,10 +82,14 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 		return err
 	}
 	if len(edits) == 0 {
-		return nil
+		return i.restartWaiting(ctx)
 	}
 	undo = append(undo, func() error { return i.reload(later) }, func() error { return before.save(i.Root) })
-	if err := before.add(edits).save(i.Root); err != nil {
+	now := before.add(edits)
+	if now.Invocation, err = i.invocation(ctx); err != nil {
+		return err
+	}
+	if err := now.save(i.Root); err != nil {
 		return err
 	}
 	for _, e := range edits {
@@ -101,7 +107,7 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that.
 func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
 	stop = func(context.Context) error { return nil }
-	if !i.Root.IsThisMachine() {
+	if !i.Running {
 		return stop, i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "enable")
 	}
 	if i.Systemctl.runUnits(ctx, allUnits, "is-enabled", "--quiet") != nil {
@@ -118,7 +124,7 @@ func (i *Installer) start(ctx context.Context) (stop func(context.Context) error
 
 // stop disables and stops the units of the shim.
 func (i *Installer) stop(ctx context.Context) error {
-	if !i.Root.IsThisMachine() {
+	if !i.Running {
 		return i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "disable")
 	}
 	return i.Systemctl.runUnits(ctx, allUnits, "disable", "--now")
@@ -126,7 +132,7 @@ func (i *Installer) stop(ctx context.Context) error {
 
 // reload makes systemd read the units again, and restarts the kubelet if that was requested.
 func (i *Installer) reload(ctx context.Context) error {
-	if !i.Root.IsThisMachine() {
+	if !i.Running {
 		return nil
 	}
 	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
@@ -136,6 +142,35 @@ func (i *Installer) reload(ctx context.Context) error {
 		return nil
 	}
 	return i.Systemctl.Restart(ctx, i.KubeletUnit)
+}
+
+// invocation returns the invocation of the kubelet, "" if none runs on this machine.
+func (i *Installer) invocation(ctx context.Context) (string, error) {
+	if !i.Running {
+		return "", nil
+	}
+	return i.Systemctl.invocation(ctx, i.KubeletUnit)
+}
+
+// awaitsRestart reports whether the kubelet has not been restarted since its configuration was edited.
+func (i *Installer) awaitsRestart(ctx context.Context) (bool, error) {
+	rec, _, err := loadRecord(i.Root)
+	if err != nil || rec.Invocation == "" {
+		return false, err
+	}
+	now, err := i.invocation(ctx)
+	return now == rec.Invocation, err
+}
+
+// restartWaiting restarts the kubelet if that was requested, and if it awaits the restart.
+func (i *Installer) restartWaiting(ctx context.Context) error {
+	if !i.RestartKubelet {
+		return nil
+	}
+	if waits, err := i.awaitsRestart(ctx); err != nil || !waits {
+		return err
+	}
+	return i.reload(ctx)
 }
 
 // verify returns an error unless the kubelet is configured with the shim, or without it.
@@ -173,44 +208,56 @@ func (i *Installer) PlanUninstall() ([]Edit, error) {
 	return edits, nil
 }
 
-// Uninstall restores the configuration of the kubelet as it was before Install. If the kubelet is
-// restarted, it then stops the shim. If a step fails, the steps before are undone, except when the
-// shim cannot be stopped: a kubelet with a shim that is half stopped would lose its runtime. The
-// record is kept, and another call tries again.
+// Uninstall restores the configuration of the kubelet as it was before Install. It stops the shim if
+// the kubelet has been restarted since, by this call or otherwise: until then the kubelet uses the
+// shim. If a step fails, the steps before are undone, except when the shim cannot be stopped: a
+// kubelet with a shim that is half stopped would lose its runtime. Another call tries again.
 func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
-	rec, found, err := loadRecord(i.Root)
+	rec, _, err := loadRecord(i.Root)
 	if err != nil {
 		return false, err
 	}
-	var undo steps
-	defer func() { err = undo.undoOn(err) }()
-	later := context.WithoutCancel(ctx)
-	if found {
-		undo = append(undo, func() error { return i.reload(later) })
+	if len(rec.Edits) > 0 {
+		err = i.restore(ctx, rec)
+	} else if err = i.verify(false); err == nil {
+		err = i.restartWaiting(ctx)
 	}
+	if err != nil {
+		return false, err
+	}
+	if waits, err := i.awaitsRestart(ctx); err != nil || waits {
+		return false, err
+	}
+	if err := i.stop(ctx); err != nil {
+		return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
+			"run dnsconfigurer uninstall again: %w", err)
+	}
+	return true, record{}.save(i.Root)
+}
+
+// restore undoes the edits of the record, restarts the kubelet if that was requested, and keeps the
+// invocation of the kubelet that used the shim. If a step fails, the steps before are undone.
+func (i *Installer) restore(ctx context.Context, rec record) (err error) {
+	used := record{}
+	if used.Invocation, err = i.invocation(ctx); err != nil {
+		return err
+	}
+	later := context.WithoutCancel(ctx)
+	undo := steps{func() error { return i.reload(later) }}
+	defer func() { err = undo.undoOn(err) }()
 	for _, e := range slices.Backward(rec.Edits) {
 		if now, err := i.Root.read(e.Path); err == nil {
 			undo = append(undo, func() error { return Edit{Path: e.Path, After: now}.apply(i.Root) })
 		}
 		if err := e.undo(i.Root); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := i.verify(false); err != nil {
-		return false, err
+		return err
 	}
-	if found {
-		if err := i.reload(ctx); err != nil {
-			return false, err
-		}
+	if err := i.reload(ctx); err != nil {
+		return err
 	}
-	undo = nil
-	stopped = !i.Root.IsThisMachine() || i.RestartKubelet || !found // otherwise the kubelet uses the shim until it is restarted
-	if stopped {
-		if err := i.stop(ctx); err != nil {
-			return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
-				"run dnsconfigurer uninstall again: %w", err)
-		}
-	}
-	return stopped, record{}.save(i.Root)
+	return used.save(i.Root)
 }

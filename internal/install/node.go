@@ -95,7 +95,7 @@ func (n *Node) bypassSwitch() (*Switch, error) {
 func (n *Node) installer(e config.Endpoints) *Installer {
 	return &Installer{
 		Root: Root(n.Root), KubeletUnit: n.KubeletUnit, Listen: e.Listen, Runtime: e.Runtime,
-		Systemctl: findSystemctl(), RestartKubelet: n.RestartKubelet, Check: check(e),
+		Running: n.IsThisMachine(), Systemctl: findSystemctl(), RestartKubelet: n.RestartKubelet, Check: check(e),
 	}
 }
 
@@ -142,8 +142,11 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 	if err := i.Install(ctx); err != nil {
 		return err
 	}
+	waits, err := i.awaitsRestart(ctx)
 	switch {
-	case len(edits) == 0:
+	case err != nil:
+		return err
+	case len(edits) == 0 && !waits:
 		fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
 	case !n.RestartKubelet:
 		fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)

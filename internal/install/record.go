@@ -19,7 +19,11 @@ const recordPath = "/var/lib/dnsconfigurer/install.json"
 
 // record lists the edits in the order in which they were made.
 type record struct {
-	Edits []Edit `json:"edits"`
+	Edits []Edit `json:"edits,omitempty"`
+
+	// Invocation is that of the kubelet which ran when its configuration was last edited. It uses the
+	// configuration from before. "": no kubelet ran.
+	Invocation string `json:"kubeletInvocation,omitempty"`
 }
 
 // loadRecord returns the record; found reports whether there is one.
@@ -44,16 +48,16 @@ func (rec record) add(edits []Edit) record {
 			all = append(all, e)
 		}
 	}
-	return record{all}
+	return record{Edits: all, Invocation: rec.Invocation}
 }
 
-// save writes the record; one without edits is removed.
+// save writes the record; an empty one is removed.
 func (rec record) save(r Root) error {
 	path, err := r.Path(recordPath)
 	if err != nil {
 		return err
 	}
-	if len(rec.Edits) == 0 {
+	if len(rec.Edits) == 0 && rec.Invocation == "" {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

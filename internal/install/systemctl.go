@@ -35,6 +35,25 @@ func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string)
 	return s.Run(ctx, append(args, units...)...)
 }
 
+// invocation returns the ID that systemd gives to each run of a unit (systemd.exec(5)), "" if the unit
+// does not run.
+func (s Systemctl) invocation(ctx context.Context, unit string) (string, error) {
+	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=ActiveState,InvocationID", unit).Output()
+	if err != nil {
+		return "", fmt.Errorf("systemctl show %s: %w", unit, err)
+	}
+	id := ""
+	for line := range strings.Lines(string(out)) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
+		case name == "InvocationID":
+			id = value
+		case name == "ActiveState" && (value == "inactive" || value == "failed"):
+			return "", nil
+		}
+	}
+	return id, nil
+}
+
 // settleTime is how long a kubelet must stay active after a restart: one that rejects its
 // configuration ends within a second.
 const settleTime = 3 * time.Second
