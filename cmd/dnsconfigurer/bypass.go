@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,9 +74,12 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 			if err != nil {
 				return err
 			}
-			if ended {
-				reportBypass(cmd, &n, events.ReasonBypassEnded, "the shim serves again, and the kubelet uses it after its next restart")
+			if !ended {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the bypass is off already: nothing is changed")
+				return err
 			}
+			reportBypass(cmd, &n, events.ReasonBypassEnded,
+				"the shim serves again, and the kubelet uses it after a restart of the kubelet or the container runtime")
 			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
 		},
 	}

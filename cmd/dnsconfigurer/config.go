@@ -69,7 +69,8 @@ and for files whose missing fields are flags of the server.
 With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
 AgentConfiguration change, and how (docs/node-rules.md). The files with the facts of the node
 are then read even with --no-files. They are not read for a ConfigMap: facts that it does not
-set have their defaults, and the node has no resolv.conf.
+set have their defaults, and the node has no resolv.conf. If a ConfigMap has several such files,
+the rules of the first one are shown.
 
 Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml

@@ -56,7 +56,27 @@ func (o *Options) Run(ctx context.Context, path string, stdin io.Reader, stdout,
 	if err := errors.Join(errs...); err != nil || len(o.Input.Paths) == 0 {
 		return passed, err
 	}
-	return passed, o.writeChanges(ctx, entries[0], stdin, stdout, stderr)
+	rules := withNodeRules(entries)
+	for _, e := range rules[1:] {
+		output.WriteError(stderr, fmt.Errorf("%s: its node rules are not shown, because those of %s are: write it into a file to check it",
+			e.name(), rules[0].name()))
+	}
+	return passed, o.writeChanges(ctx, rules[0], stdin, stdout, stderr)
+}
+
+// withNodeRules returns the files that can have node rules. If there is none, it returns the first one,
+// of which the error is reported.
+func withNodeRules(entries []entry) []entry {
+	var rules []entry
+	for _, e := range entries {
+		if kind, err := e.Kind(); err == nil && (kind == v1alpha1.KindShim || kind == v1alpha1.KindAgent) {
+			rules = append(rules, e)
+		}
+	}
+	if rules == nil {
+		return entries[:1]
+	}
+	return rules
 }
 
 // check writes the findings about a file. In JSON these include its errors; as text, a file
@@ -94,8 +114,7 @@ func (o *Options) writeProblem(path string, problem error, stdout io.Writer) (pa
 
 func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
 
-// writeChanges writes what the node rules of a file change for the pods of the manifests. Of a
-// ConfigMap it is the first file.
+// writeChanges writes what the node rules of a file change for the pods of the manifests.
 func (o *Options) writeChanges(ctx context.Context, e entry, stdin io.Reader, stdout, stderr io.Writer) error {
 	load := LoadRules
 	if e.key != "" {
