@@ -101,7 +101,7 @@ func HostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 		if w == nil {
 			return cri.HostFiles{}
 		}
-		s := w.Refresh()
+		s := w.Reread()
 		return cri.HostFiles{Pods: s.File, Kubelet: s.Kubelet}
 	}
 }

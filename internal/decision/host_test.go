@@ -103,7 +103,7 @@ func TestReportHost(t *testing.T) {
 		expect(29*time.Minute+time.Second, "PATCH count 2: "+missing)
 		expect(30*time.Minute, "PATCH count 3: "+missing)
 		write("nameserver 192.0.2.53\n")
-		w.Refresh()
+		w.Reread()
 		expect(time.Minute, "POST worker Normal HostResolvConfUsable count 1: the host's resolv.conf is usable again")
 		expect(24 * time.Hour)
 		stop()

@@ -34,12 +34,12 @@ func BenchmarkCurrent(b *testing.B) {
 	}
 }
 
-// BenchmarkRefresh measures Refresh with an unchanged file, which the shim calls for each
+// BenchmarkReread measures Reread with an unchanged file, which the shim calls for each
 // sandbox.
-func BenchmarkRefresh(b *testing.B) {
+func BenchmarkReread(b *testing.B) {
 	w := newBenchmark(b)
 	for b.Loop() {
-		w.Refresh()
+		w.Reread()
 	}
 }
 

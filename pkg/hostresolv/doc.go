@@ -30,7 +30,7 @@
 //
 // New starts no goroutine. The goroutine that calls Run owns the debounce, the poll and the
 // watches. Each set of watches has one goroutine, which turns events into a signal; Run ends
-// it before it starts the next one, and before it returns. Run and [Watcher.Refresh] read
+// it before it starts the next one, and before it returns. Run and [Watcher.Reread] read
 // the file with a mutex held, and only the holder publishes snapshots. Readers load an
 // atomic pointer and never wait.
 //

@@ -97,8 +97,8 @@ func TestRun_Permission(t *testing.T) {
 	for n, name := range []string{"etc/resolv.conf", "etc"} {
 		d.check(os.Chmod(d.path(name), 0))
 		w.until(name+" not readable", keeps(1+n, "permission denied"))
-		if s := w.Refresh(); !keeps(1+n, "permission denied")(s) {
-			t.Errorf("Refresh: got %+v", s)
+		if s := w.Reread(); !keeps(1+n, "permission denied")(s) {
+			t.Errorf("Reread: got %+v", s)
 		}
 		d.check(os.Chmod(d.path(name), 0o755))
 		w.until(name+" readable", serves(1+n))
@@ -165,7 +165,7 @@ func TestRun_Leaks(t *testing.T) {
 		w.until("replaced", serves(n))
 		d.remove("resolv.conf")
 		w.until("removed", keeps(n, "no such file"))
-		w.Refresh()
+		w.Reread()
 	}
 	if now := openFiles(t); len(now) == len(files) {
 		t.Error("the running Watcher has no descriptor")

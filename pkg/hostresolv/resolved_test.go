@@ -86,8 +86,8 @@ func TestNew_UplinkNever(t *testing.T) {
 	}
 }
 
-// TestRefresh_UplinkAuto checks that Refresh finds changes of both files.
-func TestRefresh_UplinkAuto(t *testing.T) {
+// TestReread_UplinkAuto checks that Reread finds changes of both files.
+func TestReread_UplinkAuto(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", stubText)
 	d.write("uplink", server(1))
@@ -95,13 +95,13 @@ func TestRefresh_UplinkAuto(t *testing.T) {
 	d.check(err)
 	for n := 2; n < 5; n++ {
 		d.write("uplink", server(n))
-		if s := w.Refresh(); !serves(n)(s) {
+		if s := w.Reread(); !serves(n)(s) {
 			t.Errorf("uplink: got %+v", s)
 		}
 	}
 	_, newer := w.Current()
 	d.write("resolv.conf", stubText+"search other.example\n")
-	if s := w.Refresh(); !serves(4)(s) || valuesOf(s.Kubelet) != "127.0.0.53 other.example" ||
+	if s := w.Reread(); !serves(4)(s) || valuesOf(s.Kubelet) != "127.0.0.53 other.example" ||
 		s.Kubelet.Path != d.path("resolv.conf") || s.File.Path != d.path("uplink") {
 		t.Errorf("the stub alone: got %+v", s)
 	}
@@ -111,7 +111,7 @@ func TestRefresh_UplinkAuto(t *testing.T) {
 		t.Error("readers are not notified of a change of the stub alone")
 	}
 	d.write("resolv.conf", strings.ReplaceAll(stubText, "127.0.0.53", "10.0.0.9"))
-	if s := w.Refresh(); s.Stub || s.Uplink || time.Since(s.Since) > time.Minute {
+	if s := w.Reread(); s.Stub || s.Uplink || time.Since(s.Since) > time.Minute {
 		t.Errorf("path: got %+v", s)
 	}
 }

@@ -302,20 +302,20 @@ func TestRun_Twice(t *testing.T) {
 	})
 }
 
-// TestRefresh_Problem checks that a problem is in the snapshot of Refresh at once, and published
+// TestReread_Problem checks that a problem is in the snapshot of Reread at once, and published
 // after the debounce.
-func TestRefresh_Problem(t *testing.T) {
+func TestReread_Problem(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, b *bubble) {
 		b.event("")
-		if s := b.Refresh(); !keeps(1, "the file has no nameserver")(s) {
-			t.Errorf("Refresh: got %+v", s)
+		if s := b.Reread(); !keeps(1, "the file has no nameserver")(s) {
+			t.Errorf("Reread: got %+v", s)
 		}
 		b.expect("at once", serves(1))
 		b.pass(DefaultDebounce)
 		b.expect("after the debounce", keeps(1, "the file has no nameserver"))
 		b.event(server(2))
-		if s := b.Refresh(); !serves(2)(s) {
-			t.Errorf("Refresh: got %+v", s)
+		if s := b.Reread(); !serves(2)(s) {
+			t.Errorf("Reread: got %+v", s)
 		}
 		b.expect("a good file", serves(2))
 	})

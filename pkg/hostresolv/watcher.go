@@ -133,11 +133,11 @@ func (w *Watcher) Current() (Snapshot, <-chan struct{}) {
 	return v.Snapshot, v.newer
 }
 
-// Refresh returns a snapshot of the file as it is now. It calls stat(2), and reads the file if
-// the result has changed. Run need not be running. The snapshot returned has a new problem
+// Reread returns a snapshot of the file as it is now. It calls stat(2), and reads the file again
+// only if the result has changed. Run need not be running. The snapshot returned has a new problem
 // at once; Run publishes it only if it lasts longer than the debounce, because the file may
 // be half-written.
-func (w *Watcher) Refresh() Snapshot {
+func (w *Watcher) Reread() Snapshot {
 	if v := w.current.Load(); v.upToDate() {
 		return v.Snapshot
 	}

@@ -207,8 +207,8 @@ func TestRun_ManyWrites(t *testing.T) {
 	}
 }
 
-// TestRefresh_WithoutRun checks that Refresh alone finds every change.
-func TestRefresh_WithoutRun(t *testing.T) {
+// TestReread_WithoutRun checks that Reread alone finds every change.
+func TestReread_WithoutRun(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(1))
 	long := time.Now().Add(-time.Hour)
@@ -216,12 +216,12 @@ func TestRefresh_WithoutRun(t *testing.T) {
 	w, err := New(Config{Path: d.path("resolv.conf")})
 	d.check(err)
 	first := w.current.Load()
-	if w.Refresh(); w.current.Load() != first {
+	if w.Reread(); w.current.Load() != first {
 		t.Error("an unchanged file is read again")
 	}
 	for n := 2; n < 50; n++ { // in place and of one size: the stat may be the same
 		d.write("resolv.conf", server(10+n))
-		if s := w.Refresh(); !serves(10 + n)(s) {
+		if s := w.Reread(); !serves(10 + n)(s) {
 			t.Fatalf("write %d: got %+v", n, s)
 		}
 	}
@@ -229,17 +229,17 @@ func TestRefresh_WithoutRun(t *testing.T) {
 	for n := 100; n < 110; n++ {       // as on a file system with a coarse modification time
 		d.write("resolv.conf", server(n))
 		d.check(os.Chtimes(d.path("resolv.conf"), later, later))
-		if s := w.Refresh(); !serves(n)(s) {
+		if s := w.Reread(); !serves(n)(s) {
 			t.Fatalf("write %d at the same time: got %+v", n, s)
 		}
 	}
 	d.remove("resolv.conf")
-	if s := w.Refresh(); !keeps(109, "no such file")(s) {
+	if s := w.Reread(); !keeps(109, "no such file")(s) {
 		t.Errorf("removed: got %+v", s)
 	}
 	d.write("other", server(2))
 	d.link("other", "resolv.conf")
-	if s := w.Refresh(); !serves(2)(s) || s.Source != d.path("other") {
+	if s := w.Reread(); !serves(2)(s) || s.Source != d.path("other") {
 		t.Errorf("link: got %+v", s)
 	}
 }
@@ -313,8 +313,8 @@ func TestWatcher_Concurrent(t *testing.T) {
 					return
 				default:
 				}
-				if s := w.Refresh(); len(s.File.Nameservers) != 1 {
-					t.Errorf("Refresh: got %+v", s)
+				if s := w.Reread(); len(s.File.Nameservers) != 1 {
+					t.Errorf("Reread: got %+v", s)
 				}
 				if s, _ := w.Current(); len(s.File.Nameservers) != 1 {
 					t.Errorf("Current: got %+v", s)
@@ -328,7 +328,7 @@ func TestWatcher_Concurrent(t *testing.T) {
 	w.until("the last write", serves(199))
 	close(stop)
 	readers.Wait()
-	if s := w.Refresh(); !serves(199)(s) {
+	if s := w.Reread(); !serves(199)(s) {
 		t.Errorf("after the last write: got %+v", s)
 	}
 }
