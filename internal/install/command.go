@@ -13,9 +13,14 @@ import (
 
 // A variable is an environment variable of a unit.
 type variable struct {
-	value   string
-	setting setting // of the unit that sets it
-	at      place   // of the assignment
+	value string
+	at    place // of the assignment
+
+	// text is the part of the line that another value replaces, with its quotes: the value in a file
+	// of EnvironmentFile=, and the assignment in Environment=.
+	text   string
+	from   int    // offset of text in the line
+	prefix string // what text has before the value: the name and "=" of an assignment
 }
 
 // A word is an argument of a command.
@@ -49,7 +54,8 @@ func readCommand(r Root, u unit) (command, error) {
 		}
 		for _, item := range items {
 			if name, value, found := strings.Cut(item.text, "="); found {
-				c.variables[name] = variable{value, s, s.place}
+				c.variables[name] = variable{value: value, at: s.place,
+					text: s.value[item.from:item.to], from: s.from + item.from, prefix: name + "="}
 			}
 		}
 	}
@@ -87,8 +93,8 @@ func (c *command) readEnvironment(r Root, s setting) error {
 			continue
 		}
 		from := len(name) + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
-		at := place{path, i + 1}
-		c.variables[strings.TrimSpace(name)] = variable{unquote(strings.TrimSpace(value)), setting{at, strings.TrimSpace(value), from}, at}
+		value = strings.TrimSpace(value)
+		c.variables[strings.TrimSpace(name)] = variable{value: unquote(value), at: place{path, i + 1}, text: value, from: from}
 	}
 	return nil
 }

@@ -132,6 +132,10 @@ func TestInstall_Uninstall(t *testing.T) {
 			kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\n" +
 				"Environment=A=b \"KUBELET_EXTRA_ARGS=--v=2 --x\" C=d\n"}),
 			"/etc/systemd/system/kubelet.service.d/30-ip.conf", `Environment=A=b "KUBELET_EXTRA_ARGS=--v=2 --x ` + flag + `" C=d`},
+		{"flags in the first of several lines",
+			kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\n" +
+				"Environment=\"KUBELET_EXTRA_ARGS=--v=2 --x\" \\\n  A=b\n"}),
+			"/etc/systemd/system/kubelet.service.d/30-ip.conf", `Environment="KUBELET_EXTRA_ARGS=--v=2 --x ` + flag + "\" \\\n  A=b\n"},
 		{"a linked file",
 			kubeadmNode.with(node{"/etc/default/kubelet": "-> /etc/kubelet.env", "/etc/kubelet.env": "KUBELET_EXTRA_ARGS=\n"}),
 			"/etc/kubelet.env", flag},
@@ -217,6 +221,10 @@ func TestInstall_Refused(t *testing.T) {
 			config + ": the file has a form that cannot be edited: set containerRuntimeEndpoint"},
 		{"quotes in the variable", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--a='b c'\n"}),
 			"/etc/default/kubelet:1: KUBELET_EXTRA_ARGS: the value has quotes"},
+		{"flags in the second of several lines",
+			kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\n" +
+				"Environment=A=b \\\n  KUBELET_EXTRA_ARGS=--v=2\n"}),
+			"/etc/systemd/system/kubelet.service.d/30-ip.conf:2: KUBELET_EXTRA_ARGS: the value spans several lines"},
 		{"variable of a package",
 			kubeadmNode.with(node{"/usr/lib/systemd/system/kubelet.service.d/30.conf": "[Service]\n" +
 				"Environment=KUBELET_EXTRA_ARGS=--v=2\n"}), "in a file that is not in /etc"},

@@ -104,34 +104,20 @@ func withoutEndpoint(flags string) string {
 
 // editVariable replaces the value of a variable in its line.
 func (k *Kubelet) editVariable(v variable, value string) (Edit, error) {
+	if strings.ContainsAny(value, "\"'\\") {
+		return Edit{}, errors.New("the value has quotes or a backslash")
+	}
 	text, err := k.root.read(v.at.file)
 	if err != nil {
 		return Edit{}, err
 	}
-	all := strings.SplitAfter(text, "\n")
+	all := lines(text)
 	line := all[v.at.line-1]
-	from := v.setting.from
-	to := from + len(v.setting.value)
-	quoted := `"` + value + `"`
-	switch {
-	case strings.ContainsAny(value, "\"'\\"):
-		return Edit{}, errors.New("the value has quotes or a backslash")
-	case to > len(line) || line[from:to] != v.setting.value:
+	to := v.from + len(v.text)
+	if to > len(line) || line[v.from:to] != v.text {
 		return Edit{}, errors.New("the value spans several lines")
-	case unquote(v.setting.value) != v.value: // one of several assignments of Environment=
-		items, err := splitWords(v.setting.value)
-		if err != nil {
-			return Edit{}, err
-		}
-		for _, item := range items {
-			if strings.HasPrefix(item.text, extraArgs+"=") { // the last one counts
-				to = v.setting.from + item.to
-				from = v.setting.from + item.from
-				quoted = `"` + extraArgs + "=" + value + `"`
-			}
-		}
 	}
-	all[v.at.line-1] = line[:from] + quoted + line[to:]
+	all[v.at.line-1] = line[:v.from] + `"` + v.prefix + value + `"` + line[to:]
 	return Edit{Path: v.at.file, Before: text, After: strings.Join(all, "")}, nil
 }
 
