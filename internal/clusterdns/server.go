@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
@@ -37,16 +39,7 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 		return err
 	}
 	registry := daemon.NewRegistry(s.Version)
-	server, err := forward.New(dnsserver.Config{
-		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath, LocalNames: c.Local,
-		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
-		Limits: dnsserver.Limits{
-			MaxConcurrent: c.Limits.MaxConcurrent, ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
-			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
-			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
-			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
-		},
-	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, registry, s.Log)
+	server, err := newDNSServer(c, z, registry, s.Log)
 	if err != nil {
 		return err
 	}
@@ -98,6 +91,20 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
 	return group.Run(ctx)
+}
+
+// newDNSServer returns the DNS server of z with the limits and the cache of c. It forwards nothing yet.
+func newDNSServer(c config.DNS, z *zone.Zone, register prometheus.Registerer, log *slog.Logger) (*forward.Server, error) {
+	return forward.New(dnsserver.Config{
+		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath, LocalNames: c.Local,
+		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
+		Limits: dnsserver.Limits{
+			MaxConcurrent: c.Limits.MaxConcurrent, ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
+			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
+			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
+			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
+		},
+	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, register, log)
 }
 
 // errStopping is the reason why a server in its lameduck time is not ready.

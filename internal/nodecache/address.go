@@ -4,14 +4,18 @@
 package nodecache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
 // addresses are the addresses of a node cache.
@@ -49,6 +53,18 @@ func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err err
 		a.listen = append(a.listen, l)
 	}
 	return a, nil
+}
+
+// open opens the sockets of the addresses. A previous instance may have them open, too.
+func (a addresses) open(ctx context.Context) (*dnsserver.Sockets, error) {
+	sockets, err := dnsserver.ListenShared(ctx, a.listen)
+	switch {
+	case a.iface == nil && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%w: set --interface, or an address of the node", err)
+	case err != nil:
+		return nil, daemon.SocketHint(err, "listen")
+	}
+	return sockets, nil
 }
 
 // joinErrors joins the errors of addresses, in the order of the addresses.

@@ -41,7 +41,7 @@ type clusterCheck struct {
 // run sends a query every clusterInterval, and sooner after a failure, until ctx ends.
 func (c *clusterCheck) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := querySOA(ctx, c.exchange, c.domain)
+		err := c.query(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -70,12 +70,12 @@ func (c *clusterCheck) ready() error {
 	return nil
 }
 
-// querySOA queries the SOA record of the cluster domain. It returns an error unless the rcode of the
+// query queries the SOA record of the cluster domain. It returns an error unless the rcode of the
 // reply is NOERROR.
-func querySOA(ctx context.Context, exchange dnsserver.Exchange, domain fqdn.Name) error {
-	reply, err := exchange(ctx, new(dns.Msg).SetQuestion(domain.String(), dns.TypeSOA))
+func (c *clusterCheck) query(ctx context.Context) error {
+	reply, err := c.exchange(ctx, new(dns.Msg).SetQuestion(c.domain.String(), dns.TypeSOA))
 	if err == nil && reply.Rcode != dns.RcodeSuccess {
-		err = fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], domain)
+		err = fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], c.domain)
 	}
 	return err
 }

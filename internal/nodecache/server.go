@@ -6,14 +6,13 @@ package nodecache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
-	"syscall"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -36,17 +35,7 @@ type Server struct {
 // a previous instance only if it reaches the cluster DNS itself.
 func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	registry := daemon.NewRegistry(s.Version)
-	server, err := forward.New(dnsserver.Config{
-		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
-		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
-		Limits: dnsserver.Limits{
-			MaxConcurrent: c.Limits.MaxConcurrent, ClusterShare: c.Limits.ClusterShare,
-			ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
-			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
-			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
-			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
-		},
-	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, registry, s.Log)
+	server, err := newDNSServer(c, registry, s.Log)
 	if err != nil {
 		return err
 	}
@@ -57,22 +46,19 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
+	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+		return server.Cluster().Exchange(ctx, query) // a reload replaces the client
+	}}
 	addrs, err := assignAddresses(c, s.Log)
 	if err != nil {
 		return err
 	}
-	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
-		return server.Cluster().Exchange(ctx, query) // a reload replaces the client
-	}}
-	if err := checkTakeover(ctx, addrs.listen, cluster.exchange, c.Domain); err != nil {
+	if err := checkTakeover(ctx, addrs.listen, cluster); err != nil {
 		return err
 	}
-	sockets, err := dnsserver.ListenShared(ctx, addrs.listen)
-	switch {
-	case c.Interface == "" && errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%w: set --interface, or an address of the node", err)
-	case err != nil:
-		return daemon.SocketHint(err, "listen")
+	sockets, err := addrs.open(ctx)
+	if err != nil {
+		return err
 	}
 	guard := newGuard(addrs.iface, sockets.Addrs(), registry, s.Log)
 	if err := guard.installRules(c.Notrack); err != nil {
@@ -96,6 +82,21 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDNS", c.Forward.Cluster)
 	return group.Run(ctx)
+}
+
+// newDNSServer returns the DNS server with the limits and the cache of c. It forwards nothing yet.
+func newDNSServer(c config.NodeCache, register prometheus.Registerer, log *slog.Logger) (*forward.Server, error) {
+	return forward.New(dnsserver.Config{
+		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
+		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
+		Limits: dnsserver.Limits{
+			MaxConcurrent: c.Limits.MaxConcurrent, ClusterShare: c.Limits.ClusterShare,
+			ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
+			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
+			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
+			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
+		},
+	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, register, log)
 }
 
 // logShutdown logs that ctx has ended.

@@ -11,9 +11,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 const (
@@ -28,7 +25,7 @@ const (
 // checkTakeover returns an error if another instance listens on one of the addresses and this
 // instance does not reach the cluster DNS. The other instance may reach it, and has cached
 // replies.
-func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserver.Exchange, domain fqdn.Name) error {
+func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster *clusterCheck) error {
 	addr, inUse := findInUse(addrs)
 	if !inUse {
 		return nil
@@ -36,7 +33,7 @@ func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster dnsserve
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
 	for {
-		err := querySOA(ctx, cluster, domain)
+		err := cluster.query(ctx)
 		if err == nil {
 			return nil
 		}

@@ -48,7 +48,8 @@ func TestCheckTakeover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := checkTakeover(t.Context(), []netip.AddrPort{free, tt.addr}, tt.cluster, fqdn.Join(fqdn.Root, "cluster", "local"))
+				cluster := &clusterCheck{exchange: tt.cluster, domain: fqdn.Join(fqdn.Root, "cluster", "local")}
+				err := checkTakeover(t.Context(), []netip.AddrPort{free, tt.addr}, cluster)
 				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("%v, want %q", err, tt.want)
 				}
