@@ -48,84 +48,117 @@ const maxObservations = 64
 // infer applies c with the facts that pods have shown before a reload. If there are none, no file is
 // written. The returned task applies c with the facts that pods show. s.mu must be held.
 func (s *Server) infer(c config.Agent, lookups *decision.Lookups) (daemon.Task, error) {
-	queue := make(chan observation, maxObservations)
-	observe := func(pod policy.Pod, dns resolvconf.Config) {
-		select {
-		case queue <- observation{pod, dns}:
-		default:
-		}
+	i := s.newInferrer(c, lookups)
+	facts, ok := i.inference.Facts()
+	if !ok {
+		i.applyWithoutFacts()
+		return i.run, nil
 	}
-	i, paths := &nodefacts.Inference{}, hostPaths
-	apply := func(f nodefacts.Facts) (daemon.Task, error) {
-		with, err := c.WithFacts(f.ClusterDNS, f.ClusterDomain, f.ResolvConf)
-		if err != nil {
-			return nil, err
-		}
-		return s.applyFacts(with, lookups, sourcePods, observe)
+	var err error
+	if i.first, err = i.apply(facts); err != nil {
+		return nil, err
 	}
-	previous := s.facts.Load()
-	if previous != nil && previous.Source == sourcePods { // of the configuration before
-		if s.inferredHost {
-			i.SetResolvConf(previous.ResolvConf)
-		}
-		i.SetCluster(previous.ClusterDNS, previous.ClusterDomain)
-	}
-	if set := c.AgentConfiguration.Node.ResolvConf; set != nil {
-		i.SetResolvConf(*set)
-		paths = nil
-	}
-	number := s.applied + 1 // that of c, once apply has returned
-	follow := func(first daemon.Task) daemon.Task {
-		return func(ctx context.Context) error {
-			return s.followFacts(ctx, queue, i, paths, first, func(f nodefacts.Facts) (daemon.Task, bool, error) {
-				return s.applyIfCurrent(number, func() (daemon.Task, error) { return apply(f) })
-			})
-		}
-	}
-	if facts, ok := i.Facts(); ok {
-		first, err := apply(facts)
-		return follow(first), err
-	}
-	s.facts.Store(nil)
-	hook := &cri.Hook{Mode: c.Mode(), Problem: errFactsUnknown, Lookup: lookups.Lookup, Report: lookups.Reporter.Report,
-		HostFiles: func() cri.HostFiles { return cri.HostFiles{} }}
-	settings := sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups)
-	settings.Observed = observe
-	s.agent.SetSettings(settings)
-	s.Log.Info("configuration applied, inferring the node facts from pods", "mode", c.Mode())
-	return follow(daemon.NoTask), nil
+	return i.run, nil
 }
 
-// followFacts runs first, and then the task of the facts of i whenever they change, until ctx ends.
-func (s *Server) followFacts(ctx context.Context, queue <-chan observation, i *nodefacts.Inference, paths []string,
-	first daemon.Task, apply func(nodefacts.Facts) (task daemon.Task, current bool, err error)) error {
-	stop := daemon.Start(ctx, first)
+// An inferrer applies a configuration with the node facts that pods show.
+type inferrer struct {
+	server  *Server
+	config  config.Agent
+	lookups *decision.Lookups
+	number  int // of config: see Server.applied
+
+	observations chan observation
+	inference    nodefacts.Inference
+	hostPaths    []string    // of the files that can be the host's; nil: config names the file
+	first        daemon.Task // of the facts that were known at the start; nil: none were
+}
+
+// newInferrer returns an inferrer of c, which is applied next. It knows the facts that pods have shown
+// to the inferrer of the previous configuration. s.mu must be held.
+func (s *Server) newInferrer(c config.Agent, lookups *decision.Lookups) *inferrer {
+	i := &inferrer{server: s, config: c, lookups: lookups, number: s.applied + 1,
+		observations: make(chan observation, maxObservations), hostPaths: hostPaths}
+	if previous := s.facts.Load(); previous != nil && previous.Source == sourcePods {
+		if s.inferredHost {
+			i.inference.SetResolvConf(previous.ResolvConf)
+		}
+		i.inference.SetCluster(previous.ClusterDNS, previous.ClusterDomain)
+	}
+	if path := c.AgentConfiguration.Node.ResolvConf; path != nil {
+		i.inference.SetResolvConf(*path)
+		i.hostPaths = nil
+	}
+	return i
+}
+
+// observe queues an observation for run. It never blocks.
+func (i *inferrer) observe(pod policy.Pod, dns resolvconf.Config) {
+	select {
+	case i.observations <- observation{pod, dns}:
+	default:
+	}
+}
+
+// apply applies the configuration with the facts. The mutex of the server must be held.
+func (i *inferrer) apply(f nodefacts.Facts) (daemon.Task, error) {
+	c, err := i.config.WithFacts(f.ClusterDNS, f.ClusterDomain, f.ResolvConf)
+	if err != nil {
+		return nil, err
+	}
+	return i.server.applyFacts(c, i.lookups, sourcePods, i.observe)
+}
+
+// applyWithoutFacts applies the configuration so that pods are observed, and no file is written. The
+// mutex of the server must be held.
+func (i *inferrer) applyWithoutFacts() {
+	s, c := i.server, i.config
+	s.facts.Store(nil)
+	hook := &cri.Hook{Mode: c.Mode(), Problem: errFactsUnknown, Lookup: i.lookups.Lookup, Report: i.lookups.Reporter.Report,
+		HostFiles: func() cri.HostFiles { return cri.HostFiles{} }}
+	settings := sandboxdns.NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, i.lookups)
+	settings.Observed = i.observe
+	s.agent.SetSettings(settings)
+	s.Log.Info("configuration applied, inferring the node facts from pods", "mode", c.Mode())
+}
+
+// run runs the task of the facts, which it applies whenever they change, until ctx ends.
+func (i *inferrer) run(ctx context.Context) error {
+	stop := daemon.Start(ctx, i.first)
 	defer func() { stop() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case o := <-queue:
-			if !i.Add(o.pod, o.dns, readHosts(paths)) {
-				continue
+		case o := <-i.observations:
+			if task := i.add(o); task != nil {
+				stop()
+				stop = daemon.Start(ctx, task)
 			}
 		}
-		facts, ok := i.Facts()
-		if !ok {
-			continue
-		}
-		task, current, err := apply(facts)
-		if !current {
-			continue // a reload has applied another configuration, and ends this task
-		}
-		if err != nil {
-			s.Log.Error("inferred node facts not applied", "clusterDNS", facts.ClusterDNS,
-				"clusterDomain", facts.ClusterDomain, "resolvConf", facts.ResolvConf, "error", err)
-			continue
-		}
-		stop()
-		stop = daemon.Start(ctx, task)
 	}
+}
+
+// add adds an observation. If the facts have changed, it applies them and returns their task,
+// otherwise nil.
+func (i *inferrer) add(o observation) daemon.Task {
+	if !i.inference.Add(o.pod, o.dns, readHosts(i.hostPaths)) {
+		return nil
+	}
+	facts, ok := i.inference.Facts()
+	if !ok {
+		return nil
+	}
+	task, current, err := i.server.applyIfCurrent(i.number, func() (daemon.Task, error) { return i.apply(facts) })
+	switch {
+	case !current: // a reload has applied another configuration, and ends run
+		return nil
+	case err != nil:
+		i.server.Log.Error("inferred node facts not applied", "clusterDNS", facts.ClusterDNS,
+			"clusterDomain", facts.ClusterDomain, "resolvConf", facts.ResolvConf, "error", err)
+		return nil
+	}
+	return task
 }
 
 // readHosts reads the files that exist.
