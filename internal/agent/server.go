@@ -185,9 +185,7 @@ func (s *Server) applyFacts(c config.Agent, lookups *decision.Lookups, source st
 	s.facts.Store(facts)
 	s.Log.Info("configuration applied", "mode", c.Mode(), "source", source, "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(hook.HostFiles().Pods)...) {
-		s.Log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
-	}
+	decision.LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
 	return func(ctx context.Context) error {
 		return daemon.RunAll(ctx, decision.RunHostWatcher(host), notify, decision.ReportHost(host, lookups.Reporter))
 	}, nil

@@ -6,12 +6,14 @@ package decision
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // NewHostWatcher returns the watcher of the host's file, nil if the node has none.
@@ -103,5 +105,12 @@ func HostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 		}
 		s := w.Reread()
 		return cri.HostFiles{Pods: s.File, Kubelet: s.Kubelet}
+	}
+}
+
+// LogFindings logs the findings about the facts of a node, and those about the host's file.
+func LogFindings(log *slog.Logger, facts []policy.Finding, engine *policy.Engine, host cri.HostFiles) {
+	for _, found := range slices.Concat(facts, engine.CheckHost(host.Pods)) {
+		log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
 }

@@ -64,9 +64,7 @@ func (a *applier) apply(c config.Shim) error {
 	a.setHook(c)
 	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	for _, found := range append(c.Node.Findings, c.Engine.CheckHost(decision.HostFiles(host)().Pods)...) {
-		a.log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
-	}
+	decision.LogFindings(a.log, c.Node.Findings, c.Engine, decision.HostFiles(host)())
 	return nil
 }
 
