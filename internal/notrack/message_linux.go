@@ -21,19 +21,21 @@ type message struct {
 
 // commit sends the messages as one batch: the kernel applies all of them or none.
 func commit(socket *nl.NetlinkSocket, messages []message) error {
-	begin, end := uint32(1), uint32(len(messages)+2) // sequence numbers
-	batch := appendMessage(nil, unix.NFNL_MSG_BATCH_BEGIN, 0, begin, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	boundary := header{kind: unix.NFNL_MSG_BATCH_BEGIN, sequence: 1, family: unix.AF_UNSPEC, resource: unix.NFNL_SUBSYS_NFTABLES}
+	batch := appendMessage(nil, boundary, nil)
 	for i, m := range messages {
-		flags := uint16(unix.NLM_F_CREATE)
+		h := header{kind: unix.NFNL_SUBSYS_NFTABLES<<8 | m.kind, flags: unix.NLM_F_CREATE,
+			sequence: uint32(i + 2), family: unix.NFPROTO_INET}
 		if m.kind == unix.NFT_MSG_NEWRULE {
-			flags |= unix.NLM_F_APPEND
+			h.flags |= unix.NLM_F_APPEND
 		}
 		if i == len(messages)-1 {
-			flags |= unix.NLM_F_ACK // errors of all messages are reported without a request
+			h.flags |= unix.NLM_F_ACK // errors of all messages are reported without a request
 		}
-		batch = appendMessage(batch, unix.NFNL_SUBSYS_NFTABLES<<8|m.kind, flags, begin+1+uint32(i), unix.NFPROTO_INET, 0, m.attrs)
+		batch = appendMessage(batch, h, m.attrs)
 	}
-	batch = appendMessage(batch, unix.NFNL_MSG_BATCH_END, 0, end, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	boundary.kind, boundary.sequence = unix.NFNL_MSG_BATCH_END, uint32(len(messages)+2)
+	batch = appendMessage(batch, boundary, nil)
 	if err := unix.Sendto(socket.GetFd(), batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
@@ -62,17 +64,24 @@ func receiveResult(socket *nl.NetlinkSocket) error {
 	}
 }
 
-// appendMessage appends a netlink message with the header of netfilter (struct nfgenmsg) and
-// attributes.
-func appendMessage(b []byte, kind, flags uint16, sequence uint32, family byte, resource uint16, attrs []*nl.RtAttr) []byte {
+// header is the header of a netlink message of netfilter (struct nlmsghdr, struct nfgenmsg).
+type header struct {
+	kind, flags uint16
+	sequence    uint32
+	family      byte
+	resource    uint16
+}
+
+// appendMessage appends a request with this header and attributes.
+func appendMessage(b []byte, h header, attrs []*nl.RtAttr) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0) // the length, see below
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
-	b = binary.NativeEndian.AppendUint32(b, sequence)
+	b = binary.NativeEndian.AppendUint16(b, h.kind)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|h.flags)
+	b = binary.NativeEndian.AppendUint32(b, h.sequence)
 	b = binary.NativeEndian.AppendUint32(b, 0) // the sender: set by the kernel
-	b = append(b, family, unix.NFNETLINK_V0)
-	b = binary.BigEndian.AppendUint16(b, resource)
+	b = append(b, h.family, unix.NFNETLINK_V0)
+	b = binary.BigEndian.AppendUint16(b, h.resource)
 	for _, a := range attrs {
 		b = append(b, a.Serialize()...)
 	}

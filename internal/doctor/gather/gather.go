@@ -75,9 +75,8 @@ type reader struct {
 	answered atomic.Bool // the server sent a reply, maybe only the beginning of one
 }
 
-// Snapshot reads the cluster. The error is that of an API server that cannot be reached at all;
-// what cannot be read for another reason is recorded in Snapshot.Unread.
-func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
+// newReader returns a reader of the cluster of c, whose replies are bounded and recorded.
+func newReader(c Config) *reader {
 	r := &reader{config: c, snapshot: &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Scope: c.Scope}}
 	if c.limits == (limits{}) {
 		r.config.limits = defaultLimits()
@@ -85,8 +84,15 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r.config.API = rest.CopyConfig(c.API)
 	client.LimitReplies(r.config.API, r.config.limits.page)
 	r.config.API.Wrap(func(base http.RoundTripper) http.RoundTripper { return answerRecorder{base, &r.answered} })
+	return r
+}
+
+// Snapshot reads the cluster. The error is that of an API server that cannot be reached at all;
+// what cannot be read for another reason is recorded in Snapshot.Unread.
+func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
+	r := newReader(c)
 	s := r.snapshot
-	core := corev1.SchemeGroupVersion
+	core, apps, admission := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion
 	r.list(ctx, request{kind: doctor.Services, version: core, list: &corev1.ServiceList{}}, collect(&s.Services))
 	if r.failed != nil && !r.answered.Load() {
 		return nil, r.failed
@@ -96,40 +102,25 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r.list(ctx, request{kind: doctor.Namespaces, version: core, list: &corev1.NamespaceList{}}, collect(&s.Namespaces))
 	for _, reason := range doctor.EventReasons() {
 		selector := fields.OneTermEqualSelector("reason", reason)
-		r.list(
-			ctx,
-			request{kind: doctor.Events, version: core, list: &corev1.EventList{}, namespace: c.Scope.Namespace, fields: selector},
-			collect(&s.Events),
-		)
+		r.list(ctx, request{kind: doctor.Events, version: core, list: &corev1.EventList{}, namespace: c.Scope.Namespace, fields: selector},
+			collect(&s.Events))
 	}
-	r.list(
-		ctx,
-		request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}},
-		collect(&s.Slices),
-	)
-	r.list(ctx, request{kind: doctor.Deployments, version: appsv1.SchemeGroupVersion, list: &appsv1.DeploymentList{}},
-		collect(&s.Deployments))
-	r.list(ctx, request{kind: doctor.DaemonSets, version: appsv1.SchemeGroupVersion, list: &appsv1.DaemonSetList{}}, collect(&s.DaemonSets))
-	r.list(
-		ctx,
-		request{kind: doctor.Budgets, version: policyv1.SchemeGroupVersion, list: &policyv1.PodDisruptionBudgetList{}},
-		collect(&s.Budgets),
-	)
-	r.list(
-		ctx,
-		request{kind: doctor.Networks, version: networkingv1.SchemeGroupVersion, list: &networkingv1.NetworkPolicyList{}},
-		collect(&s.Networks),
-	)
-	own := admissionv1.SchemeGroupVersion
-	r.list(ctx, request{kind: doctor.Policies, version: own, list: &admissionv1.ValidatingAdmissionPolicyList{}}, collect(&s.Policies))
-	r.list(ctx, request{kind: doctor.Bindings, version: own, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}},
+	r.list(ctx, request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}},
+		collect(&s.Slices))
+	r.list(ctx, request{kind: doctor.Deployments, version: apps, list: &appsv1.DeploymentList{}}, collect(&s.Deployments))
+	r.list(ctx, request{kind: doctor.DaemonSets, version: apps, list: &appsv1.DaemonSetList{}}, collect(&s.DaemonSets))
+	r.list(ctx, request{kind: doctor.Budgets, version: policyv1.SchemeGroupVersion, list: &policyv1.PodDisruptionBudgetList{}},
+		collect(&s.Budgets))
+	r.list(ctx, request{kind: doctor.Networks, version: networkingv1.SchemeGroupVersion, list: &networkingv1.NetworkPolicyList{}},
+		collect(&s.Networks))
+	r.list(ctx, request{kind: doctor.Policies, version: admission, list: &admissionv1.ValidatingAdmissionPolicyList{}},
+		collect(&s.Policies))
+	r.list(ctx, request{kind: doctor.Bindings, version: admission, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}},
 		collect(&s.Bindings))
-	r.list(
-		ctx,
-		request{kind: doctor.Validating, version: own, list: &admissionv1.ValidatingWebhookConfigurationList{}},
-		collect(&s.Validating),
-	)
-	r.list(ctx, request{kind: doctor.Mutating, version: own, list: &admissionv1.MutatingWebhookConfigurationList{}}, collect(&s.Mutating))
+	r.list(ctx, request{kind: doctor.Validating, version: admission, list: &admissionv1.ValidatingWebhookConfigurationList{}},
+		collect(&s.Validating))
+	r.list(ctx, request{kind: doctor.Mutating, version: admission, list: &admissionv1.MutatingWebhookConfigurationList{}},
+		collect(&s.Mutating))
 	r.configMaps(ctx)
 	return s, nil
 }
