@@ -73,7 +73,7 @@ func needKubelet(v *view) (string, bool) { return v.kubeletErr, v.kubelet != nil
 
 // needCorefile is a Corefile. A cluster DNS without one is not CoreDNS.
 func needCorefile(v *view) (string, bool) {
-	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.Unread[ConfigMaps]), v.corefile != nil
+	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.unreadMount()), v.corefile != nil
 }
 
 // needReplies is a reply of at least one server, by any means: without any, the network from here

@@ -63,7 +63,7 @@ func needKubeDNS(v *view) (string, bool) {
 	if v.Unread[Pods] == "" && v.dns != nil && !slices.ContainsFunc(v.dnsPods, isKubeDNS) {
 		return "", false
 	}
-	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.Unread[ConfigMaps]), v.kubeDNS != nil
+	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.unreadMount()), v.kubeDNS != nil
 }
 
 // kubeDNSContainer returns the container of kube-dns in a pod, nil if there is none. The pod has

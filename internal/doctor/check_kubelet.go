@@ -32,7 +32,9 @@ func kubeletChecks() []Check {
 // needRunning is the configuration of at least one kubelet that runs.
 func needRunning(v *view) (string, bool) { return v.Unread[Kubelets], len(v.running) > 0 }
 
-func needKubeletConfig(v *view) (string, bool) { return v.Unread[ConfigMaps], v.kubeletConfig != nil }
+func needKubeletConfig(v *view) (string, bool) {
+	return v.unreadConfigMap(systemNamespace, KubeletConfigMap), v.kubeletConfig != nil
+}
 
 func findKubeletsDisagree(v *view) (hits []hit) {
 	groups := v.kubeletsByDNS()

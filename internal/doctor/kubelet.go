@@ -64,7 +64,7 @@ func (v *view) readKubeletConfig() {
 	c := v.configMap(systemNamespace, KubeletConfigMap)
 	if c == nil {
 		v.kubeletErr = cmp.Or(
-			v.Unread[ConfigMaps],
+			v.unreadConfigMap(systemNamespace, KubeletConfigMap),
 			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the "+
 				"kubelets' configuration in the API; set --kubelets",
 		)

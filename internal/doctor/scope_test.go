@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
@@ -73,6 +74,58 @@ func TestRun_UnreadKind(t *testing.T) {
 			!slices.ContainsFunc(r.NotChecked, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == "test" }) {
 			t.Errorf("%s: %d passed, not checked: %+v, %+v", k, r.Passed, r.NotChecked, r.Findings)
 		}
+	}
+}
+
+// TestRun_UnreadConfigMap: a ConfigMap that was not read leaves out the checks that need it, and no
+// others.
+func TestRun_UnreadConfigMap(t *testing.T) {
+	coreDNS, kubeDNS := healthy(t), withKubeDNS(t)
+	delete(kubeDNS, "ConfigMap kube-system/kube-dns") // it is optional
+	for _, tt := range []struct {
+		name    string
+		objects dnsfaults.Objects
+		missing string
+		want    []string // a check that is not checked, and one that is or does not apply
+	}{
+		{"the Corefile", coreDNS, "coredns", []string{"corefile-loop", "dns-service-address"}},
+		{"kubelet-config", coreDNS, KubeletConfigMap, []string{"dns-service-address", "corefile-loop"}},
+		{"kubelet-config, beside kube-dns", kubeDNS, KubeletConfigMap, []string{"dns-service-address", "kube-dns-config"}},
+		{"that of kube-dns", kubeDNS, "kube-dns", []string{"kube-dns-config", "dns-service-address"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, tt.objects)
+			s.UnreadConfigMaps = map[types.NamespacedName]string{{Namespace: systemNamespace, Name: tt.missing}: "forbidden"}
+			s.ConfigMaps = slices.DeleteFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Name == tt.missing })
+			var unread []string
+			r := Run(t.Context(), s)
+			for _, n := range r.NotChecked {
+				if n.Why == "forbidden" {
+					unread = append(unread, n.Checks...)
+				}
+			}
+			if len(r.Findings) > 0 || !slices.Contains(unread, tt.want[0]) || slices.Contains(unread, tt.want[1]) {
+				t.Errorf("not checked: %q, findings: %+v", unread, r.Findings)
+			}
+		})
+	}
+}
+
+// TestMountedConfigMaps: the certificates beside the token of a service account are not a
+// configuration.
+func TestMountedConfigMaps(t *testing.T) {
+	source := func(name string) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	}
+	pod := corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}, source("kube-root-ca.crt"), source("openshift-service-ca.crt"),
+		}}}},
+		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{source("coredns"), source("coredns-custom")}}}},
+	}}}
+	if got := MountedConfigMaps(&pod); !slices.Equal(got, []string{"coredns", "coredns-custom"}) {
+		t.Errorf("%q", got)
 	}
 }
 

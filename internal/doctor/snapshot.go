@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
@@ -53,6 +54,10 @@ type Snapshot struct {
 	// Unread has the reasons why objects or probes are missing above. A kind of which a part
 	// is missing is unread, too: absence does not follow from a part.
 	Unread map[Kind]string
+
+	// UnreadConfigMaps has the reasons why some of the ConfigMaps above are missing. Unread has
+	// ConfigMaps only if none was read.
+	UnreadConfigMaps map[types.NamespacedName]string
 
 	// ClusterDomain overrides the domain of kubelet-config; "": that one, or the default.
 	ClusterDomain string
@@ -179,7 +184,12 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// MountedConfigMaps returns the names of the ConfigMaps that a pod mounts.
+// certificateConfigMaps are the ConfigMaps that Kubernetes and OpenShift mount into each pod, beside the
+// token of its service account.
+var certificateConfigMaps = []string{"kube-root-ca.crt", "openshift-service-ca.crt"}
+
+// MountedConfigMaps returns the names of the ConfigMaps that a pod mounts, except those of
+// certificates that every pod mounts.
 func MountedConfigMaps(pod *corev1.Pod) (names []string) {
 	for _, v := range pod.Spec.Volumes {
 		if v.ConfigMap != nil {
@@ -189,7 +199,7 @@ func MountedConfigMaps(pod *corev1.Pod) (names []string) {
 			continue
 		}
 		for _, s := range v.Projected.Sources {
-			if s.ConfigMap != nil {
+			if s.ConfigMap != nil && !slices.Contains(certificateConfigMaps, s.ConfigMap.Name) {
 				names = append(names, s.ConfigMap.Name)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
@@ -189,6 +190,24 @@ func (v *view) configMap(namespace, name string) *corev1.ConfigMap {
 		return nil
 	}
 	return &v.ConfigMaps[i]
+}
+
+// unreadConfigMap returns why a ConfigMap was not read, "" if it was, or does not exist.
+func (v *view) unreadConfigMap(namespace, name string) string {
+	return cmp.Or(v.Unread[ConfigMaps], v.UnreadConfigMaps[types.NamespacedName{Namespace: namespace, Name: name}])
+}
+
+// unreadMount returns why a ConfigMap that the pods of the cluster DNS mount was not read; "": all
+// were read.
+func (v *view) unreadMount() string {
+	for _, p := range v.dnsPods {
+		for _, name := range MountedConfigMaps(p) {
+			if why := v.unreadConfigMap(p.Namespace, name); why != "" {
+				return why
+			}
+		}
+	}
+	return v.Unread[ConfigMaps]
 }
 
 // readCorefile parses the Corefile that the pods of the cluster DNS mount.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
@@ -41,7 +42,8 @@ const (
 	// longer than the time for all kinds.
 	maxRetries = 1
 
-	// maxConfigMaps is the number of ConfigMaps of the pods of the cluster DNS that are read.
+	// maxConfigMaps is the number of ConfigMaps that are read. The others that the pods of the cluster
+	// DNS mount are reported as unread.
 	maxConfigMaps = 10
 
 	systemNamespace = "kube-system"
@@ -256,34 +258,45 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 }
 
 // configMaps reads the kubelets' configuration and those of the cluster DNS, by name: other
-// ConfigMaps are not read.
+// ConfigMaps are not read, and a Role may permit some of these only.
 func (r *reader) configMaps(ctx context.Context) {
 	api, err := client.New(r.config.API, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
 		r.unread(doctor.ConfigMaps, err.Error())
 		return
 	}
-	type key struct{ namespace, name string }
-	keys := []key{{systemNamespace, doctor.KubeletConfigMap}}
-	seen := map[key]bool{keys[0]: true}
+	r.snapshot.UnreadConfigMaps = map[types.NamespacedName]string{}
+	for i, name := range r.configMapNames() {
+		if i >= maxConfigMaps {
+			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("ConfigMap %s: not read: the limit is %d ConfigMaps", name, maxConfigMaps)
+			continue
+		}
+		var c corev1.ConfigMap
+		switch err := api.Get().Namespace(name.Namespace).Resource("configmaps").Name(name.Name).Do(ctx).Into(&c); {
+		case err == nil:
+			r.snapshot.ConfigMaps = append(r.snapshot.ConfigMaps, c)
+		case apierrors.IsForbidden(err):
+			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("no permission to get ConfigMap %s: docs/doctor.md has a ClusterRole", name)
+		case !apierrors.IsNotFound(err):
+			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("get ConfigMap %s: %v", name, err)
+		}
+	}
+}
+
+// configMapNames returns the names of the kubelets' configuration and of the ConfigMaps that the pods
+// of the cluster DNS mount, each once.
+func (r *reader) configMapNames() []types.NamespacedName {
+	names := []types.NamespacedName{{Namespace: systemNamespace, Name: doctor.KubeletConfigMap}}
+	seen := map[types.NamespacedName]bool{names[0]: true}
 	for _, p := range doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods) {
-		for _, name := range doctor.MountedConfigMaps(p) {
-			if k := (key{p.Namespace, name}); !seen[k] && len(keys) < maxConfigMaps {
-				seen[k] = true
-				keys = append(keys, k)
+		for _, mounted := range doctor.MountedConfigMaps(p) {
+			if name := (types.NamespacedName{Namespace: p.Namespace, Name: mounted}); !seen[name] {
+				seen[name] = true
+				names = append(names, name)
 			}
 		}
 	}
-	for _, k := range keys {
-		var c corev1.ConfigMap
-		switch err := api.Get().Namespace(k.namespace).Resource("configmaps").Name(k.name).Do(ctx).Into(&c); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			r.fail(doctor.ConfigMaps, err)
-		default:
-			r.snapshot.ConfigMaps = append(r.snapshot.ConfigMaps, c)
-		}
-	}
+	return names
 }
 
 // answerRecorder records whether there was a reply.

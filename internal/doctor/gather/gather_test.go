@@ -4,6 +4,7 @@
 package gather
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -25,7 +26,7 @@ import (
 type api struct {
 	t      *testing.T
 	pods   int
-	status map[string]int // of resources that fail
+	status map[string]int // of resources that fail, and of ConfigMaps by name
 
 	mu       sync.Mutex
 	requests []string
@@ -43,7 +44,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		resource = "configmaps"
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	if code := a.status[resource]; code != 0 {
+	if code := cmp.Or(a.status[resource], a.status[path.Base(r.URL.Path)]); code != 0 {
 		w.WriteHeader(code)
 		reason := map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden,
 			http.StatusNotFound: metav1.StatusReasonNotFound}[code]
@@ -150,6 +151,27 @@ func TestSnapshot_Unread(t *testing.T) {
 	}
 	if len(s.Unread) > 0 || len(s.Pods) != 1 {
 		t.Errorf("%v, %d pods", s.Unread, len(s.Pods))
+	}
+}
+
+// TestSnapshot_UnreadConfigMaps: a Role may permit some ConfigMaps. The others are named one by one, and
+// so are those above the limit.
+func TestSnapshot_UnreadConfigMaps(t *testing.T) {
+	s := snapshot(t, &api{pods: maxConfigMaps, status: map[string]int{
+		"c0": http.StatusForbidden, "c1": http.StatusNotFound, "c2": http.StatusInternalServerError,
+	}}, 100)
+	want := map[string]string{
+		"kube-system/c0": "no permission to get ConfigMap kube-system/c0: docs/doctor.md has a ClusterRole",
+		"kube-system/c2": "get ConfigMap kube-system/c2: ",
+		"kube-system/c9": "ConfigMap kube-system/c9: not read: the limit is 10 ConfigMaps",
+	}
+	for name, why := range s.UnreadConfigMaps {
+		if text, ok := want[name.String()]; !ok || !strings.HasPrefix(why, text) {
+			t.Errorf("%s: %q, want %q", name, why, text)
+		}
+	}
+	if len(s.UnreadConfigMaps) != len(want) || len(s.Unread) > 0 || len(s.ConfigMaps) != maxConfigMaps-3 {
+		t.Errorf("%v, unread: %v, %d ConfigMaps", s.UnreadConfigMaps, s.Unread, len(s.ConfigMaps))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
@@ -131,8 +132,8 @@ func TestAll_Closed(t *testing.T) {
 // kinds run.
 func TestSnapshot_HalfForbidden(t *testing.T) {
 	forbidden := []doctor.Kind{doctor.Nodes, doctor.Events, doctor.Deployments, doctor.Budgets, doctor.Policies,
-		doctor.Validating, doctor.ConfigMaps}
-	a := &api{pods: 1, status: map[string]int{}}
+		doctor.Validating}
+	a := &api{pods: 1, status: map[string]int{string(doctor.ConfigMaps): http.StatusForbidden}}
 	for _, kind := range forbidden {
 		a.status[string(kind)] = http.StatusForbidden
 	}
@@ -140,6 +141,12 @@ func TestSnapshot_HalfForbidden(t *testing.T) {
 	for _, kind := range forbidden {
 		if !strings.Contains(s.Unread[kind], "no permission to list "+string(kind)) {
 			t.Errorf("%s: %q", kind, s.Unread[kind])
+		}
+	}
+	for _, name := range []string{doctor.KubeletConfigMap, "c0"} {
+		key := types.NamespacedName{Namespace: systemNamespace, Name: name}
+		if !strings.HasPrefix(s.UnreadConfigMaps[key], "no permission to get ConfigMap "+key.String()+": ") {
+			t.Errorf("%s: %q", name, s.UnreadConfigMaps)
 		}
 	}
 	r := doctor.Run(t.Context(), s)
