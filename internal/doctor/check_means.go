@@ -78,8 +78,14 @@ func findPodNoReply(v *view) []hit {
 
 // noteContainer says that the pod keeps the container that was added to it.
 func (v *view) noteContainer(pod *v1alpha1.DoctorPod) {
-	if pod != nil && v.Container != "" {
+	switch {
+	case pod == nil:
+	case v.Container != "":
 		pod.Notes = append(pod.Notes,
 			fmt.Sprintf("the ephemeral container %s was added: it cannot be removed, and stays until the pod ends", v.Container))
+	case v.UnconfirmedContainer != "":
+		pod.Notes = append(pod.Notes,
+			fmt.Sprintf("the ephemeral container %s may have been added, and would stay until the pod ends: to list them: "+
+				"kubectl -n %s get pod %s -o jsonpath='{.spec.ephemeralContainers[*].name}'", v.UnconfirmedContainer, pod.Namespace, pod.Name))
 	}
 }

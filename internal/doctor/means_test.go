@@ -200,6 +200,19 @@ func TestRun_Container(t *testing.T) {
 	}
 }
 
+// TestRun_UnconfirmedContainer: a container that may have been added is not one that was added.
+func TestRun_UnconfirmedContainer(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	s.Scope = Scope{Namespace: "shop", PodName: "db-0"}
+	s.UnconfirmedContainer, s.Unread[Ephemeral] = "dnsconfigurer-doctor-abcde", "timeout"
+	r := Run(t.Context(), s)
+	const want = "the ephemeral container dnsconfigurer-doctor-abcde may have been added, and would stay until the pod ends: " +
+		"to list them: kubectl -n shop get pod db-0 -o jsonpath='{.spec.ephemeralContainers[*].name}'"
+	if r.Pod == nil || !slices.Contains(r.Pod.Notes, want) || strings.Contains(strings.Join(r.Pod.Notes, "\n"), "was added") {
+		t.Errorf("%+v", r.Pod)
+	}
+}
+
 // TestPlanForward: the same questions as over UDP, each pod once, also with endpoints of two families.
 func TestPlanForward(t *testing.T) {
 	s := snapshotOf(t, healthy(t))

@@ -51,6 +51,10 @@ type Snapshot struct {
 	// Container is the ephemeral container that was added to the pod of the scope; "": none.
 	Container string
 
+	// UnconfirmedContainer is an ephemeral container that may have been added to this pod: the request
+	// had no reply, and the pod could not be read afterwards; "": none.
+	UnconfirmedContainer string
+
 	// Unread has the reasons why objects or probes are missing above. A kind of which a part
 	// is missing is unread, too: absence does not follow from a part.
 	Unread map[Kind]string

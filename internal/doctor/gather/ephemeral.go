@@ -58,35 +58,39 @@ type podRun struct {
 	pod       string
 	uid       types.UID // of the pod when it was read first; "": not read yet
 	container string    // "": none was added
+
+	unconfirmed string // a container that may have been added; "": none
 }
 
 // errReplaced is the error of a pod that ended while another one with its name was created, as those of a
 // StatefulSet: the container is not in this one.
 var errReplaced = errors.New("the pod was replaced by another one with this name: run doctor again")
 
-// containerProbes has a container in the pod of the scope query the servers. container is its name, ""
-// if none was added; why is empty if each server was queried.
+// containerProbes has a container in the pod of the scope query the servers. It sets the containers of
+// s; why is empty if each server was queried.
 func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers []doctor.Server) (
-	probes []v1alpha1.DoctorProbe, container, why string,
+	probes []v1alpha1.DoctorProbe, why string,
 ) {
 	plan := doctor.PlanContainer(s, servers)
 	if len(plan) == 0 {
-		return nil, "", noServers
+		return nil, noServers
 	}
 	cfg := rest.CopyConfig(c.API)
 	client.LimitReplies(cfg, defaultLimits().page)
 	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
-		return nil, "", err.Error()
+		return nil, err.Error()
 	}
 	r := podRun{api: api, namespace: s.Scope.Namespace, pod: s.Scope.PodName}
-	if probes, err = r.run(ctx, c.Image, plan); err != nil {
+	probes, err = r.run(ctx, c.Image, plan)
+	s.Container, s.UnconfirmedContainer = r.container, r.unconfirmed
+	if err != nil {
 		why = fmt.Sprintf("pod %s/%s: %v", r.namespace, r.pod, err)
 		if ctx.Err() != nil {
 			why += ": set --timeout"
 		}
 	}
-	return probes, r.container, why
+	return probes, why
 }
 
 // run adds the container, waits for its end, and returns its queries.
@@ -161,8 +165,7 @@ func refuse(p *corev1.Pod) error {
 	return nil
 }
 
-// add adds the container. The API server refuses to change the UID, and so the patch of another pod. A
-// container whose request has no reply may have been added.
+// add adds the container. The API server refuses to change the UID, and so the patch of another pod.
 func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) error {
 	name := containerPrefix + strings.ToLower(rand.Text()[:5])
 	c := ephemeralContainer(name, image, plan)
@@ -176,14 +179,33 @@ func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) err
 	err = r.api.Patch(types.StrategicMergePatchType).Namespace(r.namespace).Resource("pods").Name(r.pod).
 		SubResource("ephemeralcontainers").Body(patch).Do(ctx).Error()
 	switch status := apierrors.APIStatus(nil); {
-	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError: // a timeout of the API server
+	case err == nil:
 		r.container = name
+	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError: // a timeout of the API server
+		return r.confirm(ctx, name, err)
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
 		if _, readErr := r.read(ctx); errors.Is(readErr, errReplaced) {
 			return errReplaced
 		}
 	}
 	return err
+}
+
+// confirm returns nil if the pod has the container although the request that adds it failed: the API server
+// may have added it without a reply, which is then unconfirmed if the pod cannot be read, either.
+func (r *podRun) confirm(ctx context.Context, name string, failure error) error {
+	pod, err := r.read(ctx)
+	switch {
+	case errors.Is(err, errReplaced):
+		return errReplaced
+	case err != nil:
+		r.unconfirmed = name
+		return failure
+	case !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name }):
+		return fmt.Errorf("%w; the pod does not have it", failure)
+	}
+	r.container = name
+	return nil
 }
 
 // ephemeralContainer returns a container that sends the queries. It conforms to the level restricted

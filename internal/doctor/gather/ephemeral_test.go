@@ -29,14 +29,18 @@ type podAPI struct {
 	t      *testing.T
 	refuse string // why a container is not added; "": it is
 	silent bool   // a container is added without a reply
+	drop   bool   // a container is neither added nor refused
 	state  corev1.ContainerState
 	log    string
 	onRead func() // is called at the end of each request after a container was added
 
 	beforePatch func()
+	onSilence   func() // is called instead of a reply
 
 	mu  sync.Mutex
 	pod corev1.Pod
+
+	unconfirmed string // a container that may have been added, after a run
 }
 
 func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -74,10 +78,16 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				Reason: metav1.StatusReasonInvalid, Message: "metadata.uid: field is immutable", Code: http.StatusUnprocessableEntity})
 			return
 		}
+		if a.drop {
+			panic(http.ErrAbortHandler)
+		}
 		c := patch.Spec.EphemeralContainers[0]
 		a.pod.Spec.EphemeralContainers = append(a.pod.Spec.EphemeralContainers, c)
 		a.pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: a.state}}
 		if a.silent {
+			if a.onSilence != nil {
+				a.onSilence()
+			}
 			panic(http.ErrAbortHandler)
 		}
 		a.reply(w, a.pod)
@@ -129,17 +139,18 @@ func (a *podAPI) run(ctx context.Context, t *testing.T, change func(*corev1.Pod)
 	c := Config{API: &rest.Config{Host: api.URL, QPS: -1}, Image: "dnsconfigurer:v1"}
 	s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Scope: doctor.Scope{Namespace: "shop", PodName: "web"}}
 	at := netip.MustParseAddrPort("10.96.0.10:53")
-	probes, container, why := containerProbes(ctx, c, s, []doctor.Server{{UDP: at, TCP: at, Role: doctor.RoleService}})
+	probes, why := containerProbes(ctx, c, s, []doctor.Server{{UDP: at, TCP: at, Role: doctor.RoleService}})
+	a.unconfirmed = s.UnconfirmedContainer
 	for _, p := range probes {
 		if p.Means != doctor.MeansContainer || p.Role != doctor.RoleService {
 			t.Errorf("%+v", p)
 		}
 		replies = append(replies, p.Protocol+" "+p.RCode+p.Error)
 	}
-	if container != "" {
-		why = strings.ReplaceAll(why, container, "NAME")
+	if s.Container != "" {
+		why = strings.ReplaceAll(why, s.Container, "NAME")
 	}
-	return replies, container != "", why
+	return replies, s.Container != "", why
 }
 
 // TestContainerProbes: what becomes of the container, or why none is added.
@@ -246,11 +257,23 @@ func TestContainerProbes_Replaced(t *testing.T) {
 	}
 }
 
-// TestContainerProbes_Silent: a container that was added is named, also if the API server did not reply.
+// TestContainerProbes_Silent: if the API server does not reply to the request, the pod shows whether it has the
+// container.
 func TestContainerProbes_Silent(t *testing.T) {
-	a := podAPI{silent: true}
-	if _, added, why := a.run(t.Context(), t, nil); !added || !strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") {
-		t.Errorf("added %t, %q", added, why)
+	a := podAPI{silent: true, state: ended(0, "Completed"), log: udpReply + tcpSilence}
+	if replies, added, why := a.run(t.Context(), t, nil); !added || why != "" || len(replies) != 2 {
+		t.Errorf("%q, added %t, %q", replies, added, why)
+	}
+	a = podAPI{drop: true}
+	if _, added, why := a.run(t.Context(), t, nil); added || a.unconfirmed != "" ||
+		!strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") || !strings.HasSuffix(why, ": EOF; the pod does not have it") {
+		t.Errorf("added %t, unconfirmed %q, %q", added, a.unconfirmed, why)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	a = podAPI{silent: true, onSilence: cancel}
+	if _, added, why := a.run(ctx, t, nil); added || !strings.HasPrefix(a.unconfirmed, containerPrefix) ||
+		!strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") || !strings.HasSuffix(why, ": set --timeout") {
+		t.Errorf("no time: added %t, unconfirmed %q, %q", added, a.unconfirmed, why)
 	}
 }
 

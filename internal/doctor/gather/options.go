@@ -161,7 +161,7 @@ func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
 	plan := doctor.Plan(s, servers, c.ExternalName, start)
 	var group sync.WaitGroup
 	var network, forwarded, inPod []v1alpha1.DoctorProbe
-	var whyForward, whyPod, container string
+	var whyForward, whyPod string
 	var late error // while the network was queried
 	group.Go(func() {
 		network = probe.RunThrough(ctx, plan, start, probe.Network)
@@ -171,10 +171,10 @@ func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
 		group.Go(func() { forwarded, whyForward = forwardProbes(ctx, c, s, start) })
 	}
 	if c.Image != "" {
-		group.Go(func() { inPod, container, whyPod = containerProbes(ctx, c, s, servers) })
+		group.Go(func() { inPod, whyPod = containerProbes(ctx, c, s, servers) })
 	}
 	group.Wait()
-	s.Probes, s.Container = slices.Concat(network, forwarded, inPod), container
+	s.Probes = slices.Concat(network, forwarded, inPod)
 	switch {
 	case len(plan) == 0:
 		s.Unread[doctor.Probes] = noServers
