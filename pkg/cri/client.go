@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -127,7 +128,8 @@ func (c *Client) call(ctx context.Context, method string, request []byte) ([]byt
 	var reply frame
 	err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply)
 	if err != nil {
-		return nil, fmt.Errorf("container runtime: %w", err)
+		path := strings.TrimPrefix(c.conn.Target(), "unix://")
+		return nil, fmt.Errorf("container runtime at %s: %w", path, newCallError(path, "start it", err))
 	}
 	defer reply.data.Free()
 	return reply.data.Materialize(), nil

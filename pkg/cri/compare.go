@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc"
 )
@@ -16,11 +17,11 @@ import (
 func Compare(ctx context.Context, shim, runtime string) error {
 	through, err := runtimeVersion(ctx, shim)
 	if err != nil {
-		return fmt.Errorf("calling the container runtime through the shim: %w", err)
+		return fmt.Errorf("shim at %w", err)
 	}
 	direct, err := runtimeVersion(ctx, runtime)
 	if err != nil {
-		return fmt.Errorf("calling the container runtime: %w", err)
+		return fmt.Errorf("container runtime at %w", err)
 	}
 	if !bytes.Equal(through, direct) {
 		return fmt.Errorf("%s and %s do not lead to the same container runtime: check runtimeEndpoint", shim, runtime)
@@ -37,7 +38,8 @@ func runtimeVersion(ctx context.Context, endpoint string) ([]byte, error) {
 	defer conn.Close()
 	var reply frame
 	if err := conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &frame{}, &reply, grpc.WaitForReady(true)); err != nil {
-		return nil, fmt.Errorf("%s: %w", endpoint, err)
+		path := strings.TrimPrefix(endpoint, "unix://")
+		return nil, fmt.Errorf("%s: %w", path, newCallError(path, "start it", err))
 	}
 	defer reply.data.Free()
 	return reply.data.Materialize(), nil

@@ -44,7 +44,7 @@ func RequestHandover(ctx context.Context, path string) error {
 	case codes.Unimplemented: // from the runtime, to which an older shim forwards the call
 		return fmt.Errorf("the process that serves %s does not support a handover: restart it", path)
 	}
-	return fmt.Errorf("handover of the shim at %s: %s", path, status.Convert(err).Message())
+	return fmt.Errorf("handover of the shim at %s: %w", path, newCallError(path, "start the shim", err))
 }
 
 // handoverService serves [RequestHandover].
