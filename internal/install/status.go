@@ -5,10 +5,12 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -99,13 +101,16 @@ func health(ctx context.Context, address string) ([]string, error) {
 		return nil, err
 	}
 	reply, err := http.DefaultClient.Do(request)
+	if failure, ok := errors.AsType[*url.Error](err); ok {
+		err = failure.Err // without the URL, which the next line has
+	}
 	if err != nil {
-		return nil, fmt.Errorf("health of the shim: %w", err)
+		return nil, fmt.Errorf("health of the shim at http://%s: %w", address, err)
 	}
 	defer reply.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(reply.Body, 64<<10))
 	if err != nil {
-		return nil, fmt.Errorf("health of the shim: %w", err)
+		return nil, fmt.Errorf("health of the shim at http://%s: %w", address, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if lines[0] == "ok" {

@@ -96,5 +96,8 @@ func (c Client) describe(err error) error {
 		return fmt.Errorf("%w: no process serves %s: start the service that runs dnsconfigurer agent, "+
 			"or set --socket to its statusSocket or that of the shim", ErrNotServed, c.Socket)
 	}
+	if failure, ok := errors.AsType[*url.Error](err); ok {
+		err = failure.Err // the host of its URL does not exist
+	}
 	return fmt.Errorf("%s: %w", c.Socket, err)
 }

@@ -192,6 +192,12 @@ func TestClient_Errors(t *testing.T) {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Client{Socket: stale}.Pods(ctx, "")
+	if err == nil || err.Error() != stale+": context canceled" {
+		t.Errorf("%v", err)
+	}
 	denied := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}
 	if err := (Client{Socket: stale}).describe(denied); !strings.Contains(err.Error(), "run this command as root") {
 		t.Errorf("%v", err)
