@@ -63,7 +63,7 @@ func (p *KeyPair) reloadLocked() {
 	if p.served != nil && unchanged(cert, p.cert) && unchanged(key, p.key) {
 		return
 	}
-	c, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	c, err := p.load(cert, key)
 	p.cert, p.key, p.err = cert, key, err
 	if err != nil {
 		p.err = fmt.Errorf("reading %s and %s: %w", p.certFile, p.keyFile, err)
@@ -76,6 +76,25 @@ func (p *KeyPair) reloadLocked() {
 		p.log.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
 	}
 	p.served = &c
+}
+
+// maxPEM is the maximum size of a certificate with its intermediate certificates, and of a key, in bytes.
+// A Secret of Kubernetes has 1 MiB at most.
+const maxPEM = 1 << 20
+
+// load reads the two files, nil if a file does not exist. A FIFO would block each handshake, and a device may
+// have no end.
+func (p *KeyPair) load(cert, key os.FileInfo) (tls.Certificate, error) {
+	for _, info := range []os.FileInfo{cert, key} {
+		switch {
+		case info == nil: // reading it returns the reason
+		case !info.Mode().IsRegular():
+			return tls.Certificate{}, fmt.Errorf("%s is not a regular file", info.Name())
+		case info.Size() > maxPEM:
+			return tls.Certificate{}, fmt.Errorf("%s is larger than %d bytes", info.Name(), maxPEM)
+		}
+	}
+	return tls.LoadX509KeyPair(p.certFile, p.keyFile)
 }
 
 // stat returns the file information, or nil if the file cannot be accessed.

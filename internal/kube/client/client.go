@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -20,11 +21,12 @@ import (
 )
 
 // LoadConfig returns the client configuration in a kubeconfig file, or the in-cluster
-// configuration if kubeconfig is "", with this User-Agent.
+// configuration if kubeconfig is "", with this User-Agent. The kubeconfig and the files that it names must
+// be regular files: a server would wait for the writer of a FIFO.
 func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
 	if kubeconfig == "" {
 		cfg, err = rest.InClusterConfig()
-	} else if err = checkFile(kubeconfig); err == nil {
+	} else if err = checkFiles(kubeconfig); err == nil {
 		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 		err = describeError(kubeconfig, err)
 	}
@@ -43,6 +45,14 @@ func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error)
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	if kubeconfig != "" {
 		return loadFile(kubeconfig, rules, overrides, userAgent)
+	}
+	for _, path := range rules.GetLoadingPrecedence() {
+		if _, err := os.Stat(path); err != nil {
+			continue // package clientcmd passes over it, or returns the reason
+		}
+		if err := checkFile(path); err != nil {
+			return nil, err
+		}
 	}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	switch {
@@ -73,6 +83,52 @@ func loadFile(path string, access clientcmd.ConfigAccess, overrides *clientcmd.C
 	}
 	cfg.UserAgent = userAgent
 	return cfg, nil
+}
+
+// checkFiles returns an error if a kubeconfig or a file that its current context names exists and is not a
+// regular file. Other errors are those of package clientcmd.
+func checkFiles(path string) error {
+	if err := checkFile(path); err != nil {
+		return err
+	}
+	if err := checkRegular(path); err != nil {
+		return fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	loaded, err := clientcmd.LoadFromFile(path)
+	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {
+		return nil
+	}
+	current := loaded.Contexts[loaded.CurrentContext]
+	if current == nil {
+		return nil
+	}
+	named := map[string]string{}
+	if c := loaded.Clusters[current.Cluster]; c != nil {
+		named["certificate-authority"] = c.CertificateAuthority
+	}
+	if u := loaded.AuthInfos[current.AuthInfo]; u != nil {
+		named["client-certificate"], named["client-key"], named["tokenFile"] = u.ClientCertificate, u.ClientKey, u.TokenFile
+	}
+	for _, field := range slices.Sorted(maps.Keys(named)) {
+		if err := checkRegular(named[field]); err != nil {
+			return fmt.Errorf("kubeconfig %s: %s: %s: %w", path, field, named[field], err)
+		}
+	}
+	return nil
+}
+
+// checkRegular returns an error for a file that exists and is not a regular file of at most maxFile bytes.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil
+	case !info.Mode().IsRegular():
+		return errors.New("is not a regular file")
+	case info.Size() > maxFile:
+		return fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	return nil
 }
 
 // maxFile is the maximum size of a kubeconfig in bytes. One of hundreds of clusters with their
