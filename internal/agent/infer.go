@@ -161,9 +161,12 @@ func (i *inferrer) add(o observation) daemon.Task {
 	return task
 }
 
-// readHosts reads the files that exist.
+// readHosts reads the regular files that exist. Opening a FIFO would wait for a writer.
 func readHosts(paths []string) (hosts []nodefacts.Host) {
 	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
 		f, err := os.Open(path)
 		if err != nil {
 			continue

@@ -27,6 +27,9 @@ func Write(path string, h Header, s *zone.Snapshot) error {
 
 // Read reads a file written by Write.
 func Read(path string) (*State, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a FIFO waits for a writer
+		return nil, fmt.Errorf("snapshot %s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read snapshot: %w", err)
