@@ -86,6 +86,7 @@ func (v *view) noteContainer(pod *v1alpha1.DoctorPod) {
 	case v.UnconfirmedContainer != "":
 		pod.Notes = append(pod.Notes,
 			fmt.Sprintf("the ephemeral container %s may have been added, and would stay until the pod ends: to list them: "+
-				"kubectl -n %s get pod %s -o jsonpath='{.spec.ephemeralContainers[*].name}'", v.UnconfirmedContainer, pod.Namespace, pod.Name))
+				"kubectl -n %s get pod %s -o jsonpath='{.spec.ephemeralContainers[*].name}'",
+				v.UnconfirmedContainer, pod.Namespace, pod.Name))
 	}
 }

@@ -115,7 +115,8 @@ func TestRun_UnreadConfigMap(t *testing.T) {
 // configuration.
 func TestMountedConfigMaps(t *testing.T) {
 	source := func(name string) corev1.VolumeProjection {
-		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+		return corev1.VolumeProjection{
+			ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
 	}
 	pod := corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{

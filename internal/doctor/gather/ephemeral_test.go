@@ -266,7 +266,8 @@ func TestContainerProbes_Silent(t *testing.T) {
 	}
 	a = podAPI{drop: true}
 	if _, added, why := a.run(t.Context(), t, nil); added || a.unconfirmed != "" ||
-		!strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") || !strings.HasSuffix(why, ": EOF; the pod does not have it") {
+		!strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") ||
+		!strings.HasSuffix(why, ": EOF; the pod does not have it") {
 		t.Errorf("added %t, unconfirmed %q, %q", added, a.unconfirmed, why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -59,7 +58,8 @@ func TestLoadConfig_FIFO(t *testing.T) {
 // TestLoadUserConfig_Environment: a device in $KUBECONFIG would take all memory.
 func TestLoadUserConfig_Environment(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+":/dev/zero")
-	if _, err := client.LoadUserConfig("", "", "test"); err == nil || !strings.HasSuffix(err.Error(), "/dev/zero: is a device, not a file") {
-		t.Error(err)
+	const want = "kubeconfig /dev/zero: is a device, not a file"
+	if _, err := client.LoadUserConfig("", "", "test"); fmt.Sprint(err) != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
