@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -60,10 +61,11 @@ func DNSKind() *Kind[DNS] {
 			c.ManifestsOrigin = s.origin("manifests").Name()
 			return nil
 		},
-		Fields: dnsFields,
+		Fields: slices.Concat(dnsFields, dnsLimitFields(), dnsProcessFields),
 	}
 }
 
+// dnsFields are the rows above those of ServerLimits.
 var dnsFields = []Field[DNS]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *DNS) any { return &c.Listen },
@@ -208,19 +210,16 @@ var dnsFields = []Field[DNS]{
 		},
 	},
 	limitField(limitConcurrent, func(c *DNS) *int { return &c.Limits.MaxConcurrent }, nil),
-	limitField(limitReverse, func(c *DNS) *int { return &c.Limits.ReverseShare }, nil),
-	limitField(limitSearch, func(c *DNS) *int { return &c.Limits.SearchShare },
-		func(c *DNS) error { return checkShares(c.Limits.ReverseShare, c.Limits.SearchShare) }),
-	limitField(limitSearchRate, func(c *DNS) *int { return &c.Limits.SearchRate }, nil),
-	limitField(limitSearchBurst, func(c *DNS) *int { return &c.Limits.SearchBurst }, nil),
-	limitField(limitConnections, func(c *DNS) *int { return &c.Limits.MaxConnections }, nil),
-	limitField(limitClient, func(c *DNS) *int { return &c.Limits.MaxClientConnections }, nil),
-	limitField(limitTCP, func(c *DNS) *int { return &c.Limits.MaxTCPQueries }, nil),
-	limitField(limitStream, func(c *DNS) *int { return &c.Limits.MaxConnectionQueries }, nil),
-	limitField(limitReplies, func(c *DNS) *int { return &c.Limits.MaxReplyMiB }, nil),
-	limitField(limitUnread, func(c *DNS) *int { return &c.Limits.MaxClientReplyMiB }, nil),
-	limitField(limitEntries, func(c *DNS) *int { return &c.Limits.MaxCacheEntries }, nil),
-	limitField(limitCache, func(c *DNS) *int { return &c.Limits.MaxCacheMiB }, nil),
+}
+
+func dnsLimitFields() []Field[DNS] {
+	return serverLimitFields(
+		func(c *DNS) *v1alpha1.ServerLimits { return &c.Limits.ServerLimits },
+		func(c *DNS) error { return checkShares(c.Limits.ReverseShare, c.Limits.SearchShare) })
+}
+
+// dnsProcessFields are the rows below them.
+var dnsProcessFields = []Field[DNS]{
 	{
 		Path: "lameduck", Flag: "lameduck", Restart: true, At: func(c *DNS) any { return &c.Lameduck },
 		Usage: "`TIME` for which queries are answered after SIGTERM",

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
@@ -52,6 +53,25 @@ var (
 	limitEntries     = limit{"maxCacheEntries", cache.DefaultMaxEntries, minCacheEntries, maxCacheEntries}
 	limitCache       = limit{"maxCacheMiB", cache.DefaultMaxBytes / mebibyte, 1, maxCacheMiB}
 )
+
+// serverLimitFields returns the rows of the ServerLimits that at returns. check checks the sum of
+// the shares.
+func serverLimitFields[C any](at func(*C) *v1alpha1.ServerLimits, check func(*C) error) []Field[C] {
+	return []Field[C]{
+		limitField(limitReverse, func(c *C) *int { return &at(c).ReverseShare }, nil),
+		limitField(limitSearch, func(c *C) *int { return &at(c).SearchShare }, check),
+		limitField(limitSearchRate, func(c *C) *int { return &at(c).SearchRate }, nil),
+		limitField(limitSearchBurst, func(c *C) *int { return &at(c).SearchBurst }, nil),
+		limitField(limitConnections, func(c *C) *int { return &at(c).MaxConnections }, nil),
+		limitField(limitClient, func(c *C) *int { return &at(c).MaxClientConnections }, nil),
+		limitField(limitTCP, func(c *C) *int { return &at(c).MaxTCPQueries }, nil),
+		limitField(limitStream, func(c *C) *int { return &at(c).MaxConnectionQueries }, nil),
+		limitField(limitReplies, func(c *C) *int { return &at(c).MaxReplyMiB }, nil),
+		limitField(limitUnread, func(c *C) *int { return &at(c).MaxClientReplyMiB }, nil),
+		limitField(limitEntries, func(c *C) *int { return &at(c).MaxCacheEntries }, nil),
+		limitField(limitCache, func(c *C) *int { return &at(c).MaxCacheMiB }, nil),
+	}
+}
 
 // limitField returns the row of a limit. check checks it with other fields; nil: it needs no
 // other one.

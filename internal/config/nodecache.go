@@ -51,10 +51,12 @@ func NodeCacheKind() *Kind[NodeCache] {
 			// There is no default: a wrong server would deny names that exist.
 			return usage.Errorf("no cluster DNS server configured: set --cluster-dns or clusterDNS")
 		},
-		Fields: nodeCacheFields,
+		Fields: slices.Concat(nodeCacheFields, nodeCacheLimitFields(),
+			[]Field[NodeCache]{logFormatField(func(c *NodeCache) *string { return &c.LogFormat })}),
 	}
 }
 
+// nodeCacheFields are the rows above those of ServerLimits.
 var nodeCacheFields = []Field[NodeCache]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *NodeCache) any { return &c.Listen },
@@ -142,22 +144,14 @@ var nodeCacheFields = []Field[NodeCache]{
 	},
 	limitField(limitNode, func(c *NodeCache) *int { return &c.Limits.MaxConcurrent }, nil),
 	limitField(limitCluster, func(c *NodeCache) *int { return &c.Limits.ClusterShare }, nil),
-	limitField(limitReverse, func(c *NodeCache) *int { return &c.Limits.ReverseShare }, nil),
-	limitField(limitSearch, func(c *NodeCache) *int { return &c.Limits.SearchShare },
+}
+
+func nodeCacheLimitFields() []Field[NodeCache] {
+	return serverLimitFields(
+		func(c *NodeCache) *v1alpha1.ServerLimits { return &c.Limits.ServerLimits },
 		func(c *NodeCache) error {
 			return checkShares(c.Limits.ClusterShare, c.Limits.ReverseShare, c.Limits.SearchShare)
-		}),
-	limitField(limitSearchRate, func(c *NodeCache) *int { return &c.Limits.SearchRate }, nil),
-	limitField(limitSearchBurst, func(c *NodeCache) *int { return &c.Limits.SearchBurst }, nil),
-	limitField(limitConnections, func(c *NodeCache) *int { return &c.Limits.MaxConnections }, nil),
-	limitField(limitClient, func(c *NodeCache) *int { return &c.Limits.MaxClientConnections }, nil),
-	limitField(limitTCP, func(c *NodeCache) *int { return &c.Limits.MaxTCPQueries }, nil),
-	limitField(limitStream, func(c *NodeCache) *int { return &c.Limits.MaxConnectionQueries }, nil),
-	limitField(limitReplies, func(c *NodeCache) *int { return &c.Limits.MaxReplyMiB }, nil),
-	limitField(limitUnread, func(c *NodeCache) *int { return &c.Limits.MaxClientReplyMiB }, nil),
-	limitField(limitEntries, func(c *NodeCache) *int { return &c.Limits.MaxCacheEntries }, nil),
-	limitField(limitCache, func(c *NodeCache) *int { return &c.Limits.MaxCacheMiB }, nil),
-	logFormatField(func(c *NodeCache) *string { return &c.LogFormat }),
+		})
 }
 
 // checkOtherServers checks that none of the servers is the node cache itself, which listens on

@@ -133,8 +133,8 @@ func meaning(kind, path string, docs map[string]string) string {
 	text, last := "", kind
 	for name := range strings.SplitSeq(path, ".") {
 		text = docs[last+"."+name]
-		if text == "" && last == kind {
-			text = docs["RefreshConfiguration."+name]
+		if text == "" {
+			text = docs[docs[last+" type"]+"."+name]
 		}
 		last = docs[last+"."+name+" type"]
 	}
@@ -151,7 +151,7 @@ var (
 )
 
 // apiComments returns the comments on the fields of api/v1alpha1 as "Struct.field", and the
-// struct type of a field as "Struct.field type".
+// struct type of a field as "Struct.field type". The type that a struct embeds is "Struct type".
 func apiComments(t *testing.T) map[string]string {
 	t.Helper()
 	docs, jsonNames := map[string]string{}, map[string]string{}
@@ -184,6 +184,7 @@ func apiComments(t *testing.T) map[string]string {
 func addComments(name string, of *ast.StructType, docs, jsonNames map[string]string) {
 	for _, f := range of.Fields.List {
 		if len(f.Names) == 0 {
+			docs[name+" type"] = f.Type.(*ast.Ident).Name // the last one: the first is TypeMeta
 			continue
 		}
 		inFile, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
