@@ -29,6 +29,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // The taints of the tests. startup is that of the Remover.
@@ -66,24 +67,6 @@ func (a *nodeAPI) sent() (patches int, events []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.patches, a.events
-}
-
-// logText is the text of a log.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func newNodeAPI(taints ...corev1.Taint) *nodeAPI {
@@ -183,7 +166,7 @@ func answer(code int) http.HandlerFunc {
 }
 
 // start runs a Remover until the test ends, and returns what it logs. ready is its Ready.
-func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*Remover, *logText) {
+func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*Remover, *logbuffer.Buffer) {
 	t.Helper()
 	c, err := client.New(&rest.Config{Host: "http://api", Transport: a, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
@@ -191,7 +174,7 @@ func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*Remover, *logText) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logText{}
+	log := &logbuffer.Buffer{}
 	r := &Remover{
 		Client: c, Node: "node1", Taint: config.Taint{Key: startup.Key, Effect: string(startup.Effect)}, Ready: ready.Load,
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(log, nil)),

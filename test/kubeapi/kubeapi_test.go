@@ -24,6 +24,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // coreClient returns a client of the core group. The clientset of client-go, with all groups, would
@@ -91,7 +92,7 @@ func TestServer_Informer(t *testing.T) {
 
 			want := func(name, ip string) {
 				t.Helper()
-				eventually(t, func() error { return compareIP(informer.GetStore(), name, ip) })
+				poll.UntilNil(t, name, func() error { return compareIP(informer.GetStore(), name, ip) })
 			}
 			want("web", "10.96.0.1")
 			want("db", "10.96.0.2")
@@ -117,7 +118,7 @@ func TestServer_Informer(t *testing.T) {
 			before := informer.LastSyncResourceVersion()
 			s.Apply(pod("p", "n"))
 			s.Bookmark()
-			eventually(t, func() error {
+			poll.UntilNil(t, "a bookmark", func() error {
 				if informer.LastSyncResourceVersion() == before {
 					return errors.New("no bookmark")
 				}
@@ -141,23 +142,6 @@ func compareIP(services cache.Store, name, ip string) error {
 		return fmt.Errorf("%s has the address %q, want %q", name, got, ip)
 	}
 	return nil
-}
-
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for tick := time.Tick(5 * time.Millisecond); ; {
-		err := f()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
 }
 
 func listPods(t *testing.T, pods *cache.ListWatch) (*corev1.PodList, error) {

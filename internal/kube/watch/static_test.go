@@ -6,7 +6,6 @@
 package watch_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +20,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -43,43 +43,23 @@ func write(t *testing.T, dir, file, text string) {
 // eventually waits until ref is found in source with a hostname, or not found if host is "".
 func eventually(t *testing.T, p *watch.Pods, ref watch.Ref, source watch.Source, host string) {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	poll.UntilNil(t, ref.String(), func() error {
 		pod, got, err := p.Lookup(t.Context(), ref)
 		if host == "" && errors.Is(err, watch.ErrNotFound) {
-			return
+			return nil
 		}
-		if host != "" && err == nil && got == source && pod.Hostname == host {
-			if pod.UID != ref.UID || pod.Name != ref.Name || pod.Policy != policy.ClusterFirst || !pod.HostNetwork {
-				t.Errorf("%s: got %+v", ref, pod)
-			}
-			return
+		if host == "" || err != nil || got != source || pod.Hostname != host {
+			return fmt.Errorf("got %+v from %q, %v; want host name %q from %q", pod, got, err, host, source)
 		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%s: got %+v from %q, %v; want host name %q from %q", ref, pod, got, err, host, source)
+		if pod.UID != ref.UID || pod.Name != ref.Name || pod.Policy != policy.ClusterFirst || !pod.HostNetwork {
+			t.Errorf("%s: got %+v", ref, pod)
 		}
-	}
-}
-
-// syncBuffer is a buffer for a log that is read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+		return nil
+	})
 }
 
 func TestStaticPods_Changes(t *testing.T) {
-	dir, log := t.TempDir(), new(syncBuffer)
+	dir, log := t.TempDir(), new(logbuffer.Buffer)
 	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
 	write(t, dir, ".hidden.yaml", manifest("hidden", "hidden"))
 	write(t, dir, "bad.yaml", "kind: [")

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // TestRun_SilentServer: the first of two servers is silent. No query fails. The server gets
@@ -46,13 +46,13 @@ func TestRun_SilentServer(t *testing.T) {
 	if n := queries.Load(); n < 1 || n > 50 { // more than one if the second server is slow on a busy machine
 		t.Errorf("the silent server got %d of 100 queries", n)
 	}
-	eventually(t, "the overtaken query in the metrics", func() bool {
+	poll.Until(t, "the overtaken query in the metrics", func() bool {
 		series := series(t, registry, map[string]*fake{"first": first, "second": second})
 		return strings.Contains(series, "attempts_total udp overtaken first corp.example. = ")
 	})
-	eventually(t, "two failed probes", func() bool { return c.Status()[0].Down })
+	poll.Until(t, "two failed probes", func() bool { return c.Status()[0].Down })
 	replies.Store(true)
-	eventually(t, "the server is up", func() bool { return !c.Status()[0].Down })
+	poll.Until(t, "the server is up", func() bool { return !c.Status()[0].Down })
 	expect(t, c, "192.0.2.1")
 	if n := probes.Load(); n < 2 || n > 10 {
 		t.Errorf("%d probes", n)
@@ -66,7 +66,7 @@ func TestRun_RemovedServer(t *testing.T) {
 	c := newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout}, first, second)
 	stop := run(t, c)
 	expect(t, c, "192.0.2.2")
-	eventually(t, "two failures", func() bool { return c.Status()[0].Down })
+	poll.Until(t, "two failures", func() bool { return c.Status()[0].Down })
 	c.SetServers([]upstream.Server{second.Server})
 	stop() // at once: noLeaks finds a goroutine that goes on
 	expect(t, c, "192.0.2.2")
@@ -90,15 +90,5 @@ func TestExchange_IterativeNotCounted(t *testing.T) {
 	}
 	if c.Status()[0].Down {
 		t.Error("the server is down")
-	}
-}
-
-// eventually waits until a condition is true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
-		}
 	}
 }

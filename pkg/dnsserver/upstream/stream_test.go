@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // truncateUDP is a server whose replies need TCP.
@@ -403,7 +404,7 @@ func TestStream_Failures(t *testing.T) {
 				bad := serveBroken(t, stream)
 				second := serve(t, always(t, 0, "192.0.2.2"))
 				// On a busy machine the second server may reply before the first one truncates its reply.
-				eventually(t, "a query over TCP to the bad server", func() bool {
+				poll.Until(t, "a query over TCP to the bad server", func() bool {
 					c := newClient(t, upstream.Config{}, bad, second)
 					if running {
 						defer run(t, c)()
