@@ -35,9 +35,9 @@ const (
 	endTimeout   = time.Second      // for the events that wait when the recorder ends
 )
 
-// A Recorder sends events to the API server. A pod or node has one event of each reason: a
+// A recorder sends events to the API server. A pod or node has one event of each reason: a
 // repetition raises its count and replaces its message.
-type Recorder struct {
+type recorder struct {
 	client rest.Interface // nil: events are discarded
 	source corev1.EventSource
 	log    *slog.Logger
@@ -47,7 +47,7 @@ type Recorder struct {
 	queue []queuedEvent // at most queueSize
 	wake  chan struct{} // has a value if the queue may have an event
 
-	sent map[eventKey]sentEvent // used by Run only
+	sent map[eventKey]sentEvent // used by run only
 }
 
 // queuedEvent is an event that waits to be sent.
@@ -72,15 +72,15 @@ type sentEvent struct {
 	at    time.Time // of the last call
 }
 
-// NewRecorder returns a recorder that counts in drops. Without a client it discards all
+// newRecorder returns a recorder that counts in drops. Without a client it discards all
 // events.
-func NewRecorder(client rest.Interface, source corev1.EventSource, drops *Drops, log *slog.Logger) *Recorder {
-	return &Recorder{client: client, source: source, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
+func newRecorder(client rest.Interface, source corev1.EventSource, drops *Drops, log *slog.Logger) *recorder {
+	return &recorder{client: client, source: source, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
 }
 
-// Record queues an event about a pod or node. It never blocks: if the queue is full, the event is
+// record queues an event about a pod or node. It never blocks: if the queue is full, the event is
 // dropped. A long message is cut.
-func (r *Recorder) Record(object corev1.ObjectReference, kind, reason, message string) {
+func (r *recorder) record(object corev1.ObjectReference, kind, reason, message string) {
 	if r.client == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func eventName(object string, nanoseconds int64) string {
 }
 
 // push adds e to the queue unless it is full.
-func (r *Recorder) push(e queuedEvent) bool {
+func (r *recorder) push(e queuedEvent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == queueSize {
@@ -126,7 +126,7 @@ func (r *Recorder) push(e queuedEvent) bool {
 
 // next removes the first event that is due. If there is none it returns the time until one is,
 // or zero for an empty queue.
-func (r *Recorder) next(now time.Time) (e queuedEvent, found bool, wait time.Duration) {
+func (r *recorder) next(now time.Time) (e queuedEvent, found bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, e := range r.queue {
@@ -142,8 +142,8 @@ func (r *Recorder) next(now time.Time) (e queuedEvent, found bool, wait time.Dur
 	return queuedEvent{}, false, wait
 }
 
-// Run sends events until ctx ends, and then for at most a second those that wait.
-func (r *Recorder) Run(ctx context.Context) error {
+// run sends events until ctx ends, and then for at most a second those that wait.
+func (r *recorder) run(ctx context.Context) error {
 	var unanswered *corev1.Event // the last call had no reply
 	for ctx.Err() == nil {
 		e, found, wait := r.next(time.Now())
@@ -170,7 +170,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 // await waits for a new event, and at most for a duration if that is not zero.
-func (r *Recorder) await(ctx context.Context, wait time.Duration) {
+func (r *recorder) await(ctx context.Context, wait time.Duration) {
 	var due <-chan time.Time
 	if wait > 0 {
 		due = time.After(wait)
@@ -183,7 +183,7 @@ func (r *Recorder) await(ctx context.Context, wait time.Duration) {
 }
 
 // end sends the events that wait.
-func (r *Recorder) end(ctx context.Context) {
+func (r *recorder) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	r.mu.Lock()
@@ -205,7 +205,7 @@ func (r *Recorder) end(ctx context.Context) {
 
 // sendOrCount sends e, or counts it if the same event was sent less than sendInterval ago. It
 // reports whether the API server replied.
-func (r *Recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool) {
+func (r *recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool) {
 	key := eventKey{e.InvolvedObject.UID, e.Reason}
 	previous, repeated := r.sent[key]
 	if repeated && !e.counted {
@@ -238,7 +238,7 @@ func (r *Recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 }
 
 // remember keeps what is needed to count repetitions of e.
-func (r *Recorder) remember(key eventKey, e *corev1.Event) {
+func (r *recorder) remember(key eventKey, e *corev1.Event) {
 	if _, found := r.sent[key]; !found && len(r.sent) == maxSent {
 		clear(r.sent)
 	}
@@ -246,7 +246,7 @@ func (r *Recorder) remember(key eventKey, e *corev1.Event) {
 }
 
 // send creates e, or updates it if it is repeated.
-func (r *Recorder) send(ctx context.Context, e *corev1.Event, repeated bool) (err error) {
+func (r *recorder) send(ctx context.Context, e *corev1.Event, repeated bool) (err error) {
 	if repeated {
 		err = r.update(ctx, e)
 		repeated = !apierrors.IsNotFound(err) // events expire
@@ -261,7 +261,7 @@ func (r *Recorder) send(ctx context.Context, e *corev1.Event, repeated bool) (er
 }
 
 // update sets what changes in an event that the API server has.
-func (r *Recorder) update(ctx context.Context, e *corev1.Event) error {
+func (r *recorder) update(ctx context.Context, e *corev1.Event) error {
 	patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
 	if err != nil {
 		return err

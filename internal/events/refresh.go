@@ -79,18 +79,18 @@ func (r *Reporter) ReportRefresh(p Refresh) {
 	switch {
 	case p.Result == Refreshed:
 		log.Info("resolv.conf refreshed", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
-		r.events.Record(podReference(s), corev1.EventTypeNormal, ReasonRefreshed,
+		r.events.record(podReference(s), corev1.EventTypeNormal, ReasonRefreshed,
 			fmt.Sprintf("resolv.conf of the running pod is rewritten: %q", p.DNS.String()))
 	case p.Result == WrittenBack:
 		log.Info("resolv.conf restored")
-		r.events.Record(podReference(s), corev1.EventTypeNormal, ReasonRestored,
+		r.events.record(podReference(s), corev1.EventTypeNormal, ReasonRestored,
 			"resolv.conf of the running pod has the kubelet's text again, by command")
 	case p.Result == DryRun:
 		log.Info("resolv.conf would be refreshed", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 	case p.Drift == Outdated && (p.Result == NotPermitted || p.Result == Unconfirmed): // as with the kubelet
 	default:
 		log.Warn("resolv.conf differs from the decision", "drift", p.Drift, "detail", p.Detail)
-		r.events.Record(podReference(s), corev1.EventTypeWarning, ReasonDrift,
+		r.events.record(podReference(s), corev1.EventTypeWarning, ReasonDrift,
 			fmt.Sprintf("resolv.conf of the running pod is not as decided: %s (%s) %s", p.Drift, p.Result, p.Detail))
 	}
 }

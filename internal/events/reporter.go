@@ -28,17 +28,17 @@ const (
 // A Reporter reports outcomes of sandboxes.
 type Reporter struct {
 	log    *slog.Logger
-	events *Recorder
+	events *recorder
 }
 
 // NewReporter returns the reporter of a node, which counts in drops the events that it does
 // not send. Without a client there are no events. The log must not block.
 func NewReporter(client rest.Interface, node string, drops *Drops, log *slog.Logger) *Reporter {
-	return &Reporter{log, NewRecorder(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, drops, log)}
+	return &Reporter{log, newRecorder(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, drops, log)}
 }
 
 // Run sends events until ctx ends, and a second longer those that wait.
-func (r *Reporter) Run(ctx context.Context) error { return r.events.Run(ctx) }
+func (r *Reporter) Run(ctx context.Context) error { return r.events.run(ctx) }
 
 // Report logs the outcome of a sandbox and records its events. It never blocks. A log line
 // has at most 4 KiB, however large the pod is.
@@ -53,18 +53,18 @@ func (r *Reporter) Report(p cri.Report) {
 		dns := excerptConfig(p.DNS)
 		log.Info("sandbox edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 		if !s.HasDNS || !s.DNS.Equal(p.DNS) { // not only the order of options
-			r.events.Record(pod, corev1.EventTypeNormal, ReasonConfigured,
+			r.events.record(pod, corev1.EventTypeNormal, ReasonConfigured,
 				fmt.Sprintf("resolv.conf is set by dnsconfigurer: %q", dns.String()))
 		}
 		if message := unsafeValues(p.Findings); message != "" {
-			r.events.Record(pod, corev1.EventTypeWarning, ReasonUnsafe, message)
+			r.events.record(pod, corev1.EventTypeWarning, ReasonUnsafe, message)
 		}
 	case cri.Observed:
 		dns := excerptConfig(p.DNS)
 		log.Info("sandbox would be edited", "nameservers", dns.Nameservers, "searches", dns.Searches, "options", dns.Options)
 	case cri.FactsMismatch:
 		log.Warn("sandbox passed, node facts differ from the kubelet's", "detail", p.Detail)
-		r.events.Record(pod, corev1.EventTypeWarning, ReasonMismatch, p.Detail)
+		r.events.record(pod, corev1.EventTypeWarning, ReasonMismatch, p.Detail)
 	case cri.Panicked, cri.MalformedRequest:
 		log.Error("sandbox passed", "detail", p.Detail)
 	case cri.Refused, cri.WriteFailed:
@@ -81,9 +81,9 @@ func (r *Reporter) ReportHostFile(problem string) {
 	switch {
 	case node.Name == "":
 	case problem == "":
-		r.events.Record(node, corev1.EventTypeNormal, ReasonHostFileUsable, "the host's resolv.conf is usable again")
+		r.events.record(node, corev1.EventTypeNormal, ReasonHostFileUsable, "the host's resolv.conf is usable again")
 	default:
-		r.events.Record(node, corev1.EventTypeWarning, ReasonHostFileUnusable, "the host's resolv.conf is unusable: "+problem)
+		r.events.record(node, corev1.EventTypeWarning, ReasonHostFileUnusable, "the host's resolv.conf is unusable: "+problem)
 	}
 }
 
@@ -117,10 +117,10 @@ func (r *Reporter) reportUnknown(p cri.Report, pod corev1.ObjectReference, log *
 	switch {
 	case p.Failed:
 		log.Warn("sandbox failed, the kubelet tries again", "detail", p.Detail)
-		r.events.Record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod's DNS cannot be decided, the kubelet tries again: "+p.Detail)
+		r.events.record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod's DNS cannot be decided, the kubelet tries again: "+p.Detail)
 	case p.Mode == cri.Force:
 		log.Warn("sandbox passed with the kubelet's DNS, which mode Force replaces", "detail", p.Detail)
-		r.events.Record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod has the kubelet's DNS, which mode Force replaces: "+p.Detail)
+		r.events.record(pod, corev1.EventTypeWarning, ReasonUnknown, "the pod has the kubelet's DNS, which mode Force replaces: "+p.Detail)
 	case p.Outcome == cri.UnknownPod:
 		log.Debug("sandbox passed", "detail", p.Detail)
 	default:

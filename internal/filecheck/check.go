@@ -18,10 +18,10 @@ import (
 // codeInvalid is the code of an error in a configuration file.
 const codeInvalid = "invalid-configuration"
 
-// File returns the findings about a configuration file with their places in it, and the errors
+// checkFile returns the findings about a configuration file with their places in it, and the errors
 // for which the process would not use it. The findings are about the node, too: its resolv.conf
 // is that of this machine.
-func File(f config.File) ([]v1alpha1.Finding, error) {
+func checkFile(f config.File) ([]v1alpha1.Finding, error) {
 	k, err := kindOf(f)
 	if err != nil {
 		return nil, err
@@ -35,9 +35,9 @@ func File(f config.File) ([]v1alpha1.Finding, error) {
 	return list, err
 }
 
-// Fields returns the errors in the fields of a configuration file. It reads no other file, and a
+// checkFields returns the errors in the fields of a configuration file. It reads no other file, and a
 // field may be missing. It has no findings: these are about the node.
-func Fields(f config.File) ([]v1alpha1.Finding, error) {
+func checkFields(f config.File) ([]v1alpha1.Finding, error) {
 	k, err := kindOf(f)
 	if err != nil {
 		return nil, err
@@ -45,9 +45,9 @@ func Fields(f config.File) ([]v1alpha1.Finding, error) {
 	return nil, k.fields(f)
 }
 
-// ErrorFindings returns a finding for each of the errors that err joins, which File or Fields has
-// returned for path.
-func ErrorFindings(path string, err error) []v1alpha1.Finding {
+// errorFindings returns a finding for each of the errors that err joins, which checkFile or
+// checkFields has returned for path.
+func errorFindings(path string, err error) []v1alpha1.Finding {
 	if err == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // Options are the values of the flags of the command config check.
 type Options struct {
 	Format  string         // text or json
-	NoFiles bool           // check with Fields instead of File
+	NoFiles bool           // check with checkFields instead of checkFile
 	Input   manifest.Input // manifests whose pods the node rules may change; no paths: none
 }
 
@@ -82,13 +82,13 @@ func withNodeRules(entries []entry) []entry {
 // check writes the findings about a file. In JSON these include its errors; as text, a file
 // without errors has a line, too. The paths in a ConfigMap are those of a container.
 func (o *Options) check(e entry, stdout, stderr io.Writer) (passed bool, err error) {
-	check, remark := File, ""
+	check, remark := checkFile, ""
 	if o.NoFiles || e.key != "" {
-		check, remark = Fields, " in its fields; files that it names were not read"
+		check, remark = checkFields, " in its fields; files that it names were not read"
 	}
 	found, problem := check(e.File)
 	if o.Format == "json" {
-		found, problem = append(found, ErrorFindings(e.Path, problem)...), nil
+		found, problem = append(found, errorFindings(e.Path, problem)...), nil
 	}
 	if err := output.WriteFileFindings(stdout, o.Format, e.Path, found); err != nil {
 		return false, fmt.Errorf("writing the result: %w", err)
@@ -106,7 +106,7 @@ func (o *Options) writeProblem(path string, problem error, stdout io.Writer) (pa
 	if o.Format != "json" {
 		return false, problem
 	}
-	if err := output.WriteFileFindings(stdout, o.Format, path, ErrorFindings(path, problem)); err != nil {
+	if err := output.WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem)); err != nil {
 		return false, fmt.Errorf("writing the result: %w", err)
 	}
 	return false, nil
@@ -116,9 +116,9 @@ func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.Sever
 
 // writeChanges writes what the node rules of a file change for the pods of the manifests.
 func (o *Options) writeChanges(ctx context.Context, e entry, stdin io.Reader, stdout, stderr io.Writer) error {
-	load := LoadRules
+	load := loadNodeRules
 	if e.key != "" {
-		load = LoadFieldRules
+		load = loadFieldRules
 	}
 	rules, err := load(e.File)
 	if err != nil {
@@ -133,7 +133,7 @@ func (o *Options) writeChanges(ctx context.Context, e entry, stdin io.Reader, st
 	out := output.RuleChanges{Stdout: stdout, JSON: o.Format == "json"}
 	for _, w := range m.Workloads {
 		w = w.OnNode(o.Input.Namespace, rules.Node.Name)
-		before, after := rules.Decide(w.PolicyPod())
+		before, after := rules.decide(w.PolicyPod())
 		if err := out.Write(w, &before, &after); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}

@@ -12,25 +12,25 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Rules decides with and without the node rules of a configuration file.
-type Rules struct {
+// nodeRules decides with and without the node rules of a configuration file.
+type nodeRules struct {
 	Node config.Node
 
 	with, without *policy.Engine
 	host          resolvconf.File
 }
 
-// LoadRules reads the node rules of a ShimConfiguration or an AgentConfiguration, and the files
+// loadNodeRules reads the node rules of a ShimConfiguration or an AgentConfiguration, and the files
 // with the facts of the node. No other kind has rules.
-func LoadRules(f config.File) (*Rules, error) { return loadRules(f, config.File.Node) }
+func loadNodeRules(f config.File) (*nodeRules, error) { return loadRules(f, config.File.Node) }
 
-// LoadFieldRules is LoadRules for a file whose paths are those of another machine: it has the node
-// of [config.File.NodeOfFields].
-func LoadFieldRules(f config.File) (*Rules, error) {
+// loadFieldRules is loadNodeRules for a file whose paths are those of another machine: it has the
+// node of [config.File.NodeOfFields].
+func loadFieldRules(f config.File) (*nodeRules, error) {
 	return loadRules(f, func(f config.File, _ string) (config.Node, error) { return f.NodeOfFields() })
 }
 
-func loadRules(f config.File, node func(config.File, string) (config.Node, error)) (*Rules, error) {
+func loadRules(f config.File, node func(config.File, string) (config.Node, error)) (*nodeRules, error) {
 	kind, err := f.Kind()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func loadRules(f config.File, node func(config.File, string) (config.Node, error
 		return nil, fmt.Errorf("%s: kind %s has no node rules: use -f with a %s or an %s only",
 			f.Path, kind, v1alpha1.KindShim, v1alpha1.KindAgent)
 	}
-	r := &Rules{}
+	r := &nodeRules{}
 	if r.Node, err = node(f, kind); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func loadRules(f config.File, node func(config.File, string) (config.Node, error
 	return r, nil
 }
 
-// Decide returns the decision for a pod without the rules and with them.
-func (r *Rules) Decide(pod policy.Pod) (before, after policy.Decision) {
+// decide returns the decision for a pod without the rules and with them.
+func (r *nodeRules) decide(pod policy.Pod) (before, after policy.Decision) {
 	return r.without.Decide(pod, r.host), r.with.Decide(pod, r.host)
 }

@@ -29,14 +29,14 @@ func WriteNodePods(w io.Writer, format, pod string, pods v1alpha1.NodePods) erro
 	case format == formatJSON:
 		return WriteJSON(w, pods)
 	case pod != "":
-		return WritePods(w, pods.Pods)
+		return writePods(w, pods.Pods)
 	}
-	return WritePodTable(w, pods.Pods)
+	return writePodTable(w, pods.Pods)
 }
 
-// WritePodTable writes one line for each pod of a node, of at most 100 columns: the name of the
+// writePodTable writes one line for each pod of a node, of at most 100 columns: the name of the
 // pod gets the columns that the others leave.
-func WritePodTable(out io.Writer, pods []v1alpha1.NodePod) error {
+func writePodTable(out io.Writer, pods []v1alpha1.NodePod) error {
 	rows, widths := [][]string{podHeader}, [6]int{}
 	for i := range pods {
 		rows = append(rows, append([]string{pods[i].Namespace + "/" + pods[i].Name}, podColumns(&pods[i])...))
@@ -77,8 +77,8 @@ func shorten(s string, limit int) string {
 	return s[:limit-len("..")-half] + ".." + s[len(s)-half:]
 }
 
-// WritePods writes the pods of a node with their files.
-func WritePods(w io.Writer, pods []v1alpha1.NodePod) error {
+// writePods writes the pods of a node with their files.
+func writePods(w io.Writer, pods []v1alpha1.NodePod) error {
 	var text strings.Builder
 	for i := range pods {
 		writePod(&text, &pods[i])

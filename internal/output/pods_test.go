@@ -23,7 +23,7 @@ func TestPodTable(t *testing.T) {
 		{Namespace: "shop", Name: "restored", Policy: "Default", Source: "spec", Outcome: "unchanged", Restored: true},
 	}
 	var out strings.Builder
-	if err := WritePodTable(&out, pods); err != nil {
+	if err := writePodTable(&out, pods); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")

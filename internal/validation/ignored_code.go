@@ -27,7 +27,7 @@ type codeNotes struct {
 }
 
 // noteCodes returns the notes about the annotations of the input, joined.
-func (in *Input) noteCodes() error {
+func (in *input) noteCodes() error {
 	n := codeNotes{known: admission.Codes()}
 	for _, w := range in.Workloads {
 		if w.Kind != admission.KindPod { // a Pod's annotations are those of its template

@@ -18,8 +18,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Input is what is checked.
-type Input struct {
+// input is what is checked.
+type input struct {
 	kube.Manifest // its Services are not among the others
 
 	services []service
@@ -31,9 +31,9 @@ type service struct {
 	rules admission.Service
 }
 
-// Read reads the manifests and decodes their Services. Errors are joined; the valid objects are
+// readInput reads the manifests and decodes their Services. Errors are joined; the valid objects are
 // returned beside them.
-func Read(ctx context.Context, in manifest.Input, stdin io.Reader) (Input, error) {
+func readInput(ctx context.Context, in manifest.Input, stdin io.Reader) (input, error) {
 	m, err := in.Read(ctx, stdin)
 	objects, serviceErr := zonesync.DecodeManifest(m, in.Namespace)
 	errs := []error{err, serviceErr}
@@ -45,7 +45,7 @@ func Read(ctx context.Context, in manifest.Input, stdin io.Reader) (Input, error
 		}
 	}
 	m.Others = slices.DeleteFunc(m.Others, func(o kube.Object) bool { return o.APIVersion == "v1" && o.Kind == "Service" })
-	return Input{m, newServices(objects)}, errors.Join(errs...)
+	return input{m, newServices(objects)}, errors.Join(errs...)
 }
 
 func newServices(objects zonesync.Manifest) (list []service) {
@@ -62,24 +62,24 @@ func newServices(objects zonesync.Manifest) (list []service) {
 	return list
 }
 
-// Result are the findings about an object.
-type Result struct {
+// result are the findings about an object.
+type result struct {
 	output.Subject
 	Findings []policy.Finding
 	Ignored  int // findings that the options or an annotation leave out
 }
 
-// Check returns a Result for each workload and each Service, in the order of the manifests.
+// check returns a result for each workload and each Service, in the order of the manifests.
 // namespace is that of workloads without one; with the name of a node, a Pod is a static pod of
 // that node. Findings with a code in ignore are left out.
-func (in *Input) Check(ctx context.Context, rules *admission.Rules, namespace, node string, ignore []string) ([]Result, error) {
+func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, node string, ignore []string) ([]result, error) {
 	workloads, objects := in.objects(namespace, node)
 	var services []admission.Service
 	for _, s := range in.services {
 		services = append(services, s.rules)
 	}
 	collisions, unresolved := admission.Collisions(objects), admission.CheckServices(objects, services)
-	var results []Result
+	var results []result
 	for i, w := range workloads {
 		findings, err := rules.Check(ctx, objects[i])
 		if err != nil {
@@ -103,7 +103,7 @@ func (in *Input) Check(ctx context.Context, rules *admission.Rules, namespace, n
 }
 
 // objects returns the workloads with their namespace and node, and as the rules have them.
-func (in *Input) objects(namespace, node string) (workloads []kube.Workload, objects []admission.Object) {
+func (in *input) objects(namespace, node string) (workloads []kube.Workload, objects []admission.Object) {
 	for _, w := range in.Workloads {
 		w = w.OnNode(namespace, node)
 		workloads, objects = append(workloads, w), append(objects, workload.Object(w, node))
@@ -112,9 +112,9 @@ func (in *Input) objects(namespace, node string) (workloads []kube.Workload, obj
 }
 
 // newResult leaves out the findings whose code is in ignore, or in one of the annotations.
-func newResult(s output.Subject, findings []policy.Finding, ignore []string, annotations ...map[string]string) Result {
+func newResult(s output.Subject, findings []policy.Finding, ignore []string, annotations ...map[string]string) result {
 	rest := slices.DeleteFunc(admission.WithoutIgnored(findings, annotations...), func(f policy.Finding) bool {
 		return slices.Contains(ignore, string(f.Code))
 	})
-	return Result{s, rest, len(findings) - len(rest)}
+	return result{s, rest, len(findings) - len(rest)}
 }

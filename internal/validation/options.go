@@ -56,13 +56,13 @@ func (o *Options) Check() error {
 // error is about writing.
 func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
-	in, readErr := Read(ctx, o.Input, stdin)
+	in, readErr := readInput(ctx, o.Input, stdin)
 	output.WriteNotes(stderr, in.Manifest)
 	output.WriteError(stderr, in.noteCodes())
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
 		output.WriteError(stderr, err)
 	}
-	results, err := in.Check(ctx, rules, o.Input.Namespace, node, o.Ignore)
+	results, err := in.check(ctx, rules, o.Input.Namespace, node, o.Ignore)
 	if err != nil {
 		return false, err
 	}
@@ -80,7 +80,7 @@ func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
 }
 
 // write writes the findings and the errors of documents that could not be read.
-func (o *Options) write(results []Result, readErr error) error {
+func (o *Options) write(results []result, readErr error) error {
 	for _, r := range results {
 		if err := o.Output.Write(r.Subject, r.Findings); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (o *Options) write(results []Result, readErr error) error {
 }
 
 // summarize counts the results.
-func summarize(results []Result) output.Summary {
+func summarize(results []result) output.Summary {
 	s := output.Summary{Checked: len(results), Found: map[policy.Severity]int{}}
 	for _, r := range results {
 		for _, f := range r.Findings {

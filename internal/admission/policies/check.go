@@ -22,20 +22,20 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
-// checkTimeout limits each request of Check. An API server waits up to 30 s for webhooks.
+// checkTimeout limits each request of checkCluster. An API server waits up to 30 s for webhooks.
 const checkTimeout = 40 * time.Second
 
-// Outcome is what a cluster does with a known-bad object of a kind.
-type Outcome struct {
+// outcome is what a cluster does with a known-bad object of a kind.
+type outcome struct {
 	Kind    string
 	Denied  []string // the bindings that deny it, sorted
 	Warning []string // the bindings that warn of it, sorted
 }
 
-// Enforced reports whether any policy acts on the object.
-func (o Outcome) Enforced() bool { return len(o.Denied)+len(o.Warning) > 0 }
+// enforced reports whether any policy acts on the object.
+func (o outcome) enforced() bool { return len(o.Denied)+len(o.Warning) > 0 }
 
-func (o Outcome) String() string {
+func (o outcome) String() string {
 	var done []string
 	if o.Denied != nil {
 		done = append(done, "denied by "+strings.Join(o.Denied, ", "))
@@ -49,12 +49,12 @@ func (o Outcome) String() string {
 	return o.Kind + ": " + strings.Join(done, "; ")
 }
 
-// Check creates a known-bad Pod, ReplicaSet and Job in a namespace as a dry run, one for each
+// checkCluster creates a known-bad Pod, ReplicaSet and Job in a namespace as a dry run, one for each
 // group of bindings. The objects satisfy the restricted Pod Security Standard. The error
 // joins one error for each kind whose outcome is unknown. If all are known, it returns an error only
 // if no policy acts on any object.
-func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, error) {
-	var outcomes []Outcome
+func checkCluster(ctx context.Context, cfg *rest.Config, namespace string) ([]outcome, error) {
+	var outcomes []outcome
 	var problems []error
 	for _, p := range probes() {
 		o, err := p.run(ctx, cfg, namespace)
@@ -64,7 +64,7 @@ func Check(ctx context.Context, cfg *rest.Config, namespace string) ([]Outcome, 
 		}
 		outcomes = append(outcomes, o)
 	}
-	if problems == nil && !slices.ContainsFunc(outcomes, Outcome.Enforced) {
+	if problems == nil && !slices.ContainsFunc(outcomes, outcome.enforced) {
 		return outcomes, errors.New("no policy is enforced: apply the output of dnsconfigurer policies, " +
 			"and check again after a few seconds")
 	}
@@ -119,24 +119,24 @@ func probes() []probe {
 var acted = regexp.MustCompile(`ValidatingAdmissionPolicy 'dnsconfigurer-(?:errors|warnings)' with binding '([^']*)'`)
 
 // run returns what the cluster does with p.
-func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (Outcome, error) {
+func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (outcome, error) {
 	body, err := json.Marshal(p.object)
 	if err != nil {
-		return Outcome{}, err
+		return outcome{}, err
 	}
 	warned := &warnings{}
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandler, cfg.WarningHandlerWithContext, cfg.Timeout = warned, nil, checkTimeout
 	c, err := client.New(cfg, corev1.SchemeGroupVersion)
 	if err != nil {
-		return Outcome{}, err
+		return outcome{}, err
 	}
 	err = c.Post().AbsPath(fmt.Sprintf(p.path, namespace)).Param("dryRun", metav1.DryRunAll).
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).MaxRetries(0).Do(ctx).Error()
-	o := Outcome{Kind: p.kind, Warning: bindings(warned.list()...)}
+	o := outcome{Kind: p.kind, Warning: bindings(warned.list()...)}
 	if err != nil {
 		if o.Denied = bindings(err.Error()); o.Denied == nil {
-			return Outcome{}, err
+			return outcome{}, err
 		}
 	}
 	return o, nil

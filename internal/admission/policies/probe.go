@@ -19,7 +19,7 @@ type Probe struct {
 	Namespace  string // of the objects
 }
 
-// Run writes what the cluster does with the objects of [Check].
+// Run writes what the cluster does with the objects of checkCluster.
 func (p Probe) Run(ctx context.Context, userAgent string, out io.Writer) error {
 	if fqdn.LabelProblems(p.Namespace) != nil || p.Namespace == "kube-system" {
 		return usage.Errorf("--namespace: %q: want a namespace other than kube-system", p.Namespace)
@@ -28,7 +28,7 @@ func (p Probe) Run(ctx context.Context, userAgent string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	outcomes, failed := Check(ctx, cfg, p.Namespace)
+	outcomes, failed := checkCluster(ctx, cfg, p.Namespace)
 	for _, o := range outcomes {
 		if _, err := fmt.Fprintln(out, o); err != nil {
 			return fmt.Errorf("writing the result: %w", err)

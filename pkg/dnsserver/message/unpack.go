@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// HeaderLen is the length of a message's header (RFC 1035 section 4.1.1).
-const HeaderLen = 12
+// headerLen is the length of a message's header (RFC 1035 section 4.1.1).
+const headerLen = 12
 
 // maxTTL caps the TTLs, in seconds: seven days, as RFC 8767 section 4 recommends. A TTL with
 // the highest bit is positive, too.
@@ -33,13 +33,13 @@ func malformed(format string, args ...any) error {
 // compressed.
 func Unpack(wire []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
-	if len(wire) < HeaderLen {
+	if len(wire) < headerLen {
 		return m, malformed("%d octets, shorter than a header", len(wire))
 	}
-	if err := m.Unpack(wire[:HeaderLen]); err != nil { // the library parses a header alone
+	if err := m.Unpack(wire[:headerLen]); err != nil { // the library parses a header alone
 		return m, malformed("header: %v", err)
 	}
-	at := HeaderLen
+	at := headerLen
 	for range binary.BigEndian.Uint16(wire[4:]) {
 		q, next, err := unpackQuestion(wire, at)
 		if err != nil {

@@ -30,8 +30,8 @@ type Service struct {
 	PublishNotReady bool
 }
 
-// Headless reports whether the name of the Service owns the addresses of its endpoints.
-func (s *Service) Headless() bool { return len(s.ClusterIPs) == 0 && s.ExternalName == "" }
+// headless reports whether the name of the Service owns the addresses of its endpoints.
+func (s *Service) headless() bool { return len(s.ClusterIPs) == 0 && s.ExternalName == "" }
 
 func (s *Service) equal(t *Service) bool {
 	return s.Namespace == t.Namespace && s.Name == t.Name && s.ExternalName == t.ExternalName &&

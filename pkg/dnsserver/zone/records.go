@@ -14,7 +14,7 @@ import (
 // "", the name. The ports of a headless Service are those of its endpoints.
 func (s *service) hasPort(name, proto string) bool {
 	match := func(p Port) bool { return p.Name != "" && p.Protocol == proto && (name == "" || p.Name == name) }
-	if !s.spec.Headless() {
+	if !s.spec.headless() {
 		return slices.ContainsFunc(s.spec.Ports, match)
 	}
 	for _, slice := range s.slices {

@@ -104,7 +104,7 @@ func (n Node) SRV(limit int) SRVSet {
 	}
 	set := SRVSet{Service: n.snapshot.serviceName(n.svc.identity), port: n.port, proto: n.proto}
 	switch {
-	case !n.svc.spec.Headless():
+	case !n.svc.spec.headless():
 		set.targets = n.svc.targets().service
 	case n.svc.view().large:
 		set.targets = n.svc.sampleTargets(limit, set.has)

@@ -39,7 +39,7 @@ func (s *service) computeView() *view {
 		alias := parseAlias(s.spec.ExternalName)
 		return &view{exists: alias != "", alias: alias}
 	}
-	if !s.spec.Headless() {
+	if !s.spec.headless() {
 		v := &view{exists: true}
 		all := slices.Clone(s.spec.ClusterIPs)
 		slices.SortFunc(all, netip.Addr.Compare)

@@ -50,7 +50,7 @@ type Config struct {
 // the Secret.
 type Authority struct {
 	cfg   Config
-	state State // of the last synchronization without an error; for sync only
+	state state // of the last synchronization without an error; for sync only
 
 	mu     sync.Mutex
 	served *tls.Certificate
@@ -131,22 +131,22 @@ func (a *Authority) sync(ctx context.Context) error {
 // replicas that do so one succeeds; the others read its state at the next synchronization.
 // A Secret that was deleted or damaged gets the state that is served: with a new authority
 // the API server would trust the other replicas only after their next synchronization.
-func (a *Authority) updateSecret(ctx context.Context) (State, error) {
+func (a *Authority) updateSecret(ctx context.Context) (state, error) {
 	secret := &corev1.Secret{}
 	secrets := func(r *rest.Request) *rest.Request { return r.Namespace(a.cfg.Namespace).Resource("secrets") }
 	err := secrets(a.cfg.Core.Get()).Name(a.cfg.Secret).Do(ctx).Into(secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return State{}, fmt.Errorf("reading Secret %s: %w", a.cfg.Secret, err)
+		return state{}, fmt.Errorf("reading Secret %s: %w", a.cfg.Secret, err)
 	}
-	current := State{secret.Data[authoritiesKey], secret.Data[authorityKeyKey],
+	current := state{secret.Data[authoritiesKey], secret.Data[authorityKeyKey],
 		secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
 	base := current
 	if !current.usable(time.Now()) {
 		base = a.state
 	}
-	next, err := base.Next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
-	if err != nil || next.Equal(current) {
+	next, err := base.next(time.Now(), a.cfg.Service+"."+a.cfg.Namespace+".svc")
+	if err != nil || next.equal(current) {
 		return next, err
 	}
 	data := map[string][]byte{
@@ -162,7 +162,7 @@ func (a *Authority) updateSecret(ctx context.Context) (State, error) {
 		err = secrets(a.cfg.Core.Put()).Name(a.cfg.Secret).Body(secret).Do(ctx).Error()
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("writing Secret %s: %w", a.cfg.Secret, err) // after a conflict the other state is read
+		return state{}, fmt.Errorf("writing Secret %s: %w", a.cfg.Secret, err) // after a conflict the other state is read
 	}
 	return next, nil
 }

@@ -40,9 +40,9 @@ func (s *secretServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.secret) // the client reports what is missing
 }
 
-func (s *secretServer) state() State {
+func (s *secretServer) state() state {
 	d := s.secret.Data
-	return State{d[authoritiesKey], d[authorityKeyKey], d[corev1.TLSCertKey], d[corev1.TLSPrivateKeyKey]}
+	return state{d[authoritiesKey], d[authorityKeyKey], d[corev1.TLSCertKey], d[corev1.TLSPrivateKeyKey]}
 }
 
 // TestAuthority_Secret: a replica restores a Secret that was deleted or damaged, and adopts the
@@ -70,7 +70,7 @@ func TestAuthority_Secret(t *testing.T) {
 	sync(first)
 	sync(second)
 	created := api.state()
-	if api.writes != 1 || !first.state.Equal(created) || !second.state.Equal(created) {
+	if api.writes != 1 || !first.state.equal(created) || !second.state.equal(created) {
 		t.Fatalf("%d writes", api.writes)
 	}
 	for name, harm := range map[string]func(){
@@ -83,7 +83,7 @@ func TestAuthority_Secret(t *testing.T) {
 		writes := api.writes
 		sync(first)
 		sync(second)
-		if !api.state().Equal(created) || api.writes != writes+1 || !second.state.Equal(created) {
+		if !api.state().equal(created) || api.writes != writes+1 || !second.state.equal(created) {
 			t.Errorf("%s: not restored, or written %d times", name, api.writes-writes)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAuthority_Secret(t *testing.T) {
 	third := replica()
 	sync(third) // without a state in memory: a new one
 	sync(first)
-	if other := api.state(); other.Equal(created) || !first.state.Equal(other) {
+	if other := api.state(); other.equal(created) || !first.state.equal(other) {
 		t.Error("the state of another replica is not adopted")
 	}
 }

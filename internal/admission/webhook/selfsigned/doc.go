@@ -7,6 +7,6 @@
 // It exists because a cluster should not need other software for one certificate. Two known
 // failures of such authorities are avoided. A certificate may be used before the API server
 // trusts its authority: a new authority is trusted for some time before it signs (see
-// [State.Next]). Two replicas may create an authority each: an update of the Secret requires
+// state.next). Two replicas may create an authority each: an update of the Secret requires
 // the version that was read.
 package selfsigned

@@ -22,7 +22,7 @@ import (
 // the time to notice a failure.
 const (
 	AuthorityLife   = 10 * 365 * 24 * time.Hour
-	CertificateLife = 90 * 24 * time.Hour
+	certificateLife = 90 * 24 * time.Hour
 
 	// Settle is how long an authority is trusted before it signs. By then every API server
 	// has read the configurations, and every replica the Secret.
@@ -32,19 +32,19 @@ const (
 	skew = 5 * time.Minute
 )
 
-// State is the state that the replicas share, in PEM. The zero value is the initial one.
-type State struct {
+// state is the state that the replicas share, in PEM. The zero value is the initial one.
+type state struct {
 	Authorities  []byte // trusted certificates, the newest last
 	AuthorityKey []byte // of the newest
 	Certificate  []byte // of the webhook
 	Key          []byte
 }
 
-// Next returns the state that follows s at the time now, for a server with a name. It returns
+// next returns the state that follows s at the time now, for a server with a name. It returns
 // s if nothing is due. An authority that is due gets a successor, which signs after Settle; the
 // old one is removed when it has expired. An unreadable state is replaced, because it cannot
 // be used.
-func (s State) Next(now time.Time, name string) (State, error) {
+func (s state) next(now time.Time, name string) (state, error) {
 	if !s.usable(now) {
 		return newState(now, name)
 	}
@@ -71,31 +71,31 @@ func (s State) Next(now time.Time, name string) (State, error) {
 }
 
 // usable reports whether the newest authority can sign.
-func (s State) usable(now time.Time) bool {
+func (s state) usable(now time.Time) bool {
 	authorities := s.authorities(now)
 	return len(authorities) > 0 && s.hasKeyOf(authorities[len(authorities)-1])
 }
 
-// Equal reports whether two states are equal.
-func (s State) Equal(o State) bool {
+// equal reports whether two states are equal.
+func (s state) equal(o state) bool {
 	return bytes.Equal(s.Authorities, o.Authorities) && bytes.Equal(s.AuthorityKey, o.AuthorityKey) &&
 		bytes.Equal(s.Certificate, o.Certificate) && bytes.Equal(s.Key, o.Key)
 }
 
 // newState returns a state with a new authority that signs at once: no certificate of another
 // one is in use.
-func newState(now time.Time, name string) (State, error) {
+func newState(now time.Time, name string) (state, error) {
 	cert, key, err := newAuthority(now)
 	if err != nil {
-		return State{}, err
+		return state{}, err
 	}
-	s := State{Authorities: cert, AuthorityKey: key}
+	s := state{Authorities: cert, AuthorityKey: key}
 	s.Certificate, s.Key, err = issue(s.authorities(now)[0], key, now, name)
 	return s, err
 }
 
 // authorities returns the authorities that have not expired.
-func (s State) authorities(now time.Time) []*x509.Certificate {
+func (s state) authorities(now time.Time) []*x509.Certificate {
 	var list []*x509.Certificate
 	for rest := s.Authorities; ; {
 		var block *pem.Block
@@ -109,7 +109,7 @@ func (s State) authorities(now time.Time) []*x509.Certificate {
 }
 
 // hasKeyOf reports whether AuthorityKey is the key of an authority.
-func (s State) hasKeyOf(authority *x509.Certificate) bool {
+func (s state) hasKeyOf(authority *x509.Certificate) bool {
 	_, err := tls.X509KeyPair(encode(authority), s.AuthorityKey)
 	return err == nil
 }
@@ -147,7 +147,7 @@ func issue(authority *x509.Certificate, authorityKey []byte, now time.Time, name
 	}
 	return sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "dnsconfigurer webhook"}, DNSNames: []string{name},
-		NotBefore: now.Add(-skew), NotAfter: now.Add(CertificateLife),
+		NotBefore: now.Add(-skew), NotAfter: now.Add(certificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, authority, signer)
 }

@@ -16,14 +16,14 @@ import (
 func TestNext_Lifetime(t *testing.T) {
 	const long, short = 24 * time.Hour, 20 * time.Minute
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	var s State
+	var s state
 	var before []byte // the authorities that the API server has
 	authorities, certificates, shortSteps := 0, 0, 0
 	for end := now.Add(30 * 365 * 24 * time.Hour); now.Before(end); now = now.Add(long) {
 		if shortSteps--; shortSteps > 0 {
 			now = now.Add(short - long)
 		}
-		next, err := s.Next(now, name)
+		next, err := s.next(now, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestNext_Lifetime(t *testing.T) {
 		if before == nil {
 			before = next.Authorities
 		}
-		verify(t, next, before, now, next.Equal(s))
+		verify(t, next, before, now, next.equal(s))
 		before, s = s.Authorities, next
 		if before == nil {
 			before = s.Authorities
@@ -53,7 +53,7 @@ const name = "webhook.ns.svc"
 
 // verify checks a state, with a tolerance of two days for the lifetime. The certificate is
 // verified only if the state is new, because that is slow.
-func verify(t *testing.T, s State, trusted []byte, now time.Time, same bool) {
+func verify(t *testing.T, s state, trusted []byte, now time.Time, same bool) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(s.Certificate, s.Key)
 	if err != nil {
@@ -66,7 +66,7 @@ func verify(t *testing.T, s State, trusted []byte, now time.Time, same bool) {
 			t.Fatalf("at %v: %v", now, err)
 		}
 	}
-	if left := pair.Leaf.NotAfter.Sub(now); left < CertificateLife/3-48*time.Hour {
+	if left := pair.Leaf.NotAfter.Sub(now); left < certificateLife/3-48*time.Hour {
 		t.Fatalf("at %v: the certificate has %v left", now, left)
 	}
 	if n := len(s.authorities(now)); n > 2 {
@@ -77,15 +77,15 @@ func verify(t *testing.T, s State, trusted []byte, now time.Time, same bool) {
 // TestNext_Invalid: the state after an invalid one is valid.
 func TestNext_Invalid(t *testing.T) {
 	now := time.Now()
-	good, err := State{}.Next(now, "a.b.svc")
+	good, err := state{}.next(now, "a.b.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := State{}.Next(now, "a.b.svc")
+	other, err := state{}.next(now, "a.b.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for problem, s := range map[string]State{
+	for problem, s := range map[string]state{
 		"another name":               good,
 		"nothing":                    {},
 		"no PEM":                     {[]byte("x"), []byte("x"), []byte("x"), []byte("x")},
@@ -95,7 +95,7 @@ func TestNext_Invalid(t *testing.T) {
 		"no authority":               {Certificate: good.Certificate, Key: good.Key},
 		"a certificate as authority": {good.Certificate, good.Key, good.Certificate, good.Key},
 	} {
-		next, err := s.Next(now, "other.b.svc")
+		next, err := s.next(now, "other.b.svc")
 		if err != nil {
 			t.Errorf("%s: %v", problem, err)
 			continue
@@ -104,7 +104,7 @@ func TestNext_Invalid(t *testing.T) {
 		if err != nil || pair.Leaf.VerifyHostname("other.b.svc") != nil || !trusted(pair.Leaf, next.authorities(now), now) {
 			t.Errorf("%s: invalid, %v", problem, err)
 		}
-		if again, err := next.Next(now, "other.b.svc"); err != nil || !again.Equal(next) {
+		if again, err := next.next(now, "other.b.svc"); err != nil || !again.equal(next) {
 			t.Errorf("%s: not stable, %v", problem, err)
 		}
 	}
