@@ -109,10 +109,10 @@ type Applier struct {
 // sandbox is the state of a sandbox.
 type sandbox struct {
 	sandboxevent.Sandbox
-	cancel context.CancelFunc // of the lookup
-	large  atomic.Bool        // the pod is decided in a turn; without mu, which is held meanwhile
-	drift  atomicDrift        // why the file differs; without mu, which a file system can hold for long
-	record atomicRecord       // changed with mu, read without
+	cancel context.CancelFunc        // of the lookup
+	large  atomic.Bool               // the pod is decided in a turn; without mu, which is held meanwhile
+	drift  atomicValue[events.Drift] // why the file differs; without mu, which a file system can hold for long
+	record atomicValue[record]       // changed with mu, read without
 
 	mu       sync.Mutex
 	current  map[string]string // the annotations of now; nil: those of Sandbox
@@ -139,27 +139,17 @@ type sandbox struct {
 	restored  bool              // has the kubelet's text by command, and keeps it
 }
 
-// atomicDrift is an events.Drift for several goroutines. It is "" at first.
-type atomicDrift struct{ v atomic.Value }
+// atomicValue is a T for several goroutines. It is the zero value at first.
+type atomicValue[T any] struct{ v atomic.Pointer[T] }
 
-func (d *atomicDrift) Load() events.Drift {
-	v, _ := d.v.Load().(events.Drift)
-	return v
-}
-
-func (d *atomicDrift) Store(v events.Drift) { d.v.Store(v) }
-
-// atomicRecord is a record for several goroutines. It is the zero value at first.
-type atomicRecord struct{ v atomic.Pointer[record] }
-
-func (r *atomicRecord) Load() record {
-	if v := r.v.Load(); v != nil {
+func (a *atomicValue[T]) Load() (value T) {
+	if v := a.v.Load(); v != nil {
 		return *v
 	}
-	return record{}
+	return value
 }
 
-func (r *atomicRecord) Store(v record) { r.v.Store(&v) }
+func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
 
 // New returns an Applier without sandboxes.
 func New(metrics *Metrics, log *slog.Logger) *Applier {

@@ -346,12 +346,6 @@ func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPo
 	}
 }
 
-// expression is an expression to compile; message reports whether it returns a message.
-type expression struct {
-	text    string
-	message bool
-}
-
 // compile compiles the policies as the API server of a release does for new ones.
 func compile(t *testing.T, release *version.Version) []compiled {
 	t.Helper()
