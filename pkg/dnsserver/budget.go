@@ -70,7 +70,7 @@ func (b *budget) acquireUpTo(client netip.Addr, n, limit int64) (grant, refusalR
 	}
 	b.used += n
 	b.clients[client] = held + n
-	return grant{budget: b, client: client, units: n}, granted
+	return grant{budget: b, client: client, units: n}, notRefused
 }
 
 // release returns the units to the budget. Only the first call has an effect. It must not be

@@ -24,7 +24,7 @@ func clientAddr(i int) netip.Addr {
 func takeAll(b *budget, client netip.Addr) (grants []grant, reason refusalReason) {
 	for {
 		g, reason := b.acquire(client, 1)
-		if reason != granted {
+		if reason != notRefused {
 			return grants, reason
 		}
 		grants = append(grants, g)
@@ -51,7 +51,7 @@ func TestBudget_GreedyClients(t *testing.T) {
 	} {
 		b := newBudget(tt.limit)
 		var all []grant
-		clients, reason := 0, granted
+		clients, reason := 0, notRefused
 		for ; b.inUse() < tt.limit; clients++ {
 			var grants []grant
 			grants, reason = takeAll(b, clientAddr(clients))
@@ -99,7 +99,7 @@ func TestBudget_Share(t *testing.T) {
 // TestBudget_LargeUnits: the share of a client of 16 MiB is 6,408,327 octets.
 func TestBudget_LargeUnits(t *testing.T) {
 	const share = 6_408_327
-	for n, want := range map[int]refusalReason{share: granted, share + 1: refusedClient, 16<<20 + 1: refusedBudget} {
+	for n, want := range map[int]refusalReason{share: notRefused, share + 1: refusedClient, 16<<20 + 1: refusedBudget} {
 		b := newBudget(16 << 20)
 		g, reason := b.acquire(clientAddr(1), n)
 		if reason != want {
@@ -119,7 +119,7 @@ func TestBudget_Client(t *testing.T) {
 		t.Errorf("the IPv4-mapped address was %v", reason)
 	}
 	for _, addr := range []netip.Addr{netip.MustParseAddr("10.244.1.8"), clientAddr(1), clientAddr(2), {}} {
-		if _, reason := b.acquire(addr, 1); reason != granted {
+		if _, reason := b.acquire(addr, 1); reason != notRefused {
 			t.Errorf("%v was refused: %v", addr, reason)
 		}
 	}
@@ -130,12 +130,12 @@ func TestBudget_Spare(t *testing.T) {
 	b := newBudget(100)
 	for i := range 100 {
 		_, reason := b.acquireSpare(clientAddr(i), 1)
-		if want := map[bool]refusalReason{true: granted, false: refusedBudget}[i < 50]; reason != want {
+		if want := map[bool]refusalReason{true: notRefused, false: refusedBudget}[i < 50]; reason != want {
 			t.Errorf("prefetch %d: %v, want %v", i+1, reason, want)
 		}
 	}
 	for i := range 50 {
-		if _, reason := b.acquire(clientAddr(200+i), 1); reason != granted {
+		if _, reason := b.acquire(clientAddr(200+i), 1); reason != notRefused {
 			t.Errorf("query %d: %v", i+1, reason)
 		}
 	}
@@ -167,10 +167,10 @@ func TestBudget_Property(t *testing.T) {
 			before := b.inUse()
 			oneByOne := singleUnits(b, client, n)
 			g, reason := b.acquire(client, n)
-			if got := reason == granted; got != oneByOne {
+			if got := reason == notRefused; got != oneByOne {
 				t.Fatalf("seed %d: %d units at once: %v, one by one: %v", seed, n, reason, oneByOne)
 			}
-			if reason == granted {
+			if reason == notRefused {
 				held = append(held, g)
 				byClient[client] += int64(n)
 			}
@@ -193,17 +193,17 @@ func TestBudget_Property(t *testing.T) {
 // singleUnits reports whether a client can take n single units. It releases them.
 func singleUnits(b *budget, client netip.Addr, n int) bool {
 	var grants []grant
-	reason := granted
-	for len(grants) < n && reason == granted {
+	reason := notRefused
+	for len(grants) < n && reason == notRefused {
 		var g grant
-		if g, reason = b.acquire(client, 1); reason == granted {
+		if g, reason = b.acquire(client, 1); reason == notRefused {
 			grants = append(grants, g)
 		}
 	}
 	for i := range grants {
 		grants[i].release()
 	}
-	return reason == granted
+	return reason == notRefused
 }
 
 // TestBudget_Concurrent: nothing is lost among concurrent clients.
@@ -213,7 +213,7 @@ func TestBudget_Concurrent(t *testing.T) {
 	for i := range 16 {
 		clients.Go(func() {
 			for range 2000 {
-				if g, reason := b.acquire(clientAddr(i%8), 1+i%3); reason == granted {
+				if g, reason := b.acquire(clientAddr(i%8), 1+i%3); reason == notRefused {
 					if b.inUse() > 64 {
 						t.Error("more units are in use than the limit")
 					}

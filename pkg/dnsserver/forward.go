@@ -26,7 +26,7 @@ type Stub struct {
 	Zone     fqdn.Name // queries for this name and the names below it are sent to the servers
 	Exchange Exchange  // sends a query to the servers
 
-	outage *outage // of the servers, set by SetForwarding
+	outages *outageDetector // of the servers, set by SetForwarding
 }
 
 // Forwarding configures the servers for names outside the zone. With the zero value such names
@@ -48,9 +48,9 @@ type Forwarding struct {
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
 	// Set by SetForwarding.
-	stubInZone                     bool // a stub domain may be in the zone; its names are then forwarded
-	upstreamOutage, expanderOutage *outage
-	generation                     cache.Generation // replies to queries of an older one are not cached
+	stubInZone                       bool // a stub domain may be in the zone; its names are then forwarded
+	upstreamOutages, expanderOutages *outageDetector
+	generation                       cache.Generation // replies to queries of an older one are not cached
 }
 
 // SetForwarding replaces the Forwarding and clears the cache: the new servers may return
@@ -58,10 +58,10 @@ type Forwarding struct {
 // safe for concurrent use.
 func (s *Server) SetForwarding(f Forwarding) {
 	f.setHostSuffixes(f.HostSuffixes)
-	f.upstreamOutage, f.expanderOutage = new(outage), new(outage)
+	f.upstreamOutages, f.expanderOutages = new(outageDetector), new(outageDetector)
 	f.Stubs = slices.Clone(f.Stubs)
 	for i, stub := range f.Stubs {
-		f.Stubs[i].outage = new(outage)
+		f.Stubs[i].outages = new(outageDetector)
 		f.stubInZone = f.stubInZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
 	}
 	s.forwardingMu.Lock() // so that the last Forwarding stored has the last generation
@@ -99,7 +99,7 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 // destination describes where queries for a name are forwarded.
 type destination struct {
 	exchange   Exchange // nil: queries are refused
-	outage     *outage
+	outages    *outageDetector
 	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
@@ -114,9 +114,9 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
 		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
-		return destination{exchange: stub.Exchange, outage: stub.outage, cluster: cluster, forwarding: fwd}
+		return destination{exchange: stub.Exchange, outages: stub.outages, cluster: cluster, forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
-		return destination{exchange: fwd.Expander, outage: fwd.expanderOutage, expand: true, searchKey: fwd.searchKey, forwarding: fwd}
+		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, expand: true, searchKey: fwd.searchKey, forwarding: fwd}
 	}
 	return destination{}
 }
@@ -140,13 +140,13 @@ func (to destination) budgetFor(name fqdn.Name) budgetKind {
 			return budgetReverse
 		}
 	}
-	return budgetPlain
+	return budgetOther
 }
 
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
 // two stub domains with the same name the last one wins.
 func (f *Forwarding) stubFor(name fqdn.Name) Stub {
-	best := Stub{Exchange: f.Upstream, outage: f.upstreamOutage}
+	best := Stub{Exchange: f.Upstream, outages: f.upstreamOutages}
 	for _, stub := range f.Stubs {
 		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) >= len(best.Zone) {
 			best = stub
@@ -158,7 +158,7 @@ func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 // forward answers from the cache, or else from other servers.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
-		return result{answer: answer{source: fromServer, answers: []dns.RR{anyRecord(q.owner())}}}
+		return result{answer: answer{source: fromServer, answers: []dns.RR{anyRecord(q.presentationName())}}}
 	}
 	fwd := s.forwarding.Load()
 	if zone := s.local.find(q.name); zone != "" && len(zone) > len(fwd.stubFor(q.name).Zone) {
@@ -174,7 +174,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		return s.forwardIterative(q, to, buf)
 	}
 	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
-	if hit.State == cache.Failing && to.outage.endedAfter(hit.FailedAt) {
+	if hit.State == cache.Failing && to.outages.endedAfter(hit.FailedAt) {
 		hit.State = cache.Stale // the servers reply again: do not wait for the end of the retry interval
 	}
 	s.metrics.cacheLookups[hit.State].Inc()
@@ -182,7 +182,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		copied := q.clone()
 		s.prefetch(ctx, q.client, to.budgetFor(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
 	}
-	if hit.NoData() && !s.knowsOtherFamily(q, to) {
+	if hit.NoData() && !s.mayReplyNoData(q, to) {
 		return s.confirmLater(q, to, &hit)
 	}
 	switch hit.State {
@@ -239,7 +239,7 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
 	}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
-		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.size - q.optLen(&a),
+		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxReply - q.optLen(&a),
 	})
 	return a
 }
@@ -266,7 +266,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if reason, ok := errors.AsType[refusalReason](err); ok { // of an expansion, which has counted it
 		return refusedAnswer(reason)
 	}
-	if reason := refusalOf(err); reason != granted {
+	if reason := refusalOf(err); reason != notRefused {
 		return s.refuse(kind, reason)
 	}
 	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation}
@@ -277,15 +277,15 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		why := causeOf(err)
 		// Servers may drop a query without RD: that is not a fact about the name.
 		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot ended the query
-			to.outage.recordFailure(begin)
+			to.outages.recordFailure(begin)
 			options.Cause = uint8(why)
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 		}
-		s.log.Debug("no upstream server answered", "name", q.owner(), "type", dns.Type(q.qtype), "error", err)
+		s.log.Debug("no upstream server answered", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
-	to.outage.recordReply(time.Now())
-	if s.nodeCache && kind != budgetPlain && isRefusal(reply) {
+	to.outages.recordReply(time.Now())
+	if s.nodeCache && kind != budgetOther && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
 	if m.RecursionDesired { // without RD the reply may be a referral
@@ -299,13 +299,13 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if a.rcode > maskRcode { // about the OPT record that this server sent, not about the client's query
 		a.rcode = dns.RcodeServerFailure
 	}
-	a.answers = withOwnerCase(a.answers, q.owner())
+	a.answers = withOwnerCase(a.answers, q.presentationName())
 	return a
 }
 
 // message returns the query to send to other servers.
 func (q *query) message() *dns.Msg {
-	m := new(dns.Msg).SetQuestion(q.owner(), q.qtype)
+	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype)
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
 	return m.SetEdns0(maxUDP, q.do)
 }

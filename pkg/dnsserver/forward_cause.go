@@ -16,7 +16,7 @@ type cause uint8
 
 const (
 	causeReply     cause = iota // a server replied with the rcode of an error
-	causeSilent                 // no server replied
+	causeNoReply                // no server replied
 	causeMalformed              // the reply is malformed
 )
 
@@ -25,7 +25,7 @@ func causeOf(err error) cause {
 	if errors.Is(err, message.ErrMalformed) {
 		return causeMalformed
 	}
-	return causeSilent
+	return causeNoReply
 }
 
 // extended returns the extended error for clients, or nil if the rcode says all that is known. It
@@ -33,7 +33,7 @@ func causeOf(err error) cause {
 func (c cause) extended() *dns.EDNS0_EDE {
 	text := ""
 	switch c {
-	case causeSilent:
+	case causeNoReply:
 		text = "no upstream server answered"
 	case causeMalformed:
 		text = "the upstream server's reply is malformed"

@@ -31,9 +31,9 @@ func otherFamily(qtype uint16) uint16 {
 	return 0
 }
 
-// knowsOtherFamily reports whether NODATA may be the answer to q: the cache has an answer for the
+// mayReplyNoData reports whether NODATA may be the answer to q: the cache has an answer for the
 // other address family, or q is not one of the two queries of a C library.
-func (s *Server) knowsOtherFamily(q *query, to destination) bool {
+func (s *Server) mayReplyNoData(q *query, to destination) bool {
 	key := q.cacheKey(to.searchKey)
 	key.Type = otherFamily(q.qtype)
 	return key.Type == 0 || q.noFamilyCheck || s.cfg.Cache.Holds(key, q.received)
@@ -50,14 +50,14 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 		return s.sendLater(q, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
-	isLong := len(noData.wire) > maxHeldDenial
+	isLong := len(noData.wire) > maxHeldNegative
 	if isLong { // over TCP
-		noData = noData.withRecords().trimDenial()
+		noData = noData.withRecords().trimNegative()
 	}
 	wait := func(ctx context.Context) answer {
 		a := s.confirmNoData(ctx, q, to, noData.withRecords())
 		if isLong && !a.failed() {
-			return s.untrimmed(q, to, a)
+			return s.restoreNegative(q, to, a)
 		}
 		return a
 	}
@@ -68,12 +68,12 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 // other one, and returns a failure if that fails. If the client has sent the query for the other
 // family, too, it is sent to the other servers only once: package upstream merges equal queries.
 func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a answer) answer {
-	if !a.noData(q.qtype) || s.knowsOtherFamily(q, to) {
+	if !a.noData(q.qtype) || s.mayReplyNoData(q, to) {
 		return a
 	}
-	isLong := a.exceedsHeld()
+	isLong := a.isLongNegative()
 	if isLong {
-		a = a.trimDenial() // the records that are left out can be freed while the server waits
+		a = a.trimNegative() // the records that are left out can be freed while the server waits
 	}
 	other := q.subquery(q.name, otherFamily(q.qtype))
 	other.noFamilyCheck = true
@@ -81,7 +81,7 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 		return otherFamilyFailure(o.source)
 	}
 	if isLong {
-		return s.untrimmed(q, to, a)
+		return s.restoreNegative(q, to, a)
 	}
 	return a
 }
@@ -90,10 +90,10 @@ func otherFamilyFailure(from source) answer {
 	return failure(from, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
 }
 
-// untrimmed returns the answer to q of which trimDenial has left a, for a client that validates: it needs
-// the proof of the denial. The answer was cached before the wait. If the cache has evicted it, untrimmed
+// restoreNegative returns the answer to q of which trimNegative has left a, for a client that validates: it needs
+// the proof of the denial. The answer was cached before the wait. If the cache has evicted it, restoreNegative
 // returns a.
-func (s *Server) untrimmed(q *query, to destination, a answer) answer {
+func (s *Server) restoreNegative(q *query, to destination, a answer) answer {
 	if !q.do {
 		return a
 	}

@@ -153,7 +153,7 @@ func heap() int {
 // not hold while it waits for the other address family. Other clients get the SOA record.
 func TestForward_HeldProof(t *testing.T) {
 	const signatures = 40
-	const signature = 150 // octets: together they exceed maxHeldDenial
+	const signature = 150 // octets: together they exceed maxHeldNegative
 	servers := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 		time.Sleep(time.Second)
 		m := new(dns.Msg).SetReply(q)

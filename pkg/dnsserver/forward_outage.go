@@ -15,12 +15,12 @@ import (
 // all names are current within 5 s.
 const clusterRetryInterval = 2 * time.Second
 
-// outage detects the end of an outage: servers reply again after a time without replies. Stale
+// outageDetector detects the end of an outage: servers reply again after a time without replies. Stale
 // answers from before are then renewed at once, instead of after their retry interval.
 //
 // A query without a reply is part of an outage only if no other query got a reply meanwhile. So
 // a name whose own servers are dead keeps its retry interval while other names are answered.
-type outage struct {
+type outageDetector struct {
 	mu        sync.Mutex
 	lastReply time.Time
 	ongoing   bool
@@ -28,7 +28,7 @@ type outage struct {
 }
 
 // recordReply records that the servers replied to a query, with any rcode.
-func (o *outage) recordReply(now time.Time) {
+func (o *outageDetector) recordReply(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ongoing {
@@ -38,7 +38,7 @@ func (o *outage) recordReply(now time.Time) {
 }
 
 // recordFailure records that the servers did not reply to a query that was sent at begin.
-func (o *outage) recordFailure(begin time.Time) {
+func (o *outageDetector) recordFailure(begin time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lastReply.Before(begin) {
@@ -47,7 +47,7 @@ func (o *outage) recordFailure(begin time.Time) {
 }
 
 // endedAfter reports whether an outage ended after t.
-func (o *outage) endedAfter(t time.Time) bool {
+func (o *outageDetector) endedAfter(t time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended.After(t)

@@ -35,7 +35,7 @@ func TestLimits_AgreeWithDocs(t *testing.T) {
 		fmt.Sprintf("| TCP connections | %d, %d of one client;",
 			DefaultMaxConnections, DefaultMaxClientConnections),
 		fmt.Sprintf("| time of a TCP connection | %v s between two queries, %v s for a message",
-			streamIdle.Seconds(), streamMessage.Seconds()),
+			idleTimeout.Seconds(), messageTimeout.Seconds()),
 		fmt.Sprintf("| chain of ExternalNames | %d aliases |", maxAliases),
 		fmt.Sprintf("| RRset of the cluster zone | %d records over TCP,", maxRRset),
 		fmt.Sprintf("| cache | %d,%03d answers, %d MiB |", cache.DefaultMaxEntries/1000,
@@ -56,7 +56,7 @@ func TestLimits_AgreeWithDocs(t *testing.T) {
 func clientShare(slots int) (held int) {
 	b := newBudget(slots)
 	for b.inUse() < slots {
-		if _, rejected := b.acquire(netip.MustParseAddr("192.0.2.1"), 1); rejected != granted {
+		if _, rejected := b.acquire(netip.MustParseAddr("192.0.2.1"), 1); rejected != notRefused {
 			break
 		}
 		held++

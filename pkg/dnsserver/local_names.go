@@ -97,7 +97,7 @@ const localTTL = 10800
 // localAnswer answers q from a local zone (RFC 6303 section 3): SOA and NS are at its apex.
 func (q *query) localAnswer(apex fqdn.Name) answer {
 	a := answer{source: fromServer, authoritative: true}
-	owner := q.owner()
+	owner := q.presentationName()
 	isApex, exists := q.name == apex, q.name == apex || apex == localhost
 	switch {
 	case isApex && q.qtype == dns.TypeSOA:

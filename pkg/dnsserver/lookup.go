@@ -17,11 +17,11 @@ import (
 
 // candidateLookup looks up the candidates of one walk.
 type candidateLookup struct {
-	s         *Server
-	q         *query
-	snapshot  *zone.Snapshot
-	forwarded atomic.Int64 // subqueries to other servers
-	outside   atomic.Int64 // subqueries for names outside the cluster zone, also those that maxSubqueries refuses
+	s                 *Server
+	q                 *query
+	snapshot          *zone.Snapshot
+	forwarded         atomic.Int64 // subqueries to other servers
+	outsideSubqueries atomic.Int64 // subqueries for names outside the cluster zone, also those that maxSubqueries refuses
 }
 
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
@@ -36,7 +36,7 @@ func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupRes
 	case status == zone.Exists && node.Alias != "":
 		return c.lookupAlias(ctx, name)
 	}
-	lr := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.denialTTL(c.snapshot)}
+	lr := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.negativeTTL(c.snapshot)}
 	if status == zone.NXDomain {
 		return lr, nil
 	}
@@ -66,7 +66,7 @@ func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (look
 		return r
 	})
 	markCluster := func(lr lookupResult) lookupResult {
-		lr.cluster, lr.ttl = true, min(lr.ttl, c.s.denialTTL(c.snapshot))
+		lr.cluster, lr.ttl = true, min(lr.ttl, c.s.negativeTTL(c.snapshot))
 		return lr
 	}
 	if wait == nil {
@@ -183,7 +183,7 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 // cache sends them to the cluster DNS, which has the answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
 	switch {
-	case !c.isCluster(name) && c.outside.Add(1) > maxSubqueries:
+	case !c.isCluster(name) && c.outsideSubqueries.Add(1) > maxSubqueries:
 		return c.s.refuse(budgetSearch, refusedSubqueries), nil
 	case !c.s.subqueryRate.removeToken(c.q.client):
 		return c.s.refuse(budgetSearch, refusedRate), nil
@@ -206,7 +206,7 @@ func (all typeLookups) trim(qtype uint16) {
 		switch l := &all[i]; {
 		case l.wait != nil:
 		case !l.owns():
-			l.answer = l.answer.trimDenial()
+			l.answer = l.answer.trimNegative()
 		case l.qtype != qtype:
 			l.answer = answer{source: l.source, answers: firstOfType(l.answer.answers, l.qtype, 1)}
 		}
@@ -249,17 +249,17 @@ func (all typeLookups) combine(qtype uint16) lookupResult {
 		return lookupResult{outcome: found, answer: lr.answer}
 	}
 	if a := &all[0]; a.nxdomain() {
-		return lookupResult{outcome: nxdomain, answer: a.trimDenial(), ttl: a.denialTTL()}
+		return lookupResult{outcome: nxdomain, answer: a.trimNegative(), ttl: a.negativeTTL()}
 	}
 	for i := range all {
 		l := &all[i]
 		if l.failed() {
-			return lookupResult{outcome: unresolved, answer: l.trimDenial()}
+			return lookupResult{outcome: unresolved, answer: l.trimNegative()}
 		}
-		lr.ttl = min(lr.ttl, l.denialTTL())
+		lr.ttl = min(lr.ttl, l.negativeTTL())
 	}
-	lr.answer = lr.answer.trimDenial() // the walk may hold it while it waits for other candidates
-	return lr                          // also for a CNAME whose target does not exist: it proves that the name exists
+	lr.answer = lr.answer.trimNegative() // the walk may hold it while it waits for other candidates
+	return lr                            // also for a CNAME whose target does not exist: it proves that the name exists
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.

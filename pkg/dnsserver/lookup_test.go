@@ -197,7 +197,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			takeSlots(s.slots[budgetSearch].budget, tt.inFlight)
+			takeSlots(s.slotPools[budgetSearch].budget, tt.inFlight)
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -257,12 +257,12 @@ func TestWalk_Limit(t *testing.T) {
 			rcode            int
 		}{{1024, 0, dns.RcodeServerFailure}, {1023, 0, dns.RcodeServerFailure}, {1024 - 100, 1, dns.RcodeSuccess}} {
 			s.SetForwarding(*s.forwarding.Load()) // clears the cache
-			grants := takeSlots(s.slots[budgetSearch].budget, tt.inFlight)
+			grants := takeSlots(s.slotPools[budgetSearch].budget, tt.inFlight)
 			if m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
 			}
 			s.running.Wait()
-			if got := s.slots[budgetSearch].inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
+			if got := s.slotPools[budgetSearch].inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
 				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d",
 					got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
 			}

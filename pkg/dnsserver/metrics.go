@@ -110,7 +110,7 @@ func newAutopathMetrics() autopathMetrics {
 
 // newMetrics returns the metrics, registered with r unless that is nil. Only a node cache
 // sends search lists and has the metric of their results.
-func newMetrics(r prometheus.Registerer, c *cache.Cache, all slots, nodeCache bool) *metrics {
+func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCache bool) *metrics {
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
@@ -189,7 +189,7 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 }
 
 // slotStats returns the gauges of the budgets.
-func slotStats(all slots) (list []prometheus.Collector) {
+func slotStats(all slotPools) (list []prometheus.Collector) {
 	for kind, b := range all {
 		labels := prometheus.Labels{"budget": budgetKind(kind).String()}
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -75,14 +75,14 @@ type query struct {
 	name     fqdn.Name // of the question, in lower case; after parse it refers to nameBuf
 	qtype    uint16
 
-	edns, do bool
-	version  byte   // of EDNS
-	options  []byte // of EDNS, each with code and length
-	tsig     []byte // the TSIG record of the reply; nil: the query is not signed
-	size     int    // the longest reply that the client accepts, in octets
-	rejected int    // the rcode of the reply to a query for which no source is tried; NOERROR: not rejected
+	edns, do   bool
+	version    byte   // of EDNS
+	options    []byte // of EDNS, each with code and length
+	tsig       []byte // the TSIG record of the reply; nil: the query is not signed
+	maxReply   int    // the longest reply that the client accepts, in octets
+	rejectCode int    // the rcode of the reply to a query for which no source is tried; NOERROR: not rejected
 
-	noFamilyCheck bool // NODATA is returned without an answer for the other address family, see knowsOtherFamily
+	noFamilyCheck bool // NODATA is returned without an answer for the other address family, see mayReplyNoData
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
@@ -96,9 +96,9 @@ type query struct {
 // the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (isQuery bool) {
 	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
-	q.size, q.rejected = minUDP, dns.RcodeSuccess
+	q.maxReply, q.rejectCode = minUDP, dns.RcodeSuccess
 	if q.via == overTCP {
-		q.size = dns.MaxMsgSize
+		q.maxReply = dns.MaxMsgSize
 	}
 	// Replies are not answered: two servers could do so forever.
 	if len(packet) < headerLen || packet[2]&(flagQR>>8) != 0 {
@@ -116,19 +116,19 @@ func (q *query) parse(packet []byte) (isQuery bool) {
 	}
 	switch {
 	case q.flags&maskOpcode != dns.OpcodeQuery<<11:
-		q.rejected = dns.RcodeNotImplemented
+		q.rejectCode = dns.RcodeNotImplemented
 	case !wellFormed:
-		q.rejected = dns.RcodeFormatError
+		q.rejectCode = dns.RcodeFormatError
 	case q.tsig != nil: // no key is known (RFC 8945 section 5.2.1)
-		q.rejected = dns.RcodeNotAuth
+		q.rejectCode = dns.RcodeNotAuth
 	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
-		q.rejected = dns.RcodeBadVers
+		q.rejectCode = dns.RcodeBadVers
 	case binary.BigEndian.Uint16(q.question[len(q.question)-2:]) != dns.ClassINET: // CHAOS: the version is not disclosed
-		q.rejected = dns.RcodeRefused
+		q.rejectCode = dns.RcodeRefused
 	case q.qtype == dns.TypeOPT:
-		q.rejected = dns.RcodeFormatError
+		q.rejectCode = dns.RcodeFormatError
 	case q.qtype >= 128 && q.qtype < dns.TypeANY: // transfers and other meta types (RFC 6895 section 3.1)
-		q.rejected = dns.RcodeRefused
+		q.rejectCode = dns.RcodeRefused
 	}
 	return true
 }
@@ -200,7 +200,7 @@ func (q *query) parseOPT(fixed, options []byte) bool {
 	q.edns, q.version, q.options = true, fixed[5], options
 	q.do = binary.BigEndian.Uint16(fixed[6:])&flagDO != 0
 	if q.via == overUDP {
-		q.size = min(max(int(binary.BigEndian.Uint16(fixed[2:])), minUDP), maxUDP)
+		q.maxReply = min(max(int(binary.BigEndian.Uint16(fixed[2:])), minUDP), maxUDP)
 	}
 	for len(options) > 0 {
 		if len(options) < optionHeaderLen {
@@ -233,7 +233,7 @@ func skipName(b []byte) int {
 }
 
 // owner returns the question's name in presentation format, in the case of the client.
-func (q *query) owner() string {
+func (q *query) presentationName() string {
 	name, _, err := dns.UnpackDomainName(q.question, 0)
 	if err != nil {
 		return q.name.String() // not reached: parse has checked the name
@@ -249,7 +249,7 @@ func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
 	return &query{
 		flags: q.flags, question: question, name: name, qtype: qtype,
-		edns: q.edns, do: q.do, size: q.size, noFamilyCheck: q.noFamilyCheck, via: q.via, client: q.client, received: q.received,
+		edns: q.edns, do: q.do, maxReply: q.maxReply, noFamilyCheck: q.noFamilyCheck, via: q.via, client: q.client, received: q.received,
 	}
 }
 

@@ -154,10 +154,10 @@ func FuzzParse(f *testing.F) {
 		if !q.parse(packet) {
 			return
 		}
-		for _, a := range []answer{{rcode: q.rejected}, failure(fromServer, dns.ExtendedErrorCodeOther, "fuzz")} {
+		for _, a := range []answer{{rcode: q.rejectCode}, failure(fromServer, dns.ExtendedErrorCodeOther, "fuzz")} {
 			wire := q.reply(a, nil).wire
-			if len(wire) > q.size {
-				t.Fatalf("the reply has %d octets, the client accepts %d", len(wire), q.size)
+			if len(wire) > q.maxReply {
+				t.Fatalf("the reply has %d octets, the client accepts %d", len(wire), q.maxReply)
 			}
 			if !bytes.Equal(wire[:2], packet[:2]) || wire[2]&0x80 == 0 {
 				t.Fatalf("%x is not a reply to %x", wire, packet)
@@ -178,7 +178,7 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 		len(m.Extra) != int(binary.BigEndian.Uint16(packet[10:])) || len(m.Extra) > 2 {
 		return false
 	}
-	if q.rejected == dns.RcodeFormatError {
+	if q.rejectCode == dns.RcodeFormatError {
 		section := packet[headerLen:]
 		n := skipName(section)
 		// The library reads a question without type and class, and follows pointers.
@@ -191,13 +191,13 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 		}
 		return false
 	}
-	if q.rejected != dns.RcodeSuccess {
+	if q.rejectCode != dns.RcodeSuccess {
 		return false
 	}
 	opt := m.IsEdns0()
 	name, err := fqdn.ParseName(m.Question[0].Name)
 	if err != nil || q.name != name || q.qtype != m.Question[0].Qtype ||
-		m.Question[0].Qclass != dns.ClassINET || q.owner() != m.Question[0].Name ||
+		m.Question[0].Qclass != dns.ClassINET || q.presentationName() != m.Question[0].Name ||
 		q.id != m.Id || q.flags&flagRD != 0 != m.RecursionDesired ||
 		q.flags&flagCD != 0 != m.CheckingDisabled || q.flags&flagAD != 0 != m.AuthenticatedData ||
 		q.edns != (opt != nil) || q.do != (opt != nil && opt.Do()) {
@@ -206,8 +206,8 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 	if opt != nil {
 		_, count := q.ednsOption(autopath.DefaultOption)
 		local := slices.DeleteFunc(slices.Clone(opt.Option), func(o dns.EDNS0) bool { return o.Option() != autopath.DefaultOption })
-		if q.size != min(max(int(opt.UDPSize()), minUDP), maxUDP) || count != len(local) {
-			t.Errorf("%x: size %d, %d search lists, the library reads %v", packet, q.size, count, opt)
+		if q.maxReply != min(max(int(opt.UDPSize()), minUDP), maxUDP) || count != len(local) {
+			t.Errorf("%x: size %d, %d search lists, the library reads %v", packet, q.maxReply, count, opt)
 		}
 	}
 	return true

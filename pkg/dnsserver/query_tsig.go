@@ -22,9 +22,9 @@ const (
 // the error BADKEY (RFC 8945 section 5.2.1) and without a signature (section 5.3.2), which
 // parseTSIG stores in q.tsig. It returns false if the record is malformed.
 func (q *query) parseTSIG(owner, fixed, data []byte) bool {
-	algorithmLen := plainNameLen(data)
+	algorithmLen := uncompressedNameLen(data)
 	macAt := algorithmLen + tsigTimeLen + 2 // after the algorithm, the time, the fudge, and the length of the signature
-	if plainNameLen(owner) < 0 || algorithmLen < 0 || macAt > len(data) || binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
+	if uncompressedNameLen(owner) < 0 || algorithmLen < 0 || macAt > len(data) || binary.BigEndian.Uint16(fixed[2:]) != dns.ClassANY {
 		return false
 	}
 	tailAt := macAt + int(binary.BigEndian.Uint16(data[macAt-2:])) // after the signature
@@ -48,9 +48,9 @@ func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	return true
 }
 
-// plainNameLen returns the length of the name that b begins with, or -1 if the name is too long,
+// uncompressedNameLen returns the length of the name that b begins with, or -1 if the name is too long,
 // cut off or compressed. A compressed name has no meaning in another message.
-func plainNameLen(b []byte) int {
+func uncompressedNameLen(b []byte) int {
 	for n := 0; n < min(len(b), fqdn.MaxWire); n += 1 + int(b[n]) {
 		switch {
 		case b[n] == 0:
@@ -65,7 +65,7 @@ func plainNameLen(b []byte) int {
 // appendTSIG appends the TSIG record of the reply to a signed query, and counts it. It is the
 // last record of a message (RFC 8945 section 5.1). A record that does not fit is left out.
 func (q *query) appendTSIG(b []byte) []byte {
-	if len(b)+len(q.tsig) > q.size {
+	if len(b)+len(q.tsig) > q.maxReply {
 		return b
 	}
 	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)

@@ -12,13 +12,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// refusalReason is the reason for which a query got no answer from other servers, or granted: it was not
+// refusalReason is the reason for which a query got no answer from other servers, or notRefused: it was not
 // sent, lost its slot, or was refused by the cluster DNS. The answer to a refused query says nothing about
 // the name, and is not cached.
 type refusalReason uint8
 
 const (
-	granted           refusalReason = iota
+	notRefused        refusalReason = iota
 	refusedBudget                   // the budget has too little left
 	refusedClient                   // the client would hold more than its share
 	refusedLoop                     // all servers are in a forwarding loop
@@ -35,14 +35,14 @@ const (
 // String returns the reason as a label of metrics. The label of refusedSubqueries is older than the
 // constant, and stays for existing alerts.
 func (r refusalReason) String() string {
-	return [...]string{"granted", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
+	return [...]string{"not_refused", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
 		"upstream", "resources"}[r]
 }
 
-// fallsBack reports whether a client that can try the candidates of a search list itself should do
+// allowsFallback reports whether a client that can try the candidates of a search list itself should do
 // so after a refusal. After refusedSubqueries it should not: a node cache has the same maxSubqueries,
 // and would be refused as well.
-func (r refusalReason) fallsBack() bool { return r != granted && r != refusedSubqueries }
+func (r refusalReason) allowsFallback() bool { return r != notRefused && r != refusedSubqueries }
 
 // Error returns the text for clients.
 func (r refusalReason) Error() string {
@@ -57,13 +57,13 @@ func (r refusalReason) Error() string {
 
 // extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A
 // node cache does not cache such a reply from the cluster DNS: all pods of a node are one client there, and
-// one pod may use up the share. In replies to queries of budgetPlain the code is ignored: the owner of a
+// one pod may use up the share. In replies to queries of budgetOther the code is ignored: the owner of a
 // zone could use it to prevent the caching of failures. The code is for private use (RFC 8914 section
 // 5.2), and the same as autopath.DefaultOption.
 const extendedLimit = 65313
 
-// isRefusal reports whether a server of this package refused the query at a limit.
-func isRefusal(reply *dns.Msg) bool {
+// isLimitFailure reports whether a server of this package refused the query at a limit.
+func isLimitFailure(reply *dns.Msg) bool {
 	opt := reply.IsEdns0()
 	return opt != nil && reply.Rcode == dns.RcodeServerFailure && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
 		e, ok := o.(*dns.EDNS0_EDE)
@@ -71,7 +71,7 @@ func isRefusal(reply *dns.Msg) bool {
 	})
 }
 
-// refusalOf returns the reason if err is a refusal. Otherwise it returns granted: err is then nil,
+// refusalOf returns the reason if err is a refusal. Otherwise it returns notRefused: err is then nil,
 // or the error of a server.
 func refusalOf(err error) refusalReason {
 	switch {
@@ -82,7 +82,7 @@ func refusalOf(err error) refusalReason {
 	case errors.Is(err, upstream.ErrNoResources):
 		return refusedResources
 	}
-	return granted
+	return notRefused
 }
 
 // refuse counts a refused query and returns the answer.

@@ -23,13 +23,13 @@ type reply struct {
 const minRecordLen = 1 + recordFixedLen
 
 // maxRecords returns an upper limit of the number of records in a reply.
-func (q *query) maxRecords() int { return q.size / minRecordLen }
+func (q *query) maxRecords() int { return q.maxReply / minRecordLen }
 
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
 	b, packed := a.wire, false
-	if b == nil || len(b) > q.size-q.optLen(&a) {
+	if b == nil || len(b) > q.maxReply-q.optLen(&a) {
 		a = a.withRecords()
 		b, packed = q.pack(&a, buf), true
 	}
@@ -47,13 +47,13 @@ func (q *query) reply(a answer, buf []byte) reply {
 func (q *query) estimateLen(a *answer) int {
 	n := q.optLen(a) + len(q.tsig)
 	if a.wire != nil {
-		return min(n+len(a.wire), q.size)
+		return min(n+len(a.wire), q.maxReply)
 	}
 	n += headerLen + len(q.question)
 	for _, section := range [][]dns.RR{a.answers, a.authority, a.additional} {
 		for _, rr := range section {
-			if n += dns.Len(rr); n >= q.size {
-				return q.size
+			if n += dns.Len(rr); n >= q.maxReply {
+				return q.maxReply
 			}
 		}
 	}
@@ -80,14 +80,14 @@ func (q *query) startReply(buf []byte, flags uint16, rcode int) []byte {
 // A pointer replaces a name that occurs earlier in the message (RFC 1035 section 4.1.4).
 const (
 	pointerLen  = 2       // octets
-	pointerFlag = 3 << 14 // the first two bits
-	maxPointer  = 1 << 14 // the others are the offset of the name in the message
+	pointerFlag = 3 << 14 // the two high bits, which mark a pointer
+	pointerEnd  = 1 << 14 // a pointer has 14 bits for the offset: no pointer can refer to a name from here on
 )
 
 // appendRecord appends a record without its data, given the offset of its owner name in the message: a
 // pointer to the name, type, class, TTL, and the length of the data.
-func appendRecord(b []byte, owner int, rrtype uint16, ttl uint32, length int) []byte {
-	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(owner))
+func appendRecord(b []byte, ownerAt int, rrtype uint16, ttl uint32, length int) []byte {
+	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(ownerAt))
 	b = binary.BigEndian.AppendUint16(b, rrtype)
 	b = binary.BigEndian.AppendUint16(b, dns.ClassINET)
 	b = binary.BigEndian.AppendUint32(b, ttl)
@@ -95,13 +95,13 @@ func appendRecord(b []byte, owner int, rrtype uint16, ttl uint32, length int) []
 }
 
 // appendAddress appends an A or AAAA record, given the offset of its owner name in the message.
-func appendAddress(b []byte, owner int, addr netip.Addr, ttl uint32) []byte {
+func appendAddress(b []byte, ownerAt int, addr netip.Addr, ttl uint32) []byte {
 	if addr.Is4() {
 		octets := addr.As4()
-		return append(appendRecord(b, owner, dns.TypeA, ttl, len(octets)), octets[:]...)
+		return append(appendRecord(b, ownerAt, dns.TypeA, ttl, len(octets)), octets[:]...)
 	}
 	octets := addr.As16()
-	return append(appendRecord(b, owner, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
+	return append(appendRecord(b, ownerAt, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
 // appendOPT appends the OPT record of the reply and counts it.
@@ -177,10 +177,10 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
 		Compress: true,
-		Question: []dns.Question{{Name: q.owner(), Qtype: q.qtype, Qclass: dns.ClassINET}},
+		Question: []dns.Question{{Name: q.presentationName(), Qtype: q.qtype, Qclass: dns.ClassINET}},
 		Answer:   a.answers, Ns: a.authority, Extra: a.additional,
 	}
-	truncate(&m, q.size-q.optLen(a))
+	truncate(&m, q.maxReply-q.optLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
 		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
 	}

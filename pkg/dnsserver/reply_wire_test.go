@@ -72,8 +72,8 @@ func handleWithoutWait(t testing.TB, s *Server, packet []byte, at time.Time) (wi
 func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []byte {
 	t.Helper()
 	q := &query{via: overUDP, client: podAddr, received: at}
-	if !q.parse(packet) || q.rejected != dns.RcodeSuccess {
-		return q.reply(answer{source: fromServer, rcode: q.rejected}, nil).wire
+	if !q.parse(packet) || q.rejectCode != dns.RcodeSuccess {
+		return q.reply(answer{source: fromServer, rcode: q.rejectCode}, nil).wire
 	}
 	r, ok := s.zoneRecords(t.Context(), q, s.cfg.Zone.Snapshot())
 	if _, below := q.name.Within(s.autopath.Suffix); below || !ok {

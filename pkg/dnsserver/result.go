@@ -49,7 +49,7 @@ func (r result) await(ctx context.Context) answer {
 // without records.
 type answer struct {
 	source  source
-	refused refusalReason // granted: not refused; otherwise the answer says nothing about the name
+	refused refusalReason // notRefused, or the answer the answer says nothing about the name
 	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
@@ -134,16 +134,16 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 	return r
 }
 
-// maxHeldDenial is the longest denial, in octets, whose records are all held while the server waits
+// maxHeldNegative is the longest denial, in octets, whose records are all held while the server waits
 // for other servers. A denial with SOA, NSEC3 and RRSIG records has about a thousand. Without a limit
 // each waiting query for a name in a hostile domain could hold a message of 64 kB: 4,000 records take
 // 340 kB of memory (TestForward_HeldRecords).
-const maxHeldDenial = 4 << 10
+const maxHeldNegative = 4 << 10
 
-// trimDenial returns a negative answer that may be held. A longer one than maxHeldDenial keeps only
+// trimNegative returns a negative answer that may be held. A longer one than maxHeldNegative keeps only
 // what a client needs: the aliases and the SOA record.
-func (a answer) trimDenial() answer {
-	if !a.exceedsHeld() {
+func (a answer) trimNegative() answer {
+	if !a.isLongNegative() {
 		return a
 	}
 	a.answers = firstOfType(a.answers, dns.TypeCNAME, maxAliases)
@@ -152,9 +152,9 @@ func (a answer) trimDenial() answer {
 	return a
 }
 
-// exceedsHeld reports whether the answer, a denial, is longer than maxHeldDenial.
-func (a *answer) exceedsHeld() bool {
-	return longerThan(maxHeldDenial, a.answers, a.authority, a.additional)
+// isLongNegative reports whether the answer, a denial, is longer than maxHeldNegative.
+func (a *answer) isLongNegative() bool {
+	return longerThan(maxHeldNegative, a.answers, a.authority, a.additional)
 }
 
 // longerThan reports whether the records together are longer than limit octets.
@@ -185,9 +185,9 @@ func (a *answer) failed() bool {
 	return a.rcode != dns.RcodeSuccess && a.rcode != dns.RcodeNameError
 }
 
-// denialTTL returns how long a negative answer may be cached, in seconds (RFC 2308
+// negativeTTL returns how long a negative answer may be cached, in seconds (RFC 2308
 // section 5). It is 0 without an SOA record.
-func (a *answer) denialTTL() uint32 {
+func (a *answer) negativeTTL() uint32 {
 	for _, rr := range a.authority {
 		if soa, ok := rr.(*dns.SOA); ok {
 			return min(soa.Hdr.Ttl, soa.Minttl)

@@ -125,7 +125,7 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 	a := answer{source: fromServer, authoritative: true}
 	switch {
 	case q.qtype == dns.TypeANY:
-		a.answers = []dns.RR{anyRecord(q.owner())} // without a walk
+		a.answers = []dns.RR{anyRecord(q.presentationName())} // without a walk
 	case kind == autopath.Search:
 		paths := s.autopath.SearchPaths(request.Namespace, s.cfg.Autopath.HostSuffixes)
 		candidates := s.autopath.Candidates(request.Name, paths)
@@ -138,7 +138,7 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 	case q.name == s.autopath.Suffix:
 		a.answers = s.autopathApex(q, snapshot)
 	} // all other names are empty non-terminals: NODATA
-	return result{answer: s.withSOA(a, s.denialTTL(snapshot), snapshot)}
+	return result{answer: s.withSOA(a, s.negativeTTL(snapshot), snapshot)}
 }
 
 // walkName answers q, whose name is an autopath name, with the result of a walk.
@@ -147,7 +147,7 @@ func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name,
 		return result{answer: s.refuse(budgetSearch, refusedRate)}
 	}
 	return s.walkCandidates(ctx, q, byName, candidates, snapshot, func(lr lookupResult) answer {
-		a, ttl := s.walkAnswer(q, lr), s.denialTTL(snapshot)
+		a, ttl := s.walkAnswer(q, lr), s.negativeTTL(snapshot)
 		if lr.outcome != found {
 			ttl, a.authority = min(ttl, lr.ttl), nil
 		}
@@ -168,7 +168,7 @@ func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 
 // autopathApex returns the records that the autopath domain itself owns.
 func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
-	switch owner := q.owner(); q.qtype {
+	switch owner := q.presentationName(); q.qtype {
 	case dns.TypeSOA:
 		soa := s.soa(s.autopath.Suffix, snapshot)
 		soa.Hdr.Name = owner
@@ -182,26 +182,26 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 // expandOption answers a query that has the search list in its option. The client is a node cache.
 // The reply echoes the option: without the echo the node cache expands the list itself, within the
 // shares of its pods. The reply has no echo if a subquery is refused, except after refusedSubqueries,
-// see refusalReason.fallsBack.
+// see refusalReason.allowsFallback.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
 		a := s.walkAnswer(q, lr)
-		if a.refused.fallsBack() {
+		if a.refused.allowsFallback() {
 			return a
 		}
 		a.echo = s.cfg.Autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answers)+len(a.authority) == 0 {
-			a.authority = capTTL(s.denialAuthority(ctx, q, snapshot), lr.ttl)
+			a.authority = capTTL(s.negativeAuthority(ctx, q, snapshot), lr.ttl)
 		}
 		return a
 	})
 }
 
-// denialAuthority returns the authority section of the negative answer for the bare name, from the
+// negativeAuthority returns the authority section of the negative answer for the bare name, from the
 // zone or the cache. It waits for no query, because the walk has just queried the other servers: the
 // section is empty if neither zone nor cache has the answer.
-func (s *Server) denialAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
+func (s *Server) negativeAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
 	bare.noFamilyCheck = true
 	r, ok := s.zoneRecords(ctx, bare, snapshot)

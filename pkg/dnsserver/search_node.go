@@ -47,7 +47,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 		case s.echoes(reply):
 			s.metrics.autopath.sent.WithLabelValues(sentExpanded).Inc()
 			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
-			return s.withSOA(a, min(a.denialTTL(), s.denialTTL(snapshot)), snapshot).replyTo(m), nil
+			return s.withSOA(a, min(a.negativeTTL(), s.negativeTTL(snapshot)), snapshot).replyTo(m), nil
 		}
 		s.recordIgnored(reply)
 	}
@@ -57,7 +57,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	// failure if q came over TCP.
 	sub.via = overUDP
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
-	if a.refused != granted {
+	if a.refused != notRefused {
 		return nil, a.refused
 	}
 	return a.replyTo(m), nil
@@ -70,7 +70,7 @@ func (s *Server) recordIgnored(reply *dns.Msg) {
 	if reply.Rcode == dns.RcodeServerFailure {
 		return
 	}
-	s.ignoredOnce.Do(func() {
+	s.logIgnoredOnce.Do(func() {
 		s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
 	})
 }

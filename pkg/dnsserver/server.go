@@ -98,7 +98,7 @@ type Server struct {
 	primary      fqdn.Name // MNAME of the SOA records
 	log          *slog.Logger
 	metrics      *metrics
-	slots        slots
+	slotPools    slotPools
 	streamLimits streamLimits
 
 	nodeCache bool
@@ -107,11 +107,11 @@ type Server struct {
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
 
-	receiveDrops receiveDrops
-	subqueryRate *subqueryRate
-	replies      replyCache
-	local        localZones
-	ignoredOnce  sync.Once // logs that the cluster DNS ignores search lists
+	receiveDrops   receiveDrops
+	subqueryRate   *subqueryRate
+	replies        replyCache
+	local          localZones
+	logIgnoredOnce sync.Once // logs that the cluster DNS ignores search lists
 }
 
 // New returns a server and registers its metrics. Its error names the invalid field of cfg. It
@@ -143,11 +143,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
-		slots: newSlots(cfg.Limits), streamLimits: newStreamLimits(cfg.Limits, cfg.Register), nodeCache: nodeCache,
+		slotPools: newSlotPools(cfg.Limits), streamLimits: newStreamLimits(cfg.Limits, cfg.Register), nodeCache: nodeCache,
 		local:        newLocalZones(cfg.LocalNames),
 		subqueryRate: newSubqueryRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
 	}
-	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slots, nodeCache)
+	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slotPools, nodeCache)
 	if cfg.Register != nil {
 		cfg.Register.MustRegister(s.receiveDrops.collector())
 	}
@@ -164,7 +164,7 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 
 	errs := make(chan error, len(sockets.udp)+len(sockets.tcp))
 	var serving sync.WaitGroup
-	s.receiveDrops.watch(sockets.udp)
+	s.receiveDrops.setSockets(sockets.udp)
 	for _, conn := range sockets.udp {
 		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}
@@ -223,8 +223,8 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 // on other servers, it acquires a slot and returns wait, see admit. Goroutines that answer starts
 // may run until ctx ends.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
-	if q.rejected != dns.RcodeSuccess {
-		return answer{source: fromServer, rcode: q.rejected}, nil
+	if q.rejectCode != dns.RcodeSuccess {
+		return answer{source: fromServer, rcode: q.rejectCode}, nil
 	}
 	if q.qtype == dns.TypeHINFO {
 		if a, ok := s.answerProbe(q); ok {
@@ -246,7 +246,7 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 
 // answerProbe answers a probe of this server. ok is false if q is not a probe.
 func (s *Server) answerProbe(q *query) (a answer, ok bool) {
-	name := q.owner()
+	name := q.presentationName()
 	question := dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}
 	if s.cfg.DetectProbe != nil && s.cfg.DetectProbe(question) {
 		return answer{source: fromServer, rcode: dns.RcodeRefused}, true

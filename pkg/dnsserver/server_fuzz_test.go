@@ -93,12 +93,12 @@ func FuzzHandle(f *testing.F) {
 				t.Fatalf("%x is not a reply to %x", reply, packet)
 			}
 			q := &query{via: via}
-			if q.parse(packet); q.rejected != dns.RcodeSuccess {
+			if q.parse(packet); q.rejectCode != dns.RcodeSuccess {
 				continue
 			}
-			if len(reply) > q.size || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) ||
+			if len(reply) > q.maxReply || !bytes.Equal(reply[headerLen:headerLen+len(q.question)], q.question) ||
 				len(m.Question) != 1 || (m.IsEdns0() != nil) != q.edns {
-				t.Fatalf("the reply has %d octets, the client accepts %d: %v", len(reply), q.size, m)
+				t.Fatalf("the reply has %d octets, the client accepts %d: %v", len(reply), q.maxReply, m)
 			}
 		}
 		if s.counterSum(t, "dnsconfigurer_dns_panics_total") > 0 {

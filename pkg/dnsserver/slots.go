@@ -17,7 +17,7 @@ import (
 type budgetKind uint8
 
 const (
-	budgetPlain   budgetKind = iota // all other names
+	budgetOther   budgetKind = iota // all other names
 	budgetCluster                   // names of the cluster zone, which a node cache forwards
 	budgetReverse                   // reverse names
 	budgetSearch                    // expansions of search lists, and each of their subqueries
@@ -142,13 +142,13 @@ func (l *Limits) setStreamDefaults() error {
 func (l *Limits) shares() int { return l.ClusterShare + l.ReverseShare + l.SearchShare }
 
 // slots are the budgets of queries that wait for other servers.
-type slots [numBudgetKinds]*slotPool
+type slotPools [numBudgetKinds]*slotPool
 
 // newSlots returns the budgets for valid limits.
-func newSlots(l Limits) slots {
-	var s slots
+func newSlotPools(l Limits) slotPools {
+	var s slotPools
 	for kind, share := range map[budgetKind]int{budgetCluster: l.ClusterShare, budgetReverse: l.ReverseShare,
-		budgetSearch: l.SearchShare, budgetPlain: 100 - l.shares()} {
+		budgetSearch: l.SearchShare, budgetOther: 100 - l.shares()} {
 		s[kind] = newSlotPool(l.MaxConcurrent * share / 100)
 	}
 	return s
@@ -158,8 +158,8 @@ func newSlots(l Limits) slots {
 // and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
 // answer.
 func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
-	slot, reason := s.slots[r.budgetKind].admit(client, time.Now())
-	if reason == granted {
+	slot, reason := s.slotPools[r.budgetKind].admit(client, time.Now())
+	if reason == notRefused {
 		return answer{}, func(ctx context.Context) answer { return s.awaitOrStale(ctx, r, slot) }
 	}
 	refused := s.refuse(r.budgetKind, reason)
@@ -212,8 +212,8 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 // prefetch calls ask in the background, unless the other servers are busy with the queries
 // of clients.
 func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, ask func(context.Context)) {
-	g, reason := s.slots[kind].acquireSpare(client, 1)
-	if reason != granted {
+	g, reason := s.slotPools[kind].acquireSpare(client, 1)
+	if reason != notRefused {
 		return
 	}
 	s.goTracked(ctx, func(ctx context.Context) {

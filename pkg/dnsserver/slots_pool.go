@@ -79,7 +79,7 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g, reason := p.acquire(client, 1)
-	if reason != granted {
+	if reason != notRefused {
 		if g = p.replaceLocked(client, now); g.budget == nil {
 			return nil, reason
 		}
@@ -88,7 +88,7 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason
 	if p.pinned < p.limit/pinnedDivisor {
 		s.pinned = true
 		p.pinned++
-		return s, granted
+		return s, notRefused
 	}
 	s.older, p.newest = p.newest, s
 	if s.older == nil {
@@ -96,7 +96,7 @@ func (p *slotPool) admit(client netip.Addr, now time.Time) (*slot, refusalReason
 	} else {
 		s.older.newer = s
 	}
-	return s, granted
+	return s, notRefused
 }
 
 // replaceLocked takes the slot of another query and returns it for a client, or the zero grant.

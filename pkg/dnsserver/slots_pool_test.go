@@ -21,7 +21,7 @@ func fillPool(t *testing.T, p *slotPool, now time.Time) (slots []*slot) {
 	for client := 0; p.inUse() < int(p.limit); client++ {
 		for {
 			s, reason := p.admit(clientAddr(client), now)
-			if reason != granted {
+			if reason != notRefused {
 				break
 			}
 			slots = append(slots, s)
@@ -43,7 +43,7 @@ func TestSlotPool_Replace(t *testing.T) {
 	var replacing []*slot
 	for range limit / replacerDivisor {
 		s, reason := p.admit(late, start.Add(replaceAfter))
-		if reason != granted {
+		if reason != notRefused {
 			t.Fatalf("query %d of the client: %v, want a slot", len(replacing), reason)
 		}
 		replacing = append(replacing, s)
@@ -73,7 +73,7 @@ func TestSlotPool_Replace(t *testing.T) {
 func TestSlotPool_GreedyClient(t *testing.T) {
 	p, start := newSlotPool(1000), time.Now()
 	for {
-		if _, reason := p.admit(clientAddr(1), start); reason != granted {
+		if _, reason := p.admit(clientAddr(1), start); reason != notRefused {
 			break
 		}
 	}
@@ -92,7 +92,7 @@ func TestSlotPool_Pinned(t *testing.T) {
 	}
 	slots[0].release()
 	s, reason := p.admit(clientAddr(1000), start)
-	if reason != granted || !s.pinned || p.pinned != 100/pinnedDivisor {
+	if reason != notRefused || !s.pinned || p.pinned != 100/pinnedDivisor {
 		t.Errorf("got %v with %d pinned slots, want a pinned one of %d", reason, p.pinned, 100/pinnedDivisor)
 	}
 	if g := p.replaceLocked(clientAddr(1001), start.Add(time.Hour)); g.budget != nil {
@@ -107,7 +107,7 @@ func TestSlotPool_Use(t *testing.T) {
 		slots := fillPool(t, p, start)
 		s := slots[16/pinnedDivisor]
 		replace := func() {
-			if _, reason := p.admit(clientAddr(1000), start.Add(replaceAfter)); reason != granted {
+			if _, reason := p.admit(clientAddr(1000), start.Add(replaceAfter)); reason != notRefused {
 				t.Fatal(reason)
 			}
 		}
@@ -152,7 +152,7 @@ func TestLimits_ManyClients(t *testing.T) {
 				if tick%5 == 0 { // a burst above the share of the budget that the hostile clients leave
 					good.send(t, s.Server, clientAddr(1000), 20, fmt.Sprintf("good%d-", tick), tt.domain, tt.qtype)
 				}
-				if used := s.slots[budgetPlain].inUse() + s.slots[budgetReverse].inUse(); used > DefaultMaxConcurrent {
+				if used := s.slotPools[budgetOther].inUse() + s.slotPools[budgetReverse].inUse(); used > DefaultMaxConcurrent {
 					t.Fatalf("%d slots are in use", used)
 				}
 			}
@@ -188,7 +188,7 @@ func TestLimits_SlowServers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// In 5 s, and each pinned slot completes a query in 600 ms.
-		want := 8 * int(s.slots[budgetPlain].limit) / pinnedDivisor
+		want := 8 * int(s.slotPools[budgetOther].limit) / pinnedDivisor
 		if got := all.rcodes()["NOERROR"]; got < want {
 			t.Errorf("%d queries got a reply, want %d", got, want)
 		}
@@ -261,7 +261,7 @@ func TestSlotPool_Credit(t *testing.T) {
 		if victim.grant.client == good {
 			t.Fatalf("the client with credit %d loses a slot", p.credits[good])
 		}
-		if _, reason := p.admit(clientAddr(1000+client), start.Add(replaceAfter)); reason != granted || !victim.isReplaced() {
+		if _, reason := p.admit(clientAddr(1000+client), start.Add(replaceAfter)); reason != notRefused || !victim.isReplaced() {
 			t.Fatalf("got %v, and replaced is %t", reason, victim.isReplaced())
 		}
 		lost = append(lost, victim)

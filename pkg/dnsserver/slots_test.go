@@ -113,7 +113,7 @@ func (s *testServer) gauge(t testing.TB, metric, budget string) int {
 // expectFree fails the test unless no slot is in use.
 func (s *testServer) expectFree(t *testing.T) {
 	t.Helper()
-	for w, b := range s.slots {
+	for w, b := range s.slotPools {
 		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budgetKind(w).String()); n != 0 {
 			t.Errorf("%d slots of %v are in use", n, budgetKind(w))
 		}
@@ -389,8 +389,8 @@ func TestSlots_NoServers(t *testing.T) {
 func TestSlots_FastPath(t *testing.T) {
 	s := newTestServer(t, smallCluster, Config{Upstream: silentFor(t, "never")})
 	exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA))
-	for w := range s.slots {
-		s.slots[w] = nil // a use would panic
+	for w := range s.slotPools {
+		s.slotPools[w] = nil // a use would panic
 	}
 	for _, name := range []string{"web.default.svc.cluster.local.", "none.default.svc.cluster.local.", "www.example."} {
 		if m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA)); m.Rcode == dns.RcodeServerFailure {
@@ -437,7 +437,7 @@ func TestNew_Limits(t *testing.T) {
 		got := ""
 		if err := tt.limits.setDefaults(true); err == nil {
 			var list []int64
-			for _, b := range newSlots(tt.limits) {
+			for _, b := range newSlotPools(tt.limits) {
 				list = append(list, b.limit)
 			}
 			got = fmt.Sprint(list)

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is the size of a socket's receive buffer, in octets. The kernel cuts it to
+// receiveBufferUDP is the size of a socket's receive buffer, in octets. The kernel cuts it to
 // net.core.rmem_max.
-const receiveBuffer = 4 << 20
+const receiveBufferUDP = 4 << 20
 
 // sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles. Without
 // CAP_NET_ADMIN the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while the kernel
@@ -47,7 +47,7 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) 
 // setOptions sets the options of a UDP socket. For a wildcard address it requests control
 // messages with the destination address of each packet.
 func setOptions(fd int, network string, wildcard bool) error {
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // best effort
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBufferUDP) // best effort
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBufferUDP); err != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBufferUDP) // best effort
 	}

@@ -103,8 +103,8 @@ func (s *streams) removeLocked(c net.Conn) {
 	}
 }
 
-// begin records that a query has arrived through c.
-func (s *streams) begin(c net.Conn) {
+// recordQuery records that a query has arrived through c.
+func (s *streams) recordQuery(c net.Conn) {
 	s.update(c, func(state *streamState) { state.pending++; state.active = time.Now() })
 }
 
@@ -129,7 +129,7 @@ func (s *streams) update(c net.Conn, change func(*streamState)) {
 }
 
 // stopReading ends all reads, now and later, except those of a message whose first octet was read: these
-// end within streamMessage. Replies can still be sent.
+// end within messageTimeout. Replies can still be sent.
 func (s *streams) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

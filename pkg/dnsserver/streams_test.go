@@ -45,7 +45,7 @@ func TestStreams_Eviction(t *testing.T) {
 		}
 		idle := open(modest)
 		pending := open(greedy)
-		all.begin(pending)
+		all.recordQuery(pending)
 		first := open(greedy)
 		for range limit * 3 {
 			if open(greedy) == nil {
@@ -61,7 +61,7 @@ func TestStreams_Eviction(t *testing.T) {
 		}
 		for c := range all.open {
 			if c != pending {
-				all.begin(c)
+				all.recordQuery(c)
 			}
 		}
 		if open(modest) != nil {
@@ -139,8 +139,8 @@ func TestStreams_ClientLimit(t *testing.T) {
 	if all.open[conns[0]] == nil || all.open[conns[1]] != nil || all.clients[greedy] != 2 {
 		t.Errorf("%d connections of the greedy client, open: %v", all.clients[greedy], all.open)
 	}
-	all.begin(conns[2])
-	all.begin(conns[3])
+	all.recordQuery(conns[2])
+	all.recordQuery(conns[3])
 	if open(greedy) {
 		t.Error("a third connection with two busy ones was accepted")
 	}

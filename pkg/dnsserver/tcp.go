@@ -17,23 +17,22 @@ import (
 
 // Limits of a TCP connection (RFC 7766 section 6.2).
 const (
-	// streamIdle is how long a connection may be idle between two queries.
-	streamIdle = 10 * time.Second
+	// idleTimeout is how long a connection may be idle between two queries.
+	idleTimeout = 10 * time.Second
 
-	// streamMessage is how long reading the rest of a message may take after its first
+	// messageTimeout is how long reading the rest of a message may take after its first
 	// octet, how long writing a reply may take, and how long a query or a reply may wait for
 	// units of a budget.
-	streamMessage = 5 * time.Second
+	messageTimeout = 5 * time.Second
 
-	// sendBuffer and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
+	// sendBufferTCP and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
 	// in octets. The kernel uses half of a buffer for its own data. The memory of these buffers
 	// counts for the limit of the pod, not for a budget of this package, and the kernel's
 	// defaults are megabytes. A connection whose client does not read takes 33 to 48 kB (skmem
-	// of ss -tm, Linux 6), because the kernel exceeds sendBuffer by a packet. With a sendBuffer
-	// of 128 kB it takes 133 to 145 kB. A reply that does not fit into sendBuffer stays in the
-	// octet budget until the client has read enough of it. 100 queries fit into
-	// receiveBufferTCP.
-	sendBuffer       = 32 << 10
+	// of ss -tm, Linux 6), because the kernel exceeds sendBufferTCP by a packet. With 128 kB it
+	// takes 133 to 145 kB. A reply that does not fit into sendBufferTCP stays in the octet budget
+	// until the client has read enough of it. 100 queries fit into receiveBufferTCP.
+	sendBufferTCP    = 32 << 10
 	receiveBufferTCP = 32 << 10
 
 	// acceptErrorPause is the pause after a connection could not be accepted, most likely
@@ -84,7 +83,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, conns *stream
 // setBuffers sets the sizes of the kernel's buffers, best effort. The kernel doubles the
 // arguments (socket(7)).
 func setBuffers(c *net.TCPConn) {
-	_ = c.SetWriteBuffer(sendBuffer / 2)
+	_ = c.SetWriteBuffer(sendBufferTCP / 2)
 	_ = c.SetReadBuffer(receiveBufferTCP / 2)
 }
 
@@ -108,7 +107,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, conns *streams) {
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	for {
-		c.SetReadDeadline(time.Now().Add(streamIdle))
+		c.SetReadDeadline(time.Now().Add(idleTimeout))
 		if conns.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
@@ -116,7 +115,7 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, conns *streams) {
 		if err != nil {
 			return
 		}
-		conns.begin(c)
+		conns.recordQuery(c)
 		held, ok := st.admit(ctx)
 		if !ok { // the connection is closed, and serveTCP removes it with its pending query
 			return
@@ -164,7 +163,7 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 
 // admit waits until the connection may have another query: until no reply waits for its socket,
 // the connection has less than Limits.MaxConnectionQueries queries, and the client has less than its share of
-// the budget. If the client has its share for longer than streamMessage, admit closes the
+// the budget. If the client has its share for longer than messageTimeout, admit closes the
 // connection and returns false.
 func (st *stream) admit(ctx context.Context) (grant, bool) {
 	st.writing.acquire() // waits for the reply that is written at present
@@ -200,7 +199,7 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 		return
 	}
 	held, reason := octets.acquire(st.client, size)
-	if reason != granted {
+	if reason != notRefused {
 		waited = true
 		if large {
 			a = answer{}
@@ -242,7 +241,7 @@ func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer
 		return a, grant{}, true
 	}
 	excess, reason := st.server.streamLimits.octets.acquire(st.client, n)
-	return a, excess, reason == granted
+	return a, excess, reason == notRefused
 }
 
 // close closes the connection. The caller holds st.writing.
@@ -269,13 +268,13 @@ func remoteAddr(c net.Conn) netip.Addr {
 }
 
 // readMessage reads the length of a message, and the message. After the first octet, the
-// rest must arrive within streamMessage. A message longer than maxQuery is an error.
+// rest must arrive within messageTimeout. A message longer than maxQuery is an error.
 func readMessage(c net.Conn) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(c, length[:1]); err != nil {
 		return nil, err
 	}
-	c.SetReadDeadline(time.Now().Add(streamMessage))
+	c.SetReadDeadline(time.Now().Add(messageTimeout))
 	if _, err := io.ReadFull(c, length[1:]); err != nil {
 		return nil, err
 	}
@@ -293,7 +292,7 @@ var errTooLong = errors.New("message is longer than a query can be")
 // write sends a message. A connection that does not accept it in time is closed. The caller
 // holds st.writing.
 func (st *stream) write(message []byte) {
-	st.conn.SetWriteDeadline(time.Now().Add(streamMessage))
+	st.conn.SetWriteDeadline(time.Now().Add(messageTimeout))
 	var length [2]byte
 	binary.BigEndian.PutUint16(length[:], uint16(len(message)))
 	framed := net.Buffers{length[:], message} // one writev(2)

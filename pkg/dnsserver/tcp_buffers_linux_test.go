@@ -28,7 +28,7 @@ func TestSetBuffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for option, want := range map[int]int{unix.SO_SNDBUF: sendBuffer, unix.SO_RCVBUF: receiveBufferTCP} {
+	for option, want := range map[int]int{unix.SO_SNDBUF: sendBufferTCP, unix.SO_RCVBUF: receiveBufferTCP} {
 		err := withDescriptor(raw, func(fd int) error {
 			got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
 			if got != want {

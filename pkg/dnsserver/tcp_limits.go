@@ -127,13 +127,13 @@ func newStreamLimits(limits Limits, r prometheus.Registerer) streamLimits {
 	return l
 }
 
-// acquireWithin acquires n units of a budget. It waits for them for at most streamMessage.
+// acquireWithin acquires n units of a budget. It waits for them for at most messageTimeout.
 func acquireWithin(ctx context.Context, b *budget, client netip.Addr, n int) (grant, bool) {
 	g, reason := b.acquire(client, n)
-	if reason == granted {
+	if reason == notRefused {
 		return g, true
 	}
-	poll, deadline := time.NewTicker(limitPoll), time.NewTimer(streamMessage)
+	poll, deadline := time.NewTicker(limitPoll), time.NewTimer(messageTimeout)
 	defer poll.Stop()
 	defer deadline.Stop()
 	for {
@@ -144,7 +144,7 @@ func acquireWithin(ctx context.Context, b *budget, client netip.Addr, n int) (gr
 			return grant{}, false
 		case <-poll.C:
 		}
-		if g, reason = b.acquire(client, n); reason == granted {
+		if g, reason = b.acquire(client, n); reason == notRefused {
 			return g, true
 		}
 	}

@@ -185,14 +185,14 @@ func TestServeStream_Backpressure(t *testing.T) {
 				time.Sleep(time.Millisecond) // until the reply is written
 			}
 		})
-		time.Sleep(streamMessage - time.Millisecond)
+		time.Sleep(messageTimeout - time.Millisecond)
 		if written.Load() != 2 || arrived.Load() != 1 {
 			t.Errorf("%d queries were read and %d answered while a reply waits, want 2 and 1", written.Load(), arrived.Load())
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		if _, err := client.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("after %v: %v, want EOF", streamMessage, err)
+			t.Errorf("after %v: %v, want EOF", messageTimeout, err)
 		}
 		client.Close()
 		serving.Wait()
@@ -206,7 +206,7 @@ func TestServeStream_Backpressure(t *testing.T) {
 // connection is closed.
 func TestServeStream_NoRoom(t *testing.T) {
 	for _, budgetName := range []string{"octets", "queries"} {
-		for _, freed := range []time.Duration{0, streamMessage - 2*limitPoll, streamMessage + limitPoll} {
+		for _, freed := range []time.Duration{0, messageTimeout - 2*limitPoll, messageTimeout + limitPoll} {
 			t.Run(fmt.Sprintf("%s, room after %v", budgetName, freed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newTestServer(t, smallCluster,
@@ -236,11 +236,11 @@ func TestServeStream_NoRoom(t *testing.T) {
 					m, err := readReply(client)
 					took := time.Since(begin)
 					closed := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason="+budgetName)
-					if freed < streamMessage {
+					if freed < messageTimeout {
 						if err != nil || len(m.Answer) != 240 || closed != 0 || took > freed+limitPoll {
 							t.Errorf("after %v: got %v, want 240 records", took, err)
 						}
-					} else if err == nil || took != streamMessage || closed != 1 {
+					} else if err == nil || took != messageTimeout || closed != 1 {
 						t.Errorf("after %v: got a reply or %v, %d connections closed", took, err, closed)
 					}
 					client.Close()
@@ -286,7 +286,7 @@ func TestServeStream_QueriesLimited(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				if n := s.slots[budgetPlain].inUse(); n != tt.want {
+				if n := s.slotPools[budgetOther].inUse(); n != tt.want {
 					t.Errorf("%d queries are in flight, want %d", n, tt.want)
 				}
 				close(release)

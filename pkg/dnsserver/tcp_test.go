@@ -36,10 +36,10 @@ func TestServeStream_Timeouts(t *testing.T) {
 		send func(c net.Conn) // until the server has closed the connection
 		want time.Duration
 	}{
-		{"idle", func(net.Conn) {}, streamIdle},
-		{"one octet, then idle", func(c net.Conn) { c.Write(query[:1]) }, streamMessage},
-		{"the length, then idle", func(c net.Conn) { c.Write(query[:2]) }, streamMessage},
-		{"all but one octet, then idle", func(c net.Conn) { c.Write(query[:len(query)-1]) }, streamMessage},
+		{"idle", func(net.Conn) {}, idleTimeout},
+		{"one octet, then idle", func(c net.Conn) { c.Write(query[:1]) }, messageTimeout},
+		{"the length, then idle", func(c net.Conn) { c.Write(query[:2]) }, messageTimeout},
+		{"all but one octet, then idle", func(c net.Conn) { c.Write(query[:len(query)-1]) }, messageTimeout},
 		{"an octet each second", func(c net.Conn) {
 			for _, b := range query {
 				if _, err := c.Write([]byte{b}); err != nil {
@@ -47,14 +47,14 @@ func TestServeStream_Timeouts(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-		}, streamMessage},
+		}, messageTimeout},
 		{"a query after nine seconds, then idle", func(c net.Conn) {
 			time.Sleep(9 * time.Second)
 			c.Write(query)
 			io.ReadFull(c, make([]byte, 2))
-		}, 9*time.Second + streamMessage}, // the client does not read the rest of the reply
+		}, 9*time.Second + messageTimeout}, // the client does not read the rest of the reply
 		{"a length above the maximum of queries", func(c net.Conn) { c.Write([]byte{0x10, 0x01}) }, 0},
-		{"an empty message, then idle", func(c net.Conn) { c.Write([]byte{0, 0}) }, streamIdle},
+		{"an empty message, then idle", func(c net.Conn) { c.Write([]byte{0, 0}) }, idleTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,9 +84,9 @@ func TestServeStream_SlowQuery(t *testing.T) {
 		go s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
 		query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
 		for range 3 {
-			time.Sleep(streamIdle - time.Millisecond)
+			time.Sleep(idleTimeout - time.Millisecond)
 			client.Write(query[:1])
-			time.Sleep(streamMessage - time.Millisecond)
+			time.Sleep(messageTimeout - time.Millisecond)
 			client.Write(query[1:])
 			client.SetReadDeadline(time.Time{})
 			reply, err := readMessage(client)
@@ -190,7 +190,7 @@ func TestServeTCP_EvictsIdleConnection(t *testing.T) {
 		_, err := readMessage(c)
 		return err
 	}
-	// No connection is idle for streamIdle before it is used, on a busy machine too.
+	// No connection is idle for idleTimeout before it is used, on a busy machine too.
 	open := func(n int, used net.Conn) (list connections) {
 		for i := range n {
 			c := s.dialFrom(t, netip.MustParseAddr("127.0.0.1"))

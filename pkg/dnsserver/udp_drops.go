@@ -18,8 +18,8 @@ type receiveDrops struct {
 	last    uint64 // the last count: the sockets are closed before the last scrape
 }
 
-// watch sets the sockets.
-func (d *receiveDrops) watch(sockets []*net.UDPConn) {
+// setSockets sets the sockets to count for.
+func (d *receiveDrops) setSockets(sockets []*net.UDPConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sockets = sockets

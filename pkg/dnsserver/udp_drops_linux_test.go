@@ -21,7 +21,7 @@ func TestReceiveDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sockets.Close()
-	s.receiveDrops.watch(sockets.udp)
+	s.receiveDrops.setSockets(sockets.udp)
 	if n := s.counterSum(t, metric); n != 0 {
 		t.Errorf("%d packets without a query", n)
 	}

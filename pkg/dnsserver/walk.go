@@ -94,9 +94,9 @@ type walk struct {
 	recoverPanic func() // deferred in each goroutine
 	steps        []step
 
-	// fallsBack is set if the client tries the candidates itself after a refusal. The first
+	// clientCanExpand is set if the client tries the candidates itself after a refusal. The first
 	// refusal is then the result, so that the client does not wait for other candidates.
-	fallsBack bool
+	clientCanExpand bool
 }
 
 // lookupFunc looks up a candidate without blocking. If wait is nil, lr is complete. Otherwise
@@ -125,12 +125,12 @@ func (w *walk) advance() bool {
 			pending++
 		}
 	}
-	return w.complete()
+	return w.isComplete()
 }
 
-// complete reports whether the result of the walk is known: all candidates up to the first final
+// isComplete reports whether the result of the walk is known: all candidates up to the first final
 // one, or all candidates if none is final, have a result.
-func (w *walk) complete() bool {
+func (w *walk) isComplete() bool {
 	if w.firstRefusal() != nil {
 		return true
 	}
@@ -147,11 +147,11 @@ func (w *walk) complete() bool {
 
 // firstRefusal returns the result of the refused candidate that ends the walk, or nil.
 func (w *walk) firstRefusal() *lookupResult {
-	if !w.fallsBack {
+	if !w.clientCanExpand {
 		return nil
 	}
 	for i := range w.steps {
-		if lr := &w.steps[i].result; lr.answer.refused.fallsBack() {
+		if lr := &w.steps[i].result; lr.answer.refused.allowsFallback() {
 			return lr
 		}
 	}
@@ -171,7 +171,7 @@ func (w *walk) await(ctx context.Context) {
 	timer := time.NewTimer(waveTime)
 	defer timer.Stop()
 	late := false // the current wave has taken waveTime
-	for !w.complete() {
+	for !w.isComplete() {
 		waveOver := unanswered == 0 || late && !w.waitsForCluster()
 		if waveOver && w.mayAdvance() {
 			first, late = len(w.steps), false
@@ -251,7 +251,7 @@ func (w *walk) conclude() lookupResult {
 			return r
 		case lr.outcome == unresolved:
 			r.ttl = 0
-			if failed == nil || lr.answer.refused != granted { // a refusal wins: its answer is not cached
+			if failed == nil || lr.answer.refused != notRefused { // a refusal wins: its answer is not cached
 				failed = lr
 			}
 		default:
@@ -273,8 +273,8 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 	c := &candidateLookup{s: s, q: q, snapshot: snapshot}
 	w := &walk{
 		candidates: candidates, steps: make([]step, 0, len(candidates)), recoverPanic: s.recoverPanic,
-		fallsBack: by == byOption,
-		lookup:    func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
+		clientCanExpand: by == byOption,
+		lookup:          func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) { return c.lookup(ctx, name) },
 	}
 	finish := func() answer {
 		lr := w.conclude()
@@ -297,7 +297,7 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 func (s *Server) walkAnswer(q *query, lr lookupResult) answer {
 	a := lr.answer
 	a.authoritative, a.authentic = false, false
-	owner := q.owner()
+	owner := q.presentationName()
 	switch {
 	case lr.outcome == unresolved || a.failed():
 		return answer{source: fromWalk, rcode: dns.RcodeServerFailure, refused: a.refused,

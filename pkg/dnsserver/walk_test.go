@@ -232,8 +232,8 @@ func TestWalk_FallsBack(t *testing.T) {
 	}{
 		{true, refusedClient, "failed, client, 1s"},
 		{true, refusedRate, "failed, rate, 1s"},
-		{true, refusedSubqueries, "found, granted, 3s"}, // the client has the same limit
-		{false, refusedClient, "found, granted, 3s"},
+		{true, refusedSubqueries, "found, not_refused, 3s"}, // the client has the same limit
+		{false, refusedClient, "found, not_refused, 3s"},
 	} {
 		t.Run(fmt.Sprintf("%t, %s", tt.fallsBack, tt.reason.String()), func(t *testing.T) {
 			steps := []struct {
@@ -244,7 +244,7 @@ func TestWalk_FallsBack(t *testing.T) {
 				{time.Second, lookupResult{outcome: unresolved, answer: answer{refused: tt.reason}}},
 				{2 * time.Second, lookupResult{outcome: found}},
 			}
-			w := &walk{fallsBack: tt.fallsBack, recoverPanic: func() {}}
+			w := &walk{clientCanExpand: tt.fallsBack, recoverPanic: func() {}}
 			for i := range steps {
 				w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
 			}

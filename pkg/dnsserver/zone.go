@@ -33,12 +33,12 @@ func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r re
 	switch {
 	case status == zone.NXDomain:
 		a.rcode = dns.RcodeNameError
-		a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+		a.wire = s.negativeReply(q, buf, a.rcode, apex, snapshot)
 	case status != zone.Exists || node.Alias != "":
 		// zoneRecords answers below: the zone is not loaded, or the name is an alias.
 	case q.qtype == dns.TypeA, q.qtype == dns.TypeAAAA, q.qtype == dns.TypeSRV:
 		if a.wire = s.rrsetReply(q, buf, &node); a.wire == nil {
-			a.wire = s.denialReply(q, buf, a.rcode, apex, snapshot)
+			a.wire = s.negativeReply(q, buf, a.rcode, apex, snapshot)
 		}
 	}
 	if a.wire == nil {
@@ -101,7 +101,7 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 	}
 	question, record := headerLen+len(q.question), pointerLen+recordFixedLen+addrs[0].BitLen()/8
 	opt := q.optLen(&answer{})
-	n := min(len(addrs), (q.size-opt-question)/record, maxRRset)
+	n := min(len(addrs), (q.maxReply-opt-question)/record, maxRRset)
 	buf = slices.Grow(buf[:0], question+n*record+opt) // over TCP buf is nil
 	b = q.startReply(buf, flagAA, dns.RcodeSuccess)
 	first := 0
@@ -151,19 +151,19 @@ func (s *Server) observePartial(q *query) {
 	now, last := q.received.UnixNano(), s.metrics.partialLogged.Load()
 	if now-last >= int64(partialLogInterval) && s.metrics.partialLogged.CompareAndSwap(last, now) {
 		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
-			"name", q.owner(), "type", dns.Type(q.qtype), "limit", maxRRset)
+			"name", q.presentationName(), "type", dns.Type(q.qtype), "limit", maxRRset)
 	}
 }
 
-// denialReply returns a negative reply: without answer, and with the SOA record of the zone in the
+// negativeReply returns a negative reply: without answer, and with the SOA record of the zone in the
 // authority section (RFC 2308 section 2). It returns nil if the reply is too long.
-func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
+func (s *Server) negativeReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"
 		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
 	)
 	maxLen := headerLen + len(q.question) + pointerLen + recordFixedLen + len(s.primary) + len(hostmaster) + pointerLen + soaTimes
-	if maxLen+q.optLen(&answer{}) > q.size {
+	if maxLen+q.optLen(&answer{}) > q.maxReply {
 		return nil
 	}
 	b := q.startReply(buf, flagAA, rcode)
@@ -180,7 +180,7 @@ func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, sn
 	}
 	b = append(b, hostmaster...)
 	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(domainAt))
-	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.denialTTL(snapshot)} {
+	for _, n := range [...]uint32{snapshot.Serial(), soaRefresh, soaRetry, soaExpire, s.negativeTTL(snapshot)} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
 	binary.BigEndian.PutUint16(b[data-2:], uint16(len(b)-data))
@@ -188,13 +188,13 @@ func (s *Server) denialReply(q *query, buf []byte, rcode int, apex fqdn.Name, sn
 	return b
 }
 
-// maxStaleDenialTTL is the longest negative TTL while the zone is stale, in seconds.
-const maxStaleDenialTTL = 5
+// maxStaleNegativeTTL is the longest negative TTL while the zone is stale, in seconds.
+const maxStaleNegativeTTL = 5
 
-// denialTTL returns the negative TTL of the zone, in seconds.
-func (s *Server) denialTTL(snapshot *zone.Snapshot) uint32 {
+// negativeTTL returns the negative TTL of the zone, in seconds.
+func (s *Server) negativeTTL(snapshot *zone.Snapshot) uint32 {
 	if snapshot.StaleSince().IsZero() {
 		return s.cfg.TTL
 	}
-	return min(s.cfg.TTL, maxStaleDenialTTL)
+	return min(s.cfg.TTL, maxStaleNegativeTTL)
 }

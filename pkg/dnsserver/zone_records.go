@@ -39,7 +39,7 @@ func anyRecord(owner string) dns.RR {
 // targets outside the zone. ok is false for names that are not in the zone.
 func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
 	a := answer{source: fromZone, authoritative: true}
-	owner, name, aliases := q.owner(), q.name, 0
+	owner, name, aliases := q.presentationName(), q.name, 0
 	for {
 		status, apex, node := s.lookupZone(snapshot, name)
 		switch status {
@@ -82,7 +82,7 @@ func (a answer) withTarget(target answer) answer {
 	switch {
 	case target.refused == refusedRecursion:
 		return a // the client asks the servers of the target itself
-	case target.refused != granted:
+	case target.refused != notRefused:
 		return target
 	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
@@ -198,7 +198,7 @@ func (s *Server) soa(apex fqdn.Name, snapshot *zone.Snapshot) *dns.SOA {
 		Ns:      s.primary.String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
 		Serial:  snapshot.Serial(),
-		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.denialTTL(snapshot),
+		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.negativeTTL(snapshot),
 	}
 }
 

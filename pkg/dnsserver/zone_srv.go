@@ -24,7 +24,7 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, part
 	if set.Targets() > 1 {
 		first = rand.IntN(set.Targets())
 	}
-	b, limit := q.startReply(buf, flagAA, dns.RcodeSuccess), q.size-q.optLen(&answer{})
+	b, limit := q.startReply(buf, flagAA, dns.RcodeSuccess), q.maxReply-q.optLen(&answer{})
 	answersAt := len(b)
 	b, complete := s.appendSRV(b, limit, set, first)
 	switch {
@@ -44,7 +44,7 @@ func (q *query) maxSRV() int {
 		_, service = service.Cut()
 	}
 	const shortestLabel = 2
-	return q.size/(pointerLen+recordFixedLen+srvFixedLen+shortestLabel+len(service)) + 1
+	return q.maxReply/(pointerLen+recordFixedLen+srvFixedLen+shortestLabel+len(service)) + 1
 }
 
 // appendSRV appends and counts the SRV records. It reports whether all fit.
@@ -104,11 +104,11 @@ func (s *Server) appendTargetAddrs(b []byte, limit int, t *zone.Target, target, 
 			if len(b) > limit {
 				return b
 			}
-			owner := target
-			if target >= maxPointer {
-				b, owner = t.AppendLabel(b), service // the label, and a pointer to the rest of the name
+			ownerAt := target
+			if target >= pointerEnd {
+				b, ownerAt = t.AppendLabel(b), service // the label, and a pointer to the rest of the name
 			}
-			b = appendAddress(b, owner, addr, s.cfg.TTL)
+			b = appendAddress(b, ownerAt, addr, s.cfg.TTL)
 		}
 	}
 	return b
