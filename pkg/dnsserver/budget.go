@@ -18,8 +18,8 @@ import (
 // client still gets a unit, and the kubelet runs at most 110 pods by default. Without the square
 // the units would be used up after 12 clients.
 //
-// A client is an address. The pods of a node may share an IPv6 prefix, so that a prefix would
-// let one pod take the share of all.
+// A client is an address, see clientKey. The pods of a node may share an IPv6 prefix: with shares
+// for prefixes one pod could take the share of all.
 type budget struct {
 	limit       int64
 	clientLimit int64 // the units that one client may hold, even if more are free
@@ -28,6 +28,10 @@ type budget struct {
 	used    int64
 	clients map[netip.Addr]int64 // units of each client; a client without units has no entry
 }
+
+// clientKey returns the address that all limits for each client use: an IPv4-mapped address is the IPv4
+// address, and the zone of a link-local address, which is the interface, is left out.
+func clientKey(client netip.Addr) netip.Addr { return client.Unmap().WithZone("") }
 
 // newBudget returns a budget of limit units, less than 1<<31.
 func newBudget(limit int) *budget {
@@ -55,7 +59,7 @@ func (b *budget) acquireSpare(client netip.Addr, n int) (grant, refusalReason) {
 
 // acquireUpTo acquires n units if at most limit units are then in use.
 func (b *budget) acquireUpTo(client netip.Addr, n, limit int64) (grant, refusalReason) {
-	client = client.Unmap()
+	client = clientKey(client)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := b.clients[client]
@@ -95,7 +99,7 @@ func (g *grant) moveTo(client netip.Addr) grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.removeLocked(g.client, g.units)
-	client = client.Unmap()
+	client = clientKey(client)
 	b.clients[client] += g.units
 	return grant{budget: b, client: client, units: g.units}
 }
@@ -111,7 +115,7 @@ func (b *budget) removeLocked(client netip.Addr, n int64) {
 func (b *budget) heldBy(client netip.Addr) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.clients[client.Unmap()]
+	return b.clients[clientKey(client)]
 }
 
 // keep returns all but n units to the budget. Like release it must not be called concurrently

@@ -110,13 +110,17 @@ func TestBudget_LargeUnits(t *testing.T) {
 	}
 }
 
-// TestBudget_Client: an IPv4-mapped address is the IPv4 address, and the addresses of an IPv6
-// prefix are clients of their own.
+// TestBudget_Client: an IPv4-mapped address is the IPv4 address, a link-local address is the same client
+// in all zones, and the addresses of an IPv6 prefix are clients of their own.
 func TestBudget_Client(t *testing.T) {
 	b := newBudget(100)
 	takeAll(b, netip.MustParseAddr("10.244.1.7"))
 	if _, reason := b.acquire(netip.MustParseAddr("::ffff:10.244.1.7"), 1); reason != refusedClient {
 		t.Errorf("the IPv4-mapped address was %v", reason)
+	}
+	takeAll(b, netip.MustParseAddr("fe80::7%2"))
+	if _, reason := b.acquire(netip.MustParseAddr("fe80::7%3"), 1); reason != refusedClient {
+		t.Errorf("the address in another zone was %v", reason)
 	}
 	for _, addr := range []netip.Addr{netip.MustParseAddr("10.244.1.8"), clientAddr(1), clientAddr(2), {}} {
 		if _, reason := b.acquire(addr, 1); reason != notRefused {

@@ -100,6 +100,7 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 type destination struct {
 	exchange   Exchange // nil: queries are refused
 	outages    *outageDetector
+	isUpstream bool        // exchange is Forwarding.Upstream
 	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
@@ -114,7 +115,7 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
 		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
-		return destination{exchange: stub.Exchange, outages: stub.outages, cluster: cluster, forwarding: fwd}
+		return destination{exchange: stub.Exchange, outages: stub.outages, isUpstream: stub.Zone == "", cluster: cluster, forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
 		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, expand: true, searchKey: fwd.searchKey, forwarding: fwd}
 	}
@@ -141,6 +142,12 @@ func (to destination) budgetFor(name fqdn.Name) budgetKind {
 		}
 	}
 	return budgetOther
+}
+
+// mayBeClusterDNS reports whether the destination of a query may be the cluster DNS of a node cache: it
+// gets names of the cluster zone, search lists, and the reverse names of a stub domain.
+func (to destination) mayBeClusterDNS(kind budgetKind) bool {
+	return kind != budgetOther && !to.isUpstream
 }
 
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
@@ -285,7 +292,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outages.recordReply(time.Now())
-	if s.nodeCache && kind != budgetOther && isLimitFailure(reply) {
+	if s.nodeCache && to.mayBeClusterDNS(kind) && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
 	if m.RecursionDesired { // without RD the reply may be a referral

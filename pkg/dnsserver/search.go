@@ -249,7 +249,7 @@ func (s *Server) countOutside(paths []fqdn.Name) (n int) {
 
 // mayExpand reports whether a client may use the option.
 func (s *Server) mayExpand(client netip.Addr) bool {
-	client = client.Unmap().WithZone("") // Contains does not match IPv4-mapped addresses and zones
+	client = clientKey(client) // Contains does not match IPv4-mapped addresses and zones
 	if allowed := s.cfg.Autopath.Allowed; allowed != nil {
 		return slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(client) })
 	}

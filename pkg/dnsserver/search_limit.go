@@ -87,7 +87,7 @@ func (r *subqueryRate) tokens(client netip.Addr, now time.Time) float64 {
 // bucketOf returns the key of the bucket that a client uses: its address, or the zero Addr if there
 // are too many buckets.
 func (r *subqueryRate) bucketOf(client netip.Addr, now time.Time) netip.Addr {
-	client = client.Unmap().WithZone("")
+	client = clientKey(client)
 	if _, ok := r.buckets[client]; ok || len(r.buckets) < maxRateClients {
 		return client
 	}

@@ -79,13 +79,15 @@ func TestNodeCache_ForeignRefusal(t *testing.T) {
 		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: extendedLimit}}
 		return m, nil
 	}})
-	for range 3 {
-		if m := exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
-			t.Errorf("got %v, want SERVFAIL", m)
+	for i, question := range []string{"www.example. A", "1.113.0.203.in-addr.arpa. PTR"} {
+		for range 3 {
+			if m := exchangeDirect(t, s.Server, parseQuery(question, true)); m.Rcode != dns.RcodeServerFailure {
+				t.Errorf("%s: got %v, want SERVFAIL", question, m)
+			}
 		}
-	}
-	if forwarded != 1 {
-		t.Errorf("%d queries were forwarded, want 1", forwarded)
+		if forwarded != i+1 {
+			t.Errorf("%s: %d queries were forwarded, want %d", question, forwarded, i+1)
+		}
 	}
 }
 

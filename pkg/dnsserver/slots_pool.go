@@ -133,11 +133,11 @@ func (p *slotPool) replaceableLocked(now time.Time) (chosen *slot) {
 	return chosen
 }
 
-// addCreditLocked changes the credit of a client. If there are too many credits, it deletes all:
-// active clients soon have new ones.
+// addCreditLocked changes the credit of a client. If a new client would be one too many, it deletes the
+// credits of all others: active clients soon have new ones.
 func (p *slotPool) addCreditLocked(client netip.Addr, n int) {
 	credit := min(max(p.credits[client]+n, minCredit), maxCredit)
-	if int64(len(p.credits)) >= p.limit {
+	if _, ok := p.credits[client]; !ok && int64(len(p.credits)) >= p.limit {
 		clear(p.credits)
 	}
 	p.credits[client] = credit

@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -281,5 +282,31 @@ func TestSlotPool_Credit(t *testing.T) {
 	}
 	if len(p.credits) > limit {
 		t.Errorf("%d clients have credits, want at most %d", len(p.credits), limit)
+	}
+}
+
+// TestSlotPool_Credits: a new client deletes the credits of all others if there are too many. A client
+// that has a credit deletes none.
+func TestSlotPool_Credits(t *testing.T) {
+	p := newSlotPool(100)
+	reply := func(client netip.Addr) {
+		t.Helper()
+		s, reason := p.admit(client, time.Now())
+		if reason != notRefused {
+			t.Fatalf("%s was refused: %v", client, reason)
+		}
+		s.recordReply()
+		s.release()
+	}
+	for i := range 100 {
+		reply(clientAddr(i))
+	}
+	reply(clientAddr(0))
+	if n, credit := len(p.credits), p.credits[clientAddr(0)]; n != 100 || credit != 2 {
+		t.Errorf("%d credits, the client has %d, want 100 and 2", n, credit)
+	}
+	reply(clientAddr(100))
+	if n := len(p.credits); n != 1 {
+		t.Errorf("%d credits after one too many, want 1", n)
 	}
 }

@@ -38,13 +38,23 @@ func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error)
 	if err != nil {
 		return nil, err
 	}
-	for i := range s.udp {
-		if err := errors.Join(takeOver(s.udp[i]), takeOver(s.tcp[i])); err != nil {
-			s.Close()
-			return nil, err
-		}
+	if err := s.takeOver(); err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
+}
+
+// takeOver takes over the addresses from another server. Its error names the address.
+func (s *Sockets) takeOver() error {
+	for i, addr := range s.Addrs() {
+		for _, c := range []syscall.Conn{s.udp[i], s.tcp[i]} {
+			if err := takeOver(c); err != nil {
+				return fmt.Errorf("listening on %s: %w", addr, err)
+			}
+		}
+	}
+	return nil
 }
 
 // ListenSharedTCP opens a TCP socket as ListenShared does, for another service of a server that

@@ -47,6 +47,7 @@ func newStreams(limit, clientLimit int) *streams {
 // client connects again when it has a query (RFC 7766 section 6.2.3). add returns false if no
 // such connection is idle, or the server is shutting down.
 func (s *streams) add(c net.Conn, client netip.Addr) bool {
+	client = clientKey(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	anyClient := func(*streamState) bool { return true }
