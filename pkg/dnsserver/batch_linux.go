@@ -26,9 +26,9 @@ const batchSize = 64
 // packet, in octets: a unix.Cmsghdr and a unix.Inet6Pktinfo take 40.
 const controlLen = 64
 
-// batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB of
-// address space, of which 274 kB are resident from the start (mincore(2)): newBatch writes to each of
-// the packetBuffers.
+// batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB
+// of address space, of which 274 kB are resident from the start (mincore(2)): newBatch writes to
+// each of the packetBuffers.
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]packetBuffers
@@ -122,8 +122,8 @@ func (b *batch) receive() (int, error) {
 	return b.n, nil
 }
 
-// packet returns packet i, the memory for the reply to it, and the address that it came from. A packet
-// longer than maxQuery is cut to its header, so that it gets the reply to a malformed query.
+// packet returns packet i, the memory for the reply to it, and the address that it came from. A
+// packet longer than maxQuery is cut to its header, so that it gets the reply to a malformed query.
 func (b *batch) packet(i int) (packet, buf []byte, client netip.AddrPort) {
 	p, n := &b.packets[i], b.incoming[i].length
 	if b.incoming[i].header.Flags&unix.MSG_TRUNC != 0 {

@@ -14,9 +14,9 @@ import (
 //	a client takes a unit only while held / limit < (free / limit)²
 //
 // So one client gets 38 % at most, and a client that holds nothing gets a unit as long as one
-// is free. Example: of 4096 units, 121 clients take all they can, one after the other. The next
-// client still gets a unit, and the kubelet runs at most 110 pods by default. Without the square
-// the units would be used up after 12 clients.
+// is free. Example: of the 819 slots that a node cache has for names outside the cluster, 53
+// clients can take as many as they get, one after the other, and the next client still gets one.
+// Without the square the slots would be used up after 10 clients.
 //
 // A client is an address, see clientKey. The pods of a node may share an IPv6 prefix: with shares
 // for prefixes one pod could take the share of all.
@@ -29,8 +29,8 @@ type budget struct {
 	clients map[netip.Addr]int64 // units of each client; a client without units has no entry
 }
 
-// clientKey returns the address that all limits for each client use: an IPv4-mapped address is the IPv4
-// address, and the zone of a link-local address, which is the interface, is left out.
+// clientKey returns the address that all limits for each client use: an IPv4-mapped address is the
+// IPv4 address, and the zone of a link-local address, which is the interface, is left out.
 func clientKey(client netip.Addr) netip.Addr { return client.Unmap().WithZone("") }
 
 // newBudget returns a budget of limit units, less than 1<<31.
@@ -45,8 +45,8 @@ type grant struct {
 	units  int64
 }
 
-// acquire acquires n units for a client, or returns why it acquires none. n is at least 1. Work
-// without a client has the zero Addr.
+// acquire acquires n units for a client, or returns why it acquires none. n is at least 1. A client
+// whose address is unknown is the zero Addr.
 func (b *budget) acquire(client netip.Addr, n int) (grant, refusalReason) {
 	return b.acquireUpTo(client, int64(n), b.limit)
 }

@@ -1,10 +1,11 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dnsserver is the cluster DNS server: it answers queries for the cluster zone from a
-// [zone.Zone], and forwards all others to upstream servers, through a [cache.Cache]. Without a
-// zone it is a node cache: it forwards queries for the cluster zone to the cluster DNS server,
-// and those for names below the autopath domain with their search list.
+// Package dnsserver implements a DNS server with two roles. With a [zone.Zone] it is the cluster
+// DNS server: it answers queries for the cluster zone from the zone, and forwards all others to
+// upstream servers, through a [cache.Cache]. Without a zone it is a node cache: it forwards
+// queries for the cluster zone to the cluster DNS server. With Forwarding.Expander it also sends
+// names below the autopath domain there, with their search list.
 //
 //	udp.go, tcp.go   a packet
 //	      |
@@ -26,12 +27,13 @@
 // records, or a function that waits for other servers. The server calls that function in
 // another goroutine, so that a slow upstream server never delays the cluster zone.
 //
-// Until the zone is loaded its names get SERVFAIL, never NXDOMAIN. All other names are
-// forwarded from the first packet on.
+// Until the zone is loaded, its names get SERVFAIL, never NXDOMAIN. So do the reverse names of
+// private addresses if the zone has no configured reverse ranges, because they may be those of
+// the cluster. All other names are answered from the first packet on.
 //
 // # From packet to reply
 //
-// A query over UDP for an address in the cluster passes these functions, from top to bottom:
+// A query over UDP for the A records of a Service passes these functions, from top to bottom:
 //
 //	reader.run             udp.go     receives a batch of packets (batch_linux.go)
 //	reader.answer          udp.go     takes one packet after the other
@@ -46,19 +48,24 @@
 //
 // A name outside the cluster continues from Server.answer in forward.go: Server.forward copies a
 // cache hit in wire form. Without a hit, sendLater returns a function that waits, Server.admit in
-// slots.go takes a slot for it, and reader.replyLater calls it in another goroutine. There ask
-// sends the query, and caches the reply.
+// slots.go takes a slot for it, and reader.replyLater calls it in another goroutine. In that
+// goroutine Server.ask (forward.go) sends the query, and caches the reply.
 //
 // All other answers have records (zone_records.go, walk.go), which query.reply packs.
 //
 // # Goroutines and limits
 //
-// New starts no goroutine. Run owns all goroutines and waits for them: one to eight readers
-// for each UDP socket, one for each TCP listener and connection, and one or more for each query
-// that waits for other servers (its candidates, subqueries and stale answer) and for each
-// prefetch. Clients cannot make their number grow without bound: slots.go limits the waiting
-// queries by kind, tcp_limits.go the connections and their replies, search_limit.go the queries
-// that search lists cause, and budget.go the share of one client.
+// New starts no goroutine. Run owns all goroutines and waits for them:
+//
+//   - one to eight for each UDP socket, see reader;
+//   - one for each TCP listener, and one for each TCP connection;
+//   - one for each query that waits for other servers, one more for each of its candidates and
+//     subqueries, and one more if a stale answer can be the reply before the wait ends;
+//   - one for each prefetch.
+//
+// The number of goroutines is bounded: slots.go limits the waiting queries of each kind,
+// streams.go the connections, tcp_limits.go their queries and the octets of their replies,
+// search_limit.go the queries that search lists cause, and budget.go the share of one client.
 //
 // The API of this package may change in any release.
 package dnsserver

@@ -16,9 +16,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Exchange sends a query to other servers. The reply has the question of the query; the
-// error means that no server answered. It is safe for concurrent use. It must not change
-// the query, and the caller must not change the reply.
+// Exchange sends a query to other servers. The reply has the question of the query. An error
+// means that there is no valid reply: no query was sent, no server answered, or the reply is
+// malformed. An Exchange is safe for concurrent use. It must not change the query, and the caller
+// must not change the reply.
 type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 
 // Stub is a stub domain: a domain with upstream servers of its own. The zero value is invalid.
@@ -30,9 +31,9 @@ type Stub struct {
 }
 
 // Forwarding configures the servers for names outside the zone. With the zero value such names
-// are refused.
+// get REFUSED.
 type Forwarding struct {
-	Upstream Exchange // nil: names outside of Stubs are refused
+	Upstream Exchange // nil: names outside of Stubs get REFUSED
 	Stubs    []Stub
 
 	// Expander is the cluster DNS server of a node cache. Names below the autopath domain
@@ -50,7 +51,7 @@ type Forwarding struct {
 	// Set by SetForwarding.
 	stubInZone                       bool // a stub domain may be in the zone; its names are then forwarded
 	upstreamOutages, expanderOutages *outageDetector
-	generation                       cache.Generation // replies to queries of an older one are not cached
+	generation                       cache.Generation // the reply to a query sent under an older Forwarding is not cached
 }
 
 // SetForwarding replaces the Forwarding and clears the cache: the new servers may return
@@ -98,7 +99,7 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 
 // destination describes where queries for a name are forwarded.
 type destination struct {
-	exchange   Exchange // nil: queries are refused
+	exchange   Exchange // nil: queries get REFUSED
 	outages    *outageDetector
 	isUpstream bool        // exchange is Forwarding.Upstream
 	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
@@ -144,8 +145,8 @@ func (to destination) budgetFor(name fqdn.Name) budgetKind {
 	return budgetOther
 }
 
-// mayBeClusterDNS reports whether the destination of a query may be the cluster DNS of a node cache: it
-// gets names of the cluster zone, search lists, and the reverse names of a stub domain.
+// mayBeClusterDNS reports whether the destination of a query may be the cluster DNS of a node
+// cache: it gets names of the cluster zone, search lists, and the reverse names of a stub domain.
 func (to destination) mayBeClusterDNS(kind budgetKind) bool {
 	return kind != budgetOther && !to.isUpstream
 }
@@ -162,7 +163,8 @@ func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 	return best
 }
 
-// forward answers from the cache, or else from other servers.
+// forward answers names outside the zone: from the local names, the cache, or other servers.
+// Queries of type ANY get a minimal answer.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
 		return result{answer: answer{source: fromServer, answers: []dns.RR{anyRecord(q.presentationName())}}}
@@ -211,8 +213,8 @@ func (q *query) cacheKey(searchKey []byte) cache.Question {
 	}
 }
 
-// sendLater returns the result of a query that must be sent to other servers: a function that waits.
-// stale returns the answer if they fail; nil: there is none.
+// sendLater returns the result of a query that must be sent to other servers: a function that
+// waits. stale returns the answer if they fail; nil: there is none.
 func (s *Server) sendLater(q *query, to destination, stale func() answer) result {
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, to)) }
 	return result{wait: wait, budgetKind: to.budgetFor(q.name), stale: stale}
@@ -251,9 +253,9 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 	return a
 }
 
-// staleAnswer returns a function that returns the answer of a stale hit. Over UDP it copies the answer
-// at once, because the hit refers to the packet, whose memory is reused. Over TCP it does not: an answer
-// may have 64 kB, and many queries may wait for the same name.
+// staleAnswer returns a function that returns the answer of a stale hit. Over UDP it copies the
+// answer at once, because the hit refers to the packet, whose memory is reused. Over TCP it does
+// not: an answer may have 64 kB, and many queries may wait for the same name.
 func (q *query) staleAnswer(hit cache.Hit) func() answer {
 	if q.via == overTCP {
 		return func() answer { return q.cachedAnswer(&hit, fromStale, nil) }
@@ -270,7 +272,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	}
 	m, begin, kind := q.message(), time.Now(), to.budgetFor(q.name)
 	reply, err := exchange(ctx, m)
-	if reason, ok := errors.AsType[refusalReason](err); ok { // of an expansion, which has counted it
+	if reason, ok := errors.AsType[refusalReason](err); ok { // from askExpander, and counted already
 		return refusedAnswer(reason)
 	}
 	if reason := refusalOf(err); reason != notRefused {
@@ -283,12 +285,12 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if err != nil {
 		why := causeOf(err)
 		// Servers may drop a query without RD: that is not a fact about the name.
-		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot ended the query
+		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot has ended the query
 			to.outages.recordFailure(begin)
 			options.Cause = uint8(why)
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 		}
-		s.log.Debug("no upstream server answered", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
+		s.log.Debug("no valid reply from other servers", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outages.recordReply(time.Now())
@@ -303,7 +305,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	a := answerOf(reply, fromUpstream)
-	if a.rcode > maskRcode { // about the OPT record that this server sent, not about the client's query
+	if a.rcode > maskRcode { // an extended rcode, such as BADVERS, is about the OPT record of this server
 		a.rcode = dns.RcodeServerFailure
 	}
 	a.answers = withOwnerCase(a.answers, q.presentationName())

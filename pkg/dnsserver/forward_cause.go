@@ -16,7 +16,7 @@ type cause uint8
 
 const (
 	causeReply     cause = iota // a server replied with the rcode of an error
-	causeNoReply                // no server replied
+	causeNoReply                // no server replied, or the query was not sent because of a network error
 	causeMalformed              // the reply is malformed
 )
 

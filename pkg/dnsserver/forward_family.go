@@ -45,13 +45,13 @@ func (s *Server) mayReplyNoData(q *query, to destination) bool {
 func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 	switch {
 	case hit.State == cache.Failing && q.received.Sub(hit.FailedAt) < cache.FailureTTL:
-		return result{answer: otherFamilyFailure(fromStale)} // as a failure that is cached
+		return result{answer: otherFamilyFailure(fromStale)} // no query is sent yet, as while a SERVFAIL is cached
 	case hit.State == cache.Failing, hit.State == cache.Stale:
 		return s.sendLater(q, to, nil)
 	}
 	noData := q.cachedAnswer(hit, fromCache, nil)
 	isLong := len(noData.wire) > maxHeldNegative
-	if isLong { // over TCP
+	if isLong { // only over TCP: over UDP it has at most maxUDP octets
 		noData = noData.withRecords().trimNegative()
 	}
 	wait := func(ctx context.Context) answer {
@@ -90,9 +90,9 @@ func otherFamilyFailure(from source) answer {
 	return failure(from, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
 }
 
-// restoreNegative returns the answer to q of which trimNegative has left a, for a client that validates: it needs
-// the proof of the denial. The answer was cached before the wait. If the cache has evicted it, restoreNegative
-// returns a.
+// restoreNegative returns the complete answer to q that trimNegative has cut to a. The complete
+// answer was cached before the wait. restoreNegative returns a if the client does not validate, and
+// so needs no proof that the records do not exist, or if the cache has evicted the answer.
 func (s *Server) restoreNegative(q *query, to destination, a answer) answer {
 	if !q.do {
 		return a

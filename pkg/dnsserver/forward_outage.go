@@ -9,14 +9,15 @@ import (
 )
 
 // clusterRetryInterval is how long a stale answer for a name of the cluster is used after a
-// failed renewal, and how long a failure for such a name is cached. Pods move within seconds, and
-// the cluster DNS server answers within milliseconds, so that a retry costs little. A query that is
-// lost just before the server replies again fails 2 s later, and is retried after this interval. So
-// all names are current within 5 s.
+// failed renewal, and how long a failure for such a name is cached. The addresses of a Service may
+// change within seconds, and the cluster DNS server answers within milliseconds: a retry costs
+// little. A query that is lost just before the server replies again fails 2 s later, and is retried
+// after this interval. So all names are current within 5 s.
 const clusterRetryInterval = 2 * time.Second
 
-// outageDetector detects the end of an outage: servers reply again after a time without replies. Stale
-// answers from before are then renewed at once, instead of after their retry interval.
+// outageDetector detects the end of an outage: servers reply again after a time without replies. A
+// stale answer whose renewal failed before that is then renewed at once, instead of after its retry
+// interval.
 //
 // A query without a reply is part of an outage only if no other query got a reply meanwhile. So
 // a name whose own servers are dead keeps its retry interval while other names are answered.

@@ -15,9 +15,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// LocalNames selects the names outside the cluster zone that the server answers itself. A stub domain
-// or a reverse zone of the cluster wins over a local zone that is shorter or has the same name. The
-// zero value selects none.
+// LocalNames selects the names outside the cluster zone that the server answers itself. A stub
+// domain wins over a local zone that is shorter or has the same name. A reverse zone of the cluster
+// wins over all local zones. The zero value selects none.
 type LocalNames struct {
 	// SpecialUse selects localhost, names that no public server has, and the reverse names
 	// of loopback, link-local and documentation addresses.
@@ -37,11 +37,11 @@ var (
 		"\x05onion\x00",        // RFC 7686
 		"\x04home\x04arpa\x00", // RFC 8375
 	}
-	specialReverse = []string{ // RFC 6303 sections 4.2 to 4.6, RFC 9637
+	specialReverse = []string{ // RFC 6303 sections 4.2, 4.3, 4.5 and 4.6, RFC 9637
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "255.255.255.255/32",
 		"::/128", "::1/128", "fe80::/10", "2001:db8::/32", "3fff::/20",
 	}
-	privateReverse = []string{ // RFC 6303 sections 4.1 and 4.4, RFC 7793
+	privateReverse = []string{ // RFC 6303 sections 4.1 and 4.4, RFC 7793; fc00::/7 is the whole range of RFC 4193
 		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
 	}
 )
@@ -52,7 +52,8 @@ const localhost fqdn.Name = "\x09localhost\x00"
 // loopbackNames are the reverse names with a PTR record for localhost.
 var loopbackNames = []fqdn.Name{"\x011\x010\x010\x03127" + reverseV4, "\x011" + fqdn.Name(strings.Repeat("\x010", 31)) + reverseV6}
 
-// localZones are zones without names, except for localhost and the loopback addresses.
+// localZones is the set of the apexes of the local zones. No name exists below an apex, except
+// those of localhost and of the loopback addresses.
 type localZones map[fqdn.Name]bool
 
 func newLocalZones(l LocalNames) localZones {
@@ -76,8 +77,8 @@ func newLocalZones(l LocalNames) localZones {
 	return zones
 }
 
-// find returns the longest zone that contains the name, or "" if there is none. It compares the last
-// label first, because that is enough for most names.
+// find returns the longest zone that contains the name, or "" if there is none. It compares the
+// last label first, because that is enough for most names.
 func (z localZones) find(name fqdn.Name) fqdn.Name {
 	if len(z) == 0 || !slices.ContainsFunc(localTLDs[:], func(tld string) bool { return strings.HasSuffix(string(name), tld) }) {
 		return ""

@@ -21,7 +21,7 @@ type candidateLookup struct {
 	q                 *query
 	snapshot          *zone.Snapshot
 	forwarded         atomic.Int64 // subqueries to other servers
-	outsideSubqueries atomic.Int64 // subqueries for names outside the cluster zone, also those that maxSubqueries refuses
+	outsideSubqueries atomic.Int64 // those that count for maxSubqueries, also if they are refused
 }
 
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
@@ -179,8 +179,8 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 }
 
 // admit is Server.admit for a subquery for a candidate, within the limits of the walk and of the
-// client. Subqueries for names of the cluster zone do not count for maxSubqueries: a node
-// cache sends them to the cluster DNS, which has the answers in memory.
+// client. Subqueries of a node cache for names of the cluster zone do not count for maxSubqueries:
+// the cluster DNS has their answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
 	switch {
 	case !c.isCluster(name) && c.outsideSubqueries.Add(1) > maxSubqueries:
@@ -193,8 +193,8 @@ func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(c
 	return c.s.admit(c.q.client, r)
 }
 
-// ownsType reports whether the candidate owns records of the client's type. The other types then do not
-// change the result.
+// ownsType reports whether the candidate owns records of the client's type. The other types then do
+// not change the result.
 func (all typeLookups) ownsType(qtype uint16) bool {
 	return slices.ContainsFunc(all, func(l typeLookup) bool { return l.qtype == qtype && l.owns() })
 }
@@ -224,9 +224,9 @@ func (all typeLookups) pending() (n int) {
 }
 
 // combine merges the answers to one result. A pending subquery counts as failed. The answer of the
-// result is that for the client's type, or that for A if the client's type was not looked up. If the
-// name has addresses, it is found, even if the subquery for the client's type failed. The failure is
-// then the answer, and no later candidate is tried.
+// result is that for the client's type, or that for A if the client's type was not looked up. If
+// the name has addresses, it is found, even if the subquery for the client's type failed. The
+// failure is then the answer, and no later candidate is tried.
 //
 // NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
 // The reverse is not true: some servers return NXDOMAIN for every type that they do not
@@ -259,7 +259,8 @@ func (all typeLookups) combine(qtype uint16) lookupResult {
 		lr.ttl = min(lr.ttl, l.negativeTTL())
 	}
 	lr.answer = lr.answer.trimNegative() // the walk may hold it while it waits for other candidates
-	return lr                            // also for a CNAME whose target does not exist: it proves that the name exists
+	// NODATA, also for a CNAME whose target does not exist: its owner exists.
+	return lr
 }
 
 // nxdomain reports whether the answer says that the name itself does not exist.

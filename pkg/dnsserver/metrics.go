@@ -121,17 +121,16 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 	}, []string{"state"})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
-		Help: "Queries that were not sent to other servers, by budget (plain, cluster, reverse, " +
-			"search) and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced: " +
-			"another query took their slot, upstream: the cluster DNS refused them at a limit, or resources: " +
-			"no file descriptor or memory).",
+		Help: "Queries that got no answer from other servers, by budget (plain, cluster, reverse, search) " +
+			"and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
 		}, []string{"transport", "source", "rcode"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_panics_total", Help: "Queries whose handling panicked; they got no reply.",
+			Name: "dnsconfigurer_dns_panics_total",
+			Help: "Panics while answering a query or renewing a cached reply. The query may get no reply.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
@@ -144,7 +143,7 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 		}),
 		sendWaits: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_udp_send_waits_total",
-			Help: "Times that replies over UDP waited for room in the send buffer of the socket.",
+			Help: "Times that a batch of replies over UDP waited for room in the send buffer of the socket.",
 		}),
 		autopath: newAutopathMetrics(),
 	}

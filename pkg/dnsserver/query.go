@@ -67,7 +67,7 @@ const (
 
 func (t transport) String() string { return [...]string{"udp", "tcp"}[t] }
 
-// query is a parsed query. Its slices refer to the packet until detach copies them.
+// query is a parsed query. question and options refer to the packet until detach copies them.
 type query struct {
 	id       uint16
 	flags    uint16
@@ -79,10 +79,10 @@ type query struct {
 	version    byte   // of EDNS
 	options    []byte // of EDNS, each with code and length
 	tsig       []byte // the TSIG record of the reply; nil: the query is not signed
-	maxReply   int    // the longest reply that the client accepts, in octets
-	rejectCode int    // the rcode of the reply to a query for which no source is tried; NOERROR: not rejected
+	maxReply   int    // the length of the longest reply that the client accepts, in octets
+	rejectCode int    // the rcode of the reply if no source is tried; NOERROR: the sources are tried
 
-	noFamilyCheck bool // NODATA is returned without an answer for the other address family, see mayReplyNoData
+	noFamilyCheck bool // NODATA may be the answer although the other address family is not cached, see forward_family.go
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown

@@ -48,8 +48,8 @@ func (q *query) parseTSIG(owner, fixed, data []byte) bool {
 	return true
 }
 
-// uncompressedNameLen returns the length of the name that b begins with, or -1 if the name is too long,
-// cut off or compressed. A compressed name has no meaning in another message.
+// uncompressedNameLen returns the length of the name that b begins with, or -1 if the name is too
+// long, cut off or compressed. A compressed name has no meaning in another message.
 func uncompressedNameLen(b []byte) int {
 	for n := 0; n < min(len(b), fqdn.MaxWire); n += 1 + int(b[n]) {
 		switch {
@@ -62,8 +62,8 @@ func uncompressedNameLen(b []byte) int {
 	return -1
 }
 
-// appendTSIG appends the TSIG record of the reply to a signed query, and counts it. It is the
-// last record of a message (RFC 8945 section 5.1). A record that does not fit is left out.
+// appendTSIG appends the TSIG record of the reply to a signed query, and increments ARCOUNT. TSIG
+// is the last record of a message (RFC 8945 section 5.1). A record that does not fit is left out.
 func (q *query) appendTSIG(b []byte) []byte {
 	if len(b)+len(q.tsig) > q.maxReply {
 		return b

@@ -12,8 +12,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// refusalReason is the reason for which a query got no answer from other servers, or notRefused: it was not
-// sent, lost its slot, or was refused by the cluster DNS. The answer to a refused query says nothing about
+// refusalReason is why a query got no answer from other servers: it was not sent, it lost its slot,
+// or the cluster DNS refused it. The zero value means that the query was not refused. A refused
+// query gets SERVFAIL, except that refusedRecursion gets REFUSED. This answer says nothing about
 // the name, and is not cached.
 type refusalReason uint8
 
@@ -39,9 +40,9 @@ func (r refusalReason) String() string {
 		"upstream", "resources"}[r]
 }
 
-// allowsFallback reports whether a client that can try the candidates of a search list itself should do
-// so after a refusal. After refusedSubqueries it should not: a node cache has the same maxSubqueries,
-// and would be refused as well.
+// allowsFallback reports whether a client that can try the candidates of a search list itself
+// should do so after a refusal. After refusedSubqueries it should not: a node cache has the same
+// maxSubqueries, and would stop there as well.
 func (r refusalReason) allowsFallback() bool { return r != notRefused && r != refusedSubqueries }
 
 // Error returns the text for clients.
@@ -55,14 +56,16 @@ func (r refusalReason) Error() string {
 	}[r]
 }
 
-// extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A
-// node cache does not cache such a reply from the cluster DNS: all pods of a node are one client there, and
-// one pod may use up the share. In replies to queries of budgetOther the code is ignored: the owner of a
-// zone could use it to prevent the caching of failures. The code is for private use (RFC 8914 section
-// 5.2), and the same as autopath.DefaultOption.
+// extendedLimit is the extended error of a query refused at a limit that does not depend on its
+// name. A node cache does not cache such a reply from the cluster DNS: all pods of a node are one
+// client there, and one pod may use up the share. In replies of other servers the code is ignored,
+// see mayBeClusterDNS: the owner of a zone could use it to prevent the caching of failures. The
+// code is for private use (RFC 8914 section 5.2). That it equals autopath.DefaultOption has no
+// meaning: info codes and option codes are in different registries.
 const extendedLimit = 65313
 
-// isLimitFailure reports whether a server of this package refused the query at a limit.
+// isLimitFailure reports whether the reply is that of a server of this package to a query that it
+// refused at a limit.
 func isLimitFailure(reply *dns.Msg) bool {
 	opt := reply.IsEdns0()
 	return opt != nil && reply.Rcode == dns.RcodeServerFailure && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
@@ -71,8 +74,8 @@ func isLimitFailure(reply *dns.Msg) bool {
 	})
 }
 
-// refusalOf returns the reason if err is a refusal. Otherwise it returns notRefused: err is then nil,
-// or the error of a server.
+// refusalOf returns the reason for an error of package upstream that means that no query was sent:
+// ErrLoop, ErrNoServers or ErrNoResources. It returns notRefused for nil and for all other errors.
 func refusalOf(err error) refusalReason {
 	switch {
 	case errors.Is(err, upstream.ErrLoop):

@@ -84,8 +84,8 @@ const (
 	pointerEnd  = 1 << 14 // a pointer has 14 bits for the offset: no pointer can refer to a name from here on
 )
 
-// appendRecord appends a record without its data, given the offset of its owner name in the message: a
-// pointer to the name, type, class, TTL, and the length of the data.
+// appendRecord appends a record without its data, given the offset of its owner name in the
+// message: a pointer to the name, type, class, TTL, and the length of the data.
 func appendRecord(b []byte, ownerAt int, rrtype uint16, ttl uint32, length int) []byte {
 	b = binary.BigEndian.AppendUint16(b, pointerFlag|uint16(ownerAt))
 	b = binary.BigEndian.AppendUint16(b, rrtype)
@@ -104,7 +104,7 @@ func appendAddress(b []byte, ownerAt int, addr netip.Addr, ttl uint32) []byte {
 	return append(appendRecord(b, ownerAt, dns.TypeAAAA, ttl, len(octets)), octets[:]...)
 }
 
-// appendOPT appends the OPT record of the reply and counts it.
+// appendOPT appends the OPT record of the reply and increments ARCOUNT.
 func (q *query) appendOPT(b []byte, a *answer) []byte {
 	binary.BigEndian.PutUint16(b[10:], binary.BigEndian.Uint16(b[10:])+1)
 	var flags uint16

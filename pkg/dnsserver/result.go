@@ -49,7 +49,7 @@ func (r result) await(ctx context.Context) answer {
 // without records.
 type answer struct {
 	source  source
-	refused refusalReason // notRefused, or the answer the answer says nothing about the name
+	refused refusalReason // why the query was refused, if it was: the rcode then says nothing about the name
 	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
@@ -134,14 +134,15 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 	return r
 }
 
-// maxHeldNegative is the longest denial, in octets, whose records are all held while the server waits
-// for other servers. A denial with SOA, NSEC3 and RRSIG records has about a thousand. Without a limit
-// each waiting query for a name in a hostile domain could hold a message of 64 kB: 4,000 records take
-// 340 kB of memory (TestForward_HeldRecords).
+// maxHeldNegative is the largest length, in octets, of a negative answer that stays in memory as a
+// whole while the server waits for other servers. An answer with SOA, NSEC3 and RRSIG records has
+// about 1,000 octets. Without the limit each waiting query for a name in a hostile domain could
+// hold a message of 64 kB: 4,000 records take 340 kB of memory (TestForward_HeldRecords).
 const maxHeldNegative = 4 << 10
 
-// trimNegative returns a negative answer that may be held. A longer one than maxHeldNegative keeps only
-// what a client needs: the aliases and the SOA record.
+// trimNegative returns a negative answer unchanged if it is not longer than maxHeldNegative.
+// Otherwise it returns the answer with the aliases and the SOA record only, which suffice unless
+// the client validates.
 func (a answer) trimNegative() answer {
 	if !a.isLongNegative() {
 		return a
@@ -152,7 +153,7 @@ func (a answer) trimNegative() answer {
 	return a
 }
 
-// isLongNegative reports whether the answer, a denial, is longer than maxHeldNegative.
+// isLongNegative reports whether the answer, a negative one, is longer than maxHeldNegative.
 func (a *answer) isLongNegative() bool {
 	return longerThan(maxHeldNegative, a.answers, a.authority, a.additional)
 }

@@ -62,10 +62,10 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	}
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
 		return autopath.Zone{},
-			fmt.Errorf("option %d: not in the range for local use, %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
+			fmt.Errorf("Option %d: want %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("%d HostSuffixes: want at most %d", n, MaxHostSuffixes)
+		return autopath.Zone{}, fmt.Errorf("HostSuffixes has %d domains: want at most %d", n, MaxHostSuffixes)
 	}
 	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
 		return autopath.Zone{}, fmt.Errorf("HostSuffixes[%d] is empty", i)
@@ -81,7 +81,7 @@ const (
 
 // Why the option SearchPaths of a query was ignored: values of the metric label "reason".
 const (
-	reasonSource    = "source"    // the client may not use the option
+	reasonSource    = "source"    // the client is not allowed to use the option
 	reasonMalformed = "malformed" // the value is invalid, or there are several options
 	reasonLength    = "length"    // more than MaxHostSuffixes domains outside the cluster zone
 	reasonRate      = "rate"      // the client's search lists cause too many queries
@@ -181,8 +181,8 @@ func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
 
 // expandOption answers a query that has the search list in its option. The client is a node cache.
 // The reply echoes the option: without the echo the node cache expands the list itself, within the
-// shares of its pods. The reply has no echo if a subquery is refused, except after refusedSubqueries,
-// see refusalReason.allowsFallback.
+// shares of its pods. The reply has no echo if a subquery is refused, except after
+// refusedSubqueries, see refusalReason.allowsFallback.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
@@ -198,9 +198,9 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 	})
 }
 
-// negativeAuthority returns the authority section of the negative answer for the bare name, from the
-// zone or the cache. It waits for no query, because the walk has just queried the other servers: the
-// section is empty if neither zone nor cache has the answer.
+// negativeAuthority returns the authority section of the negative answer for the bare name, from
+// the zone or the cache. It waits for no query, because the walk has just queried the other
+// servers: the section is empty if neither zone nor cache has the answer.
 func (s *Server) negativeAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
 	bare.noFamilyCheck = true
@@ -211,8 +211,9 @@ func (s *Server) negativeAuthority(ctx context.Context, q *query, snapshot *zone
 	return r.answer.withRecords().authority
 }
 
-// searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if the
-// option is ignored. A malformed option is ignored, too, as is one of several: there is no rcode for it.
+// searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if
+// the option is ignored. A malformed option is ignored, and so are all options if there are
+// several: no rcode exists for that.
 func (s *Server) searchPaths(q *query, value []byte, count int) []fqdn.Name {
 	if !s.mayExpand(q.client) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonSource).Inc()
@@ -247,7 +248,7 @@ func (s *Server) countOutside(paths []fqdn.Name) (n int) {
 	return n
 }
 
-// mayExpand reports whether a client may use the option.
+// mayExpand reports whether a client is allowed to use the option.
 func (s *Server) mayExpand(client netip.Addr) bool {
 	client = clientKey(client) // Contains does not match IPv4-mapped addresses and zones
 	if allowed := s.cfg.Autopath.Allowed; allowed != nil {

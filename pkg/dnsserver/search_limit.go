@@ -11,23 +11,24 @@ import (
 )
 
 // maxSubqueries is the largest number of queries for names outside the cluster zone that one
-// expansion causes: one for each of MaxHostSuffixes, one for the bare name, and one for the other
-// type of the name that is found. More are refused. Only an expansion with names that exist without
-// addresses, or a query for a third type and a name that has only AAAA records, would need more.
+// expansion causes: one of type A for each of MaxHostSuffixes and for the bare name, and one of
+// another type for the name that is found (see lookupTypes). More are refused. More are needed only
+// if candidates exist without A records, or for a type such as MX of a name that has only AAAA
+// records.
 const maxSubqueries = MaxHostSuffixes + 2
 
 // MinSearchBurst is the smallest Limits.SearchBurst: one expansion.
 const MinSearchBurst = maxSubqueries
 
-// The defaults of Limits.SearchRate and Limits.SearchBurst. A rate of 1000 suffices for a node with 100
-// pods, each of which looks up ten uncached names a second with one query each.
+// The defaults of Limits.SearchRate and Limits.SearchBurst. A rate of 1000 suffices for a node with
+// 100 pods, each of which looks up ten uncached names a second with one query each.
 const (
 	DefaultSearchRate  = 1000
 	DefaultSearchBurst = 2000
 )
 
-// maxRateClients is the largest number of clients with a bucket of their own, 1 MB of memory:
-// twice the nodes of the largest cluster that Kubernetes supports.
+// maxRateClients is the largest number of clients with a bucket of their own: twice the nodes of
+// the largest cluster that Kubernetes supports. That many buckets take 1 MB of memory.
 const maxRateClients = 10_000
 
 // subqueryRate limits the queries to other servers that the search lists of each client cause, by

@@ -19,7 +19,7 @@ import (
 // "result".
 const (
 	sentExpanded = "expanded" // the reply echoes the option
-	sentIgnored  = "silent"   // the reply is for the bare name alone
+	sentIgnored  = "silent"   // the reply is for the bare name alone, or SERVFAIL because a subquery was refused
 	sentFailed   = "failed"   // no reply
 )
 
@@ -31,8 +31,9 @@ const (
 // The caller caches the reply under the autopath name and the host suffixes, which together
 // determine the search list.
 //
-// All pods of the node are one client of the cluster DNS server. If one of them uses up the share of
-// the node, replies have no echo, and the node cache expands the lists within the share of each pod.
+// All pods of the node are one client of the cluster DNS server. If one of them uses up the share
+// of the node, replies have no echo, and the node cache expands the lists within the share of each
+// pod.
 func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
 	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.autopath.Parse(q.name)
@@ -53,8 +54,8 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question = q.question
-	// overUDP: ask returns a truncated reply of a subquery as it is. The outer ask turns it into a
-	// failure if q came over TCP.
+	// With overUDP the call of ask for a subquery does not turn a truncated reply into a failure. If q
+	// came over TCP, the call of ask that has called askExpander does so.
 	sub.via = overUDP
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
 	if a.refused != notRefused {

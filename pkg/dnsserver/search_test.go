@@ -30,12 +30,12 @@ func TestAutopath_Defaults(t *testing.T) {
 		err    string
 	}{
 		{Autopath{}, ""},
-		{Autopath{Option: 65000}, "option 65000: not in the range for local use, 65001 to 65534"},
+		{Autopath{Option: 65000}, "Option 65000: want 65001 to 65534"},
 		{Autopath{Option: 65001}, ""},
 		{Autopath{Option: 65534}, ""},
-		{Autopath{Option: 65535}, "option 65535"},
+		{Autopath{Option: 65535}, "Option 65535"},
 		{Autopath{HostSuffixes: suffixes(8)}, ""},
-		{Autopath{HostSuffixes: suffixes(9)}, "9 HostSuffixes: want at most 8"},
+		{Autopath{HostSuffixes: suffixes(9)}, "HostSuffixes has 9 domains: want at most 8"},
 		{Autopath{HostSuffixes: []fqdn.Name{""}}, "HostSuffixes[0] is empty"},
 		{Autopath{Suffix: mustName(t, "local")},
 			"cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},

@@ -28,15 +28,14 @@ type Config struct {
 	Zone   *zone.Zone // the cluster zone; nil: the server is a node cache
 	Domain fqdn.Name  // the cluster domain; required
 
-	// TTL is the TTL, in seconds, of the records that the server makes itself: those of the
-	// zone and of autopath. Their negative TTL is at most as large. 0: clients do not cache
-	// them.
+	// TTL is the TTL, in seconds, of the records of the zone and of autopath, except
+	// dns-version. Their negative TTL is at most as large. 0: clients do not cache them.
 	TTL uint32
 
 	Cache *cache.Cache // of the replies of other servers; required
 
-	// Upstream and Stubs are the first values of the fields of Forwarding. SetForwarding
-	// replaces them. The zero values: names outside the zone are refused.
+	// Upstream and Stubs are the initial Forwarding.Upstream and Forwarding.Stubs, until
+	// SetForwarding is called. The zero values: names outside the zone get REFUSED.
 	Upstream Exchange
 	Stubs    []Stub
 
@@ -58,14 +57,14 @@ type Config struct {
 
 	// DetectProbe reports whether this server has sent the question to an upstream server, as
 	// a probe. If so, the upstream server is in a forwarding loop: it has sent the probe back.
-	// The probe is refused. DetectProbe is called for the type HINFO only. nil: no loop
+	// The probe gets REFUSED. DetectProbe is called for the type HINFO only. nil: no loop
 	// detection.
 	DetectProbe func(dns.Question) bool
 
-	// AnswerProbe returns the answer to a query of type HINFO if its name is the name of a
-	// probe, else nil. A node cache sends probes to itself to check that queries reach it.
-	// Other replicas of this server send probes to detect loops. If AnswerProbe itself is
-	// nil, no name is a probe.
+	// AnswerProbe returns the answer to a probe for which DetectProbe returns false, or nil if
+	// the name is not that of a probe. Such probes are the loop probes of other replicas of
+	// this server, and the probes by which a node cache checks that queries reach it.
+	// AnswerProbe is called for the type HINFO only. nil: no probe is answered.
 	AnswerProbe func(name string) dns.RR
 
 	// Lameduck is how long queries are still answered after the context of Run has
@@ -91,7 +90,7 @@ type Config struct {
 //
 // The longest zone that contains a name wins: names of a stub domain are forwarded to its
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
-// for the targets of aliases and for candidates.
+// for the targets of aliases and for candidates. The autopath domain wins over all stub domains.
 type Server struct {
 	cfg          Config
 	autopath     autopath.Zone
@@ -111,7 +110,7 @@ type Server struct {
 	subqueryRate   *subqueryRate
 	replies        replyCache
 	local          localZones
-	logIgnoredOnce sync.Once // logs that the cluster DNS ignores search lists
+	logIgnoredOnce sync.Once // for the warning that the cluster DNS ignores search lists
 }
 
 // New returns a server and registers its metrics. Its error names the invalid field of cfg. It
@@ -119,6 +118,9 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	if cfg.Cache == nil {
 		return nil, errors.New("no cache configured: set Config.Cache")
+	}
+	if cfg.Domain == "" || cfg.Domain == fqdn.Root {
+		return nil, errors.New("no cluster domain configured: set Config.Domain to a domain below the root")
 	}
 	if cfg.MaxConnections < 0 {
 		return nil, fmt.Errorf("MaxConnections %d: want 0 or more", cfg.MaxConnections)
@@ -155,8 +157,10 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run answers the queries that the sockets receive until ctx ends, and then returns nil. If
-// reading a socket fails, it returns the error. It closes the sockets. Run must be called once.
+// Run answers the queries that the sockets receive. After ctx has ended, it continues for
+// Config.Lameduck, completes the queries in flight within Config.Drain, closes the sockets and
+// returns nil. It returns an error if a socket can no longer be read, for example because others
+// have closed it. Run must be called once.
 func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	// Queries outlive ctx by the lameduck and drain times.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -199,8 +203,8 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 }
 
 // handle returns the reply to a packet, or a function that waits for the reply. A reply without
-// octets is not sent. It writes the reply into buf if the capacity suffices. The caller sets via,
-// client and received of q beforehand, and must call wait, which releases the slot of the query.
+// octets is not sent. handle writes the reply into buf if the capacity suffices. The caller sets
+// q.via, q.client and q.received beforehand, and must call wait, which releases the slot of q.
 // The caller must detach q before it reuses the packet's memory.
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	r reply, wait func(context.Context) reply) {
@@ -219,9 +223,9 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	}
 }
 
-// answer tries the sources in the order documented on Server. It never blocks. If the answer depends
-// on other servers, it acquires a slot and returns wait, see admit. Goroutines that answer starts
-// may run until ctx ends.
+// answer tries the sources in the order documented on Server. It never blocks. If the answer
+// depends on other servers, it acquires a slot and returns wait, see admit. Goroutines that answer
+// starts may run until ctx ends.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
 	if q.rejectCode != dns.RcodeSuccess {
 		return answer{source: fromServer, rcode: q.rejectCode}, nil
@@ -244,7 +248,8 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 	return s.admit(q.client, r)
 }
 
-// answerProbe answers a probe of this server. ok is false if q is not a probe.
+// answerProbe answers a probe, with REFUSED if this server has sent it. ok is false if q is not a
+// probe.
 func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	name := q.presentationName()
 	question := dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -183,5 +185,18 @@ func TestResolve_ReturnedQuery(t *testing.T) {
 	})
 	if n := up.queries.Load(); n != 1 {
 		t.Errorf("upstream received %d queries, want 1", n)
+	}
+}
+
+// TestNew_NoDomain: the error for a missing cluster domain names the field.
+func TestNew_NoDomain(t *testing.T) {
+	c, err := cache.New(cache.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, domain := range []fqdn.Name{"", fqdn.Root} {
+		if _, err := New(Config{Cache: c, Domain: domain}); err == nil || !strings.Contains(err.Error(), "Config.Domain") {
+			t.Errorf("%q: got %v, want an error about Config.Domain", domain, err)
+		}
 	}
 }

@@ -33,8 +33,8 @@ func (kind budgetKind) String() string {
 const (
 	// DefaultMaxConcurrent is the default of Limits.MaxConcurrent, and
 	// DefaultNodeMaxConcurrent that of a node cache. A query that waits takes 32 kB: two
-	// goroutines, a socket and a buffer. 4096 of them take 130 MB, which is more than the
-	// memory limit of a node cache, 128 MiB.
+	// goroutines, a socket and a buffer. 4096 of them take 125 MiB, nearly the whole memory
+	// limit of a node cache, 128 MiB.
 	DefaultMaxConcurrent     = 4096
 	DefaultNodeMaxConcurrent = 2048
 
@@ -49,7 +49,8 @@ const (
 	// MinConcurrent is the smallest Limits.MaxConcurrent: one slot for each percent.
 	MinConcurrent = 100
 
-	// MaxConcurrent is the largest Limits.MaxConcurrent. Most queries need a UDP port.
+	// MaxConcurrent is the largest Limits.MaxConcurrent: most queries that wait hold a UDP source
+	// port, and there are 65535 ports.
 	MaxConcurrent = 65535
 
 	// MaxShares is the largest sum of the shares of Limits, in percent. The rest is for
@@ -57,9 +58,10 @@ const (
 	MaxShares = 90
 )
 
-// Limits bound the queries that wait for other servers, and the queries over TCP. Zero values select
-// the defaults. Above MaxConcurrent or SearchRate a query gets SERVFAIL or a stale answer at once, or
-// its search list is not expanded. The limits for TCP delay the client, or close its connection.
+// Limits bound the queries that wait for other servers, and the queries over TCP. Zero values
+// select the defaults. At the limit MaxConcurrent or SearchRate a query gets SERVFAIL or a stale
+// answer at once, or its search list is not expanded. The limits for TCP delay the client, or close
+// its connection.
 type Limits struct {
 	// MaxConcurrent is the number of queries of all kinds that may wait at a time, from
 	// MinConcurrent to the constant MaxConcurrent.
@@ -79,14 +81,14 @@ type Limits struct {
 	// MaxTCPQueries is the number of queries over TCP of all clients that may be in flight:
 	// they wait for their answer, or for their client to read it. From MinConcurrent to the
 	// constant MaxConcurrent. MaxConnectionQueries is the number of those of one connection.
-	// Above a limit the next query of the connection is not read. If a client has its share of
-	// MaxTCPQueries for 5 s, its connection is closed.
+	// At a limit the next query of a connection waits, and the connection is not read. If the
+	// share of the client in MaxTCPQueries is used up for 5 s, the connection is closed.
 	MaxTCPQueries, MaxConnectionQueries int
 
 	// MaxReplyOctets is the number of octets of the replies over TCP that may wait for their
 	// clients to read them, and MaxClientReplyOctets the number of those of one client. From
-	// MinReplyOctets to the constant MaxReplyOctets. If there is no room for a reply for 5 s, its
-	// connection is closed.
+	// MinReplyOctets to the constant MaxReplyOctets. If there is no room for a reply for 5 s, the
+	// connection of its query is closed.
 	MaxReplyOctets, MaxClientReplyOctets int
 }
 
@@ -141,10 +143,10 @@ func (l *Limits) setStreamDefaults() error {
 
 func (l *Limits) shares() int { return l.ClusterShare + l.ReverseShare + l.SearchShare }
 
-// slots are the budgets of queries that wait for other servers.
+// slotPools are the budgets of queries that wait for other servers.
 type slotPools [numBudgetKinds]*slotPool
 
-// newSlots returns the budgets for valid limits.
+// newSlotPools returns the budgets for valid limits.
 func newSlotPools(l Limits) slotPools {
 	var s slotPools
 	for kind, share := range map[budgetKind]int{budgetCluster: l.ClusterShare, budgetReverse: l.ReverseShare,
@@ -172,9 +174,9 @@ func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context
 // staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
 const staleDelay = 1800 * time.Millisecond
 
-// awaitOrStale waits for r and releases its slot. If r has a stale answer, awaitOrStale returns that
-// answer when the other servers fail or take longer than staleDelay. The query then continues with
-// its slot, so that the next client gets the new answer.
+// awaitOrStale waits for r and releases its slot. If r has a stale answer, awaitOrStale returns
+// that answer when the other servers fail or take longer than staleDelay. The query then continues
+// with its slot, so that the next client gets the new answer.
 func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer {
 	if r.stale == nil {
 		return s.awaitInSlot(ctx, r, slot)
@@ -209,8 +211,8 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 	return a
 }
 
-// prefetch calls ask in the background, unless the other servers are busy with the queries
-// of clients.
+// prefetch calls ask in the background. It is a no-op if half of the slots are in use, or the
+// share of the client is used up.
 func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind budgetKind, ask func(context.Context)) {
 	g, reason := s.slotPools[kind].acquireSpare(client, 1)
 	if reason != notRefused {

@@ -21,28 +21,28 @@ const (
 	// replaceAfter for every name would complete no query at all under load.
 	pinnedDivisor = 4
 
-	// replacerDivisor is the divisor for the number of slots below which a client may replace
-	// queries of others: limit/replacerDivisor. While more than a quarter of the slots is free,
-	// the budget grants such a client a slot anyway. It replaces a query only when other clients
-	// hold three quarters of the slots: at least 12 clients with equal numbers, or at least 5
-	// that one after the other take as many as the budget grants.
+	// A client that holds fewer than limit/replacerDivisor slots may replace queries of others.
+	// The budget refuses it a slot only if at most a quarter is free, because 1/16 = (1/4)² (see
+	// budget). Other clients then hold three quarters: at least 12 clients with equal numbers, or
+	// at least 5 clients that take as many as they get, one after the other.
 	replacerDivisor = 16
 
 	// replaceChoices is the number of queries among which the one to replace is chosen: those
 	// that have waited for the longest time. The choice takes a few microseconds.
 	replaceChoices = 64
 
-	// The credit of a client grows by one with each reply, and falls by lossCost with each
-	// query that is replaced. So the credit of a client falls even if half of its queries get
-	// a reply. A client with the least credit still gets replies in pinned slots.
+	// The credit of a client grows by one with each reply other than an error such as SERVFAIL, and
+	// falls by lossCost with each query that is replaced. So the credit of a client falls even if
+	// half of its queries get a reply. A client with the least credit still gets replies in pinned
+	// slots.
 	minCredit, maxCredit = -16, 16
 	lossCost             = 4
 )
 
-// slotPool is a budget whose units are slots of queries that wait for other servers. Many clients may
-// query names whose servers do not reply, and hold all slots. Most other names need a slot for
-// milliseconds. Therefore, if the budget grants no slot to a client with few slots, its query replaces
-// one that has waited for a long time.
+// slotPool is a budget whose units are slots of queries that wait for other servers. Many clients
+// may query names whose servers do not reply, and hold all slots. Most other names need a slot for
+// milliseconds. Therefore, if the budget grants no slot to a client with few slots, its query
+// replaces one that has waited for a long time.
 //
 // Some servers reply, but take longer than replaceAfter. Queries to them should keep their slots,
 // although they wait as long as queries without a reply. So the slot is taken from the client with
@@ -117,8 +117,9 @@ func (p *slotPool) replaceLocked(client netip.Addr, now time.Time) grant {
 	return s.grant.moveTo(client)
 }
 
-// replaceableLocked returns the slot to replace, or nil: of the queries that have waited for the
-// longest time, the first one of the client with the least credit.
+// replaceableLocked returns the slot to replace: among the replaceChoices queries that have waited
+// for the longest time, and for replaceAfter at least, the oldest one of the client with the least
+// credit. It returns nil if there is no such query.
 func (p *slotPool) replaceableLocked(now time.Time) (chosen *slot) {
 	least, s := maxCredit+1, p.oldest
 	for range replaceChoices {
@@ -133,8 +134,8 @@ func (p *slotPool) replaceableLocked(now time.Time) (chosen *slot) {
 	return chosen
 }
 
-// addCreditLocked changes the credit of a client. If a new client would be one too many, it deletes the
-// credits of all others: active clients soon have new ones.
+// addCreditLocked changes the credit of a client. If a new client would be one too many, it deletes
+// the credits of all others: active clients soon have new ones.
 func (p *slotPool) addCreditLocked(client netip.Addr, n int) {
 	credit := min(max(p.credits[client]+n, minCredit), maxCredit)
 	if _, ok := p.credits[client]; !ok && int64(len(p.credits)) >= p.limit {
@@ -176,7 +177,7 @@ func (s *slot) isReplaced() bool {
 	return s.replaced
 }
 
-// recordReply records that the query got a reply.
+// recordReply records that the query got a reply other than an error.
 func (s *slot) recordReply() {
 	p := s.pool
 	p.mu.Lock()

@@ -18,12 +18,12 @@ import (
 // net.core.rmem_max.
 const receiveBufferUDP = 4 << 20
 
-// sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles. Without
-// CAP_NET_ADMIN the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while the kernel
-// looks for the link-layer address of its client, 3 s by default, up to 208 KiB for each neighbor
-// (unres_qlen_bytes in arp(7)). With the kernel's default size, also 208 KiB, 256 queries from one
-// address that does not answer ARP stop the replies to all clients for 3 s. This size has room for 39
-// such addresses.
+// sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles.
+// Without CAP_NET_ADMIN the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while
+// the kernel looks for the link-layer address of its client, 3 s by default, up to 208 KiB for each
+// neighbor (unres_qlen_bytes in arp(7)). With the kernel's default size, also 208 KiB, 256 queries
+// from one address that does not answer ARP stop the replies to all clients for 3 s. This size has
+// room for 39 such addresses.
 const sendBufferUDP = 4 << 20
 
 // listenUDP opens a socket. A socket with a wildcard address also receives the destination
@@ -53,8 +53,8 @@ func setOptions(fd int, network string, wildcard bool) error {
 	}
 	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies: attackers
 	// can replace single fragments (RFC 9715 section 3.1). A dual-stack socket needs the option
-	// of both families. A socket for IPv6 alone may reject the option of IPv4, so that this
-	// error counts for IPv4 sockets only.
+	// of both families. A socket for IPv6 alone may reject the option of IPv4. Therefore the error
+	// of that option is returned for IPv4 sockets only.
 	v4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
 		if v4 != nil || !wildcard {

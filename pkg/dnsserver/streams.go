@@ -109,15 +109,15 @@ func (s *streams) recordQuery(c net.Conn) {
 	s.update(c, func(state *streamState) { state.pending++; state.active = time.Now() })
 }
 
-// recordAnswer records the time at which the reply to a query is available, before the reply is
-// written. Otherwise this connection could look more recently used than one that the client uses
-// after it has read the reply.
+// recordAnswer records the time at which the answer to a query is available. It must be called
+// before the reply is written. After the write the client may have used another connection already,
+// and this connection would wrongly have the later time.
 func (s *streams) recordAnswer(c net.Conn) {
 	s.update(c, func(state *streamState) { state.active = time.Now() })
 }
 
-// recordWrite records that the reply to a query was written, or that the write failed. Without other
-// pending queries the connection is idle.
+// recordWrite records that the reply to a query was written, or that the write failed. Without
+// other pending queries the connection is idle.
 func (s *streams) recordWrite(c net.Conn) { s.update(c, func(state *streamState) { state.pending-- }) }
 
 // update changes the state of a connection. It is a no-op if add has closed the connection.
@@ -129,8 +129,8 @@ func (s *streams) update(c net.Conn, change func(*streamState)) {
 	}
 }
 
-// stopReading ends all reads, now and later, except those of a message whose first octet was read: these
-// end within messageTimeout. Replies can still be sent.
+// stopReading ends all reads, now and later, except those of a message whose first octet was read:
+// these end within messageTimeout. Replies can still be sent.
 func (s *streams) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -92,7 +92,7 @@ type stream struct {
 	server  *Server
 	conn    net.Conn
 	client  netip.Addr
-	queries semaphore // one unit for each query that was read and whose reply is not yet written
+	queries semaphore // one unit for each query that admit has admitted and whose reply is not yet written
 	writing semaphore // one unit: held while a reply is written
 	broken  bool      // guarded by writing: the connection is closed, and replies are dropped
 }
@@ -148,8 +148,8 @@ func (s *Server) serveStream(ctx context.Context, c net.Conn, conns *streams) {
 	}
 }
 
-// answerPacket parses a packet into q and answers it, see Server.answer. If the packet is not a query,
-// or answering it panics, isQuery is false.
+// answerPacket parses a packet into q and answers it, see Server.answer. If the packet is not a
+// query, or answering it panics, isQuery is false.
 func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 	a answer, wait func(context.Context) answer, isQuery bool) {
 	defer s.recoverPanic()
@@ -161,9 +161,9 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 	return a, wait, true
 }
 
-// admit waits until the connection may have another query: until no reply waits for its socket,
-// the connection has less than Limits.MaxConnectionQueries queries, and the client has less than its share of
-// the budget. If the client has its share for longer than messageTimeout, admit closes the
+// admit waits until the query that was read may be answered: until no reply waits for the socket of
+// the connection, the connection has less than Limits.MaxConnectionQueries queries, and the share
+// of the client in the budget has room. If it has none for messageTimeout, admit closes the
 // connection and returns false.
 func (st *stream) admit(ctx context.Context) (grant, bool) {
 	st.writing.acquire() // waits for the reply that is written at present
@@ -178,9 +178,9 @@ func (st *stream) admit(ctx context.Context) (grant, bool) {
 	return held, ok
 }
 
-// send sends the answer to q when the socket is ready. A connection has at most one packed reply. Its
-// octets are taken from the octet budget, for the client. If the budget is exhausted, or the client
-// does not read the reply in time, send closes the connection.
+// send sends the answer to q when the socket is ready. A connection has at most one packed reply.
+// Its octets are taken from the octet budget, for the client. If the budget is exhausted, or the
+// client does not read the reply in time, send closes the connection.
 //
 // While send waits it does not hold a large answer, so that its records can be freed. After the
 // wait it gets the answer again, most likely from the cache.
@@ -231,7 +231,7 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 // exhausted.
 func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
 	again := *q
-	again.received = time.Now() // the TTLs of now; the duration counts from q.received
+	again.received = time.Now() // for the remaining TTLs; the metric of the duration uses q.received
 	a, wait := st.server.answer(ctx, &again, nil)
 	if wait != nil {
 		a = wait(ctx)
@@ -251,8 +251,8 @@ func (st *stream) close(ctx context.Context, reason closeReason) {
 	st.conn.Close()
 }
 
-// countClosed counts a connection that is closed at a limit. At the end of the server, which is that of
-// ctx, all are closed.
+// countClosed counts a connection that is closed at a limit. It is a no-op after ctx has ended: the
+// server then closes all connections.
 func (st *stream) countClosed(ctx context.Context, reason closeReason) {
 	if ctx.Err() == nil {
 		st.server.streamLimits.closed[reason].Inc()

@@ -22,10 +22,10 @@ const (
 	DefaultMaxConnectionQueries = 64
 
 	// DefaultMaxReplyOctets and DefaultMaxClientReplyOctets are the defaults of
-	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds 100 connections
-	// that do not read 62 kB replies take 200 MB. DefaultMaxReplyOctets has room for 256 of the
-	// longest replies. A client has at most one packed reply for each of its connections, see
-	// stream.send.
+	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds 100 connections with
+	// 64 queries each, whose clients do not read the replies of 62 kB, take 200 MB.
+	// DefaultMaxReplyOctets has room for 256 of the longest replies. A client has at most one
+	// packed reply for each of its connections, see stream.send.
 	DefaultMaxReplyOctets       = 16 << 20
 	DefaultMaxClientReplyOctets = 1 << 20
 )
@@ -65,7 +65,7 @@ func (s semaphore) tryAcquire() bool {
 
 // streamLimits are the budgets that TCP clients share.
 type streamLimits struct {
-	queries *budget // one unit for each query that was read and whose reply is not yet written
+	queries *budget // one unit for each query that stream.admit has admitted and whose reply is not yet written
 	octets  *budget // one unit for each octet of the packed replies
 
 	connectionQueries int // the largest number of queries of a connection
@@ -105,7 +105,7 @@ func newStreamLimits(limits Limits, r prometheus.Registerer) streamLimits {
 	})
 	l.acceptErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_accept_errors_total",
-		Help: "Failed attempts to accept a TCP connection, most likely without free file descriptors.",
+		Help: "Failed attempts to accept a TCP connection, most often because no file descriptor is free.",
 	})
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_closed_total",

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// A reader that receives at least fullBatch packets wakes another reader. On Linux fullBatch
-	// is half of batchSize.
+	// fullBatch is the number of packets in a batch from which on a reader wakes another one: half
+	// of batchSize on Linux. On other systems a batch is one packet, and no reader is woken.
 	fullBatch = 32
 
 	// maxPacked is the number of packed replies after which a reader sends the replies that

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// receiveDrops counts the packets that the kernel drops because the receive buffer of a socket is full.
-// The zero value has no sockets.
+// receiveDrops counts the packets that the kernel drops for a socket, nearly always because its
+// receive buffer is full. The zero value has no sockets.
 type receiveDrops struct {
 	mu      sync.Mutex
 	sockets []*net.UDPConn

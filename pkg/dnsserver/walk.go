@@ -35,8 +35,8 @@ const (
 	unresolved // no server could answer
 )
 
-// String returns the outcome as a label of metrics. The labels are older than the constants, and stay
-// for existing alerts.
+// String returns the outcome as a label of metrics. The labels are older than the constants, and
+// stay for existing alerts.
 func (o outcome) String() string { return [...]string{"absent", "nodata", "found", "failed"}[o] }
 
 // noLimit is a TTL that bounds nothing.
@@ -73,7 +73,8 @@ const waveSize = 3
 // suffices for several waves, even if the servers of one domain do not answer.
 const waveTime = time.Second
 
-// walk is one expansion: it tries the candidates of a search list:
+// walk is one expansion: it tries the candidates of a search list. The last candidate is the bare
+// name, without a search domain. The rules are:
 //
 //   - the first one that is found is the result;
 //   - NODATA is passed over, as in glibc: the name of a namespace is an empty non-terminal below
@@ -82,7 +83,7 @@ const waveTime = time.Second
 //   - an unresolved name of the cluster is the result;
 //   - any other unresolved name is passed over. If a later candidate is found, that is the
 //     result, which is not cached. Otherwise the walk has failed;
-//   - a refusal is the result if the client falls back.
+//   - a refusal is the result if the client can then try the candidates itself.
 //
 // Candidates that other servers answer are tried in waves of waveSize, in order. The next wave
 // starts when the previous one is answered, or after waveTime. No query is sent for a candidate
@@ -200,8 +201,8 @@ type stepAnswer struct {
 	result lookupResult
 }
 
-// startWave sends the queries for the candidates from the first step on, and returns the number of
-// candidates that wait for other servers. answers must have a capacity for all of them.
+// startWave sends the queries for the candidates of the steps from number first on, and returns how
+// many of these candidates wait for other servers. answers must have a capacity for all of them.
 func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup, answers chan<- stepAnswer) (n int) {
 	for i := first; i < len(w.steps); i++ {
 		wait := w.steps[i].wait

@@ -17,9 +17,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// answerFromZone answers names in the zone. The most frequent answers are in wire form, which is the fast
-// path: addresses, SRV records, and negative answers. All others have records. ok is false for names that
-// are not in the zone.
+// answerFromZone answers names in the zone. The most frequent answers are in wire form, which is
+// the fast path: addresses, SRV records, and negative answers. All others have records. ok is false
+// for names that are not in the zone.
 func (s *Server) answerFromZone(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
 	if s.nodeCache { // its zone is empty, and the lookup would take a fifth of the time of a cache hit
 		return result{}, false
@@ -57,8 +57,8 @@ func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Statu
 	return status, apex, node
 }
 
-// rrsetReply returns the reply with the A, AAAA or SRV records of a node, or nil if there is none.
-// A long reply over TCP comes from replyCache, or is put there.
+// rrsetReply returns the reply with the A, AAAA or SRV records of a zone.Node, or nil if it has
+// none. A long reply over TCP comes from replyCache, or is put there.
 //
 // It reads and writes the records of a large RRset that fit into the reply, and no others. The
 // first record is a random one, because most clients use the first record, and clients that
@@ -119,7 +119,8 @@ func (s *Server) addressReply(q *query, buf []byte, addrs []netip.Addr) (b []byt
 // RRset is detected. Fewer AAAA records fit.
 const maxSampled = (maxUDP-headerLen)/(pointerLen+recordFixedLen+4) + 1
 
-// sampleReply is addressReply for a large node. Over UDP it reads as many endpoints as fit.
+// sampleReply is addressReply for a name with many endpoints (zone.Node.Large). Over UDP it reads
+// at most maxSampled of them.
 func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, partial bool) {
 	if q.via == overTCP {
 		return s.addressReply(q, buf, node.Sample(nil, q.qtype == dns.TypeA, maxRRset+1))
@@ -128,15 +129,15 @@ func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, p
 	return s.addressReply(q, buf, node.Sample(sample[:0], q.qtype == dns.TypeA, maxSampled))
 }
 
-// maxRRset is the largest number of records in an RRset of the zone. That many A records fit
-// into a reply over TCP. Of other types fewer fit.
+// maxRRset is the largest number of records of an RRset of the zone in a reply. That many A records
+// fit into a reply over TCP. Of other types fewer fit.
 const maxRRset = 4000
 
 // partialLogInterval is the least time between two warnings about RRsets that do not fit.
 const partialLogInterval = time.Minute
 
-// markPartial marks a reply with a part of an RRset. Over UDP it sets TC, so that the client repeats
-// the query over TCP. Over TCP it does not, because the client has no other transport.
+// markPartial marks a reply with a part of an RRset. Over UDP it sets TC, so that the client
+// repeats the query over TCP. Over TCP it does not, because the client has no other transport.
 func (s *Server) markPartial(q *query, b []byte) {
 	if q.via == overUDP {
 		b[2] |= flagTC >> 8
@@ -155,8 +156,8 @@ func (s *Server) observePartial(q *query) {
 	}
 }
 
-// negativeReply returns a negative reply: without answer, and with the SOA record of the zone in the
-// authority section (RFC 2308 section 2). It returns nil if the reply is too long.
+// negativeReply returns a negative reply: without answer, and with the SOA record of the zone in
+// the authority section (RFC 2308 section 2). It returns nil if the reply is too long.
 func (s *Server) negativeReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"

@@ -169,7 +169,7 @@ func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
 	return records
 }
 
-// nodeAddrs returns at most limit addresses of a node, beginning with a random one.
+// nodeAddrs returns at most limit addresses of a zone.Node, beginning with a random one.
 func nodeAddrs(n *zone.Node, is4 bool, limit int) []netip.Addr {
 	switch {
 	case n.Large:

@@ -54,9 +54,9 @@ type cachedReply struct {
 	built   time.Time
 }
 
-// get returns the reply to q, or nil if none is cached. The records are rotated, except SRV records:
-// their clients choose by weight (RFC 2782). partial reports whether some records
-// are missing.
+// get returns the reply to q, or nil if none is cached. The records are rotated, except SRV
+// records: their clients choose by weight (RFC 2782). partial reports whether some records are
+// missing.
 func (c *replyCache) get(q *query, version uint64) (b []byte, partial bool) {
 	c.mu.Lock()
 	cached, ok := c.replies[replyKey{q.name, q.qtype, q.edns}]
@@ -76,7 +76,7 @@ func (c *replyCache) get(q *query, version uint64) (b []byte, partial bool) {
 }
 
 // put caches the reply to q if it is long and the cache has room. A zone.Node without a Service has
-// the version 0. Its changes could not be detected, so that its reply is not cached.
+// the version 0. Its reply is not cached, because its changes could not be detected.
 func (c *replyCache) put(q *query, version uint64, wire []byte, partial bool) {
 	if version == 0 || len(wire) < minCachedReply {
 		return

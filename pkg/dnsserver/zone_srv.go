@@ -36,8 +36,8 @@ func (s *Server) srvReply(q *query, buf []byte, set zone.SRVSet) (b []byte, part
 	return s.appendTargets(b, answersAt, limit, set, first), false
 }
 
-// maxSRV returns a number of SRV records that is larger than the number that fits into the reply,
-// for the Service in the name of the query.
+// maxSRV returns more than the number of SRV records that fit into the reply. All targets end with
+// the name of the Service, which is the end of q.name, so its length gives their least length.
 func (q *query) maxSRV() int {
 	service := q.name
 	for len(service) > 1 && service[1] == '_' { // _port and _proto
@@ -47,7 +47,7 @@ func (q *query) maxSRV() int {
 	return q.maxReply/(pointerLen+recordFixedLen+srvFixedLen+shortestLabel+len(service)) + 1
 }
 
-// appendSRV appends and counts the SRV records. It reports whether all fit.
+// appendSRV appends the SRV records and sets ANCOUNT. It reports whether all fit.
 func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ []byte, complete bool) {
 	weight, count := set.Weight(), uint16(0)
 	for t, port := range set.All(first) {
@@ -69,9 +69,10 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 	return b, true
 }
 
-// appendTargets appends and counts the addresses of the targets of the SRV records in b, which begin
-// at the offset answersAt. If not all addresses fit, it returns b without addresses. It reads the
-// length of each SRV record from b, to compute the offsets of the names of its target and Service.
+// appendTargets appends the addresses of the targets of the SRV records in b, and sets ARCOUNT. The
+// SRV records begin at the offset answersAt. If not all addresses fit, it returns b without
+// addresses. It reads the length of each SRV record from b, to compute the offsets of the names of
+// its target and Service.
 func (s *Server) appendTargets(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
 	withoutAddrs, count := b, 0
 	end := answersAt // of the previous SRV record
