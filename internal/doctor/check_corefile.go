@@ -53,7 +53,7 @@ func corefileChecks() []Check {
 		},
 		{
 			Code: "corefile-stub-resolver", Severity: policy.SeverityError,
-			What:  "the cluster DNS forwards to the servers of a resolv.conf that names a local stub",
+			What:  "the cluster DNS forwards to the servers of a resolv.conf that has the stub of systemd-resolved",
 			cause: "127.0.0.53 is systemd-resolved on the node; in a pod nothing listens there",
 			next:  "set resolvConf: /run/systemd/resolve/resolv.conf in the KubeletConfiguration of the nodes",
 			needs: append(needs, needKubelet), find: findStubResolver,
@@ -66,7 +66,7 @@ func corefileChecks() []Check {
 		},
 		{
 			Code: "corefile-hosts-fallthrough", Severity: policy.SeverityError,
-			What:  "the plugin hosts answers for all names and has no fallthrough",
+			What:  "the plugin `hosts` answers for all names and has no `fallthrough`",
 			cause: "hosts comes before kubernetes and forward: without fallthrough every name that it does not have gets SERVFAIL",
 			next:  nextEdit + "; add fallthrough to the block of hosts", needs: needs, find: findHostsFallthrough,
 		},
@@ -89,28 +89,29 @@ func corefileHabits() []Check {
 			next:  nextEdit, needs: needs, find: findNoForward,
 		},
 		{
-			Code: "corefile-no-ready", Severity: policy.SeverityWarning, What: "the Corefile has no plugin ready",
+			Code: "corefile-no-ready", Severity: policy.SeverityWarning, What: "the Corefile does not have the plugin `ready`",
 			cause: "a pod receives queries before it knows the names of the cluster, or is never ready if its probe asks the plugin",
 			next:  nextEdit, needs: needs, find: missing("ready"),
 		},
 		{
-			Code: "corefile-no-health", Severity: policy.SeverityWarning, What: "the Corefile has no plugin health",
+			Code: "corefile-no-health", Severity: policy.SeverityWarning, What: "the Corefile does not have the plugin `health`",
 			cause: "a liveness probe has nothing to ask, and without lameduck queries are lost when a pod stops",
 			next:  nextEdit, needs: needs, find: missing("health"),
 		},
 		{
 			Code: "corefile-no-cache", Severity: policy.SeverityWarning,
-			What:  "the Corefile has no plugin cache for names outside the cluster",
+			What:  "the Corefile does not have the plugin `cache` for names outside the cluster",
 			cause: "every query for such a name goes to the servers outside the cluster",
 			next:  nextEdit, needs: needs, find: missing("cache"),
 		},
 		{
-			Code: "corefile-no-loop", Severity: policy.SeverityWarning, What: "the Corefile forwards to a file and has no plugin loop",
+			Code: "corefile-no-loop", Severity: policy.SeverityWarning,
+			What:  "the Corefile forwards to a file and does not have the plugin `loop`",
 			cause: "a forwarding loop is not detected: it takes the CPU and the memory of the node",
 			next:  nextEdit, needs: needs, find: findNoLoop,
 		},
 		{
-			Code: "corefile-no-reload", Severity: policy.SeverityWarning, What: "the Corefile has no plugin reload",
+			Code: "corefile-no-reload", Severity: policy.SeverityWarning, What: "the Corefile does not have the plugin `reload`",
 			cause: "a change of the ConfigMap has no effect until the pods are restarted",
 			next:  nextEdit, needs: needs, find: missing("reload"),
 		},
@@ -127,12 +128,13 @@ func corefileHabits() []Check {
 			next:  nextEdit + "; add: fallthrough in-addr.arpa ip6.arpa", needs: needs, find: findReverseFallthrough,
 		},
 		{
-			Code: "corefile-autopath-pods", Severity: policy.SeverityWarning, What: "the plugin autopath is used without pods verified",
+			Code: "corefile-autopath-pods", Severity: policy.SeverityWarning, What: "the plugin `autopath` is used without `pods verified`",
 			cause: "autopath finds the namespace of a client by its address, for which the plugin kubernetes must watch the pods",
 			next:  nextEdit, needs: needs, find: findAutopathPods,
 		},
 		{
-			Code: "corefile-pods-verified", Severity: policy.SeverityInfo, What: "pods verified is set and the plugin autopath is not used",
+			Code: "corefile-pods-verified", Severity: policy.SeverityInfo,
+			What:  "`pods verified` is set, and the plugin `autopath` is not used",
 			cause: "CoreDNS watches all pods and keeps them in its memory, only to check names such as 10-0-0-1.shop.pod.cluster.local",
 			next:  nextEdit + "; pods insecure is the default of installers", needs: needs, find: findPodsVerified,
 		},

@@ -40,7 +40,7 @@ func nameChecks() []Check {
 		},
 		{
 			Code: "external-name-address", Severity: policy.SeverityWarning,
-			What:  "the externalName of a Service is an address or not a host name",
+			What:  "the externalName of a Service is an address or not a hostname",
 			cause: "a Service of type ExternalName is an alias of a name",
 			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
 			needs: []need{read(Services)}, find: findExternalAddress,

@@ -25,18 +25,20 @@ func networkChecks() []Check {
 	const next = "kubectl -n $NS get networkpolicies -o yaml; permit egress to the pods of the cluster DNS on their port, UDP and TCP"
 	return []Check{
 		{
-			Code: "network-policy-udp", Severity: policy.SeverityError, What: "NetworkPolicies deny pods the cluster DNS over UDP",
+			Code: "network-policy-udp", Severity: policy.SeverityError,
+			What:  "NetworkPolicies deny traffic from pods to the cluster DNS over UDP",
 			cause: "once a NetworkPolicy with egress rules selects a pod, it reaches only what such a policy permits",
 			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolUDP) },
 		},
 		{
 			Code: "network-policy-tcp", Severity: policy.SeverityWarning,
-			What:  "NetworkPolicies permit pods the cluster DNS over UDP, and deny it over TCP",
+			What:  "NetworkPolicies permit traffic from pods to the cluster DNS over UDP, and deny it over TCP",
 			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
 			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) },
 		},
 		{
-			Code: "network-policy-ingress", Severity: policy.SeverityError, What: "NetworkPolicies deny other namespaces the cluster DNS",
+			Code: "network-policy-ingress", Severity: policy.SeverityError,
+			What:  "NetworkPolicies deny traffic from other namespaces to the cluster DNS",
 			cause: "a NetworkPolicy with ingress rules selects the pods of the cluster DNS, and none permits queries of all namespaces",
 			next:  "kubectl -n $NS get networkpolicies -o yaml", needs: needs, find: findDeniedIngress,
 		},

@@ -41,14 +41,14 @@ func podChecks() []Check {
 	return []Check{
 		{
 			Code: "pod-sandbox", Severity: policy.SeverityError,
-			What:  "the kubelet cannot start a pod because of its DNS configuration or its host name",
+			What:  "the kubelet cannot start a pod because of its DNS configuration or its hostname",
 			cause: "the event has the reason; docs/rules.md explains the rules of the kubelet",
 			next:  "kubectl -n $NS describe pod $NAME",
 			needs: []need{read(Events, Pods)}, find: findSandbox,
 		},
 		{
 			Code: "pod-hostname", Severity: policy.SeverityError,
-			What:  "the host name or the FQDN of a pod exceeds a limit, and the kubelet refuses it",
+			What:  "the hostname or the FQDN of a pod exceeds a limit, and the kubelet refuses it",
 			cause: "the FQDN of a pod with setHostnameAsFQDN must fit in 64 bytes",
 			next:  "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer render -o explain -f -",
 			needs: []need{read(Pods)}, find: findHostname,
